@@ -1,0 +1,7 @@
+"""tracelyze finds out, after the fact, why a PyTorch training run went wrong.
+
+`tracelyze collect -- python train.py` records a run; `tracelyze diagnose RUN` says what went wrong with it.
+From Python: :func:`tracelyze.analyzers.diagnose`. Importing this package imports nothing heavy.
+"""
+
+__version__ = "0.1.0"

@@ -1,0 +1,251 @@
+"""A recorded run as the rules see it: processes, each with tables whose columns are numpy arrays.
+
+Columns are read when they are first asked for, and only those: a run of a million steps stays small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tracelyze import schema
+from tracelyze.diagnosis import Exit, Location
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+
+class Columns(Protocol):
+    """Where a table's columns come from: files on disk, or arrays in memory."""
+
+    rows: int
+
+    def read(self, name: str) -> tuple[Floats, Mask] | list[str | None]:
+        """Values and a mask of the known ones (numbers), or a list with None (text)."""
+        ...
+
+
+class Table:
+    """One table of one process. Numbers come as float64 with NaN where nothing was measured; see :meth:`known`."""
+
+    def __init__(self, spec: schema.Table, source: Columns, rows: Mask | None = None) -> None:
+        self.spec = spec
+        self._source = source
+        self._rows = rows
+        self._cache: dict[str, tuple[Floats, Mask] | list[str | None]] = {}
+
+    def __len__(self) -> int:
+        return self._source.rows if self._rows is None else int(self._rows.sum())
+
+    def __getitem__(self, name: str) -> Floats:
+        """Column `name` as float64, shape [rows]. NaN means either "not measured" or a NaN of the training."""
+        return self._numbers(name)[0]
+
+    def known(self, name: str) -> Mask:
+        """Where column `name` was measured (a measured NaN counts), shape [rows]."""
+        return self._numbers(name)[1]
+
+    def has(self, name: str) -> bool:
+        """Whether column `name` was measured at least once."""
+        if self.spec.column(name).type == "string":
+            return any(value is not None for value in self.text(name))
+        return bool(self.known(name).any())
+
+    def text(self, name: str) -> list[str | None]:
+        """A text column."""
+        values = self._load(name)
+        if not isinstance(values, list):
+            raise TypeError(f"{self.spec.name}.{name} holds numbers, not text")
+        return values
+
+    def where(self, rows: Mask) -> Table:
+        """The rows where `rows` (shape [rows of this table]) is true."""
+        if self._rows is not None:
+            outer = self._rows.copy()
+            outer[outer] = rows
+            rows = outer
+        return Table(self.spec, self._source, rows)
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """The rows as dictionaries, None where nothing was measured. For small tables."""
+        columns: dict[str, list[Any]] = {}
+        for column in self.spec.columns:
+            values = self._load(column.name)
+            if isinstance(values, list):
+                columns[column.name] = list(values)
+            else:
+                plain = bool if column.type == "bool" else int if column.type.startswith("int") else float
+                columns[column.name] = [plain(v) if k else None for v, k in zip(*values, strict=True)]
+        for index in range(len(self)):
+            yield {name: values[index] for name, values in columns.items()}
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The whole table as a pandas DataFrame, for a notebook."""
+        import pandas as pd
+
+        return pd.DataFrame.from_records(list(self.records()), columns=[column.name for column in self.spec.columns])
+
+    def _numbers(self, name: str) -> tuple[Floats, Mask]:
+        values = self._load(name)
+        if isinstance(values, list):
+            raise TypeError(f"{self.spec.name}.{name} holds text, not numbers")
+        return values
+
+    def _load(self, name: str) -> tuple[Floats, Mask] | list[str | None]:
+        if name not in self._cache:
+            self.spec.column(name)  # KeyError for a column that the schema does not have
+            values = self._source.read(name)
+            if self._rows is not None:
+                if isinstance(values, list):
+                    values = [value for value, keep in zip(values, self._rows, strict=True) if keep]
+                else:
+                    values = (values[0][self._rows], values[1][self._rows])
+            self._cache[name] = values
+        return self._cache[name]
+
+
+@dataclass(frozen=True)
+class Training:
+    """The steps of one optimizer of one process, in order. Most rules look at one training at a time."""
+
+    process: Process
+    optimizer: int
+    steps: Table
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The optimizer's row of the table `optimizers`; empty if it was not recorded."""
+        return next((row for row in self.process.optimizers.records() if row["optimizer"] == self.optimizer), {})
+
+
+@dataclass
+class Process:
+    """One process that trained: a rank, an attempt, or simply the script."""
+
+    name: str
+    facts: Mapping[str, Any]
+    tables: Mapping[str, Table]
+    exit: Exit
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def rank(self) -> int:
+        return int(self.facts.get("rank", 0))
+
+    @property
+    def attempt(self) -> int:
+        return int(self.facts.get("attempt", 0))
+
+    @property
+    def device(self) -> str:
+        """Type of the device that holds the trained parameters: "cpu", "cuda", ...; "cpu" if unknown."""
+        for row in self.optimizers.records():
+            if row["device"]:
+                return str(row["device"]).split(":")[0]
+        return "cpu"
+
+    @property
+    def steps(self) -> Table:
+        return self.tables["steps"]
+
+    @property
+    def evals(self) -> Table:
+        return self.tables["evals"]
+
+    @property
+    def models(self) -> Table:
+        return self.tables["models"]
+
+    @property
+    def optimizers(self) -> Table:
+        return self.tables["optimizers"]
+
+    @property
+    def loaders(self) -> Table:
+        return self.tables["loaders"]
+
+    @property
+    def sites(self) -> Table:
+        return self.tables["sites"]
+
+    @property
+    def events(self) -> Table:
+        return self.tables["events"]
+
+    @property
+    def samples(self) -> Table:
+        return self.tables["samples"]
+
+    @cached_property
+    def trainings(self) -> list[Training]:
+        """One per optimizer, in the order of their first steps."""
+        if len(self.steps) == 0:
+            return []
+        optimizer = self.steps["optimizer"]
+        if not self.steps.has("optimizer"):
+            return [Training(self, 0, self.steps)]
+        known = np.unique(optimizer[np.isfinite(optimizer)])
+        if len(known) == 1:
+            return [Training(self, int(known[0]), self.steps)]
+        return [Training(self, int(index), self.steps.where(optimizer == index)) for index in known]
+
+    def location(self, role: str) -> Location | None:
+        """The line of the script with this role (table sites); the first one if there are several."""
+        return next(iter(self.locations(role)), None)
+
+    def locations(self, role: str) -> list[Location]:
+        """All lines of the script with this role."""
+        return [_location(row) for row in self.sites.records() if row["role"] == role]
+
+    def site(self, identifier: float | int | None) -> Location | None:
+        """The line of the script with this site identifier."""
+        if identifier is None or identifier != identifier:
+            return None
+        return next((_location(row) for row in self.sites.records() if row["site"] == int(identifier)), None)
+
+    def lacks(self, column: str) -> str:
+        """Why the run holds nothing for `column` ("steps.grad_norm"), as a clause."""
+        for name, state in (self.facts.get("signals") or {}).items():
+            if column in state.get("columns", ()) and state.get("reason"):
+                return f"{column} was not recorded: the signal {name} is off ({state['reason']})"
+        return f"{column} was not recorded"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A whole run: how it was launched, and every process that trained in it."""
+
+    path: Path
+    manifest: Mapping[str, Any]
+    processes: list[Process]
+    notes: list[str] = field(default_factory=list)
+
+
+class MemoryColumns:
+    """Columns held in memory, for importers and tests: `values[name]` is a list with None where nothing is known."""
+
+    def __init__(self, spec: schema.Table, values: Mapping[str, list[Any]]) -> None:
+        self._spec = spec
+        self._values = values
+        self.rows = max((len(column) for column in values.values()), default=0)
+
+    def read(self, name: str) -> tuple[Floats, Mask] | list[str | None]:
+        values = self._values.get(name, [None] * self.rows)
+        if self._spec.column(name).type == "string":
+            return list(values)
+        known = np.array([value is not None for value in values], dtype=bool)
+        numbers = np.array([np.nan if value is None else float(value) for value in values], dtype=np.float64)
+        return numbers, known
+
+
+def _location(row: Mapping[str, Any]) -> Location:
+    return Location(row["file"] or "", row["line"] or 0, row["function"] or "", row["source"] or "")

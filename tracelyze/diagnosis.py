@@ -1,0 +1,193 @@
+"""The diagnosis: the contract between analyzers and reports, and, serialised, the JSON output.
+
+Everything a report shows is in here: findings with their evidence, charts and fixes, the checks that passed or could
+not be made, and the facts of the run. Additions are allowed within a schema version; renames are a new one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Literal
+
+SCHEMA_VERSION: Final = 1
+
+Severity = Literal["critical", "warning", "info"]
+Verdict = Literal["critical", "warning", "info", "ok"]
+Confidence = Literal["certain", "likely", "possible"]
+Status = Literal["fired", "passed", "skipped"]
+
+SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
+CONFIDENCES: Final[tuple[Confidence, ...]] = ("certain", "likely", "possible")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One number that speaks for a finding. `threshold` is what it was held against, `source` why that number."""
+
+    name: str
+    value: float | int | str | None
+    unit: str = ""
+    threshold: float | int | str | None = None
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the fault cost so far: seconds of the run, and their share of it (0 to 1)."""
+
+    seconds: float | None
+    share: float | None
+
+
+@dataclass(frozen=True)
+class Location:
+    """A line of the user's program. `source` is the text of the line as it ran."""
+
+    file: str
+    line: int
+    function: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a chart; None is a gap. NaN and Inf are drawn as gaps, so name them in a mark."""
+
+    name: str
+    y: list[float | None]
+    style: Literal["line", "points", "steps"] = "line"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A labelled position on the x axis: the onset of the fault, an evaluation, an exception."""
+
+    x: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A picture of the evidence, already thinned to at most a few hundred points.
+
+    `x` is shared by all lines; `threshold` is a horizontal line; `marks` are vertical ones, the onset first.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    x: list[float]
+    lines: list[Line]
+    marks: list[Mark] = field(default_factory=list)
+    threshold: float | None = None
+    threshold_label: str = ""
+    log_y: bool = False
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong. Words are plain text; only `fix_code` is code.
+
+    `first_step` and `last_step` are inclusive step numbers; `first_second` is the onset on the run's clock.
+    `caused_by` is the id of the rule whose finding explains this one, or None for a root cause.
+    """
+
+    rule: str
+    severity: Severity
+    confidence: Confidence
+    title: str
+    summary: str
+    fix: str
+    fix_code: str = ""
+    first_step: int | None = None
+    last_step: int | None = None
+    first_second: float | None = None
+    ranks: list[int] = field(default_factory=lambda: [0])
+    evidence: list[Evidence] = field(default_factory=list)
+    cost: Cost | None = None
+    location: Location | None = None
+    caused_by: str | None = None
+    charts: list[Chart] = field(default_factory=list)
+    false_alarm: str = ""
+
+
+@dataclass(frozen=True)
+class Check:
+    """What became of one rule: it fired, passed (and on what evidence), or could not be evaluated (and why)."""
+
+    rule: str
+    status: Status
+    reason: str
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How the program ended. `kind`: finished, exception, interrupted, signal, vanished, running, unknown."""
+
+    kind: str
+    code: int | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What the reader has to know about the run itself. `overhead` is the collector's own share of the step time."""
+
+    path: str
+    command: list[str]
+    started_at: str | None
+    duration_s: float | None
+    steps: int
+    ranks: int
+    exit: Exit
+    environment: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    overhead: float | None = None
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The whole answer. Findings are ordered: root causes first, then by severity, confidence and cost."""
+
+    run: RunFacts
+    verdict: Verdict
+    findings: list[Finding]
+    checks: list[Check]
+    charts: list[Chart] = field(default_factory=list)
+    tracelyze_version: str = ""
+    schema_version: int = SCHEMA_VERSION
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON contract as plain data, keys in the order of the contract."""
+        data = asdict(self)
+        order = ("schema_version", "tracelyze_version", "run", "verdict", "findings", "checks", "charts")
+        return {key: data[key] for key in order}
+
+    def roots(self) -> list[Finding]:
+        """Findings that nothing else explains."""
+        return [finding for finding in self.findings if finding.caused_by is None]
+
+    def consequences(self, rule: str) -> list[Finding]:
+        """Findings that are explained by `rule`, directly or through others, in order of onset."""
+        known = {rule}
+        found: list[Finding] = []
+        pending = [finding for finding in self.findings if finding.caused_by is not None]
+        grew = True
+        while grew:
+            grew = False
+            for finding in list(pending):
+                if finding.caused_by in known:
+                    known.add(finding.rule)
+                    found.append(finding)
+                    pending.remove(finding)
+                    grew = True
+        return sorted(found, key=lambda finding: (finding.first_step is None, finding.first_step or 0))
+
+
+def worst(findings: list[Finding]) -> Verdict:
+    """The verdict of a list of findings: the highest severity, or ok."""
+    for severity in SEVERITIES:
+        if any(finding.severity == severity for finding in findings):
+            return severity
+    return "ok"

@@ -1,0 +1,228 @@
+"""The run directory: the contract between collectors and analyzers, declared as data.
+
+    RUN/
+      run.json                                  how the run was launched (written by `collect` or an importer)
+      rank00000-attempt0-pid4711/               one folder per process that trained
+        process.json                            who it was: rank, versions, devices, command, clock
+        steps.arrows                            rows while the program runs (Arrow IPC stream, survives a kill)
+        steps.parquet                           the same rows after a clean end, or after the first reader came by
+        evals.parquet, events.parquet, ...      one file per table below; long runs add steps-00001.parquet, ...
+        signals.txt                             Python stacks written when a fatal signal arrived
+        stopped.txt                             why recording stopped early, blank if it did not
+
+A missing value (null) means "was not measured"; a NaN is a NaN of the training. The two are never mixed.
+This module is plain standard library: it is imported inside the training process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+SCHEMA_VERSION: Final = 1
+RUN_FILE: Final = "run.json"
+PROCESS_FILE: Final = "process.json"
+STREAM_SUFFIX: Final = ".arrows"
+TABLE_SUFFIX: Final = ".parquet"
+SIGNAL_FILE: Final = "signals.txt"
+STOPPED_FILE: Final = "stopped.txt"
+
+ColumnType = Literal["bool", "int8", "int16", "int32", "int64", "float64", "string"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its name, Arrow type, unit and meaning. `codes` names the values of an enumeration."""
+
+    name: str
+    type: ColumnType
+    unit: str
+    meaning: str
+    codes: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of the run directory."""
+
+    name: str
+    meaning: str
+    columns: tuple[Column, ...]
+
+    def column(self, name: str) -> Column:
+        """The column called `name`; KeyError if there is none."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(f"{self.name} has no column {name!r}")
+
+
+AUTOCAST: Final = {0: "off", 1: "float16", 2: "bfloat16", 3: "other"}
+GRAD_MODE: Final = {0: "no_grad", 1: "inference_mode", 2: "grad enabled"}
+NORM_SOURCE: Final = {1: "gradients as the optimizer step found them", 2: "return value of the clip: before clipping"}
+
+STEPS = Table(
+    "steps",
+    "One row per optimizer step, steps that GradScaler skipped included.",
+    (
+        Column("optimizer", "int16", "", "index of the optimizer in its process, in the order of their first steps"),
+        Column("step", "int64", "", "number of this step of this optimizer, from 1"),
+        Column("time", "float64", "s", "end of the step, on the process's monotonic clock (zero: process.json)"),
+        Column("seconds", "float64", "s", "wall time since this optimizer's previous step ended"),
+        Column("loss", "float64", "", "the script's own loss: unscaled, mean over the backwards of the step"),
+        Column("backwards", "int32", "", "backward passes since the gradients were last consumed"),
+        Column("loss_divisor", "float64", "", "constant by which each backward's loss was divided (sampled)"),
+        Column("batch_size", "int32", "samples", "first dimension of the model's input, summed over the backwards"),
+        Column("grad_norm", "float64", "", "global L2 norm of the gradients before clipping (sampled)"),
+        Column("grad_norm_source", "int8", "", "where grad_norm was read", NORM_SOURCE),
+        Column("clip_max_norm", "float64", "", "max_norm of the last gradient clipping of the step"),
+        Column("clips", "int32", "", "gradient clippings since the previous step"),
+        Column("clipped_scaled", "bool", "", "the clip saw gradients still multiplied by the loss scale"),
+        Column("parameters", "int32", "tensors", "trainable tensors that the optimizer holds"),
+        Column("grads_none", "int32", "tensors", "trainable tensors whose gradient is None at the step"),
+        Column("grads_zero", "int32", "tensors", "tensors whose gradient is exactly zero (with grad_norm)"),
+        Column("grads_nonfinite", "int32", "tensors", "tensors whose gradient holds NaN or Inf (with grad_norm)"),
+        Column("grads_carried", "int32", "tensors", "gradients that still held what an earlier step had consumed"),
+        Column("grads_cleared", "int32", "tensors", "gradients that a backward had filled and that were cleared before the step"),
+        Column("lr", "float64", "", "learning rate of the first parameter group"),
+        Column("scale", "float64", "", "GradScaler's loss scale in force at the step"),
+        Column("skipped", "bool", "", "GradScaler skipped the step because gradients overflowed"),
+        Column("autocast", "int8", "", "autocast dtype at the training forward", AUTOCAST),
+        Column("model_in_train", "bool", "", "the model was in train mode at the training forward"),
+        Column("modules_sensitive", "int32", "modules", "mode-sensitive modules (Dropout, BatchNorm, ...) of the model"),
+        Column("modules_in_train", "int32", "modules", "how many of those were in train mode"),
+        Column("loader", "int16", "", "DataLoader that fed the step (table loaders)"),
+        Column("loader_wait", "float64", "s", "time the training thread waited for the loader's batches"),
+        Column("loader_batches", "int32", "batches", "batches fetched for the step"),
+        Column("loader_first", "bool", "", "the wait contains an iterator's first batch (workers start)"),
+        Column("host_rss", "int64", "bytes", "resident memory of the process at the end of the step"),
+        Column("device_allocated", "int64", "bytes", "device memory in tensors at the end of the step"),
+        Column("device_reserved", "int64", "bytes", "device memory held by the caching allocator"),
+        Column("device_peak", "int64", "bytes", "peak device memory in tensors since the process began"),
+        Column("device_seconds", "float64", "s", "device time between the ends of consecutive steps (CUDA events)"),
+        Column("live_graphs", "int32", "graphs", "autograd graphs of earlier forwards that something still keeps alive"),
+        Column("overhead", "float64", "s", "time spent in the collector's own hooks since the previous step"),
+    ),
+)
+
+EVALS = Table(
+    "evals",
+    "One row per evaluation pass: consecutive forwards whose outputs no backward consumed.",
+    (
+        Column("time_start", "float64", "s", "start of the first forward"),
+        Column("time_end", "float64", "s", "end of the last forward"),
+        Column("after_step", "int64", "", "optimizer steps (all optimizers) that were done before the pass"),
+        Column("model", "int16", "", "the module that was called (table models)"),
+        Column("trained", "bool", "", "an optimizer holds parameters of that module"),
+        Column("forwards", "int32", "", "forward passes"),
+        Column("samples", "int64", "samples", "first dimensions of the inputs, summed"),
+        Column("grad_mode", "int8", "", "autograd mode of the forwards", GRAD_MODE),
+        Column("model_in_train", "bool", "", "the module itself was in train mode"),
+        Column("modules_sensitive", "int32", "modules", "mode-sensitive modules in it"),
+        Column("modules_in_train", "int32", "modules", "how many of those were in train mode (largest over the pass)"),
+        Column("modules", "string", "", "which kinds were in train mode"),
+        Column("dropouts", "int32", "calls", "dropout functions that really dropped values during the pass"),
+        Column("losses", "int32", "calls", "loss values computed during the pass"),
+        Column("loss", "float64", "", "mean of those loss values"),
+        Column("loader", "int16", "", "DataLoader whose batches were evaluated (table loaders)"),
+        Column("site", "int32", "", "line of the script that called the model (table sites)"),
+    ),
+)
+
+MODELS = Table(
+    "models",
+    "One row per outermost module that was called.",
+    (
+        Column("model", "int16", "", "identifier, referred to by evals"),
+        Column("name", "string", "", "class of the module"),
+        Column("parameters", "int32", "tensors", "parameter tensors"),
+        Column("elements", "int64", "", "parameter elements"),
+        Column("sensitive", "string", "", "kinds of mode-sensitive modules, with their number"),
+    ),
+)
+
+OPTIMIZERS = Table(
+    "optimizers",
+    "One row per optimizer that stepped.",
+    (
+        Column("optimizer", "int16", "", "identifier, referred to by steps"),
+        Column("name", "string", "", "class of the optimizer"),
+        Column("groups", "int32", "", "parameter groups"),
+        Column("parameters", "int32", "tensors", "parameter tensors"),
+        Column("elements", "int64", "", "parameter elements"),
+        Column("device", "string", "", "device of the parameters"),
+        Column("dtype", "string", "", "dtypes of the parameters"),
+        Column("options", "string", "", "learning rate, momentum, weight decay, ... of the first group, as JSON"),
+    ),
+)
+
+LOADERS = Table(
+    "loaders",
+    "One row per torch DataLoader that was iterated.",
+    (
+        Column("loader", "int16", "", "identifier, referred to by steps and evals"),
+        Column("dataset", "string", "", "class of the dataset"),
+        Column("iterable", "bool", "", "the dataset is an IterableDataset"),
+        Column("length", "int64", "batches", "batches per epoch, where known"),
+        Column("batch_size", "int32", "samples", ""),
+        Column("num_workers", "int32", "processes", ""),
+        Column("pin_memory", "bool", "", ""),
+        Column("persistent_workers", "bool", "", ""),
+        Column("prefetch_factor", "int32", "batches", "batches each worker fetches ahead"),
+        Column("drop_last", "bool", "", ""),
+        Column("sampler", "string", "", "class of the sampler"),
+        Column("site", "int32", "", "line of the script that iterates the loader (table sites)"),
+    ),
+)
+
+SITES = Table(
+    "sites",
+    "One row per line of the script that matters, once per line.",
+    (
+        Column("site", "int32", "", "identifier"),
+        Column("role", "string", "", "what happens there: backward, step, zero_grad, clip, loader, forward, loss"),
+        Column("file", "string", "", "file of the script"),
+        Column("line", "int32", "", "line number"),
+        Column("function", "string", "", "function that contains it"),
+        Column("source", "string", "", "the line itself"),
+    ),
+)
+
+EVENTS = Table(
+    "events",
+    "Things that happen rarely: exceptions, the exit, first non-finite gradients, errors of the collector.",
+    (
+        Column("time", "float64", "s", "on the process's monotonic clock"),
+        Column("step", "int64", "", "optimizer steps (all optimizers) done before"),
+        Column("kind", "string", "", "exception, exit, nonfinite-gradient, thread-exception, collector-error, signal-reduced"),
+        Column("name", "string", "", "class of the exception, how the process ended, parameter, or signal"),
+        Column("value", "float64", "", "exit code, or a number that belongs to the kind"),
+        Column("file", "string", "", "innermost line of the script, where there is one"),
+        Column("line", "int32", "", ""),
+        Column("source", "string", "", "that line"),
+        Column("text", "string", "", "message or traceback"),
+    ),
+)
+
+SAMPLES = Table(
+    "samples",
+    "Once a second, from a thread: how the process and its machine are.",
+    (
+        Column("time", "float64", "s", "on the process's monotonic clock"),
+        Column("step", "int64", "", "optimizer steps done so far"),
+        Column("host_rss", "int64", "bytes", "resident memory of the process"),
+        Column("host_available", "int64", "bytes", "memory that the machine can still hand out"),
+        Column("cpu_seconds", "float64", "s", "processor time the process has used"),
+    ),
+)
+
+TABLES: Final[tuple[Table, ...]] = (STEPS, EVALS, MODELS, OPTIMIZERS, LOADERS, SITES, EVENTS, SAMPLES)
+
+
+def table(name: str) -> Table:
+    """The table called `name`; KeyError if there is none."""
+    for candidate in TABLES:
+        if candidate.name == name:
+            return candidate
+    raise KeyError(f"the run directory has no table {name!r}")
