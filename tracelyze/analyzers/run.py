@@ -5,20 +5,22 @@ Columns are read when they are first asked for, and only those: a run of a milli
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from tracelyze import schema
 from tracelyze.diagnosis import Exit, Location
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
     import pandas as pd
+
+    from tracelyze import schema
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -87,6 +89,10 @@ class Table:
                 columns[column.name] = [plain(v) if k else None for v, k in zip(*values, strict=True)]
         for index in range(len(self)):
             yield {name: values[index] for name, values in columns.items()}
+
+    def forget(self) -> None:
+        """Drop the columns that were read; they are read again when asked for."""
+        self._cache.clear()
 
     def to_pandas(self) -> pd.DataFrame:
         """The whole table as a pandas DataFrame, for a notebook."""
@@ -197,6 +203,12 @@ class Process:
         if len(known) == 1:
             return [Training(self, int(known[0]), self.steps)]
         return [Training(self, int(index), self.steps.where(optimizer == index)) for index in known]
+
+    def forget(self) -> None:
+        """Free the columns of all tables: a run with many processes is looked at one after the other."""
+        for table in self.tables.values():
+            table.forget()
+        self.__dict__.pop("trainings", None)
 
     def location(self, role: str) -> Location | None:
         """The line of the script with this role (table sites); the first one if there are several."""

@@ -2,35 +2,90 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from tracelyze.analyzers import charts, statistics
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
-from tracelyze.analyzers.run import Process, Training
-from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.analyzers import moments, pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.signatures import growing_gradients
+from tracelyze.analyzers.words import percent
+from tracelyze.diagnosis import Chart, Evidence, Finding, Mark
 
-FIX = "Clear the gradients once per optimizer step, right before the backward pass (or right after the step)."
+if TYPE_CHECKING:
+    from tracelyze.analyzers.run import Process, Training
+
+FIX = (
+    "Clear the gradients once per optimizer step: right before the first backward pass of the step, or after the step."
+)
 FIX_CODE = "optimizer.zero_grad()\nloss.backward()\noptimizer.step()"
+ALIKE = "If you sum gradients over several optimizer steps on purpose, which is rare, this is what you asked for."
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    findings: list[Finding] = []
-    reasons: list[str] = []
-    for training in process.trainings:
-        if training.steps.has("grads_carried"):
-            finding = _direct(training, limits)
-            reasons.append("no step consumed a gradient that an earlier step had already consumed")
-        else:
-            finding = _signature(training, limits)
-            reasons.append("the gradient norm does not grow with the number of steps")
-        if finding is not None:
-            findings.append(finding)
-    return findings or Passed("; ".join(dict.fromkeys(reasons)))
+    """Direct evidence per optimizer where it was recorded, else the growth of the gradient norm."""
+    outcomes = [_check(training, limits) for training in process.trainings]
+    findings = [outcome for outcome in outcomes if isinstance(outcome, Finding)]
+    passed = [outcome for outcome in outcomes if isinstance(outcome, Passed)]
+    return findings or next(iter(passed), None) or Skipped("; ".join(dict.fromkeys(str(o.reason) for o in outcomes)))
 
 
-def _direct(training: Training, limits: Limits) -> Finding | None:
-    """The mechanism itself: a backward added into gradients that a step had consumed, step after step."""
-    ...
+def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
+    if training.steps.has("grads_carried"):
+        return _direct(training, limits)
+    if training.steps.has("grad_norm"):
+        return growing_gradients.finding(training, RULE.id, FIX, FIX_CODE)
+    return Skipped(training.process.lacks("steps.grads_carried"))
+
+
+def _direct(training: Training, limits: Limits) -> Finding | Passed:
+    """The mechanism itself: backwards added into gradients that a step had consumed, on nearly all tensors, on and on."""
+    steps = training.steps
+    present = steps["parameters"] - np.nan_to_num(steps["grads_none"])
+    usable = steps.known("grads_carried") & (present > 0) & ~moments.skipped(training)
+    carried = usable & (steps["grads_carried"] >= limits["tensors"] * present)
+    first = int(np.argmax(carried)) if carried.any() else 0
+    since = usable.copy()
+    since[:first] = False
+    count, share = int(carried.sum()), float(carried.sum()) / max(1, int(since.sum()))
+    if count < limits["steps"] or share < limits["share"]:
+        where = "no step" if count == 0 else f"only {count} of {int(usable.sum()):,} steps"
+        return Passed(f"{where} consumed gradients that an earlier step had already consumed")
+    begin, name = moments.step_at(training, first), moments.name_of(training)
+    location = training.process.location("backward")
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="certain",
+        title=f"Gradients{name} are never cleared: {count:,} steps used a sum over all earlier steps",
+        summary=(
+            f"From step {begin} on, {percent(share)} of the steps consumed gradients that an earlier step had already "
+            f"consumed: each backward pass added its gradients on top of the old ones. The update follows the sum of "
+            f"everything since the start, so what was trained from step {begin} on cannot be trusted."
+        ),
+        fix=FIX,
+        fix_code=FIX_CODE,
+        first_step=begin,
+        last_step=moments.step_at(training, int(np.flatnonzero(carried)[-1])),
+        first_second=moments.second_at(training, first),
+        evidence=[
+            Evidence("steps with carried gradients", share, "share", limits["share"], limits.source("share")),
+            Evidence("steps that used old gradients", count, "steps", limits["steps"], limits.source("steps")),
+            Evidence("tensors per such step", float(np.median(steps["grads_carried"][carried])), "tensors"),
+        ],
+        cost=moments.cost_of(training, carried),
+        location=location,
+        charts=_charts(training, begin),
+        false_alarm=ALIKE,
+    )
+
+
+def _charts(training: Training, begin: int) -> list[Chart]:
+    marks = [Mark(float(begin), "old gradients are used again")]
+    carried = {"carried over": "grads_carried", "trainable": "parameters"}
+    return pictures.grad_norm(training, marks) + pictures.over_steps(
+        training, "Gradients that an earlier step had already used", "tensors", carried, marks
+    )
 
 
 RULE = Rule(
@@ -38,6 +93,19 @@ RULE = Rule(
     family="gradients",
     severity="critical",
     title="Gradients are never cleared",
-    about="...",
+    about=(
+        "PyTorch adds each backward pass into .grad. If nothing clears it between optimizer steps, every update follows "
+        "the sum of all gradients since the start. The loop runs, the loss often even falls, and the result is wrong."
+    ),
     check=check,
+    needs=(("steps.grads_carried",), ("steps.grad_norm",)),
+    thresholds=(
+        Threshold(
+            "tensors", 0.9, "share", "all of them when nothing is cleared; a tensor may have got no new gradient"
+        ),
+        Threshold("share", 0.9, "share", "every step when nothing is cleared; below it, clearing is irregular"),
+        Threshold("steps", 3, "steps", "two could be one skipped clearing at the start"),
+    ),
+    not_when="Accumulation over several backwards with one clearing per step, GANs and LBFGS carry nothing over.",
+    references=("https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",),
 )

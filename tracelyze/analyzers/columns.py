@@ -1,0 +1,176 @@
+"""Columns of a table on disk: Parquet parts and Arrow streams, read by projection when they are asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelyze.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from tracelyze import schema
+    from tracelyze.analyzers.run import Floats, Mask
+
+FRAGMENT = "delete or replace that file, or diagnose a copy of the run directory without it"
+
+
+class ParquetPart:
+    """One Parquet file of a table. Opening it reads the footer only."""
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self.path = path
+        try:
+            with pq.ParquetFile(path) as file:
+                self._metadata = file.metadata
+                self.schema: pa.Schema = file.schema_arrow
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise InputError(f"{path}: not a readable Parquet file ({_first_line(error)}); {FRAGMENT}") from error
+        self.rows = int(self._metadata.num_rows)
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            with pq.ParquetFile(self.path, metadata=self._metadata) as file:
+                return file.read(columns=[name]).column(name)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            reason = _first_line(error)
+            raise InputError(f"{self.path}: column {name} cannot be read ({reason}); {FRAGMENT}") from error
+
+
+class StreamPart:
+    """One Arrow IPC stream of a table: the rows that were complete when the program stopped writing.
+
+    The file is mapped into memory, so that only the columns that are used are read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow as pa
+
+        self.path = path
+        self.batches: list[pa.RecordBatch] = []
+        self.schema: pa.Schema = pa.schema([])
+        self.complete = False
+        self._salvage()
+        self.rows = sum(batch.num_rows for batch in self.batches)
+
+    def _salvage(self) -> None:
+        import pyarrow as pa
+
+        try:
+            if self.path.stat().st_size == 0:
+                return
+            with pa.memory_map(str(self.path)) as source, pa.ipc.open_stream(source) as reader:
+                self.schema = reader.schema
+                while True:
+                    batch = reader.read_next_batch()
+                    batch.validate(full=True)
+                    self.batches.append(batch)
+        except StopIteration:
+            self.complete = True
+        except (pa.ArrowException, OSError, ValueError):
+            return  # the rest is what the program was writing when it died
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        import pyarrow as pa
+
+        return pa.chunked_array([batch.column(name) for batch in self.batches], type=self.schema.field(name).type)
+
+
+Part = ParquetPart | StreamPart
+
+
+@dataclass(frozen=True)
+class FileColumns:
+    """A table's columns in one or several files, in the order of their parts. Implements :class:`run.Columns`."""
+
+    spec: schema.Table
+    parts: Sequence[Part]
+
+    @cached_property
+    def rows(self) -> int:
+        return sum(part.rows for part in self.parts)
+
+    def check(self) -> None:
+        """InputError if a column has a type that cannot stand for the one that the format declares."""
+        for part in self.parts:
+            for column in self.spec.columns:
+                index = part.schema.get_field_index(column.name)
+                if index >= 0 and not _fits(column.type, part.schema.field(index).type):
+                    found = part.schema.field(index).type
+                    raise InputError(
+                        f"{part.path}: column {column.name} is {found}, not {column.type}: the file was not written by "
+                        f"tracelyze, or is damaged; {FRAGMENT}"
+                    )
+
+    def read(self, name: str) -> tuple[Floats, Mask] | list[str | None]:
+        """Column `name`; a part that lacks it (written by an older version) counts as not measured."""
+        if self.spec.column(name).type == "string":
+            return [value for part in self.parts for value in _text(part, name)]
+        pieces = [_numbers(part, name) for part in self.parts]
+        if len(pieces) == 1:
+            return pieces[0]
+        empty: list[Any] = [np.empty(0)], [np.empty(0, dtype=bool)]  # type: ignore[assignment]
+        return (
+            np.concatenate([values for values, _ in pieces] or empty[0]),
+            np.concatenate([known for _, known in pieces] or empty[1]),
+        )
+
+
+def _text(part: Part, name: str) -> list[str | None]:
+    if part.schema.get_field_index(name) < 0:
+        return [None] * part.rows
+    return list(part.column(name).to_pylist())
+
+
+def _numbers(part: Part, name: str) -> tuple[Floats, Mask]:
+    """Values as float64 with NaN for nulls, and where they were measured."""
+    import pyarrow as pa
+
+    index = part.schema.get_field_index(name)
+    if index < 0 or pa.types.is_null(part.schema.field(index).type):
+        return _unknown(part.rows)
+    column = part.column(name)
+    if column.null_count == len(column):
+        return _unknown(part.rows)
+    known = np.broadcast_to(np.True_, len(column)) if column.null_count == 0 else column.is_valid().to_numpy()
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    values = column.cast(pa.float64(), safe=False).to_numpy()
+    return np.asarray(values, dtype=np.float64), np.asarray(known, dtype=bool)
+
+
+def _unknown(rows: int) -> tuple[Floats, Mask]:
+    """A column that was not measured. Broadcast views: they cost no memory whatever the number of rows."""
+    return np.broadcast_to(np.float64("nan"), rows), np.broadcast_to(np.False_, rows)
+
+
+def _fits(declared: schema.ColumnType, found: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_null(found):
+        return True
+    if declared == "string":
+        return bool(types.is_string(found) or types.is_large_string(found) or types.is_dictionary(found))
+    if declared == "bool":
+        return bool(types.is_boolean(found))
+    if declared == "float64":
+        return bool(types.is_floating(found) or types.is_integer(found))
+    return bool(types.is_integer(found))
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -1,0 +1,226 @@
+"""The exceptions that PyTorch users meet again and again, in plain words, each with its usual fix."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+DEVICE_MEMORY = re.compile(
+    r"out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED|HIP out of memory|MPS backend out of memory",
+    re.IGNORECASE,
+)
+HOST_MEMORY = re.compile(r"DefaultCPUAllocator|can't allocate memory|Cannot allocate memory|Unable to allocate")
+
+
+@dataclass(frozen=True)
+class Family:
+    """One well-known exception: `pattern` is searched in "class: message"."""
+
+    name: str
+    pattern: str
+    title: str
+    meaning: str
+    fix: str
+    fix_code: str = ""
+
+
+FAMILIES = (
+    Family(
+        "batchnorm-single-value",
+        r"Expected more than 1 value per channel when training",
+        "BatchNorm got a batch of one sample",
+        "BatchNorm in train mode computes statistics over the batch and cannot do so with a single value per channel. "
+        "Mostly it is the last batch of an epoch, when the number of samples divides with remainder one.",
+        "Drop the last incomplete batch of the training loader, or pick a batch size that leaves more than one sample.",
+        "DataLoader(dataset, batch_size=..., shuffle=True, drop_last=True)",
+    ),
+    Family(
+        "backward-twice",
+        r"Trying to backward through the graph a second time",
+        "backward ran twice through the same graph",
+        "A backward pass frees the graph that it walked. A later one reached into it again: usually a hidden state or a "
+        "loss of an earlier step that is still attached, or a tensor computed once outside of the loop.",
+        "Detach what is carried from step to step, and compute in each step what its loss depends on. retain_graph=True "
+        "silences the error but keeps all graphs and makes memory grow.",
+        "hidden = hidden.detach()",
+    ),
+    Family(
+        "inplace-modification",
+        r"modified by an inplace operation",
+        "a tensor that backward needs was changed in place",
+        "Backward needs a value as it was in the forward pass, but it was overwritten since: by an in-place operation "
+        "(+=, relu_, x[i] = ...), or by an optimizer step between the forward and the backward, common in GANs.",
+        "Replace the in-place operation by one that makes a new tensor; with several optimizers, run every backward "
+        "before the first step, or repeat the forward after it. torch.autograd.set_detect_anomaly(True) names the operation.",
+        "x = x + y        # not: x += y",
+    ),
+    Family(
+        "leaf-inplace",
+        r"a leaf Variable that requires grad.*in-?place",
+        "a parameter was changed in place while autograd was recording",
+        "Parameters may be changed only where autograd does not record.",
+        "Wrap manual updates and initialisation in torch.no_grad().",
+        "with torch.no_grad():\n    weight -= lr * weight.grad",
+    ),
+    Family(
+        "non-scalar-backward",
+        r"grad can be implicitly created only for scalar outputs",
+        "backward was called on something that is not a single number",
+        "backward() without arguments needs one number. The loss has several elements: reduction='none', or several GPUs' "
+        "losses side by side.",
+        "Reduce the loss first.",
+        "loss.mean().backward()",
+    ),
+    Family(
+        "no-grad-fn",
+        r"does not require grad and does not have a grad_fn",
+        "the loss is not connected to any parameter",
+        "Something cut the loss off from the model: argmax or another operation without a gradient, .item(), .detach(), "
+        ".data or numpy on the way, torch.no_grad() around the forward, or parameters that are all frozen.",
+        "Compute the loss from the model's raw outputs, as tensors, with autograd on.",
+        "loss = criterion(model(x), y)      # not: criterion(model(x).argmax(1), y)",
+    ),
+    Family(
+        "grad-is-none",
+        r"'NoneType' object has no attribute '(zero_|data|norm|clone|detach|mul_|add_|clamp_|abs|item)'",
+        "a gradient is None",
+        "The tensor got no gradient: it is not a leaf any more (w = w - ... makes a new tensor), the loss does not depend on "
+        "it, or backward did not run yet.",
+        "Update in place under torch.no_grad(), and use a gradient only after backward and only if it is not None.",
+        "with torch.no_grad():\n    w -= lr * w.grad        # not: w = w - lr * w.grad",
+    ),
+    Family(
+        "device-mismatch",
+        r"Expected all tensors to be on the same device|should be the same|is on (cpu|cuda).*expected|but got (cpu|cuda)",
+        "tensors are on different devices or of different types",
+        "One operand lives on another device, or has another dtype, than the other: a batch that was not moved, a tensor "
+        "made inside of forward() on the CPU, or a model that was moved after its optimizer was made.",
+        "Move model, inputs and targets to one device, and make new tensors with the device of their neighbours.",
+        "x, y = x.to(device), y.to(device)\nmask = torch.zeros(n, device=x.device, dtype=x.dtype)",
+    ),
+    Family(
+        "dtype-mismatch",
+        r"must have the same dtype|expected scalar type|expected m1 and m2 to have the same dtype|Found dtype \w+ but expected"
+        r"|not implemented for '(Long|Int|Bool|Half|Double|Char|Byte)'|can only be .*floating point",
+        "tensors of different number types meet",
+        "An operation got, for instance, float64 from numpy where float32 is expected, or integers where floats belong. "
+        "Class targets of cross_entropy must be int64.",
+        "Convert at the border, where the data become tensors.",
+        "x = torch.as_tensor(array, dtype=torch.float32)\ny = y.long()",
+    ),
+    Family(
+        "label-out-of-range",
+        r"Target -?\d+ is out of bounds|index out of range in self|t >= 0 && t < n_classes",
+        "a class label or token index is larger than the model allows",
+        "A target or token id lies outside of 0 .. classes - 1 (or the embedding's size).",
+        "Check the smallest and largest label against the size of the last layer or embedding; labels start at 0.",
+        "assert 0 <= y.min() and y.max() < num_classes",
+    ),
+    Family(
+        "shape-mismatch",
+        r"shapes cannot be multiplied|must match the size of tensor|size mismatch|Sizes of tensors must match"
+        r"|shape '.*' is invalid for input|Expected input batch_size|The size of tensor|expected input\[.*\] to have"
+        r"|stack expects each tensor to be equal size",
+        "two tensors do not fit together",
+        "A layer got another size than it was built for, or two tensors cannot be combined. The message names both shapes.",
+        "Print the shapes right before the named line. If only the last batch fails, it is smaller than the others.",
+        "print(x.shape, y.shape)",
+    ),
+    Family(
+        "cuda-error",
+        r"CUDA error|device-side assert|CUBLAS_STATUS|CUDNN_STATUS|HIP error",
+        "the device reported an error",
+        "Device work runs later than it is asked for, so the named line may not be the culprit. Device-side asserts are "
+        "mostly labels or indices out of range.",
+        "Run again with CUDA_LAUNCH_BLOCKING=1 to get the right line, or on the CPU to get a clearer message.",
+        "CUDA_LAUNCH_BLOCKING=1 python train.py",
+    ),
+    Family(
+        "worker-killed",
+        r"DataLoader worker .*(killed by signal|exited unexpectedly)|insufficient shared memory|unable to open shared memory",
+        "a data loading worker was killed",
+        "The system ended a worker process: host memory or shared memory ran out, or native code in the dataset crashed.",
+        "Use fewer workers or a smaller prefetch_factor, enlarge shared memory (docker --shm-size), or set num_workers=0 "
+        "once to see the error itself.",
+        "DataLoader(dataset, num_workers=0)",
+    ),
+    Family(
+        "start-method",
+        r"An attempt has been made to start a new process before|Cannot re-initialize CUDA in forked subprocess",
+        "worker processes were started in the wrong way",
+        "Worker processes import the script again (spawn), or inherit an initialised CUDA (fork).",
+        "Put the training under a main guard, and do not touch the device in the dataset.",
+        'if __name__ == "__main__":\n    main()',
+    ),
+    Family(
+        "collective-timeout",
+        r"Watchdog caught collective operation timeout|ncclInternalError|ncclSystemError|NCCL error|Connection reset by peer"
+        r"|Timed out waiting|DistStoreError|ProcessGroup.*(timeout|timed out)",
+        "a collective between ranks timed out or broke",
+        "One rank did not arrive at a collective operation: it died, is far behind, or took another branch.",
+        "Look at the other ranks first: the one that stopped or raised earlier is the cause.",
+    ),
+    Family(
+        "state-dict",
+        r"Error\(s\) in loading state_dict",
+        "a checkpoint does not fit the model",
+        "Names or shapes in the checkpoint differ from the model's: another architecture, or a prefix such as module. or "
+        "_orig_mod. from a wrapper.",
+        "Compare the keys that the message lists; strip the prefix, or build the model with the same settings.",
+        "state = {key.removeprefix('module.'): value for key, value in state.items()}",
+    ),
+    Family(
+        "file-not-found",
+        r"FileNotFoundError|No such file or directory",
+        "a file is missing",
+        "The path does not exist on this machine or from this working directory.",
+        "Check the path and the folder that the program was started in.",
+    ),
+    Family(
+        "key-error",
+        r"^(builtins\.)?KeyError",
+        "a key is missing",
+        "A dictionary, batch or configuration has no entry of that name.",
+        "Print the keys that do exist right before the named line.",
+    ),
+)
+
+
+def recognise(name: str, text: str) -> Family | None:
+    """The family of an exception with class `name` and message or traceback `text`, None if it is not a known one."""
+    said = f"{name}: {message(name, text)}"
+    whole = said if "\n" not in text.strip() else f"{said}\n{_last_block(name, text)}"
+    return next((family for family in FAMILIES if re.search(family.pattern, whole, re.DOTALL)), None)
+
+
+def out_of_memory(name: str, text: str) -> str | None:
+    """ "device" or "host" if the exception says that memory ran out, else None."""
+    said = f"{name}: {_last_block(name, text)}"
+    if HOST_MEMORY.search(said) or name.rsplit(".", 1)[-1] == "MemoryError":
+        return "host"
+    return "device" if DEVICE_MEMORY.search(said) else None
+
+
+def is_interruption(name: str, end: str) -> bool:
+    """Whether the program was stopped on purpose, from its keyboard."""
+    return end == "interrupted" or name.rsplit(".", 1)[-1] == "KeyboardInterrupt"
+
+
+def message(name: str, text: str) -> str:
+    """The exception in one line, without its class: the first line after the traceback."""
+    first = next((line.strip() for line in _last_block(name, text).splitlines() if line.strip()), "")
+    short = name.rsplit(".", 1)[-1]
+    for prefix in (f"{name}: ", f"{short}: "):
+        if first.startswith(prefix):
+            first = first[len(prefix) :]
+    return first or short
+
+
+def _last_block(name: str, text: str) -> str:
+    """The message at the end of a traceback, which may have several lines; all of `text` if it is a message alone."""
+    short = name.rsplit(".", 1)[-1]
+    lines = text.strip().splitlines()
+    for index in range(len(lines) - 1, -1, -1):
+        if re.match(rf"([\w.]+\.)?{re.escape(short)}\b(:|$)", lines[index]):
+            return "\n".join(lines[index:])
+    return text.strip()

@@ -1,0 +1,94 @@
+"""How a process ended, from what it left on disk and from whether it still lives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracelyze import schema
+from tracelyze.diagnosis import Exit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tracelyze.analyzers.run import Table
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def exit_of(folder: Path, facts: Mapping[str, Any], events: Table) -> Exit:
+    """The end of the process that wrote `folder`.
+
+    A written end counts first; then the stacks that a fatal signal left; without either the process still runs, or
+    it vanished without a chance to say anything (SIGKILL, power cut).
+    """
+    rows = list(events.records())
+    ends = [row for row in rows if row["kind"] == "exit"]
+    raised = [row for row in rows if row["kind"] == "exception"]
+    if ends:
+        return _written(ends[-1], raised)
+    fatal = text_of(folder / schema.SIGNAL_FILE)
+    if fatal:
+        return Exit("signal", None, fatal.splitlines()[0].strip())
+    if raised:
+        return Exit("exception", None, _message(raised[-1]))
+    if not facts and not rows:
+        return Exit("unknown")
+    if lives(facts):
+        return Exit("running", None, f"process {facts.get('pid')} is still running")
+    if facts.get("pid") is None:
+        return Exit("unknown")
+    return Exit("vanished", None, "the process left no exit record")
+
+
+def _written(row: Mapping[str, Any], raised: list[dict[str, Any]]) -> Exit:
+    name = str(row["name"] or "finished")
+    code = None if row["value"] is None else int(row["value"])
+    detail = str(row["text"] or "").strip()
+    if name == "exception":
+        return Exit("exception", code, _message(raised[-1]) if raised else detail)
+    if name in ("finished", "interrupted", "signal"):
+        return Exit(name, code, detail)
+    if name == "os._exit":
+        return Exit("finished", code, "ended by os._exit")
+    return Exit("unknown", code, name)
+
+
+def _message(row: Mapping[str, Any]) -> str:
+    """Class and last line of an exception."""
+    last = (str(row["text"] or "").strip().splitlines() or [""])[-1].strip()
+    name = str(row["name"] or "exception")
+    return last if last.startswith(name.rsplit(".", 1)[-1]) else f"{name}: {last}".rstrip(": ")
+
+
+def lives(facts: Mapping[str, Any]) -> bool:
+    """Whether the process of `facts` (pid, pid_start, boot_id) runs on this machine right now.
+
+    A pid alone is not enough: it may belong to another program by now, or to another machine's process.
+    """
+    pid, boot = facts.get("pid"), facts.get("boot_id")
+    if not isinstance(pid, int) or not boot:
+        return False
+    here = text_of(BOOT_ID)
+    if here != str(boot).strip():
+        return False
+    start = _start_of(pid)
+    known = facts.get("pid_start")
+    return start is not None and (known is None or str(known) == start)
+
+
+def _start_of(pid: int) -> str | None:
+    """Start time of a living process in clock ticks since boot: field 22 of its stat file."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except (OSError, IndexError):
+        return None
+    return None if fields[0] in ("Z", "X") else fields[19]
+
+
+def text_of(path: Path) -> str:
+    """The file's text without blank ends; empty if there is no such file."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip("\x00 \t\r\n")
+    except OSError:
+        return ""

@@ -1,0 +1,63 @@
+"""The same fault on several ranks or optimizers is one finding."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.words import plural
+from tracelyze.diagnosis import CONFIDENCES, SEVERITIES, Cost, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MAX_CHARTS = 4
+
+
+def merge(findings: Sequence[Finding]) -> list[Finding]:
+    """One finding for all `findings` of one rule: the gravest, told for all of them. Empty for none.
+
+    Ranks are united, the onset is the earliest, costs are the largest (ranks run side by side), charts of the others
+    follow those of the gravest.
+    """
+    if len(findings) <= 1:
+        return list(findings)
+    ordered = sorted(findings, key=gravity)
+    lead, others = ordered[0], ordered[1:]
+    ranks = sorted({rank for finding in findings for rank in finding.ranks})
+    summary = lead.summary
+    elsewhere = [finding for finding in others if finding.ranks == lead.ranks]
+    if elsewhere:
+        summary += " The same holds in another place: " + "; ".join(finding.title for finding in elsewhere[:3]) + "."
+    if len(ranks) > 1:
+        summary += f" Seen on {plural(len(ranks), 'rank')}: {_listed(ranks)}."
+    charts = [chart for finding in ordered for chart in finding.charts][: max(MAX_CHARTS, len(lead.charts))]
+    return [
+        replace(
+            lead,
+            summary=summary,
+            ranks=ranks,
+            first_step=min((f.first_step for f in findings if f.first_step is not None), default=None),
+            last_step=max((f.last_step for f in findings if f.last_step is not None), default=None),
+            first_second=min((f.first_second for f in findings if f.first_second is not None), default=None),
+            cost=_largest([finding.cost for finding in findings]),
+            charts=charts,
+        )
+    ]
+
+
+def gravity(finding: Finding) -> tuple[int, int, float, float]:
+    """Sort key: gravest first. Severity, confidence, seconds lost, onset."""
+    seconds = finding.cost.seconds if finding.cost and finding.cost.seconds is not None else 0.0
+    onset = float("inf") if finding.first_step is None else float(finding.first_step)
+    return SEVERITIES.index(finding.severity), CONFIDENCES.index(finding.confidence), -seconds, onset
+
+
+def _largest(costs: Sequence[Cost | None]) -> Cost | None:
+    known = [cost for cost in costs if cost is not None]
+    return max(known, key=lambda cost: (cost.seconds or 0.0, cost.share or 0.0), default=None)
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    shown = ", ".join(str(rank) for rank in ranks[:8])
+    return shown if len(ranks) <= 8 else f"{shown} and {len(ranks) - 8} more"

@@ -1,0 +1,125 @@
+"""loss-nonfinite: the training loss became NaN or Inf; what moved first, and what it did to the rest of the run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers import moments, pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
+from tracelyze.analyzers.words import number, plural
+from tracelyze.diagnosis import Evidence, Finding, Mark
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.run import Process, Training
+
+FIX = (
+    "Stop at the first non-finite loss and look at that batch. If the gradient norm rose before: lower the learning rate, "
+    "warm it up, clip gradients. If nothing moved before: look for log(0), division by zero, sqrt(0), an empty mask, or "
+    "a bad sample in the batch."
+)
+FIX_CODE = "if not torch.isfinite(loss):\n    raise RuntimeError(f'loss is {loss.item()} at step {step}')"
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The first NaN or Inf among the measured losses of each optimizer."""
+    findings: list[Finding] = []
+    count = 0
+    for training in process.trainings:
+        bad = training.steps.known("loss") & ~np.isfinite(training.steps["loss"]) & ~moments.skipped(training)
+        count += int(training.steps.known("loss").sum())
+        if bad.any():
+            findings.append(_finding(training, bad, limits))
+    return findings or Passed(f"all {plural(count, 'measured loss')} are finite")
+
+
+def _finding(training: Training, bad: np.ndarray, limits: Limits) -> Finding:
+    steps = training.steps
+    first = int(np.argmax(bad))
+    what = "NaN" if np.isnan(steps["loss"][first]) else "Inf"
+    later = steps.known("loss")[first:] & np.isfinite(steps["loss"][first:])
+    recovered = bool(later[-min(len(later), 20) :].any()) and int(later.sum()) >= limits["recovered"]
+    begin, total = moments.step_at(training, first), int(bad.sum())
+    before = _before(training, first)
+    if recovered:
+        harm = f"{total} of {len(bad) - first} losses since then are not finite, the others are: the weights survived."
+    else:
+        harm = (
+            "No finite loss followed: everything trained from here on is lost."
+            if len(later) > 1
+            else "It was the last."
+        )
+    affected = np.zeros(len(bad), dtype=bool)
+    affected[first:] = True
+    return Finding(
+        rule=RULE.id,
+        severity="warning" if recovered else "critical",
+        confidence="certain",
+        title=f"The loss{moments.name_of(training)} became {what} at step {begin:,}",
+        summary=f"{before} {harm}",
+        fix=FIX,
+        fix_code=FIX_CODE,
+        first_step=begin,
+        last_step=moments.step_at(training, int(np.flatnonzero(bad)[-1])),
+        first_second=moments.second_at(training, first),
+        evidence=[
+            Evidence("first loss that is not finite", what, "", "finite", "a loss is a number"),
+            Evidence("steps without a finite loss", total, "steps"),
+            Evidence("last finite loss before", _last_finite(steps["loss"][:first]), ""),
+        ],
+        cost=moments.cost_of(training, bad if recovered else affected),
+        location=training.process.location("loss") or training.process.location("backward"),
+        charts=pictures.loss(training, [Mark(float(begin), f"loss is {what}")])
+        + pictures.grad_norm(training, [Mark(float(begin), f"loss is {what}")]),
+        false_alarm="A loss that is meant to be Inf for rejected samples, and is never stepped on, is harmless.",
+    )
+
+
+def _before(training: Training, first: int) -> str:
+    """A sentence on what moved first: a non-finite gradient, the gradient norm, the loss itself, or nothing."""
+    steps = training.steps
+    begin = moments.step_at(training, first)
+    events = [row for row in training.process.events.records() if row["kind"] == "nonfinite-gradient"]
+    early = [row for row in events if row["step"] is not None and row["step"] < begin]
+    if early:
+        return f"The gradient of {early[0]['name'] or 'a parameter'} was not finite first, at step {early[0]['step']}."
+    for column, name in (("grad_norm", "gradient norm"), ("loss", "loss")):
+        past = steps[column][max(0, first - 200) : first]
+        past = past[np.isfinite(past)]
+        if len(past) >= 10 and past[-3:].max() > 10 * float(np.median(past)) > 0:
+            ratio = past[-3:].max() / float(np.median(past))
+            return f"The {name} rose {number(ratio)}-fold over its median right before: training blew up."
+    rate = steps["lr"][max(0, first - 1) : first + 1]
+    if len(rate) == 2 and rate[1] > 2 * rate[0] > 0:
+        return f"The learning rate rose {number(rate[1] / rate[0])}-fold at that step."
+    if first == 0:
+        return (
+            "It was not finite from the first step on: look at the inputs, the initial weights and the loss function."
+        )
+    return "Neither loss nor gradient norm moved before: one batch or one operation made it, not a slow blow-up."
+
+
+def _last_finite(values: np.ndarray) -> float | None:
+    finite = values[np.isfinite(values)]
+    return float(finite[-1]) if len(finite) else None
+
+
+RULE = Rule(
+    id="loss-nonfinite",
+    family="loss",
+    severity="critical",
+    title="The loss is not finite",
+    about="Once the loss is NaN or Inf its gradients are too, and one optimizer step spreads them into every weight.",
+    check=check,
+    needs=(("steps.loss",),),
+    thresholds=(Threshold("recovered", 5, "steps", "weights that hold a NaN give no finite loss ever again"),),
+    consequence_of=(
+        "missing-zero-grad",
+        "exploding-gradients",
+        "fp16-overflow",
+        "fp16-without-scaler",
+        "loss-divergence",
+    ),
+    not_when="Steps that GradScaler skipped.",
+)

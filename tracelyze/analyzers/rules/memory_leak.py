@@ -1,0 +1,133 @@
+"""memory-leak: memory at the same point of each step climbs at a steady pace and never comes back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers import leaks, moments
+from tracelyze.analyzers.leaks import MIB
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.words import duration, memory, number, plural
+from tracelyze.diagnosis import Evidence, Finding
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.run import Process, Training
+
+FIX_GRAPHS = (
+    "Keep numbers, not tensors with their history: use loss.item() for running sums and logs, and .detach() for outputs, "
+    "losses or hidden states that are stored beyond the step."
+)
+CODE_GRAPHS = "running_loss += loss.item()          # not: running_loss += loss\noutputs.append(output.detach().cpu())"
+FIX_OTHER = (
+    "Look for a list, dictionary or cache that grows with every step: stored batches, outputs or logs. Keep only what is "
+    "needed, bound its size, or write it to disk."
+)
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The training with the most steps stands for the process: its memory is one and the same."""
+    training = max(process.trainings, key=lambda one: len(one.steps))
+    graphs = leaks.kept_graphs(training, limits["graphs"], limits["sawtooth"])
+    series = leaks.series(training)
+    climb = None if series is None else leaks.climb(series, limits["relative"], limits["absolute"] * MIB)
+    if graphs is None and climb is None:
+        return _nothing(training, series)
+    if graphs is None and series is not None and not series.device and leaks.first_epoch(training):
+        return Passed("host memory climbs, but within the first pass over the data, as a cache that fills does too")
+    return [_finding(training, graphs, series, climb, limits)]
+
+
+def _nothing(training: Training, series: leaks.Series | None) -> Passed | Skipped:
+    if series is None or len(series.values) < 50:
+        count = 0 if series is None else len(series.values)
+        return Skipped(f"memory is known for {plural(count, 'step')}: 50 are needed to tell a leak from a warm-up")
+    change = series.values[-1] - series.values[len(series.values) // 10]
+    return Passed(f"{series.name} memory does not climb steadily (net change {change / MIB:+.1f} MiB)")
+
+
+def _finding(
+    training: Training,
+    graphs: leaks.Graphs | None,
+    series: leaks.Series | None,
+    climb: leaks.MemoryClimb | None,
+    limits: Limits,
+) -> Finding:
+    first = graphs.first if graphs else climb.first if climb else 0
+    begin = moments.step_at(training, first)
+    left = climb.seconds_left if climb else None
+    urgent = climb is not None and left is not None and left < limits["horizon"] * climb.seconds_so_far
+    evidence = [] if series is None or climb is None else _evidence(series, climb, limits)
+    if graphs:
+        count, name = Evidence("autograd graphs kept alive", graphs.kept, "graphs", limits["graphs"],
+                               limits.source("graphs")), graphs.pattern  # fmt: skip
+        evidence = [count, Evidence("graphs per step", graphs.per_step, "graphs/step"), *evidence]
+        title = f"Autograd graphs are kept alive: {number(graphs.kept)} of them {name}"
+        cause = (
+            f"From step {begin} on, {name}, earlier steps' autograd graphs stay in memory. Something the script stores "
+            "still refers to them: usually a summed loss, a list of losses or outputs, or a hidden state."
+        )
+    else:
+        title, cause = "", "What holds it was not seen: no autograd graph was found to be kept."
+    if climb and series:
+        growth = f"{series.name.capitalize()} memory grows by {memory(climb.slope)} per step"
+        title = title or f"{growth}, {memory(climb.growth)} so far"
+        cause = f"{growth}, {memory(climb.growth)} since step {begin}. {cause}"
+        if left is not None:
+            cause += f" At this pace memory is exhausted after {duration(left)} more."
+    elif graphs:
+        cause += " The memory involved is small so far; it grows with the model's activations."
+    return Finding(
+        rule=RULE.id,
+        severity="critical" if urgent else "warning",
+        confidence="certain" if graphs else "likely" if series and series.device else "possible",
+        title=title,
+        summary=cause,
+        fix=FIX_GRAPHS if graphs else FIX_OTHER,
+        fix_code=CODE_GRAPHS if graphs else "",
+        first_step=begin,
+        last_step=moments.last_step(training),
+        first_second=moments.second_at(training, first),
+        evidence=evidence,
+        location=training.process.location("backward") if graphs else None,
+        charts=leaks.charts(training, begin, bool(graphs)),
+        false_alarm="A buffer that is still filling when the run ends (replay memory, cache) climbs in the same way.",
+    )
+
+
+def _evidence(series: leaks.Series, climb: leaks.MemoryClimb, limits: Limits) -> list[Evidence]:
+    low, high = climb.interval
+    found = [
+        Evidence(f"growth of {series.name} memory", climb.slope / MIB, "MiB/step"),
+        Evidence("95 % interval of the growth", f"{low / MIB:.4g} to {high / MIB:.4g}", "MiB/step"),
+        Evidence("growth so far", climb.growth / MIB, "MiB", limits["absolute"], limits.source("absolute")),
+        Evidence("steadiness (mean increment over its error)", float(np.minimum(climb.steadiness, 1e6)), "", 8,
+                 "61,584 simulated healthy look-alikes: one exceeded it with the other conditions met"),
+    ]  # fmt: skip
+    if climb.seconds_left is not None:
+        found.append(Evidence("time to exhaustion", climb.seconds_left, "s"))
+    return found
+
+
+RULE = Rule(
+    id="memory-leak",
+    family="memory",
+    severity="critical",
+    title="Memory grows with every step",
+    about=(
+        "Memory at the same point of each step should settle after a warm-up. If its floor climbs at an even pace to the "
+        "end, something keeps what a step made: most often the loss with its whole autograd graph."
+    ),
+    check=check,
+    needs=(("steps.live_graphs",), ("steps.device_allocated",), ("steps.host_rss",)),
+    thresholds=(
+        Threshold("graphs", 20, "graphs", "a healthy loop keeps its last loss or two; ten times that is no accident"),
+        Threshold("sawtooth", 50, "graphs", "logging windows sum up ten losses or so; fifty graphs cost real memory"),
+        Threshold("relative", 0.005, "share", "growth below half a percent of the memory in use harms nobody"),
+        Threshold("absolute", 8, "MiB", "page-sized noise of resident memory stays within a few MiB"),
+        Threshold("horizon", 10, "runs", "critical if memory would end within ten times the run so far"),
+    ),
+    not_when="Allocator warm-up, first-epoch caches, buffers that fill and stay, sawtooth of batch shapes.",
+    references=("https://docs.pytorch.org/docs/stable/notes/faq.html",),
+)

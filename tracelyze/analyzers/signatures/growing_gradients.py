@@ -1,0 +1,59 @@
+"""Gradients that pile up, seen in the gradient norm alone: it grows like a power of the step from the first step on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers import moments, pictures, statistics
+from tracelyze.analyzers.rule import Passed, Skipped
+from tracelyze.analyzers.words import number
+from tracelyze.diagnosis import Evidence, Finding, Mark
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.run import Training
+
+
+def finding(training: Training, rule: str, fix: str, fix_code: str) -> Finding | Passed | Skipped:
+    """Only curves: the norm grows like a power of the step from the very beginning, and no warm-up explains it."""
+    steps, number_of = training.steps, moments.numbers(training)
+    if len(training.process.trainings) > 1:
+        return Skipped("several optimizers and no direct evidence: their gradient norms drift for other reasons")
+    measured = np.isfinite(steps["grad_norm"])
+    if int(measured.sum()) < 30:
+        return Skipped(f"only {int(measured.sum())} gradient norms: 30 are needed to see how they grow")
+    growth = statistics.power_law_growth(number_of[measured], steps["grad_norm"][measured])
+    if growth is None:
+        return Passed("the gradient norm does not grow with the number of steps")
+    rate = steps["lr"][np.isfinite(steps["lr"])]
+    if len(rate) and rate[-1] == rate.max() and rate[-1] > 2 * rate[0]:
+        return Passed("the gradient norm grows, but so does the learning rate to the end (warm-up)")
+    loss = statistics.block_medians(steps["loss"][np.isfinite(steps["loss"])], 10)
+    explained = len(loss) >= 2 and loss[-1] > 2 * abs(loss[0])
+    begin = int(number_of[0])
+    return Finding(
+        rule=rule,
+        severity="critical",
+        confidence="possible" if explained else "likely",
+        title=f"The gradient norm grows with every step, {number(growth.ratio)}-fold so far: gradients are not cleared",
+        summary=(
+            f"The gradient norm grows like the number of steps to the power {growth.exponent:.2f} from the first step to "
+            f"the last. Gradients that are never cleared do exactly that: every step adds its own to the sum of all "
+            f"before it (power 1 if they point the same way, 0.5 if they do not). Only curves were recorded, so the "
+            f"clearing itself was not observed."
+        ),
+        fix=fix,
+        fix_code=fix_code,
+        first_step=begin,
+        last_step=moments.last_step(training),
+        first_second=moments.second_at(training, 0),
+        evidence=[
+            Evidence("exponent of growth", growth.exponent, "", 0.4, "unrelated gradients add up with exponent 0.5"),
+            Evidence("exponent in the later half", growth.late_exponent, "", 1.4, "an exponential blow-up exceeds 1.4"),
+            Evidence("last norm over first norm", growth.ratio, "", 5, "a learning-rate warm-up stays within 2 to 5"),
+        ],
+        cost=moments.cost_of(training, np.ones(len(steps), dtype=bool)),
+        charts=pictures.grad_norm(training, [Mark(float(begin), "growth begins")]),
+        false_alarm="A loss that itself grows without bound, for another reason, can raise the norm in the same way.",
+    )

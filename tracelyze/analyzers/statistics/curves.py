@@ -1,0 +1,133 @@
+"""Shapes of loss and validation curves: divergence, spikes, fluctuation, and outliers of step times."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
+
+from tracelyze.analyzers.statistics.robust import NORMAL_MAD, Floats, block_medians, edges, runs_of, spread
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """A curve that ended far above its earlier minimum. Indices refer to the values handed in."""
+
+    minimum: float
+    end: float
+    start: float
+    margin: float
+    turned: int
+
+
+def divergence(values: Floats, *, rise: float = 0.15, regained: float = 0.1, sigmas: float = 6.0) -> Divergence | None:
+    """Whether `values` (shape [steps], finite) left their minimum for good, or None.
+
+    Every block of the last tenth must lie above the smallest block of the first nine tenths by the largest of: `sigmas`
+    robust standard deviations of the differences between blocks, half the spread within blocks, the share `rise` of the
+    minimum, and the share `regained` of what had been gained since the start (so that the noise around a loss that
+    has converged to nearly nothing is no divergence). Curves that reach zero or below have no such minimum: None.
+    """
+    if len(values) < 64:
+        return None
+    blocks = 64 if len(values) >= 512 else max(8, len(values) // 8)
+    level = block_medians(values, blocks)
+    last = max(2, int(np.ceil(blocks / 10)))
+    early = level[:-last]
+    lowest = int(np.argmin(early))
+    minimum, start = float(early[lowest]), float(level[0])
+    if minimum <= 0:
+        return None
+    bounds = edges(len(values), blocks)
+    within = float(np.median([spread(values[a:b]) for a, b in itertools.pairwise(bounds)]))
+    noise = spread(np.diff(level)) / np.sqrt(2)
+    margin = max(sigmas * noise, 0.5 * within, rise * minimum, regained * (start - minimum))
+    if not (level[-last:] > minimum + margin).all():
+        return None
+    return Divergence(minimum, float(np.median(level[-last:])), start, margin, int(bounds[lowest + 1]))
+
+
+def spikes(values: Floats, *, window: int = 64, sigmas: float = 8.0, factor: float = 1.2) -> list[int]:
+    """Indices of isolated upward spikes: each is the largest of its neighbourhood (8 values), in order.
+
+    A spike exceeds the median of the `window` values before it by `sigmas` robust standard deviations and by `factor`.
+    Neighbours count as one. Robust scale is used because 10 % of outliers silence a mean and standard deviation.
+    """
+    if len(values) <= window:
+        return []
+    trailing = sliding_window_view(values, window)[:-1]
+    found: list[int] = []
+    for begin in range(0, len(trailing), 20_000):  # in pieces: the medians copy their windows
+        part = trailing[begin : begin + 20_000]
+        middle = np.median(part, axis=1)
+        scale = NORMAL_MAD * np.median(np.abs(part - middle[:, None]), axis=1)
+        x = values[window + begin : window + begin + len(part)]
+        found.extend((np.flatnonzero((x > middle + sigmas * scale) & (x > factor * middle)) + window + begin).tolist())
+    merged: list[int] = []
+    for index in found:
+        if merged and index - merged[-1] <= 8:
+            merged[-1] = index if values[index] > values[merged[-1]] else merged[-1]
+        else:
+            merged.append(index)
+    return merged
+
+
+@dataclass(frozen=True)
+class Fluctuation:
+    """Noise of a curve from one value to the next, in its own unit, and relative to its level."""
+
+    noise: float
+    relative: float
+
+
+def fluctuation(values: Floats) -> Fluctuation | None:
+    """Noise of `values` with any smooth trend removed, or None for fewer than five values.
+
+    Second differences take a linear trend out; for independent noise their variance is six times that of the noise.
+    """
+    values = values[np.isfinite(values)]
+    if len(values) < 5:
+        return None
+    noise = float(NORMAL_MAD * np.median(np.abs(np.diff(values, n=2))) / np.sqrt(6))
+    level = abs(float(np.median(values)))
+    return Fluctuation(noise, noise / level if level > 0 else float("inf") if noise > 0 else 0.0)
+
+
+def outliers(values: Floats, *, sigmas: float = 8.0, factor: float = 2.0) -> npt.NDArray[np.intp]:
+    """Indices of values far above the bulk: by `sigmas` robust standard deviations and by `factor` of the median."""
+    finite = values[np.isfinite(values)]
+    if len(finite) < 10:
+        return np.empty(0, dtype=np.intp)
+    middle = float(np.median(finite))
+    with np.errstate(invalid="ignore"):
+        return np.flatnonzero((values > middle + sigmas * spread(finite)) & (values > factor * middle))
+
+
+def sawtooth(values: Floats, *, drop: float = 0.5) -> tuple[int, float] | None:
+    """Periods and median height of a sawtooth that climbs step by step and falls at once, or None.
+
+    A fall is a decrease by more than `drop` of the whole range. Between falls at least nine of ten steps must not
+    decrease, so that a value that merely jumps about is none.
+    """
+    values = values[np.isfinite(values)]
+    if len(values) < 10:
+        return None
+    span = float(values.max() - values.min())
+    if span <= 0:
+        return None
+    steps = np.diff(values)
+    falls = np.flatnonzero(steps < -drop * span)
+    if len(falls) < 2:
+        return None
+    rising = steps[np.setdiff1d(np.arange(len(steps)), falls)]
+    if (rising < 0).mean() > 0.1 or (rising > 0).mean() < 0.5:
+        return None
+    return len(falls), float(np.median(-steps[falls]))
+
+
+def longest_run(flags: npt.NDArray[np.bool_]) -> tuple[int, int]:
+    """The longest stretch of true values as a half-open index range; (0, 0) if there is none."""
+    return max(runs_of(flags), key=lambda stretch: stretch[1] - stretch[0], default=(0, 0))

@@ -1,0 +1,155 @@
+"""Growth that does not end: the straight climb of a leak, and the power law of gradients that pile up.
+
+The rules here judge the *shape* of a climb. A trend test alone cannot tell a leak from a warm-up, a cache that fills or
+a random walk, since all of them trend; only a leak climbs at the same pace in every part of the run.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracelyze.analyzers.statistics.robust import (
+    Floats,
+    block_medians,
+    block_minima,
+    edges,
+    kendall_tau,
+    segment_increments,
+    theil_sen,
+)
+
+RESOLUTIONS = (256, 60, 30)
+MIN_CLIMB_STEPS = 50
+
+
+@dataclass(frozen=True)
+class Climb:
+    """A straight climb of a floor. `slope` is in units per step; `floor_start` and `floor_end` in units.
+
+    `steadiness` is the mean of nine segment increments over their standard error; `evenness` the slowest third's
+    slope over the whole slope.
+    """
+
+    slope: float
+    tau: float
+    steadiness: float
+    evenness: float
+    floor_start: float
+    floor_end: float
+    start: int
+
+
+def warm_up(length: int) -> int:
+    """How many first values belong to the warm-up: a tenth, at least five (allocators, caches, compilation)."""
+    return max(5, length // 10)
+
+
+def straight_climb(
+    values: Floats, *, tau: float = 0.7, steadiness: float = 8.0, resolutions: tuple[int, ...] = RESOLUTIONS
+) -> Climb | None:
+    """The steady linear climb of the floor of `values` (shape [steps], one value per step), or None.
+
+    The floor is the minimum of blocks at several resolutions, so that a sawtooth's period fits into a block of one of
+    them. It climbs if the order of the blocks is nearly monotone (Kendall tau), the increments between ten segments
+    are alike (their mean is many standard errors from zero, none is far below it), and each third of the run climbs
+    at nearly the pace of the whole. Warm-up curves, steps, random walks and buffers that fill fail the last two.
+    """
+    if len(values) < MIN_CLIMB_STEPS or not np.isfinite(values).all():
+        return None
+    start = warm_up(len(values))
+    tail = values[start:]
+    for blocks in resolutions:
+        climb = _climb(tail, min(blocks, max(20, len(tail) // 4)), start)
+        if climb is not None and climb.tau > tau and climb.steadiness > steadiness:
+            return climb
+    return None
+
+
+def _climb(tail: Floats, blocks: int, start: int) -> Climb | None:
+    """The climb of the floor at one resolution if its increments are even enough, else None."""
+    floor = block_minima(tail, blocks)
+    bounds = edges(len(tail), blocks)
+    x = bounds[:-1].astype(np.float64)
+    slope = theil_sen(x, floor)
+    if slope <= 0:
+        return None
+    increments = segment_increments(floor, 10)
+    mean = float(increments.mean())
+    if mean <= 0:
+        return None
+    deviation = float(increments.std(ddof=1))
+    tiny = 1e-12 * mean
+    steadiness = mean / (max(deviation, tiny) / np.sqrt(len(increments)))
+    smallest = float(increments.min()) / mean
+    thirds = np.array_split(np.arange(len(floor)), 3)
+    evenness = min(theil_sen(x[part], floor[part]) for part in thirds) / slope
+    if not ((evenness > 0.6 and smallest > 0.3) or (evenness > 0.7 and smallest > 0.1)):
+        return None
+    ends = block_medians(floor, 10)
+    return Climb(slope, kendall_tau(floor), float(steadiness), float(evenness), float(ends[0]), float(ends[-1]), start)
+
+
+def slope_interval(values: Floats, *, draws: int = 200, segments: int = 10) -> tuple[float, float]:
+    """95 % interval of the slope of a climbing floor, in units per step.
+
+    Residuals of the floor around its Theil-Sen line are resampled in whole segments, because neighbouring values of
+    memory are not independent. Deterministic (fixed seed).
+    """
+    tail = values[warm_up(len(values)) :]
+    blocks = min(60, max(20, len(tail) // 4))
+    floor = block_minima(tail, blocks)
+    x = edges(len(tail), blocks)[: len(floor)].astype(np.float64)
+    slope = theil_sen(x, floor)
+    line = slope * x + np.median(floor - slope * x)
+    residuals = floor - line
+    length = max(1, len(floor) // segments)
+    random = np.random.default_rng(0)
+    first, second = np.triu_indices(len(floor), k=1)
+    run = x[second] - x[first]
+    slopes = np.empty(draws)
+    for draw in range(draws):
+        starts = random.integers(0, len(floor) - length + 1, size=len(floor) // length + 1)
+        picked = np.concatenate([residuals[s : s + length] for s in starts])[: len(floor)]
+        sample = line + picked
+        slopes[draw] = np.median((sample[second] - sample[first]) / run)
+    low, high = np.percentile(slopes, (2.5, 97.5))
+    return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """Growth of a positive series like steps ** exponent. `ratio` is its end over its beginning."""
+
+    exponent: float
+    late_exponent: float
+    ratio: float
+
+
+def power_law_growth(steps: Floats, values: Floats) -> PowerLaw | None:
+    """Growth like a power of the step from the very start to the end, or None. Both arrays have shape [points].
+
+    Gradients that nobody clears add up: aligned ones grow like the step, unrelated ones like its square root. Medians
+    of 24 blocks, equally wide in log(step), are compared on log-log axes. An exponent of at most 1.4 on the later half
+    excludes an exponential blow-up; that all of eight groups rise excludes a warm-up that levels off.
+    """
+    usable = np.isfinite(values) & (values > 0) & (steps > 0)
+    steps, values = steps[usable], values[usable]
+    if len(values) < 30:
+        return None
+    bounds = np.unique(np.searchsorted(np.log(steps), np.linspace(np.log(steps[0]), np.log(steps[-1]), 25)))
+    bounds[-1] = len(steps)
+    pairs = [(a, b) for a, b in itertools.pairwise(bounds) if b > a]
+    if len(pairs) < 12:
+        return None
+    x = np.array([np.median(np.log(steps[a:b])) for a, b in pairs])
+    y = np.array([np.median(np.log(values[a:b])) for a, b in pairs])
+    half = len(x) // 2
+    exponent, late = theil_sen(x, y), theil_sen(x[half:], y[half:])
+    ratio = float(np.exp(np.median(y[-3:]) - np.median(y[:3])))
+    rising = bool((segment_increments(y, 8) > 0).all())
+    if exponent >= 0.4 and 0.3 <= late <= 1.4 and ratio >= 5 and rising:
+        return PowerLaw(exponent, late, ratio)
+    return None
