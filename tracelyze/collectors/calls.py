@@ -1,0 +1,200 @@
+"""Outermost module calls, and which of them trained: a call trained if a backward ran through its output.
+
+That is seen directly: a pre-hook on the output's autograd node runs when a backward reaches it, and its object dies with
+the graph. Calls without autograd, and calls whose graph died or aged unvisited, evaluated something.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from tracelyze.collectors import sensitivity
+
+if TYPE_CHECKING:
+    from tracelyze.collectors.recorder import Recorder
+
+NO_GRAD, INFERENCE, GRAD = 0, 1, 2
+PATIENCE_STEPS = 3  # an output that no backward reached within this many optimizer steps was not for training
+MAX_OPEN_CALLS = 20_000
+MAX_HOOKED_OUTPUTS = 4
+MAX_MODELS = 1000
+
+
+class Call:
+    """One outermost module call. Holds no tensor and no module."""
+
+    __slots__ = (
+        "model", "start", "end", "step", "mode", "hooked", "trained", "dead", "batch_size", "loader", "dropouts",
+        "losses", "loss_sum", "device_loss", "in_train", "sensitive", "sensitive_in_train", "kinds", "autocast", "site",
+    )  # fmt: skip
+
+    def __init__(self, model: Model, start: float, end: float, step: int, mode: int) -> None:
+        self.model = model
+        self.start = start
+        self.end = end
+        self.step = step
+        self.mode = mode
+        self.hooked = False
+        self.trained = False
+        self.dead = False
+        self.batch_size: int | None = None
+        self.loader: int | None = None
+        self.dropouts = 0
+        self.losses = 0
+        self.loss_sum = 0.0
+        self.device_loss: Any = None
+        self.in_train = False
+        self.sensitive = 0
+        self.sensitive_in_train = 0
+        self.kinds = ""
+        self.autocast = 0
+        self.site: int | None = None
+
+
+class Model:
+    """An outermost module that was called; known by its number, held weakly."""
+
+    def __init__(self, torch: Any, number: int, module: Any) -> None:
+        self.number = number
+        self.module = weakref.ref(module)
+        self.name = type(module).__name__
+        self.sensitive = sensitivity.sensitive_modules(torch, module)
+
+
+class _Watch:
+    """Lives exactly as long as the autograd node it hangs on."""
+
+    __slots__ = ("call", "calls", "counted")
+
+    def __init__(self, call: Call, calls: Calls, counted: bool) -> None:
+        self.call = call
+        self.calls = calls
+        self.counted = counted
+        if counted:
+            calls.live_graphs += 1
+
+    def reached(self, _gradients: Any) -> None:
+        self.call.trained = True
+
+    def __del__(self) -> None:
+        if self.counted:
+            self.call.dead = True
+            self.calls.live_graphs -= 1
+
+
+class Calls:
+    """The calls that are not yet known to have trained or evaluated, in order."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._torch = recorder.torch
+        self._models: weakref.WeakKeyDictionary[Any, Model] = weakref.WeakKeyDictionary()
+        self._numbers = 0
+        self._open: deque[Call] = deque()
+        self.live_graphs = 0
+        self.latest: Call | None = None
+
+    def record(
+        self, module: Any, args: Any, kwargs: Any, output: Any, start: float, dropouts: int
+    ) -> Call | None:
+        """Note one returned call. None if it cannot be told from a loss function or a helper without parameters."""
+        torch = self._torch
+        model = self._models.get(module)
+        if model is None:
+            if self._numbers >= MAX_MODELS:
+                return None
+            model = self._models[module] = Model(torch, self._numbers, module)
+            self._numbers += 1
+            self._describe(model, module)
+        mode = GRAD if torch.is_grad_enabled() else INFERENCE if torch.is_inference_mode_enabled() else NO_GRAD
+        call = Call(model, start, self._recorder.now(), self._recorder.steps, mode)
+        call.dropouts = dropouts
+        call.batch_size = first_dimension(torch, args, kwargs)
+        call.loader = self._recorder.loader_in_hand
+        call.in_train = module.training
+        if mode == GRAD:
+            self._watch(call, output)
+        self.latest = call
+        if len(self._open) >= MAX_OPEN_CALLS:
+            self._open.popleft()
+        self._open.append(call)
+        return call
+
+    def _watch(self, call: Call, output: Any) -> None:
+        for tensor in tensors_of(self._torch, output):
+            node = tensor.grad_fn
+            if node is not None:
+                node.register_prehook(_Watch(call, self, counted=not call.hooked).reached)
+                call.hooked = True
+
+    def backward_begins(self) -> None:
+        """A call whose output could not be watched counts as training if a backward follows it."""
+        if self.latest is not None and self.latest.mode == GRAD and not self.latest.hooked:
+            self.latest.trained = True
+
+    def settle(self, final: bool = False) -> None:
+        """Report, in order, every call that is now known to have trained or evaluated."""
+        steps = self._recorder.steps
+        while self._open:
+            call = self._open[0]
+            if call.trained:
+                trained = True
+            elif final or call.mode != GRAD or call.dead or call.step + PATIENCE_STEPS < steps:
+                trained = False
+            else:
+                return
+            self._open.popleft()
+            self._recorder.fire("settled", call, trained)
+        if final:
+            self._recorder.fire("finished")
+
+    def parameter_name(self, parameter: Any) -> str | None:
+        """The name of a parameter in the model that was called; None if no called module holds it."""
+        for model in list(self._models.values()):
+            module = model.module()
+            for name, candidate in module.named_parameters() if module is not None else ():
+                if candidate is parameter:
+                    return str(name).removeprefix("module.").removeprefix("_orig_mod.")
+        return None
+
+    def _describe(self, model: Model, module: Any) -> None:
+        parameters = list(module.parameters())
+        self._recorder.emit(
+            "models",
+            {
+                "model": model.number,
+                "name": model.name,
+                "parameters": len(parameters),
+                "elements": sum(p.numel() for p in parameters),
+                "sensitive": sensitivity.kinds([ref() for ref in model.sensitive]) or None,
+            },
+        )
+
+
+def tensors_of(torch: Any, output: Any) -> list[Any]:
+    """The first few tensors in a module's output: a tensor, or a sequence or mapping of tensors."""
+    if isinstance(output, torch.Tensor):
+        return [output]
+    if isinstance(output, dict):
+        values = list(output.values())
+    elif isinstance(output, (tuple, list)):
+        values = list(output)
+    else:
+        values = list(getattr(output, "__dict__", {}).values())
+    return [value for value in values if isinstance(value, torch.Tensor)][:MAX_HOOKED_OUTPUTS]
+
+
+def first_dimension(torch: Any, args: Any, kwargs: Any) -> int | None:
+    """First dimension of the first tensor among a call's arguments; None if there is none."""
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, torch.Tensor):
+            return int(value.shape[0]) if value.dim() else 1
+        if isinstance(value, (tuple, list)) and value and isinstance(value[0], torch.Tensor) and value[0].dim():
+            return int(value[0].shape[0])
+        if isinstance(value, dict):
+            for inner in value.values():
+                if isinstance(inner, torch.Tensor) and inner.dim():
+                    return int(inner.shape[0])
+    return None

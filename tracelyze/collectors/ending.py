@@ -1,0 +1,175 @@
+"""How the program ends: normally, by an exception, by `os._exit`, by a fatal signal.
+
+What is on disk does not depend on any of this; it only adds the reason. No signal handler of Python's is installed, so
+the program finds its handlers as they would be: a fatal signal is noted by faulthandler, below Python.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import faulthandler
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from tracelyze import redaction, schema
+from tracelyze.collectors import identity
+from tracelyze.collectors.sites import is_library, source_line
+
+if TYPE_CHECKING:
+    from tracelyze.collectors.recorder import Recorder
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+# Raised in a launcher when a process that it started has failed: that process has its own record.
+_OTHERS_FAILURES = ("ChildFailedError", "ProcessExitedException")
+_noted: dict[str, Any] = {}
+
+
+def install(recorder: Callable[[], Recorder], quiet: bool) -> None:
+    """Watch all ends of this process."""
+    main = os.getpid()
+    previous_hook, previous_thread_hook, previous_exit = sys.excepthook, threading.excepthook, os._exit
+
+    def excepthook(kind: Any, error: Any, trace: Any) -> None:
+        hide_own_frames(error)
+        _safely(lambda: note_exception(recorder(), error, "exception"))
+        previous_hook(kind, error, error.__traceback__)
+
+    def thread_excepthook(args: Any) -> None:
+        if args.exc_value is not None:
+            hide_own_frames(args.exc_value)
+            _safely(lambda: note_exception(recorder(), args.exc_value, "thread-exception"))
+        previous_thread_hook(args)
+
+    def leave(status: int) -> Any:
+        _safely(lambda: end(recorder(), "os._exit", status))
+        previous_exit(status)
+
+    def at_exit() -> None:
+        _safely(lambda: _finish(recorder(), quiet and os.getpid() == main))
+
+    sys.excepthook = excepthook
+    threading.excepthook = thread_excepthook
+    os._exit = leave
+    atexit.register(at_exit)
+
+
+def note_exception(recorder: Recorder, error: BaseException, kind: str) -> None:
+    """Write down an exception that nobody handled: class, message, innermost line of the script, traceback."""
+    if kind == "exception":
+        _noted["error"] = error.__class__.__name__
+    if type(error).__name__ in _OTHERS_FAILURES:
+        return
+    if not recorder.opened:
+        recorder.open()
+    if isinstance(error, KeyboardInterrupt):
+        return
+    frames = traceback.extract_tb(error.__traceback__)
+    users = [frame for frame in frames if not is_library(frame.filename)] or list(frames)
+    line = users[-1] if users else None
+    text = "".join(traceback.format_exception(error))
+    recorder.event(
+        kind,
+        type(error).__name__,
+        redaction.redact_text(text[-20_000:]),
+        file=line.filename if line else None,
+        line=line.lineno if line else None,
+        source=source_line(line.filename, line.lineno or 0) if line else None,
+    )
+    recorder.flush()
+
+
+def end(recorder: Recorder, name: str, code: float | None = None) -> None:
+    """Write the exit record and close the files."""
+    if recorder.opened and not recorder.ended:
+        recorder.event("exit", name, value=code)
+        recorder.close()
+
+
+def _finish(recorder: Recorder, quiet: bool) -> None:
+    error = _noted.get("error") or _last_error()
+    name = "finished" if error is None else "interrupted" if error == "KeyboardInterrupt" else "exception"
+    if not recorder.opened:
+        _say_what_was_seen(recorder)
+        return
+    end(recorder, name, {"finished": None, "interrupted": 130.0, "exception": 1.0}[name])
+    if not quiet and recorder.folder is not None and recorder.folder.name.startswith("rank00000"):
+        sys.stderr.write(f"[tracelyze] {recorder.steps} steps recorded. Next: tracelyze diagnose {recorder.run_shown}\n")
+
+
+def _last_error() -> str | None:
+    """The exception that ended the program, if its excepthook was replaced after ours was installed."""
+    error = getattr(sys, "last_value", None)
+    return type(error).__name__ if error is not None else None
+
+
+def _say_what_was_seen(recorder: Recorder) -> None:
+    """A process that imported torch and never trained leaves a note: an empty run can then say why it is empty."""
+    if multiprocessing.parent_process() is not None:
+        return
+    seen = {
+        "argv": redaction.redact_argv(list(sys.argv)),
+        "torch": str(recorder.torch.__version__),
+        "forwards": recorder.forwards,
+        "backwards": recorder.backwards,
+        "steps": recorder.steps,
+        "off": recorder.off,
+    }
+    identity.write_json(recorder.run / f"seen-{os.getpid()}.json", seen)
+
+
+def hide_own_frames(error: BaseException | None, seen: set[int] | None = None) -> None:
+    """Take the collector's frames out of a traceback and of those it was caused by."""
+    seen = set() if seen is None else seen
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        trace = error.__traceback__
+        while trace is not None and _is_ours(trace):
+            trace = trace.tb_next
+        error.__traceback__ = trace
+        while trace is not None:
+            while trace.tb_next is not None and _is_ours(trace.tb_next):
+                trace.tb_next = trace.tb_next.tb_next
+            trace = trace.tb_next
+        hide_own_frames(error.__context__, seen)
+        error = error.__cause__
+
+
+def _is_ours(trace: Any) -> bool:
+    return str(trace.tb_frame.f_code.co_filename).startswith(_HERE)
+
+
+_signal_file: IO[str] | None = None
+
+
+def watch_fatal_signals(folder: Path) -> None:
+    """Let faulthandler write the Python stacks to a file when a fatal signal arrives, then die of it as before."""
+    global _signal_file
+    _signal_file = open(folder / schema.SIGNAL_FILE, "w", encoding="utf-8")  # noqa: SIM115  # stays open until death
+    if not faulthandler.is_enabled():
+        faulthandler.enable(_signal_file)
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        faulthandler.register(signal.SIGTERM, _signal_file, chain=True)
+
+
+def forget_fatal_signals() -> None:
+    """In a forked child: its parent's file is not its own."""
+    global _signal_file
+    if _signal_file is not None:
+        with contextlib.suppress(RuntimeError, ValueError, OSError):
+            faulthandler.unregister(signal.SIGTERM)
+            faulthandler.disable()
+        _signal_file = None
+
+
+def _safely(note: Callable[[], None]) -> None:
+    """The end of somebody else's program is no place to raise."""
+    with contextlib.suppress(Exception):
+        note()

@@ -1,0 +1,265 @@
+"""Where the collector stands in torch: a dozen functions, wrapped on their classes and modules, never on instances.
+
+Every wrapper calls the original exactly once, passes arguments and result through, and steps aside while torch traces
+or compiles, so that graphs are what they are without us. What is seen goes to the recorder, which never raises.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tracelyze.collectors import ending
+from tracelyze.collectors.recorder import Recorder
+
+LOSSES = (
+    "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits", "kl_div", "gaussian_nll_loss", "poisson_nll_loss", "ctc_loss",
+    "hinge_embedding_loss", "cosine_embedding_loss", "margin_ranking_loss", "triplet_margin_loss", "soft_margin_loss",
+    "multi_margin_loss", "multilabel_soft_margin_loss",
+)  # fmt: skip
+DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
+
+
+class _Local(threading.local):
+    root: Any = None  # the outermost module that is being called on this thread
+    backward = False  # inside torch.autograd.backward on this thread
+    optimizer_stepped = False
+
+
+local = _Local()
+_current: list[Recorder] = []
+
+
+def install(torch: Any) -> None:
+    """Put every hook in place. Called once per process, right after torch was imported."""
+    run = Path(os.environ["TRACELYZE_RUN"])
+    options = json.loads(os.environ.get("TRACELYZE_OPTIONS") or "{}")
+    switched_off = tuple(options.get("signals_off", ()))
+    _current.append(Recorder(torch, run, switched_off))
+    try:
+        for put in (_modules, _functions, _backward, _optimizers, _clipping, _loss_scaling, _loaders):
+            put(torch)
+    except Exception:
+        _current[0].off = True  # what is already in place stays and does nothing
+        raise
+    ending.install(recorder, quiet=bool(options.get("quiet")))
+    if hasattr(os, "register_at_fork"):
+        # A forked child is a process of its own: it records, into a folder of its own, if it ever trains.
+        os.register_at_fork(after_in_child=lambda: _start_afresh(torch, run, switched_off))
+
+
+def recorder() -> Recorder:
+    """The recorder of this process."""
+    return _current[0]
+
+
+def _start_afresh(torch: Any, run: Path, switched_off: tuple[str, ...]) -> None:
+    ending.forget_fatal_signals()
+    _current[0] = Recorder(torch, run, switched_off)
+
+
+def _modules(torch: Any) -> None:
+    """Outermost calls of modules. A patched `__call__` costs a quarter of a global forward hook and warns nobody."""
+    owner = torch.nn.Module
+    original = owner.__call__
+    is_compiling, tracing, clock = torch.compiler.is_compiling, torch._C._get_tracing_state, time.perf_counter
+
+    @functools.wraps(original)
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_compiling() or local.root is not None or tracing() is not None:
+            return original(self, *args, **kwargs)
+        seen = recorder()
+        if seen.off:
+            return original(self, *args, **kwargs)
+        local.root = self
+        losses, dropouts, start = seen.losses, seen.dropouts, clock()
+        try:
+            output = original(self, *args, **kwargs)
+        finally:
+            local.root = None
+        if is_loss(torch, self, output):
+            seen.loss_returned(output)
+        else:
+            seen.forward(self, args, kwargs, output, start, seen.dropouts - dropouts, seen.losses - losses)
+        return output
+
+    owner.__call__ = __call__
+
+
+def is_loss(torch: Any, module: Any, output: Any) -> bool:
+    """Whether an outermost module is a loss function: a torch loss, or one without parameters that returns a scalar."""
+    if isinstance(module, torch.nn.modules.loss._Loss):
+        return True
+    if not isinstance(output, torch.Tensor) or output.dim() != 0:
+        return False
+    return next(module.parameters(), None) is None
+
+
+def _functions(torch: Any) -> None:
+    """Functional losses (their values in evaluation passes) and dropouts (whether they really drop)."""
+    functional = torch.nn.functional
+    is_compiling = torch.compiler.is_compiling
+    for name in LOSSES:
+        original = getattr(functional, name, None)
+        if isinstance(original, types.FunctionType):
+            setattr(functional, name, _like(original, _loss_wrapper(original, is_compiling)))
+    for name in DROPOUTS:
+        original = getattr(functional, name, None)
+        if isinstance(original, types.FunctionType):
+            setattr(functional, name, _like(original, _dropout_wrapper(original, is_compiling)))
+
+
+def _loss_wrapper(original: Callable[..., Any], is_compiling: Callable[[], bool]) -> Callable[..., Any]:
+    def loss(*args: Any, **kwargs: Any) -> Any:
+        value = original(*args, **kwargs)
+        if not is_compiling():
+            seen = recorder()
+            seen.losses += 1
+            if local.root is None:  # within a module, the module's own output tells
+                seen.loss_returned(value)
+        return value
+
+    return loss
+
+
+def _dropout_wrapper(original: Callable[..., Any], is_compiling: Callable[[], bool]) -> Callable[..., Any]:
+    def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+        if training and p and not is_compiling():
+            recorder().dropouts += 1
+        return original(input, p, training, inplace)
+
+    return dropout
+
+
+def _like(original: Any, wrapper: Any) -> Any:
+    """`wrapper` under the name, signature and source of `original`, so that TorchScript compiles the original."""
+    return functools.wraps(original)(wrapper)
+
+
+def _backward(torch: Any) -> None:
+    """One place sees `Tensor.backward`, Lightning, Accelerate and DDP. Reentrant checkpointing calls it within itself."""
+    original = torch.autograd.backward
+    is_compiling = torch.compiler.is_compiling
+
+    @functools.wraps(original)
+    def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_compiling() or local.backward:
+            return original(tensors, *args, **kwargs)
+        local.backward = True
+        try:
+            recorder().backward_begins(tensors)
+            result = original(tensors, *args, **kwargs)
+            recorder().fire("after_backward", tensors)
+            return result
+        finally:
+            local.backward = False
+
+    torch.autograd.backward = backward
+
+
+def _optimizers(torch: Any) -> None:
+    is_compiling = torch.compiler.is_compiling
+
+    def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not is_compiling():
+            recorder().step_begins(optimizer)
+
+    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not is_compiling():
+            local.optimizer_stepped = True
+            recorder().step_ends(optimizer)
+
+    home = sys.modules["torch.optim.optimizer"]  # torch.optim deletes the name
+    home.register_optimizer_step_pre_hook(before)
+    home.register_optimizer_step_post_hook(after)
+
+
+def _clipping(torch: Any) -> None:
+    """Both homes of each function: `from torch.nn.utils import clip_grad_norm_` copies the name."""
+    is_compiling = torch.compiler.is_compiling
+    for name in ("clip_grad_norm_", "clip_grad_value_"):
+        original = getattr(torch.nn.utils.clip_grad, name)
+        wrapper = _clip_wrapper(original, is_compiling)
+        for home in (torch.nn.utils.clip_grad, torch.nn.utils):
+            if getattr(home, name) is original:
+                setattr(home, name, wrapper)
+
+
+def _clip_wrapper(original: Callable[..., Any], is_compiling: Callable[[], bool]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+        total_norm = original(parameters, *args, **kwargs)
+        if not is_compiling():
+            limit = args[0] if args else kwargs.get("max_norm", kwargs.get("clip_value"))
+            recorder().fire("clip", limit, total_norm)
+        return total_norm
+
+    return clip
+
+
+def _loss_scaling(torch: Any) -> None:
+    scaler = torch.amp.grad_scaler.GradScaler
+    is_compiling = torch.compiler.is_compiling
+    scale, unscale, step = scaler.scale, scaler.unscale_, scaler.step
+
+    @functools.wraps(scale)
+    def scale_(self: Any, outputs: Any) -> Any:
+        scaled = scale(self, outputs)
+        if self._enabled and not is_compiling():
+            recorder().fire("scale", outputs, scaled)
+        return scaled
+
+    @functools.wraps(unscale)
+    def unscale_(self: Any, optimizer: Any) -> Any:
+        result = unscale(self, optimizer)
+        if self._enabled and not is_compiling():
+            recorder().fire("unscale", self, optimizer)
+        return result
+
+    @functools.wraps(step)
+    def step_(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self._enabled or is_compiling():
+            return step(self, optimizer, *args, **kwargs)
+        recorder().fire("scaler_step", self)
+        local.optimizer_stepped = False
+        result = step(self, optimizer, *args, **kwargs)
+        if not local.optimizer_stepped:  # the optimizer was not called at all: gradients overflowed
+            recorder().step_ends(optimizer, skipped=True)
+        return result
+
+    scaler.scale, scaler.unscale_, scaler.step = scale_, unscale_, step_
+
+
+def _loaders(torch: Any) -> None:
+    loader = torch.utils.data.DataLoader
+    iterator = torch.utils.data.dataloader._BaseDataLoaderIter
+    begin, advance, clock = loader.__iter__, iterator.__next__, time.perf_counter
+
+    @functools.wraps(begin)
+    def __iter__(self: Any) -> Any:
+        batches = begin(self)
+        recorder().fire("iterate", self, batches)
+        return batches
+
+    @functools.wraps(advance)
+    def __next__(self: Any) -> Any:
+        start = clock()
+        try:
+            batch = advance(self)
+        except StopIteration:
+            recorder().fire("exhausted", self)
+            raise
+        recorder().fire("batch", self, clock() - start)
+        return batch
+
+    loader.__iter__ = __iter__
+    iterator.__next__ = __next__

@@ -1,0 +1,156 @@
+"""`tracelyze collect`: prepare the environment, write run.json, become the program.
+
+The program replaces this process (exec), so that its pid, terminal, signals and exit status are its own. What is
+injected travels in the environment and reaches every Python process that the program starts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NoReturn
+
+import tracelyze
+from tracelyze import redaction, schema
+from tracelyze.collectors import identity
+from tracelyze.errors import InputError
+
+INJECTED = Path(__file__).parent / "inject"
+_PYTHON = re.compile(r"python(\d+(\.\d+)?)?(\.exe)?$")
+_FLAGS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
+
+
+@dataclass(frozen=True)
+class CollectOptions:
+    """`signals_off`: names of signals that are not recorded."""
+
+    quiet: bool = False
+    signals_off: tuple[str, ...] = ()
+
+
+def collect(command: list[str], out: Path | None, options: CollectOptions) -> NoReturn:
+    """Run `command` under the collector; never returns. InputError if the call is wrong; nothing is left behind then."""
+    if not command:
+        raise InputError("nothing to run: write the command after two dashes, e.g. tracelyze collect -- python train.py")
+    program = _find(command)
+    if os.environ.get("TRACELYZE_DISABLE", "") not in ("", "0"):
+        os.execv(program, command)
+    _check_script(command)
+    run = _new_run(out if out is not None else _default_folder(command))
+    environment = dict(os.environ)
+    environment["TRACELYZE_RUN"] = str(run)
+    environment["TRACELYZE_OPTIONS"] = json.dumps({"quiet": options.quiet, "signals_off": list(options.signals_off)})
+    paths = [str(INJECTED), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
+    identity.write_json(run / schema.RUN_FILE, _manifest(command))
+    if not options.quiet:
+        _say(f"recording to {_shown(run)}")
+    blocked = _blocking_flag(command)
+    if blocked:
+        _say(f"{command[0]} {blocked} ignores PYTHONPATH, through which the collector gets in: nothing will be recorded")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(program, command, environment)
+
+
+def _find(command: list[str]) -> str:
+    program = shutil.which(command[0])
+    if program is not None:
+        return program
+    if command[0].endswith(".py"):
+        raise InputError(f"{command[0]} is not a program: did you mean tracelyze collect -- python {' '.join(command)} ?")
+    raise InputError(f"{command[0]}: no such program; check the spelling, or that its environment is active")
+
+
+def _check_script(command: list[str]) -> None:
+    """A script that is not there is better said before a run directory is made."""
+    script = _script(command)
+    if script is not None and not Path(script).exists():
+        raise InputError(f"{script}: no such file; give the path of the training script as seen from {Path.cwd()}")
+
+
+def _script(command: list[str]) -> str | None:
+    """The script in `python [flags] script.py ...`; None for any other command."""
+    if not _PYTHON.search(Path(command[0]).name):
+        return None
+    arguments = iter(command[1:])
+    for argument in arguments:
+        if argument in _FLAGS_WITH_VALUE:
+            next(arguments, None)
+        elif argument in ("-m", "-c", "-") or argument.startswith(("-m", "-c")):
+            return None
+        elif not argument.startswith("-"):
+            return argument
+    return None
+
+
+def _blocking_flag(command: list[str]) -> str | None:
+    """The interpreter flag with which Python ignores PYTHONPATH or sitecustomize, if the command has one."""
+    if not _PYTHON.search(Path(command[0]).name):
+        return None
+    for argument in command[1:]:
+        if not argument.startswith("-") or argument.startswith("--") or argument[1] in "mc":
+            return None
+        for letter in argument[1:]:
+            if letter in "IES":
+                return f"-{letter}"
+            if letter in "WX":
+                break
+    return None
+
+
+def _default_folder(command: list[str]) -> Path:
+    script = _script(command)
+    name = Path(script).stem if script else _module(command) or Path(command[0]).stem
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", name) or "run"
+    base = Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    folder, number = base, 2
+    while folder.exists():
+        folder, number = base.with_name(f"{base.name}-{number}"), number + 1
+    return folder
+
+
+def _module(command: list[str]) -> str | None:
+    return command[command.index("-m") + 1] if "-m" in command[:-1] else None
+
+
+def _new_run(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise InputError(f"{folder} is not empty: choose another folder with --out, or remove it")
+        return folder.resolve()
+    except OSError as error:
+        raise InputError(f"{folder}: {error.strerror}; choose a folder that can be written with --out") from None
+
+
+def _manifest(command: list[str]) -> dict[str, object]:
+    return {
+        "schema_version": schema.SCHEMA_VERSION,
+        "tracelyze_version": tracelyze.__version__,
+        "command": redaction.redact_argv(command),
+        "cwd": os.getcwd(),
+        "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "host": platform.node(),
+        "pid": os.getpid(),
+        "pid_start": identity.process_start(os.getpid()),
+        "boot_id": identity.boot_id(),
+    }
+
+
+def _shown(run: Path) -> str:
+    try:
+        return str(run.relative_to(Path.cwd()))
+    except ValueError:
+        return str(run)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"[tracelyze] {text}\n")

@@ -1,0 +1,78 @@
+"""Numbers that live on a device, read without making the host wait for it.
+
+On the CPU a value is there at once. On CUDA the numbers are packed into one small tensor, copied to pinned memory
+behind the work that produces them, and read steps later, when an event says that the copy is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+
+class Later(Protocol):
+    """Part of a row that may arrive after the step it belongs to."""
+
+    def arrived(self) -> bool:
+        """Whether it can be filled in without waiting for the device."""
+        ...
+
+    @property
+    def fill(self) -> Callable[[dict[str, Any]], None]:
+        """Fills it into the row; waits if it has not arrived."""
+        ...
+
+
+class Readback:
+    """Scalars on their way to the host. `fill(row)` hands them, as floats, to the function given here."""
+
+    def __init__(self, torch: Any, tensors: Sequence[Any], use: Callable[[dict[str, Any], list[float]], None]) -> None:
+        self._use = use
+        self._event: Any = None
+        kind = tensors[0].device.type
+        if kind == "cpu":
+            self._host = [float(tensor.detach().item()) for tensor in tensors]
+            return
+        if kind != "cuda":
+            raise NotImplementedError(f"values on {kind} devices cannot be read without waiting for the device")
+        with torch.no_grad():
+            packed = torch.stack([tensor.detach().reshape(()).to(torch.float32) for tensor in tensors])
+            self._buffer = torch.empty(len(tensors), dtype=torch.float32, pin_memory=True)
+            self._buffer.copy_(packed, non_blocking=True)
+            self._event = torch.cuda.Event()
+            self._event.record()
+
+    def arrived(self) -> bool:
+        """Whether the numbers can be read without waiting."""
+        return self._event is None or bool(self._event.query())
+
+    def fill(self, row: dict[str, Any]) -> None:
+        """Hand the numbers over. Waits for the device if they have not arrived (only done at the end of the run)."""
+        if self._event is not None:
+            self._event.synchronize()
+            self._host = self._buffer.tolist()
+        self._use(row, self._host)
+
+
+class Known:
+    """A part of a row that needs no waiting. Has the same methods as a Readback."""
+
+    def __init__(self, fill: Callable[[dict[str, Any]], None]) -> None:
+        self.fill = fill
+
+    def arrived(self) -> bool:
+        return True
+
+
+class EventPair:
+    """Device time between two CUDA events, as a column of a row. Has the same methods as a Readback."""
+
+    def __init__(self, begin: Any, end: Any, column: str) -> None:
+        self._begin, self._end, self._column = begin, end, column
+
+    def arrived(self) -> bool:
+        return bool(self._end.query())
+
+    def fill(self, row: dict[str, Any]) -> None:
+        self._end.synchronize()
+        row[self._column] = self._begin.elapsed_time(self._end) / 1000.0

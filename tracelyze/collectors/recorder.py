@@ -1,0 +1,329 @@
+"""What happens with all that the hooks see: signals turn moments of the training into rows, a thread writes them.
+
+The recorder exists from `import torch` on but stays silent until the process really trains: the run directory gets a
+folder for it at the first backward, or at an exception before that. Launchers and loader workers never get there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from tracelyze import redaction, schema
+from tracelyze.collectors import identity, optimizers
+from tracelyze.collectors.calls import Calls, tensors_of
+from tracelyze.collectors.optimizers import Tracked
+from tracelyze.collectors.readback import Later
+from tracelyze.collectors.signals import SIGNALS
+from tracelyze.collectors.signals.signal import MOMENTS, Signal
+from tracelyze.collectors.sites import Sites
+from tracelyze.collectors.stream import TableStream
+
+FLUSH_SECONDS = 0.5  # half of the second that may be lost
+CONVERT_BYTES = 64 * 2**20  # streams above this are left to the first reader: exit must not take seconds
+RESERVED_BYTES = 1024  # kept on disk from the start, so that "the disk is full" can still be written down
+
+
+class Recorder:
+    """One per process. Its methods are called by the hooks, never raise, and never touch what the program computes."""
+
+    def __init__(self, torch: Any, run: Path, switched_off: Iterable[str] = ()) -> None:
+        self.torch = torch
+        self.off = False
+        self.steps = 0
+        self.backwards = 0
+        self.overhead = 0.0
+        self.forwards = 0
+        self.losses = 0  # loss functions that returned, and
+        self.dropouts = 0  # dropouts that really dropped: the hooks compare before and after a call
+        self.alert = False  # this step is out of the ordinary: sampled signals look at it
+        self.loader_in_hand: int | None = None
+        self.opened = False
+        self.folder: Path | None = None
+        self.ended = False
+        self.run = run
+        self._owner: int | None = None
+        self._overhead_reported = 0.0
+        self._clock = time.perf_counter()
+        self._pending: deque[tuple[dict[str, Any], list[Later]]] = deque()
+        self._readbacks: list[Later] = []
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._streams = {table.name: TableStream(table) for table in schema.TABLES}
+        self._optimizers: weakref.WeakKeyDictionary[Any, Tracked] = weakref.WeakKeyDictionary()
+        self._optimizer_count = 0
+        self.sites = Sites(lambda row: self.emit("sites", row))
+        self.calls = Calls(self)
+        self.states: dict[str, dict[str, Any]] = {}
+        self._moments: dict[str, list[tuple[Signal, Callable[..., None]]]] = {moment: [] for moment in MOMENTS}
+        for kind in SIGNALS:
+            self._switch_on(kind, set(switched_off))
+
+    # Time and rows
+
+    def now(self) -> float:
+        """Seconds on the process's clock, whose zero process.json relates to wall time."""
+        return time.perf_counter() - self._clock
+
+    def emit(self, table: str, row: dict[str, Any]) -> None:
+        """Queue a row for the disk."""
+        if not self.off:
+            self._streams[table].append(row)
+
+    def event(self, kind: str, name: str, text: str = "", **more: Any) -> None:
+        """Queue a row of the table events."""
+        self.emit("events", {"time": self.now(), "step": self.steps, "kind": kind, "name": name, "text": text, **more})
+
+    # Moments
+
+    def fire(self, moment: str, *args: Any) -> None:
+        """Tell every signal that wants this moment. An error switches that signal off, and nothing else."""
+        if self.off or not self._is_owner(moment):
+            return
+        start = time.perf_counter()
+        for signal, method in self._moments[moment]:
+            try:
+                method(*args)
+            except Exception as error:
+                self._fail(signal, error)
+        self.overhead += time.perf_counter() - start
+
+    def forward(
+        self, module: Any, args: Any, kwargs: Any, output: Any, start: float, dropouts: int, losses: int
+    ) -> None:
+        """An outermost module call, begun at `start`, has returned; so many dropouts and losses were called in it."""
+        self.forwards += 1
+        if self.off or not self._is_owner("forward"):
+            return
+        begin = time.perf_counter()
+        try:
+            call = self.calls.record(module, args, kwargs, output, start - self._clock, dropouts)
+        except Exception as error:
+            self._stop_recording(error)
+            return
+        self.overhead += time.perf_counter() - begin
+        if call is None:
+            return
+        self.fire("forward", call)
+        if losses:  # a model that computes its own loss returns it
+            for value in tensors_of(self.torch, output):
+                self.loss_returned(value)
+
+    def loss_returned(self, value: Any) -> None:
+        """A loss function returned to the script. Matters in evaluation passes; backward shows the others."""
+        if isinstance(value, self.torch.Tensor) and value.dim() == 0:
+            self.fire("loss", value)
+
+    def backward_begins(self, roots: Any) -> None:
+        """`torch.autograd.backward` was called by the program."""
+        if self.off or not self._is_owner("before_backward"):
+            return
+        if not self.opened:
+            self.open()
+        self.backwards += 1
+        self.fire("before_backward", roots)
+
+    def step_begins(self, optimizer: Any) -> None:
+        """An optimizer's step was called (for fused optimizers under GradScaler also when the kernel will skip)."""
+        if self.off or not self._is_owner("before_step"):
+            return
+        if not self.opened:
+            self.open()
+        self.fire("before_step", self.track(optimizer))
+
+    def step_ends(self, optimizer: Any, skipped: bool | None = None) -> None:
+        """A step is over: gather its row from the signals. `skipped` is what GradScaler did, None without one."""
+        if self.off or not self._is_owner("after_step"):
+            return
+        tracked = self.track(optimizer)
+        tracked.count += 1
+        self.steps += 1
+        row: dict[str, Any] = {"optimizer": tracked.index, "step": tracked.count, "time": self.now()}
+        if skipped is not None:
+            row["skipped"] = skipped
+        self._readbacks = []
+        self.fire("after_step", tracked, row)
+        self.alert = False
+        self.calls.settle()
+        row["overhead"] = self.overhead - self._overhead_reported
+        self._overhead_reported = self.overhead
+        self._pending.append((row, self._readbacks))
+        self._release()
+
+    def later(self, part: Later) -> None:
+        """Fill part of the current step's row when the device has delivered it."""
+        self._readbacks.append(part)
+
+    def track(self, optimizer: Any) -> Tracked:
+        """The record of this optimizer; a new one, with its row in the table optimizers, if it was not seen before."""
+        tracked = self._optimizers.get(optimizer)
+        if tracked is None:
+            tracked = self._optimizers[optimizer] = Tracked(optimizer, self._optimizer_count)
+            self._optimizer_count += 1
+            self.emit("optimizers", optimizers.describe(tracked))
+        return tracked
+
+    def tracked(self) -> list[Tracked]:
+        """All optimizers that stepped and still live."""
+        return list(self._optimizers.values())
+
+    # The folder and the thread
+
+    def open(self) -> None:
+        """Make the process's folder and start writing. Any failure switches the recording off, once, with one line."""
+        if self.opened or self.off:
+            return
+        self.opened = True
+        try:
+            facts = identity.facts(self.torch)
+            facts["clock"]["zero"] = time.time() - self.now()
+            facts["signals"] = self.states
+            self._facts = facts
+            self.folder = self.run / identity.folder_name(facts)
+            self.folder.mkdir(parents=True)
+            identity.write_json(self.folder / schema.PROCESS_FILE, facts)
+            (self.folder / schema.STOPPED_FILE).write_bytes(b" " * RESERVED_BYTES)
+            from tracelyze.collectors import ending
+
+            ending.watch_fatal_signals(self.folder)
+            import pyarrow.ipc  # noqa: F401  # now, on this thread: an import on the writer's could meet a fork
+
+            for stream in self._streams.values():
+                stream.folder = self.folder
+            self._thread = threading.Thread(target=self._write_forever, name="tracelyze", daemon=True)
+            self._thread.start()
+        except Exception as error:
+            self.off = True
+            self._complain(error)
+
+    def flush(self) -> None:
+        """Write all rows that are complete. A disk that refuses ends the recording, never the program."""
+        if not self.opened or self.off or not self._lock.acquire(timeout=2.0):
+            return
+        try:
+            for stream in self._streams.values():
+                stream.flush()
+        except Exception as error:
+            self._stop_recording(error)
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        """The program has ended: write the rest and, unless that would take long, turn the streams into Parquet."""
+        if not self.opened or self.ended:
+            return
+        self.ended = True
+        self._stop.set()
+        if self.off:
+            return
+        self.calls.settle(final=True)
+        self._release(wait=True)
+        self.flush()
+        with self._lock:
+            try:
+                for stream in self._streams.values():
+                    stream.close(convert=stream.size < CONVERT_BYTES)
+                identity.write_json(self.folder_or_fail() / schema.PROCESS_FILE, self._facts)
+            except Exception as error:
+                self._stop_recording(error)
+
+    @property
+    def run_shown(self) -> str:
+        """The run directory as the user would type it."""
+        return os.path.relpath(self.run)
+
+    def folder_or_fail(self) -> Path:
+        assert self.folder is not None
+        return self.folder
+
+    def _write_forever(self) -> None:
+        last_sample = 0.0
+        while not self._stop.wait(FLUSH_SECONDS) and not self.off:
+            if self.now() - last_sample >= 1.0:
+                last_sample = self.now()
+                try:
+                    self.emit("samples", identity.sample() | {"time": last_sample, "step": self.steps})
+                except Exception as error:
+                    self.states["samples"] = {"columns": [], "reason": f"{type(error).__name__}: {error}"}
+            self.flush()
+
+    def _release(self, wait: bool = False) -> None:
+        """Pass on, in order, the steps whose values have arrived from the device."""
+        while self._pending:
+            row, readbacks = self._pending[0]
+            if not wait and not all(readback.arrived() for readback in readbacks):
+                return
+            self._pending.popleft()
+            for readback in readbacks:
+                try:
+                    readback.fill(row)
+                except Exception as error:
+                    self._complain(error)
+            self.emit("steps", row)
+
+    # Who may call, and what went wrong
+
+    def _is_owner(self, moment: str) -> bool:
+        """Whether this thread is the one that trains. The first that calls backward is, until it ends."""
+        me = threading.get_ident()
+        if self._owner == me:
+            return True
+        if self._owner is None:
+            if moment in ("before_backward", "before_step"):
+                self._owner = me
+            return True
+        if moment in ("before_backward", "before_step") and not any(t.ident == self._owner for t in threading.enumerate()):
+            self._owner = me
+            return True
+        return False
+
+    def _switch_on(self, kind: type[Signal], switched_off: set[str]) -> None:
+        state: dict[str, Any] = {"columns": list(kind.columns), "reason": ""}
+        self.states[kind.name] = state
+        if kind.name in switched_off:
+            state["reason"] = "switched off when the run was started"
+            return
+        try:
+            signal = kind(self)
+        except Exception as error:
+            state["reason"] = f"{type(error).__name__}: {error}"
+            return
+        for moment in MOMENTS:
+            method = getattr(signal, moment, None)
+            if method is not None:
+                self._moments[moment].append((signal, method))
+
+    def _fail(self, signal: Signal, error: Exception) -> None:
+        """Switch a signal off for good and write down why, with the traceback."""
+        for listeners in self._moments.values():
+            listeners[:] = [(other, method) for other, method in listeners if other is not signal]
+        reason = redaction.redact_text(f"{type(error).__name__}: {error}")
+        self.states[signal.name]["reason"] = reason
+        text = redaction.redact_text("".join(traceback.format_exception(error)))
+        self.event("collector-error", signal.name, text)
+
+    def _stop_recording(self, error: Exception) -> None:
+        self.off = True
+        reason = f"{type(error).__name__}: {error}"
+        try:
+            with open(self.folder_or_fail() / schema.STOPPED_FILE, "r+b") as reserved:
+                reserved.write(json.dumps({"step": self.steps, "reason": reason}).encode()[:RESERVED_BYTES])
+        except OSError:
+            pass
+        self._complain(error)
+
+    def _complain(self, error: Exception) -> None:
+        try:
+            sys.stderr.write(f"[tracelyze] recording stopped, the program goes on: {type(error).__name__}: {error}\n")
+        except (OSError, ValueError, AttributeError):
+            pass

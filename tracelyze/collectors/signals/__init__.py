@@ -1,0 +1,35 @@
+"""The signals: one file per thing that is recorded. Add a file, add it here, and declare its columns in the schema."""
+
+from __future__ import annotations
+
+from tracelyze.collectors.signals.autocast import Autocast
+from tracelyze.collectors.signals.clipping import Clipping
+from tracelyze.collectors.signals.evaluation import Evaluation
+from tracelyze.collectors.signals.gradient_lifecycle import GradientLifecycle
+from tracelyze.collectors.signals.gradient_norm import GradientNorm
+from tracelyze.collectors.signals.learning_rate import LearningRate
+from tracelyze.collectors.signals.live_graphs import LiveGraphs
+from tracelyze.collectors.signals.loader import Loader
+from tracelyze.collectors.signals.loss import Loss
+from tracelyze.collectors.signals.loss_scale import LossScale
+from tracelyze.collectors.signals.memory import Memory
+from tracelyze.collectors.signals.mode import Mode
+from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.step_time import StepTime
+
+# Order matters in one place: Mode and Autocast complete a call before Evaluation and others look at it.
+SIGNALS: tuple[type[Signal], ...] = (
+    Mode,
+    Autocast,
+    StepTime,
+    Loss,
+    LossScale,
+    GradientLifecycle,
+    GradientNorm,
+    Clipping,
+    LearningRate,
+    Loader,
+    Memory,
+    LiveGraphs,
+    Evaluation,
+)

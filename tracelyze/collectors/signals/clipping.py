@@ -1,0 +1,43 @@
+"""Gradient clipping: how often, at which max_norm, and whether the gradients were still multiplied by the loss scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracelyze.collectors.signals.signal import Signal
+
+
+class Clipping(Signal):
+    name = "clipping"
+    columns = ("steps.clips", "steps.clip_max_norm", "steps.clipped_scaled")
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._clips = 0
+        self._max_norm: float | None = None
+        self._scaled_loss = False  # this window's backward ran on a scaled loss
+        self._unscaled = False
+        self._clipped_scaled = False
+
+    def scale(self, original: Any, scaled: Any) -> None:
+        self._scaled_loss = True
+
+    def unscale(self, scaler: Any, optimizer: Any) -> None:
+        self._unscaled = True
+
+    def clip(self, max_norm: Any, total_norm: Any) -> None:
+        self._clips += 1
+        if isinstance(max_norm, (int, float)):
+            self._max_norm = float(max_norm)
+        if self._scaled_loss and not self._unscaled:
+            self._clipped_scaled = True
+        self.recorder.sites.here("clip")
+
+    def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
+        row["clips"] = self._clips
+        row["clip_max_norm"] = self._max_norm
+        if self._scaled_loss and self._clips:
+            row["clipped_scaled"] = self._clipped_scaled
+        self._clips = 0
+        self._max_norm = None
+        self._scaled_loss = self._unscaled = self._clipped_scaled = False

@@ -1,0 +1,117 @@
+"""Evaluation passes: consecutive outermost calls that no backward ever ran through.
+
+Whether such a pass is a validation, a teacher, a rollout or a generator at rest is for the analyzer to tell; what is
+recorded is what happened: how many calls, in which mode, on whose batches, with which losses computed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from tracelyze.collectors.calls import Call, Model
+from tracelyze.collectors.readback import Readback
+from tracelyze.collectors.signals.signal import Signal
+
+RECHECKS = 8  # a model that no optimizer holds is looked at again this often: its optimizer may step later
+
+
+class Evaluation(Signal):
+    name = "evaluation"
+    columns = tuple(
+        f"evals.{name}"
+        for name in (
+            "time_start", "time_end", "after_step", "model", "trained", "forwards", "samples", "grad_mode",
+            "model_in_train", "modules_sensitive", "modules_in_train", "modules", "dropouts", "losses", "loss",
+            "loader", "site",
+        )
+    )  # fmt: skip
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._pass: list[Call] = []
+        self._late: deque[tuple[dict[str, Any], Readback]] = deque()
+        self._held: dict[int, bool] = {}
+        self._rechecks: dict[int, int] = {}
+
+    def forward(self, call: Call) -> None:
+        if call.mode != 2 or not call.in_train:
+            call.site = self.recorder.sites.here("forward")
+
+    def loss(self, value: Any) -> None:
+        """A loss function returned: it belongs to the latest call."""
+        call = self.recorder.calls.latest
+        if call is None or (call.mode == 2 and call.in_train):
+            return
+        call.losses += 1
+        value = value.detach()
+        if value.device.type == "cpu":
+            call.loss_sum += value.item()
+        else:
+            call.device_loss = value if call.device_loss is None else call.device_loss + value
+
+    def settled(self, call: Call, trained: bool) -> None:
+        previous = self._pass[-1] if self._pass else None
+        if previous and (trained or call.step != previous.step or call.loader != previous.loader):
+            self._close()
+        if not trained:
+            self._pass.append(call)
+        self._release()
+
+    def finished(self) -> None:
+        self._close()
+        self._release(wait=True)
+
+    def _close(self) -> None:
+        calls, self._pass = self._pass, []
+        if not calls:
+            return
+        per_model = {call.model.number: call for call in calls}
+        main = max(per_model.values(), key=lambda call: (self._is_trained(call.model), call.sensitive))
+        most_in_train: dict[int, int] = {}
+        for call in calls:
+            most_in_train[call.model.number] = max(most_in_train.get(call.model.number, 0), call.sensitive_in_train)
+        losses = sum(call.losses for call in calls)
+        row = {
+            "time_start": calls[0].start,
+            "time_end": calls[-1].end,
+            "after_step": calls[0].step,
+            "model": main.model.number,
+            "trained": any(self._is_trained(call.model) for call in per_model.values()),
+            "forwards": len(calls),
+            "samples": sum(call.batch_size or 0 for call in calls),
+            "grad_mode": max(call.mode for call in calls),
+            "model_in_train": any(call.in_train for call in calls if call.model is main.model),
+            "modules_sensitive": sum(call.sensitive for call in per_model.values()),
+            "modules_in_train": sum(most_in_train.values()),
+            "modules": max((call.kinds for call in calls), key=len) or None,
+            "dropouts": sum(call.dropouts for call in calls),
+            "losses": losses,
+            "loss": sum(call.loss_sum for call in calls) / losses if losses else None,
+            "loader": calls[0].loader,
+            "site": calls[0].site,
+        }
+        on_device = [call.device_loss for call in calls if call.device_loss is not None]
+        if on_device:
+            total = on_device[0] if len(on_device) == 1 else self.torch.stack(on_device).sum()
+            self._late.append((row, Readback(self.torch, [total], lambda r, v: r.update(loss=v[0] / losses))))
+        else:
+            self.recorder.emit("evals", row)
+
+    def _release(self, wait: bool = False) -> None:
+        while self._late and (wait or self._late[0][1].arrived()):
+            row, readback = self._late.popleft()
+            readback.fill(row)
+            self.recorder.emit("evals", row)
+
+    def _is_trained(self, model: Model) -> bool:
+        """Whether an optimizer that has stepped holds one of the model's parameters."""
+        known = self._held.get(model.number, False)
+        checks = self._rechecks.get(model.number, 0)
+        module = model.module()
+        if known or checks >= RECHECKS or module is None:
+            return known
+        self._rechecks[model.number] = checks + 1
+        held = {id(p) for tracked in self.recorder.tracked() for p in tracked.parameters()}
+        self._held[model.number] = any(id(p) in held for p in module.parameters())
+        return self._held[model.number]

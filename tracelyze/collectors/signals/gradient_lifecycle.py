@@ -1,0 +1,141 @@
+"""Whether gradients that a step consumed were cleared before the next backward added to them.
+
+Seen on the gradients themselves, not on calls of zero_grad: autograd counts in-place changes of a tensor (`_version`), so
+(is None, _version) read at four points per optimizer tells every way of clearing from none at all:
+
+    after a step       what is there now has been consumed
+    before a backward  still there, untouched? then nobody cleared it
+    after a backward   its new versions (needed only when several optimizers share the model)
+    before a step      untouched since consumed, and added to: carried over
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracelyze.collectors.optimizers import Tracked
+from tracelyze.collectors.readback import Readback
+from tracelyze.collectors.signals.signal import Signal
+
+NONE = -1
+FIRST_STEPS = 5  # steps in which clearing between backward and step is watched without suspicion
+QUESTIONED = 4  # gradients whose value is looked at once, on suspicion
+
+
+class _State:
+    """What is known of one optimizer's gradients."""
+
+    def __init__(self) -> None:
+        self.consumed: list[int] = []
+        self.last: list[int] = []
+        self.kept: list[bool] = []  # consumed by a step and untouched since
+        self.any_kept = False
+        self.really_kept: bool | None = None  # answer to "are the untouched gradients really not zero?"
+        self.question: Readback | None = None
+        self.answer: dict[str, Any] = {}
+        self.row: dict[str, int | None] = {}
+        self.suspicious = False
+
+
+class GradientLifecycle(Signal):
+    name = "gradient_lifecycle"
+    columns = ("steps.parameters", "steps.grads_none", "steps.grads_carried", "steps.grads_cleared")
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._states: dict[int, _State] = {}
+        self._first_backward = True
+        self._backwards_at_step = 0
+        self._watch_backward = True
+
+    def before_backward(self, roots: Any) -> None:
+        tracked = self.recorder.tracked()
+        self._watch_backward = len(tracked) > 1 or any(
+            t.count < FIRST_STEPS or self._state(t).suspicious for t in tracked
+        )
+        if self._first_backward or len(tracked) > 1:
+            for one in tracked:
+                self._look_for_kept(one)
+        self._first_backward = False
+
+    def after_backward(self, roots: Any) -> None:
+        if self._watch_backward:
+            for tracked in self.recorder.tracked():
+                self._state(tracked).last = versions(tracked.parameters())
+
+    def before_step(self, tracked: Tracked) -> None:
+        self._backwards_at_step = self.recorder.backwards
+        state = self._state(tracked)
+        now = versions(tracked.parameters())
+        carried = self._carried(state, now)
+        cleared = None
+        if self._watch_backward and len(state.last) == len(now):
+            cleared = sum(before != NONE and version == NONE for before, version in zip(state.last, now, strict=True))
+        missing = now.count(NONE)
+        state.suspicious = missing > 0
+        state.row = {
+            "parameters": len(now), "grads_none": missing, "grads_carried": carried, "grads_cleared": cleared,
+        }  # fmt: skip
+
+    def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
+        if row.get("skipped"):
+            return  # nothing was consumed
+        state = self._state(tracked)
+        now = versions(tracked.parameters())
+        if self.recorder.backwards > self._backwards_at_step and tracked.count > 1:  # a closure ran inside the step
+            state.row |= {"grads_carried": self._carried(state, now), "grads_none": now.count(NONE), "grads_cleared": None}
+        row.update(state.row)
+        state.row = {}
+        state.consumed = state.last = now
+        state.kept = [version != NONE for version in now]
+        state.any_kept = any(state.kept)
+        self._first_backward = True
+
+    def _state(self, tracked: Tracked) -> _State:
+        return self._states.setdefault(tracked.index, _State())
+
+    def _look_for_kept(self, tracked: Tracked) -> None:
+        state = self._state(tracked)
+        if not state.any_kept:
+            return
+        parameters = tracked.parameters()
+        now = versions(parameters)
+        if len(now) != len(state.last):  # parameters were added: start afresh with the next step
+            state.kept, state.any_kept = [], False
+            return
+        state.kept = [
+            kept and version != NONE and version == last
+            for kept, version, last in zip(state.kept, now, state.last, strict=True)
+        ]
+        state.any_kept = any(state.kept)
+        if state.any_kept and state.really_kept is None:
+            self._ask(state, [p.grad for p, kept in zip(parameters, state.kept, strict=True) if kept])
+        if state.really_kept is False:
+            state.any_kept = False
+
+    def _ask(self, state: _State, gradients: list[Any]) -> None:
+        """`grad.data.zero_()` and a fresh tensor of zeros change no version: look at the values, once."""
+        if state.question is None:
+            dense = [g for g in gradients if g.layout is self.torch.strided]
+            chosen = dense[:: max(1, len(dense) // QUESTIONED)][:QUESTIONED]
+            if not chosen:
+                return
+            with self.torch.no_grad():
+                largest = [gradient.abs().max() for gradient in chosen]
+            state.question = Readback(self.torch, largest, lambda row, values: row.update(kept=any(values)))
+        if state.question.arrived():
+            state.question.fill(state.answer)
+            state.really_kept = bool(state.answer["kept"])
+
+    @staticmethod
+    def _carried(state: _State, now: list[int]) -> int | None:
+        if not state.any_kept:
+            return 0
+        if state.really_kept is None or len(now) != len(state.kept):
+            return None
+        return sum(k and n > c for k, n, c in zip(state.kept, now, state.consumed, strict=True))
+
+
+def versions(parameters: list[Any]) -> list[int]:
+    """Version counter of each parameter's gradient, -1 where it is None."""
+    return [NONE if (gradient := p.grad) is None else gradient._version for p in parameters]

@@ -1,0 +1,21 @@
+"""The learning rate of the first parameter group, as the step used it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracelyze.collectors.optimizers import Tracked
+from tracelyze.collectors.signals.signal import Signal
+
+
+class LearningRate(Signal):
+    name = "learning_rate"
+    columns = ("steps.lr",)
+
+    def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
+        groups = tracked.optimizer.param_groups
+        rate = groups[0].get("lr") if groups else None
+        if isinstance(rate, self.torch.Tensor):
+            rate = rate.item() if rate.device.type == "cpu" else None  # a rate on the device would mean a wait
+        if rate is not None:
+            row["lr"] = float(rate)

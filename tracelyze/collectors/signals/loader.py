@@ -1,0 +1,82 @@
+"""DataLoaders: their settings once, and how long each step waited for their batches."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from tracelyze.collectors.signals.signal import Signal
+
+
+class Loader(Signal):
+    """A loader whose batch was in hand when backward was called feeds the training; waits for others are not its."""
+
+    name = "loader"
+    columns = ("steps.loader", "steps.loader_wait", "steps.loader_batches", "steps.loader_first")
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._iterators: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._fresh: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._count = 0
+        self._training: set[int] = set()
+        self._waits: list[tuple[int, float, bool]] = []
+
+    def iterate(self, loader: Any, iterator: Any) -> None:
+        """`iter(loader)` returned `iterator`."""
+        number = self._numbers.get(loader)
+        if number is None:
+            number = self._numbers[loader] = self._count
+            self._count += 1
+            self.recorder.emit("loaders", describe(loader, number, self.recorder.sites.here("loader")))
+        self._iterators[iterator] = number
+        self._fresh.add(iterator)
+
+    def batch(self, iterator: Any, seconds: float) -> None:
+        """The iterator handed out a batch after `seconds` of waiting."""
+        number = self._iterators.get(iterator)
+        if number is None:
+            return
+        first = iterator in self._fresh
+        self._fresh.discard(iterator)
+        self._waits.append((number, seconds, first))
+        self.recorder.loader_in_hand = number
+
+    def exhausted(self, iterator: Any) -> None:
+        """The iterator had no more batches."""
+        self.recorder.loader_in_hand = None
+
+    def before_backward(self, roots: Any) -> None:
+        if self.recorder.loader_in_hand is not None:
+            self._training.add(self.recorder.loader_in_hand)
+
+    def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
+        waits = [wait for wait in self._waits if wait[0] in self._training]
+        self._waits = []
+        if waits:
+            row["loader"] = waits[-1][0]
+            row["loader_wait"] = sum(seconds for _, seconds, _ in waits)
+            row["loader_batches"] = len(waits)
+            row["loader_first"] = any(first for _, _, first in waits)
+
+
+def describe(loader: Any, number: int, site: int | None) -> dict[str, Any]:
+    """The settings of a DataLoader as a row of the table loaders."""
+    iterable = any(kind.__name__ == "IterableDataset" for kind in type(loader.dataset).__mro__)
+    batches = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
+    batch_size = loader.batch_size if loader.batch_size is not None else getattr(batches, "batch_size", None)
+    return {
+        "loader": number,
+        "dataset": type(loader.dataset).__name__,
+        "iterable": iterable,
+        "length": len(batches) if not iterable and hasattr(batches, "__len__") else None,
+        "batch_size": batch_size if isinstance(batch_size, int) else None,
+        "num_workers": loader.num_workers,
+        "pin_memory": bool(loader.pin_memory),
+        "persistent_workers": bool(loader.persistent_workers),
+        "prefetch_factor": loader.prefetch_factor,
+        "drop_last": bool(loader.drop_last),
+        "sampler": type(loader.sampler).__name__,
+        "site": site,
+    }

@@ -1,0 +1,39 @@
+"""Train or eval mode of the model and of the modules that behave differently in it, at every outermost call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracelyze.collectors import sensitivity
+from tracelyze.collectors.calls import GRAD, Call
+from tracelyze.collectors.signals.signal import Signal
+
+
+class Mode(Signal):
+    name = "mode"
+    columns = ("steps.model_in_train", "steps.modules_sensitive", "steps.modules_in_train")
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._calls: list[Call] = []
+        self._kinds: dict[tuple[int, int], str] = {}
+
+    def forward(self, call: Call) -> None:
+        training = sensitivity.in_train(call.model.sensitive)
+        call.sensitive = len(call.model.sensitive)
+        call.sensitive_in_train = len(training)
+        if training:
+            key = (call.model.number, len(training))
+            if key not in self._kinds:
+                self._kinds[key] = sensitivity.kinds(training)
+            call.kinds = self._kinds[key]
+        if call.mode == GRAD and len(self._calls) < 100:
+            self._calls.append(call)
+
+    def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
+        trained = {call.model.number: call for call in self._calls if call.trained}.values()
+        if trained:
+            row["model_in_train"] = all(call.in_train for call in trained)
+            row["modules_sensitive"] = sum(call.sensitive for call in trained)
+            row["modules_in_train"] = sum(call.sensitive_in_train for call in trained)
+        self._calls = [call for call in self._calls if not call.trained and not call.dead]

@@ -1,0 +1,45 @@
+"""What a signal is: a class whose methods are named after the moments of a training that it wants to see.
+
+    forward(call)                     an outermost module call returned (calls.Call)
+    settled(call, trained)            it is known whether a backward ran through that call's output; in order
+    loss(value)                       a loss function returned (a scalar tensor)
+    before_backward(roots)            torch.autograd.backward was called with these tensors
+    after_backward(roots)             and returned
+    clip(max_norm, total_norm)        gradients were clipped; total_norm is the tensor that the clip returned, or None
+    scale(original, scaled)           GradScaler.scale returned `scaled` for `original`
+    unscale(scaler, optimizer)        GradScaler.unscale_ returned
+    scaler_step(scaler)               GradScaler.step was called
+    iterate(loader, iterator)         iter(DataLoader) returned an iterator
+    batch(iterator, seconds)          it handed out a batch after `seconds` of waiting
+    exhausted(iterator)               it had no more
+    before_step(tracked)              an optimizer's step was called
+    after_step(tracked, row)          and returned (or GradScaler skipped it): fill the row
+    finished()                        the program ends
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from tracelyze.collectors.recorder import Recorder
+
+MOMENTS = (
+    "forward", "settled", "loss", "before_backward", "after_backward", "clip", "scale", "unscale", "scaler_step",
+    "iterate", "batch", "exhausted", "before_step", "after_step", "finished",
+)  # fmt: skip
+
+
+class Signal:
+    """Base of all signals. `columns` are the columns that it fills ("steps.loss"); a test holds them to the schema.
+
+    A method may raise: the recorder then switches this signal off for the rest of the run and writes down why.
+    No method may wait for a device, draw a random number, or keep a tensor, module or optimizer alive.
+    """
+
+    name: ClassVar[str]
+    columns: ClassVar[tuple[str, ...]]
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.torch: Any = recorder.torch

@@ -1,0 +1,34 @@
+"""How long a step took: wall time between the ends of an optimizer's steps, and device time where there is a device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracelyze.collectors.readback import EventPair
+from tracelyze.collectors.optimizers import Tracked
+from tracelyze.collectors.signals.signal import Signal
+
+
+class StepTime(Signal):
+    name = "step_time"
+    columns = ("steps.seconds", "steps.device_seconds")
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._ended: dict[int, float] = {}
+        self._events: dict[int, Any] = {}
+
+    def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
+        now = row["time"]
+        before = self._ended.get(tracked.index)
+        self._ended[tracked.index] = now
+        if before is not None:
+            row["seconds"] = now - before
+        parameters = tracked.parameters()
+        if parameters and parameters[0].is_cuda and not self.torch.cuda.is_current_stream_capturing():
+            event = self.torch.cuda.Event(enable_timing=True)
+            event.record()
+            previous = self._events.get(tracked.index)
+            self._events[tracked.index] = event
+            if previous is not None:
+                self.recorder.later(EventPair(previous, event, "device_seconds"))

@@ -1,0 +1,74 @@
+"""Lines of the script that matter: who called backward, step, clip, the loader, the model. Once per line, not per call."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import sysconfig
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+from tracelyze import redaction
+
+_LIBRARIES = tuple(
+    os.path.normpath(path) + os.sep
+    for path in {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    if path
+)
+_OURS = os.path.normpath(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+_MAX_SOURCE = 160
+
+
+class Sites:
+    """Numbers each (role, line) once and hands the new ones to `emit` as rows of the table sites."""
+
+    def __init__(self, emit: Callable[[dict[str, Any]], None]) -> None:
+        self._emit = emit
+        self._numbers: dict[tuple[str, CodeType, int], int] = {}
+        self._library: dict[CodeType, bool] = {}
+
+    def here(self, role: str) -> int | None:
+        """Number of the innermost line of the script on the current stack; None if only libraries are on it."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            code = frame.f_code
+            library = self._library.get(code)
+            if library is None:
+                library = self._library[code] = is_library(code.co_filename)
+            if not library:
+                key = (role, code, frame.f_lasti)
+                number = self._numbers.get(key)
+                return number if number is not None else self._add(key, frame)
+            frame = frame.f_back
+        return None
+
+    def _add(self, key: tuple[str, CodeType, int], frame: FrameType) -> int:
+        number = self._numbers[key] = len(self._numbers)
+        role, code, _ = key
+        self._emit(
+            {
+                "site": number,
+                "role": role,
+                "file": code.co_filename,
+                "line": frame.f_lineno,
+                "function": code.co_name,
+                "source": source_line(code.co_filename, frame.f_lineno),
+            }
+        )
+        return number
+
+
+def is_library(filename: str) -> bool:
+    """Whether a file belongs to Python, to an installed package or to the collector, and not to the user."""
+    if filename.startswith("<"):
+        return filename != "<string>" and not filename.startswith("<ipython")
+    path = os.path.normpath(filename)
+    return path.startswith(_LIBRARIES) or path.startswith(_OURS) or "site-packages" in path
+
+
+def source_line(filename: str, line: int) -> str | None:
+    """The text of a line, shortened and without secrets; None if the file cannot be read."""
+    text = linecache.getline(filename, line).strip()
+    return redaction.redact_text(text[:_MAX_SOURCE]) if text else None

@@ -1,0 +1,142 @@
+"""Rows on their way to the disk: an Arrow IPC stream while the program runs, Parquet when it has ended.
+
+A Parquet file without its footer cannot be read; an Arrow stream can be read up to its last complete batch, whatever
+byte it was cut at. A stream that grows beyond SEGMENT_BYTES is closed, converted, and followed by the next part, so
+that a long run becomes a few files and not thousands.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections import deque
+from pathlib import Path
+from typing import IO, Any
+
+from tracelyze import schema
+
+SEGMENT_BYTES = 48 * 2**20
+_CODES = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "float64": "d"}
+
+
+class TableStream:
+    """Takes rows from any thread (`append`) and writes them in batches from one (`flush`)."""
+
+    def __init__(self, table: schema.Table) -> None:
+        self.table = table
+        self.folder: Path | None = None  # rows wait in memory until there is one
+        self._rows: deque[dict[str, Any]] = deque()
+        self._part = 0
+        self._file: IO[bytes] | None = None
+        self._writer: Any = None
+        self._bytes = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes in the part that is open."""
+        return self._bytes
+
+    def append(self, row: dict[str, Any]) -> None:
+        """Queue one row. Columns that it leaves out, or sets to None, are null."""
+        self._rows.append(row)
+
+    def flush(self) -> int:
+        """Write what is queued as one batch; returns the number of rows. Raises OSError when the disk refuses."""
+        rows: list[dict[str, Any]] = []
+        while self._rows and self.folder is not None:
+            rows.append(self._rows.popleft())
+        if not rows:
+            return 0
+        batch = record_batch(self.table, rows)
+        if self._writer is None:
+            self._open(batch.schema)
+        self._writer.write_batch(batch)
+        self._bytes += batch.nbytes
+        if self._bytes > SEGMENT_BYTES:
+            self.close(convert=True)
+            self._part += 1
+        return len(rows)
+
+    def close(self, convert: bool) -> None:
+        """End the current part. `convert` turns it into Parquet; without, the next reader does."""
+        if self._writer is None or self._file is None:
+            return
+        self._writer.close()
+        self._file.close()
+        self._writer = self._file = None
+        self._bytes = 0
+        if convert:
+            to_parquet(self._path(schema.STREAM_SUFFIX))
+
+    def _open(self, arrow_schema: Any) -> None:
+        import pyarrow.ipc
+
+        # Unbuffered: what is acknowledged is in the kernel's hands and survives the death of this process.
+        self._file = open(self._path(schema.STREAM_SUFFIX), "wb", buffering=0)
+        self._writer = pyarrow.ipc.new_stream(self._file, arrow_schema)
+
+    def _path(self, suffix: str) -> Path:
+        assert self.folder is not None
+        part = f"-{self._part:05d}" if self._part else ""
+        return self.folder / f"{self.table.name}{part}{suffix}"
+
+
+def record_batch(table: schema.Table, rows: list[dict[str, Any]]) -> Any:
+    """Rows as an Arrow record batch.
+
+    Built from buffers of the standard library: `pyarrow.array` would import pandas into the training process, where
+    that takes most of a second and fails at interpreter exit.
+    """
+    import pyarrow as pa
+
+    columns = [_array(pa, column, [row.get(column.name) for row in rows]) for column in table.columns]
+    fields = [pa.field(column.name, _type(pa, column)) for column in table.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def to_parquet(stream: Path) -> None:
+    """Turn one closed stream into a Parquet file beside it, then delete the stream. Safe to interrupt anywhere."""
+    import pyarrow.ipc
+    import pyarrow.parquet
+
+    target = stream.with_suffix(schema.TABLE_SUFFIX)
+    temporary = target.with_suffix(".tmp")
+    with open(stream, "rb") as source, pyarrow.ipc.open_stream(source) as reader:
+        with pyarrow.parquet.ParquetWriter(temporary, reader.schema, compression="zstd") as writer:
+            for batch in reader:
+                writer.write_batch(batch)
+    os.replace(temporary, target)
+    stream.unlink()
+
+
+def _type(pa: Any, column: schema.Column) -> Any:
+    return pa.bool_() if column.type == "bool" else getattr(pa, column.type)()
+
+
+def _array(pa: Any, column: schema.Column, values: list[Any]) -> Any:
+    kind = _type(pa, column)
+    known = [value is not None for value in values]
+    if not any(known):
+        return pa.nulls(len(values), kind)
+    validity = None if all(known) else pa.py_buffer(_bits(known))
+    if column.type == "bool":
+        return pa.Array.from_buffers(kind, len(values), [validity, pa.py_buffer(_bits([bool(v) for v in values]))])
+    if column.type == "string":
+        encoded = ["" if value is None else str(value) for value in values]
+        pieces = [text.encode("utf-8", "replace") for text in encoded]
+        offsets = array("i", [0])
+        for piece in pieces:
+            offsets.append(offsets[-1] + len(piece))
+        buffers = [validity, pa.py_buffer(offsets.tobytes()), pa.py_buffer(b"".join(pieces))]
+        return pa.Array.from_buffers(kind, len(values), buffers)
+    plain = float if column.type == "float64" else int
+    data = array(_CODES[column.type], [plain(value) if value is not None else plain(0) for value in values])
+    return pa.Array.from_buffers(kind, len(values), [validity, pa.py_buffer(data.tobytes())])
+
+
+def _bits(flags: list[bool]) -> bytes:
+    packed = bytearray((len(flags) + 7) // 8)
+    for index, flag in enumerate(flags):
+        if flag:
+            packed[index >> 3] |= 1 << (index & 7)
+    return bytes(packed)
