@@ -1,0 +1,101 @@
+"""Charts as plotly figures: plain dictionaries in plotly's JSON schema, without the plotly package.
+
+Colours, fonts and sizes are left to the page, which knows the reader's theme.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from tracelyze.reports import escaping
+
+if TYPE_CHECKING:
+    from tracelyze.diagnosis import Chart, Line
+
+
+def figure(chart: Chart) -> dict[str, Any]:
+    """The figure of a chart: one trace a line, a shape and a label for each mark and for the threshold."""
+    shapes: list[dict[str, Any]] = []
+    labels: list[dict[str, Any]] = []
+    for index, mark in enumerate(chart.marks):
+        shapes.append(
+            {
+                "type": "line",
+                "xref": "x",
+                "yref": "paper",
+                "x0": mark.x,
+                "x1": mark.x,
+                "y0": 0,
+                "y1": 1,
+                "line": {"width": 1.5 if index == 0 else 1, "dash": "solid" if index == 0 else "dot"},
+            }
+        )
+        labels.append(
+            {
+                "x": mark.x,
+                "y": 1,
+                "xref": "x",
+                "yref": "paper",
+                "text": _text(mark.label),
+                "showarrow": False,
+                "xanchor": "left",
+                "yanchor": "bottom",
+            }
+        )
+    if chart.threshold is not None and math.isfinite(chart.threshold) and (chart.threshold > 0 or not chart.log_y):
+        height = math.log10(chart.threshold) if chart.log_y else chart.threshold
+        shapes.append(
+            {
+                "type": "line",
+                "xref": "paper",
+                "yref": "y",
+                "x0": 0,
+                "x1": 1,
+                "y0": chart.threshold,
+                "y1": chart.threshold,
+                "line": {"width": 1, "dash": "dash"},
+            }
+        )
+        labels.append(
+            {
+                "x": 1,
+                "y": height,
+                "xref": "paper",
+                "yref": "y",
+                "text": _text(chart.threshold_label or "threshold"),
+                "showarrow": False,
+                "xanchor": "right",
+                "yanchor": "bottom",
+            }
+        )
+    return {
+        "data": [_trace(line, chart.x) for line in chart.lines],
+        "layout": {
+            "xaxis": {"title": {"text": _text(chart.x_label)}},
+            "yaxis": {"title": {"text": _text(chart.y_label)}, "type": "log" if chart.log_y else "linear"},
+            "shapes": shapes,
+            "annotations": labels,
+            "showlegend": len(chart.lines) > 1,
+            "hovermode": "x unified",
+        },
+    }
+
+
+def _trace(line: Line, x: list[float]) -> dict[str, Any]:
+    trace: dict[str, Any] = {
+        "type": "scatter",
+        "name": _text(line.name),
+        "x": [value if math.isfinite(value) else None for value in x],
+        "y": [value if value is not None and math.isfinite(value) else None for value in line.y],
+        "mode": "markers" if line.style == "points" else "lines",
+        "connectgaps": False,
+    }
+    if line.style == "steps":
+        trace["line"] = {"shape": "hv"}
+    return trace
+
+
+def _text(text: str) -> str:
+    """plotly reads a small HTML in its labels; a run's names are not HTML."""
+    return escaping.one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

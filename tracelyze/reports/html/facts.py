@@ -1,0 +1,112 @@
+"""The facts of the run, the notes on its record, and how to read the page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.reports import words
+from tracelyze.reports.html.icons import icon
+from tracelyze.reports.markup import Child, Markup, element
+
+if TYPE_CHECKING:
+    from tracelyze.diagnosis import Diagnosis, RunFacts
+
+_SHOWN_NOTES = 4
+
+
+def notes(run: RunFacts) -> Child:
+    """What limits this record, at the top of the page, because it limits what the page can say."""
+    if not run.notes:
+        return None
+    rest = run.notes[_SHOWN_NOTES:]
+    more = element(
+        "details", element("summary", f"{len(rest):,} more"), element("ul", [element("li", one) for one in rest])
+    )
+    return element(
+        "aside",
+        element("h2", icon("info"), " About this record"),
+        element("ul", [element("li", note) for note in run.notes[:_SHOWN_NOTES]]),
+        more if rest else None,
+        class_="notes",
+        aria_label="About this record",
+    )
+
+
+def section(diagnosis: Diagnosis) -> Markup:
+    """Command, times, exit, environment, and what the recording itself cost."""
+    run = diagnosis.run
+    overhead = None if run.overhead is None else f"{words.percent(run.overhead)} of the step time"
+    rows: list[tuple[str, Child]] = [
+        ("Command", element("code", words.command(run.command)) if run.command else "not recorded"),
+        ("Run directory", element("code", run.path)),
+        ("Started", run.started_at or "not recorded"),
+        ("Duration", words.duration(run.duration_s)),
+        ("Size", f"{words.plural(run.steps, 'step')}, {words.plural(run.ranks, 'rank')}"),
+        ("The program", words.exit_of(run)),
+        ("Cost of recording", overhead or "not measured"),
+    ]
+    environment: list[tuple[str, Child]] = [(name, value) for name, value in run.environment.items()]
+    return element(
+        "section",
+        element("h2", "The run"),
+        _list(rows),
+        [element("h3", "Environment"), _list(environment)] if environment else None,
+        id="run",
+    )
+
+
+def reading() -> Markup:
+    """How to read the page."""
+    confidence = [
+        element("div", element("dt", name.capitalize()), element("dd", f"{said}."))
+        for name, said in words.CONFIDENCE.items()
+    ]
+    severity = [
+        ("Critical", "the result of this run cannot be trusted, or the run died"),
+        ("Warning", "it costs quality, money or time"),
+        ("Note", "worth knowing, nothing is broken"),
+    ]
+    return element(
+        "details",
+        element("summary", element("span", "How to read this report", class_="name")),
+        element(
+            "div",
+            element(
+                "p",
+                "A root cause is a finding that no other finding explains. Repair root causes, from the top; "
+                "what followed from them is shown below them and goes away with them.",
+            ),
+            element(
+                "p",
+                "Every number stands beside the bar that it was held against, and beside where that bar comes "
+                "from. The margin is how far the number is from the bar.",
+            ),
+            element(
+                "p",
+                "Cost is what the fault has taken from this run so far, and so what its repair gives back at "
+                "most. Costs of different findings can overlap; they do not add up.",
+            ),
+            element(
+                "dl",
+                [element("div", element("dt", name), element("dd", f"{said}.")) for name, said in severity],
+                confidence,
+                class_="facts",
+            ),
+            element(
+                "p",
+                "This file is complete: it loads nothing from anywhere. The diagnosis as data stands at its "
+                "end, in the element with the id ",
+                element("code", "diagnosis"),
+                ".",
+            ),
+            class_="inside",
+        ),
+        class_="card none",
+        id="reading",
+    )
+
+
+def _list(rows: list[tuple[str, Child]]) -> Markup:
+    return element(
+        "dl", [element("div", element("dt", name), element("dd", value)) for name, value in rows], class_="facts"
+    )

@@ -1,0 +1,154 @@
+"""The diagnosis as a comment for a ticket: short enough for any tracker, and made of nothing but words and code."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.reports import escaping, story, words
+from tracelyze.reports.escaping import markdown as plain
+from tracelyze.reports.escaping import markdown_code
+
+if TYPE_CHECKING:
+    from tracelyze.diagnosis import Diagnosis, Evidence, Finding
+    from tracelyze.reports.story import Chapter
+
+LIMIT: Final = 60_000
+"""Bytes. GitHub takes comments of up to 65,536 characters."""
+
+_LONGEST: Final = 2_000  # characters of one text
+_LONGEST_CELL: Final = 300
+_SIGNS: Final = {"critical": "🔴", "warning": "🟠", "info": "🔵", "ok": "🟢"}
+
+
+def render(diagnosis: Diagnosis) -> str:
+    """The comment: heading, root causes with their repairs, what followed, what was checked. At most `LIMIT` bytes.
+
+    What does not fit is left out in whole sections, from the end, and the last line says so.
+    """
+    chapters = story.chapters(diagnosis)
+    sections = [_heading(diagnosis, chapters), *(_chapter(chapter, diagnosis.run.ranks) for chapter in chapters)]
+    sections += [_checks(diagnosis), _run(diagnosis)]
+    kept: list[str] = []
+    size = 200  # for the last line
+    for section in (section for section in sections if section):
+        size += len(section.encode()) + 2
+        if size > LIMIT:
+            kept.append(
+                f"_{len(sections) - len(kept)} more sections do not fit a comment; the HTML report holds them._"
+            )
+            break
+        kept.append(section)
+    return "\n\n".join(kept) + "\n"
+
+
+def _heading(diagnosis: Diagnosis, chapters: list[Chapter]) -> str:
+    looked = chapters or story.checks(diagnosis, "passed")
+    sign = f"{_SIGNS[diagnosis.verdict]} " if looked else ""
+    lines = [f"## {sign}{words.verdict(diagnosis)}"]
+    if chapters:
+        first = chapters[0].root.finding
+        kind = "Worth knowing" if first.severity == "info" else "Root cause"
+        more = f" (and {words.plural(len(chapters) - 1, 'more')[:-1] if len(chapters) > 2 else '1 more'})"
+        lines.append(f"**{kind}: {_words(first.title)}**{more if len(chapters) > 1 else ''}")
+    lines += [f"> {_words(note)}" for note in diagnosis.run.notes[:10]]
+    return "\n\n".join(lines)
+
+
+def _chapter(chapter: Chapter, of_ranks: int) -> str:
+    finding = chapter.root.finding
+    head = f"### {_SIGNS[finding.severity]} {words.SEVERITY[finding.severity]}: {_words(finding.title)}"
+    facts = [f"**Since** {words.onset(finding)}", f"**confidence** {finding.confidence}", markdown_code(finding.rule)]
+    affected = ", ".join(part for part in (words.steps(finding), words.ranks(finding, of_ranks)) if part)
+    if affected:
+        facts.insert(1, f"**affected** {affected}")
+    if words.cost(finding):
+        facts.insert(1, f"**cost so far** {words.cost(finding)}")
+    parts = [head, _words(finding.summary), " · ".join(facts), *_repair(finding)]
+    parts += [_evidence(finding.evidence)] if finding.evidence else []
+    parts += [_following(chapter)] if chapter.consequences else []
+    return "\n\n".join(part for part in parts if part)
+
+
+def _repair(finding: Finding) -> list[str]:
+    parts = [f"**What to change:** {_words(finding.fix)}"] if finding.fix.strip() else []
+    if finding.location is not None:
+        parts.append(f"Now, {markdown_code(words.place(finding.location))}:")
+        parts += [_block(finding.location.source)] if finding.location.source.strip() else []
+    if finding.fix_code.strip():
+        parts += ["Instead:", _block(finding.fix_code)]
+    return parts
+
+
+def _evidence(evidence: list[Evidence]) -> str:
+    rows = [
+        f"| {_cell(one.name)} | {_cell(words.quantity(one.value, one.unit))} | {_bar(one)} | {_cell(one.source)} |"
+        for one in evidence[:30]
+    ]
+    return "\n".join(["| Measured | Value | Bar | Where the bar comes from |", "|---|---|---|---|", *rows])
+
+
+def _bar(one: Evidence) -> str:
+    return (
+        ""
+        if one.threshold is None
+        else _cell(words.quantity(one.threshold, "" if isinstance(one.threshold, str) else one.unit))
+    )
+
+
+def _following(chapter: Chapter) -> str:
+    lines = ["**What followed from it:**", ""]
+    for told in chapter.consequences:
+        finding = told.finding
+        since = f"step {finding.first_step:,}" if finding.first_step is not None else "step unknown"
+        lines.append(f"- {since}: {_words(finding.title)} ({markdown_code(finding.rule)})")
+    return "\n".join(lines)
+
+
+def _checks(diagnosis: Diagnosis) -> str:
+    if not diagnosis.checks:
+        return ""
+    lines = [f"### Checks\n\n{words.tally(diagnosis).capitalize()}."]
+    passed = [
+        f"- {_words(check.title or check.rule)}: {_words(check.reason)}" for check in story.checks(diagnosis, "passed")
+    ]
+    if passed:
+        lines.append(_folded(f"{words.plural(len(passed), 'check')} passed", passed))
+    skipped = [
+        f"- {_words(reason) or 'no reason given'}: {', '.join(_words(check.title or check.rule) for check in group)}"
+        for reason, group in story.by_reason(story.checks(diagnosis, "skipped")).items()
+    ]
+    if skipped:
+        lines.append(_folded("Not checked, and why", skipped))
+    return "\n\n".join(lines)
+
+
+def _folded(title: str, lines: list[str]) -> str:
+    return "\n".join([f"<details><summary>{title}</summary>", "", *lines, "", "</details>"])
+
+
+def _run(diagnosis: Diagnosis) -> str:
+    run = diagnosis.run
+    parts = [f"{words.plural(run.steps, 'step')}", words.plural(run.ranks, "rank"), words.duration(run.duration_s)]
+    lines = ["### Run", "", f"- {', '.join(parts)}; the program {_words(words.exit_of(run))}"]
+    if run.command:
+        lines.append(f"- command: {markdown_code(escaping.shortened(words.command(run.command), _LONGEST))}")
+    lines.append(
+        f"- run directory: {markdown_code(run.path)}"
+        + (f", started {_words(run.started_at)}" if run.started_at else "")
+    )
+    lines += [f"- {_cell(name)}: {_cell(value)}" for name, value in list(run.environment.items())[:40]]
+    lines.append(f"- tracelyze {_cell(diagnosis.tracelyze_version)}")
+    return "\n".join(lines)
+
+
+def _words(text: str) -> str:
+    return plain(escaping.shortened(escaping.one_line(text), _LONGEST))
+
+
+def _cell(text: str) -> str:
+    return plain(escaping.shortened(escaping.one_line(text), _LONGEST_CELL))
+
+
+def _block(code: str) -> str:
+    return escaping.markdown_block(textwrap.dedent(escaping.shortened(code.strip("\n"), _LONGEST)), "python")

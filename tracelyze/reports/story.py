@@ -1,0 +1,75 @@
+"""The order in which findings are told: each root cause with what followed from it, every finding exactly once."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tracelyze.diagnosis import Check, Diagnosis, Finding
+
+
+@dataclass(frozen=True)
+class Told:
+    """A finding with its anchor: the id of its rule, numbered from the second finding of the same rule on."""
+
+    finding: Finding
+    anchor: str
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A root cause and its consequences, in order of onset."""
+
+    root: Told
+    consequences: list[Told]
+
+
+def chapters(diagnosis: Diagnosis) -> list[Chapter]:
+    """All findings, grouped by root cause, in the order of the diagnosis.
+
+    Where two roots share a rule, the first one takes the consequences. A finding whose cause is not among the
+    findings, or whose causes run in a circle, is told as a root, so that none is lost.
+    """
+    anchors = _anchors(diagnosis.findings)
+    told: set[int] = set()
+    result: list[Chapter] = []
+
+    def tell(root: Finding) -> None:
+        told.add(id(root))
+        following = [finding for finding in diagnosis.consequences(root.rule) if id(finding) not in told]
+        told.update(id(finding) for finding in following)
+        result.append(Chapter(Told(root, anchors[id(root)]), [Told(one, anchors[id(one)]) for one in following]))
+
+    known = {finding.rule for finding in diagnosis.findings}
+    for finding in diagnosis.findings:
+        if finding.caused_by is None or finding.caused_by not in known:
+            tell(finding)
+    for finding in diagnosis.findings:
+        if id(finding) not in told:
+            tell(finding)
+    return result
+
+
+def checks(diagnosis: Diagnosis, status: str) -> list[Check]:
+    """The checks with one outcome, in the order of the catalogue."""
+    return [check for check in diagnosis.checks if check.status == status]
+
+
+def by_reason(found: list[Check]) -> dict[str, list[Check]]:
+    """Checks by their reason, the reason that most of them share first."""
+    groups: dict[str, list[Check]] = {}
+    for check in found:
+        groups.setdefault(check.reason, []).append(check)
+    return dict(sorted(groups.items(), key=lambda item: -len(item[1])))
+
+
+def _anchors(findings: list[Finding]) -> dict[int, str]:
+    seen: dict[str, int] = {}
+    anchors: dict[int, str] = {}
+    for finding in findings:
+        name = re.sub(r"[^A-Za-z0-9-]+", "-", finding.rule) or "finding"
+        count = seen[name] = seen.get(name, 0) + 1
+        anchors[id(finding)] = name if count == 1 else f"{name}-{count}"
+    return anchors

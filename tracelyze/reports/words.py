@@ -1,0 +1,198 @@
+"""How the reports say things: numbers with units, spans of time and steps, severities, the verdict."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracelyze.diagnosis import Diagnosis, Evidence, Finding, Location, RunFacts
+
+SEVERITY: Final = {"critical": "Critical", "warning": "Warning", "info": "Note", "ok": "No fault found"}
+CONFIDENCE: Final = {
+    "certain": "the mechanism itself was recorded",
+    "likely": "the recorded curves fit this cause and no other that was checked",
+    "possible": "the recorded curves fit this cause, others are not excluded",
+}
+ENDED: Final = {
+    "finished": "finished",
+    "exception": "ended in an exception",
+    "interrupted": "was interrupted",
+    "signal": "was ended by a signal",
+    "vanished": "vanished without a word",
+    "running": "was still running when it was read",
+    "unknown": "ended in a way that was not recorded",
+}
+UNBROKEN: Final = "\u00a0"
+
+
+def number(value: float | int | None) -> str:
+    """A number as people read it: `1,234`, `0.0312`, `1.2e-07`; NaN and infinities by name."""
+    if value is None:
+        return "not known"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}" if abs(value) < 10**15 else f"{value:.3e}"
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Inf" if value > 0 else "-Inf"
+    size = abs(value)
+    if size != 0 and (size < 1e-3 or size >= 1e9):
+        return f"{value:.3g}"
+    if size >= 1000 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.4g}" if size >= 1 else f"{value:.3g}"
+
+
+def quantity(value: float | int | str | None, unit: str) -> str:
+    """A value with its unit; a share of 1 is said in percent where the unit asks for it."""
+    if isinstance(value, str):
+        return f"{value} {unit}".strip()
+    if unit in ("%", "percent") and value is not None:
+        return f"{number(value)}{UNBROKEN}%"
+    return f"{number(value)} {unit}".strip() if value is not None else "not known"
+
+
+def duration(seconds: float | None) -> str:
+    """A length of time in the two units that matter: `48 ms`, `12.3 s`, `4 min 10 s`, `3 h 5 min`, `2 d 4 h`."""
+    if seconds is None or not math.isfinite(seconds):
+        return "not known"
+    if seconds < 0:
+        return f"-{duration(-seconds)}"
+    if seconds < 1:
+        return f"{seconds * 1000:.3g} ms"
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    whole = round(seconds)
+    for size, name, part, part_name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size:,} {name} {rest} {part_name}" if rest else f"{whole // size:,} {name}"
+    return f"{whole} s"
+
+
+def percent(share: float | None) -> str:
+    """A share of 1 in percent."""
+    if share is None or not math.isfinite(share):
+        return "not known"
+    value = share * 100
+    if 0 < value < 0.1:
+        return "under 0.1 %"
+    return f"{value:.1f} %" if value < 10 and round(value, 1) != round(value) else f"{value:.0f} %"
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """`1 step`, `2 steps`."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def onset(finding: Finding) -> str:
+    """Since when: the first step, and the time on the run's clock where it is known."""
+    at = "" if finding.first_second is None else f"{duration(finding.first_second)} into the run"
+    if finding.first_step is None:
+        return at or "not known"
+    return f"step {finding.first_step:,}" + (f", {at}" if at else "")
+
+
+def steps(finding: Finding) -> str:
+    """The steps that are affected."""
+    first, last = finding.first_step, finding.last_step
+    if first is None and last is None:
+        return ""
+    if first is None or last is None or first == last:
+        return f"step {first if first is not None else last:,}"
+    return f"steps {first:,} to {last:,}"
+
+
+def ranks(finding: Finding, of: int) -> str:
+    """The ranks that are affected, in ranges; empty for the only rank there is."""
+    listed = sorted(set(finding.ranks))
+    if of <= 1 or not listed:
+        return ""
+    if len(listed) >= of:
+        return f"all {of:,} ranks"
+    spans: list[list[int]] = []
+    for rank in listed:
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    said = [str(low) if low == high else f"{low} to {high}" for low, high in spans]
+    shown = ", ".join(said[:8]) + (f" and {len(said) - 8} more ranges" if len(said) > 8 else "")
+    return f"{'rank' if len(listed) == 1 else 'ranks'} {shown} of {of:,}"
+
+
+def cost(finding: Finding) -> str:
+    """What the fault cost so far; empty where it was not measured."""
+    if finding.cost is None:
+        return ""
+    seconds, share = finding.cost.seconds, finding.cost.share
+    known = [duration(seconds)] if seconds is not None else []
+    if share is not None:
+        known.append(f"{percent(share)} of the run")
+    return ", ".join(known)
+
+
+def place(location: Location) -> str:
+    """`train.py:41 in train_step`."""
+    return f"{location.file}:{location.line}" + (f" in {location.function}" if location.function else "")
+
+
+def margin(evidence: Evidence) -> str:
+    """How far the value is from its threshold, as a factor; empty where that has no meaning."""
+    value, threshold = evidence.value, evidence.threshold
+    if isinstance(value, str | bool) or isinstance(threshold, str | bool) or value is None or threshold is None:
+        return ""
+    if not math.isfinite(value) or not math.isfinite(threshold) or value * threshold <= 0:
+        return ""
+    factor = value / threshold
+    return f"{number(float(f'{factor:.2g}'))} ×"
+
+
+def verdict(diagnosis: Diagnosis) -> str:
+    """The answer in one sentence."""
+    if diagnosis.verdict == "critical":
+        if diagnosis.run.exit.kind in ("exception", "signal", "vanished"):
+            return f"This run {ENDED[diagnosis.run.exit.kind]}, and its result cannot be trusted."
+        return "The result of this run cannot be trusted."
+    if diagnosis.verdict == "warning":
+        return "This run works, but something costs it quality, money or time."
+    if diagnosis.verdict == "info":
+        return "No fault found. There is something worth knowing."
+    passed = sum(check.status == "passed" for check in diagnosis.checks)
+    if passed == 0:
+        return "Nothing could be checked, so nothing is known about this run."
+    return f"No fault found by the {plural(passed, 'check')} that could be made."
+
+
+def tally(diagnosis: Diagnosis) -> str:
+    """How many checks fired, passed and could not be made."""
+    count = {status: sum(check.status == status for check in diagnosis.checks) for status in _STATUSES}
+    return f"{count['fired']:,} fired, {count['passed']:,} passed, {count['skipped']:,} could not be made"
+
+
+def exit_of(run: RunFacts) -> str:
+    """How the program ended, with its code and detail."""
+    said = ENDED.get(run.exit.kind, run.exit.kind)
+    code = f" (exit code {run.exit.code})" if run.exit.code is not None else ""
+    return f"{said}{code}" + (f": {run.exit.detail}" if run.exit.detail else "")
+
+
+def command(arguments: Sequence[str]) -> str:
+    """The command line as it can be typed again."""
+    return " ".join(argument if _is_plain(argument) else _quoted(argument) for argument in arguments)
+
+
+_STATUSES: Final = ("fired", "passed", "skipped")
+
+
+def _is_plain(argument: str) -> bool:
+    return bool(argument) and all(char.isalnum() or char in "@%+=:,./-_" for char in argument)
+
+
+def _quoted(argument: str) -> str:
+    return "'" + argument.replace("'", "'\"'\"'") + "'"
