@@ -1,0 +1,140 @@
+"""What an event is, from its category and its name: device work, or one of the classes of host activity.
+
+The categories of all Kineto versions are known; an unknown category that carries a stream is device work, which is how
+traces of new accelerators are read without a list.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from typing import Final
+
+
+class Kind(IntEnum):
+    """Which table an event goes to."""
+
+    IGNORED = 0
+    KERNEL = 1
+    COPY = 2
+    SET = 3
+    RUNTIME = 4
+    OPERATOR = 5
+    ANNOTATION = 6
+    FRAME = 7
+    UNKNOWN = 8
+
+
+KINDS: Final[dict[str, Kind]] = {
+    "kernel": Kind.KERNEL,
+    "concurrent_kernel": Kind.KERNEL,
+    "mtia_ccp_events": Kind.KERNEL,
+    "hpu_op": Kind.KERNEL,
+    "gpu_memcpy": Kind.COPY,
+    "memcpy": Kind.COPY,
+    "gpu_memset": Kind.SET,
+    "memset": Kind.SET,
+    "cpu_op": Kind.OPERATOR,
+    "operator": Kind.OPERATOR,
+    "user_annotation": Kind.ANNOTATION,
+    "python_function": Kind.FRAME,
+    "gpu_user_annotation": Kind.IGNORED,
+    "overhead": Kind.IGNORED,
+    "trace": Kind.IGNORED,
+    "": Kind.IGNORED,
+}
+_RUNTIME: Final = re.compile(r"(^|_)(runtime|driver)$")
+_MARKS: Final = re.compile(r"annotation|_sync$|_event$|instant|counter|correlation|profiler|overhead|collective_comm")
+
+
+def kind_of(category: str) -> Kind:
+    """The kind of an event with this category; UNKNOWN means that its stream decides."""
+    lowered = category.lower()
+    if lowered in KINDS:
+        return KINDS[lowered]
+    if _RUNTIME.search(lowered):
+        return Kind.RUNTIME
+    return Kind.IGNORED if _MARKS.search(lowered) else Kind.UNKNOWN
+
+
+class Activity(IntEnum):
+    """What the host is doing, in the order in which it explains an idle device: an earlier one covers a later one."""
+
+    INPUT = 0
+    SYNC = 1
+    ALLOCATOR = 2
+    COPY = 3
+    COMMUNICATION = 4
+    CHECKPOINT = 5
+    OPTIMIZER = 6
+    RUNTIME = 7
+    OPERATOR = 8
+    PYTHON = 9
+    STEP = 10
+    DROPPED = 11
+
+
+_LOADER: Final = re.compile(
+    r"^enumerate\(DataLoader\)|DataLoaderIter\b|train_dataloader_next|"
+    r"wait_?for_?\w*batch|data_?load(er|ing)?\b|\b(load|fetch|next|get)_?(batch|data)\b|dataloading",
+    re.IGNORECASE,
+)
+_LOADER_FRAME: Final = re.compile(
+    r"torch/utils/data/dataloader\.py\(\d+\): __next__|nvidia/dali/plugin|ffcv/loader|webdataset/\w+\.py\(\d+\): __iter__"
+)
+_SYNC_CALL: Final = re.compile(r"^(cuda|hip|cu|mu|cnrt|acl|ze|xpu)\w*Synchronize|^(cuda|hip)Memcpy$|^hipMemcpyWithStream$")
+_ALLOCATOR: Final = re.compile(
+    r"^(cuda|hip|cu|mu)(Malloc|Free|HostAlloc|HostFree|HostRegister|HostUnregister|HostMalloc|"
+    r"Mem(Create|Map|Unmap|Release|AddressReserve|AddressFree|SetAccess|Alloc|Free))"
+)
+_COPY_CALL: Final = re.compile(r"^(cuda|hip|cu|mu)Mem(cpy|set)")
+_COMMUNICATION: Final = re.compile(
+    r"^(nccl|rccl|hccl|xccl|gloo|mpi|ucc|oneccl|mscclpp):|^c10d::|^_c10d_functional::|record_param_comms|^deep_ep::",
+    re.IGNORECASE,
+)
+_OPTIMIZER: Final = re.compile(r"^Optimizer\.(step|zero_grad)#")
+_CHECKPOINT: Final = re.compile(
+    r"torch/serialization\.py\(\d+\): save$|\bsave_(checkpoint|pretrained|state)|torch/distributed/checkpoint/\w+\.py\(\d+\): (async_)?save$|"
+    r"tensorboard/writer\.py\(\d+\): (flush|add_\w+)$|wandb/sdk/wandb_run\.py\(\d+\): log$"
+)
+STEP_MARK: Final = re.compile(r"^ProfilerStep#?\s*(\d+)")
+_NO_LAUNCH: Final = re.compile(
+    r"Query|Synchronize|Captur|Attribute|Occupancy|LastError|EventRecord|WaitEvent|Event(Create|Destroy|Elapsed)|"
+    r"[GS]etDevice|Priorit|Malloc|Free|INVALID|HostAlloc|HostRegister|ModuleLoad|GetFunction|Context|StreamCreate|StreamDestroy"
+)
+_LIBRARY_FRAME: Final = re.compile(
+    r"^(<|nn\.Module|torch/|torchvision/|numpy/|contextlib\.py|threading\.py|functools\.py|multiprocessing/|concurrent/|"
+    r"importlib|.*(site-packages|dist-packages|lib/python\d))|^(?!.*\.py\(\d+\):)"
+)
+
+
+def activity_of(kind: Kind, name: str) -> Activity:
+    """What a host event says about its thread."""
+    if kind is Kind.FRAME:
+        if _LOADER_FRAME.search(name):
+            return Activity.INPUT
+        if _CHECKPOINT.search(name):
+            return Activity.CHECKPOINT
+        return Activity.DROPPED if _LIBRARY_FRAME.search(name) else Activity.PYTHON
+    if kind is Kind.RUNTIME:
+        if _SYNC_CALL.search(name):
+            return Activity.SYNC
+        if _ALLOCATOR.search(name):
+            return Activity.ALLOCATOR
+        return Activity.COPY if _COPY_CALL.search(name) else Activity.RUNTIME
+    if STEP_MARK.match(name):
+        return Activity.STEP
+    if _COMMUNICATION.search(name):
+        return Activity.COMMUNICATION
+    if _OPTIMIZER.search(name):
+        return Activity.OPTIMIZER
+    if name.startswith("enumerate(DataLoader)") or (kind is Kind.ANNOTATION and _LOADER.search(name)):
+        return Activity.INPUT
+    if kind is Kind.ANNOTATION:
+        return Activity.CHECKPOINT if _CHECKPOINT.search(name) else Activity.PYTHON
+    return Activity.OPERATOR
+
+
+def may_launch(name: str) -> bool:
+    """Whether a runtime call of this name can put work on a device: what cannot is not kept as a launch."""
+    return _NO_LAUNCH.search(name) is None

@@ -1,0 +1,87 @@
+"""Which kernels move data between ranks: by name, by the collective they carry, by who launched them, by their stream."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+
+from tracelyze.analyzers.kineto.categories import Activity, Kind
+from tracelyze.analyzers.kineto.table import Integers, Mask
+from tracelyze.analyzers.kineto.trace import Trace
+
+NAMED: Final = re.compile(
+    r"nccl(dev)?kernel|^nccl|rccl|hccl|oneccl|msccl|deep_?ep::|nvshmem|rocshmem|flux_comm|"
+    r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|cross_device_reduce|one_?shot|two_?shot|multimem|"
+    r"(^|_|::)broadcast_?kernel|symm_mem",
+    re.IGNORECASE,
+)
+"""Names that say it themselves: libraries of collectives, and the collectives that custom kernels implement."""
+
+_LOCAL: Final = re.compile(r"at::native|at_cuda_detail|elementwise|cub::|thrust::|Memcpy|Memset|cutlass|gemm|triton_(poi|red|per)_", re.IGNORECASE)
+"""Kernels that prepare and unpack buffers around a collective: on its stream, or launched in its call, but local work."""
+
+STREAM_SHARE: Final = 0.5
+"""A stream belongs to communication if the kernels recognised otherwise fill more than this share of its busy time."""
+
+KINDS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
+    (kind, re.compile(pattern, re.IGNORECASE))
+    for kind, pattern in (
+        ("all-reduce", r"all_?reduce|cross_device_reduce|one_?shot|two_?shot"),
+        ("all-gather", r"all_?gather"),
+        ("reduce-scatter", r"reduce_?scatter"),
+        ("all-to-all", r"all_?to_?all|alltoall|dispatch|combine"),
+        ("broadcast", r"broadcast"),
+        ("reduce", r"reduce"),
+        ("send-receive", r"send|recv"),
+    )
+)
+
+
+def collective_kind(text: str) -> str:
+    """The collective that a kernel's name or its "Collective name" speaks of; "communication" if neither says."""
+    return next((kind for kind, pattern in KINDS if pattern.search(text)), "communication")
+
+
+def communication_rows(trace: Trace, launch_of: Integers) -> Mask:
+    """The device rows that are communication, shape [device rows]. `launch_of`: each row's launch, -1 if unknown.
+
+    A row counts if its name says so, if it carries a collective's name, or if it was launched inside a communication
+    call; of the rest, what runs on a stream that such kernels dominate. Local kernels are kept out of the last two.
+    """
+    device = trace.device
+    named = np.array([bool(NAMED.search(name)) for name in trace.device_names], dtype=bool)
+    local = np.array([bool(_LOCAL.search(name)) for name in trace.device_names], dtype=bool)
+    if not len(device):
+        return np.zeros(0, dtype=bool)
+    name = device["name"]
+    is_kernel = device["kind"] == Kind.KERNEL
+    known: Mask = is_kernel & (named[name] | (device["collective"] > 0))
+    rest = is_kernel & ~known & ~local[name]
+    known |= rest & _inside_calls(trace, launch_of, rest)
+    duration = device["end"] - device["start"]
+    busy = np.bincount(device["queue"], weights=np.where(is_kernel, duration, 0.0), minlength=len(trace.queues))
+    communicating = np.bincount(device["queue"], weights=np.where(known, duration, 0.0), minlength=len(trace.queues))
+    dominated = communicating > STREAM_SHARE * np.maximum(busy, 1e-9)
+    return known | (rest & dominated[device["queue"]])
+
+
+def _inside_calls(trace: Trace, launch_of: Integers, rows: Mask) -> Mask:
+    """Of the masked rows, those whose launch lies within a communication call on the launching thread."""
+    inside = np.zeros(len(launch_of), dtype=bool)
+    calls = trace.host[Activity.COMMUNICATION]
+    if not len(calls):
+        return inside
+    candidates = np.flatnonzero(rows & (launch_of >= 0))
+    launches = launch_of[candidates]
+    moments, threads = trace.launches["start"][launches], trace.launches["thread"][launches]
+    for thread in np.unique(calls["thread"]):
+        own = calls["thread"] == thread
+        order = np.argsort(calls["start"][own], kind="stable")
+        starts = calls["start"][own][order]
+        ends = np.maximum.accumulate(calls["end"][own][order])
+        mine = threads == thread
+        before = np.searchsorted(starts, moments[mine], side="right") - 1
+        inside[candidates[mine]] = (before >= 0) & (ends[before] >= moments[mine])
+    return inside

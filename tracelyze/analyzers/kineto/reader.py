@@ -1,0 +1,231 @@
+"""Reads a Kineto trace into columns: one pass, one block in memory at a time, only what the attribution uses is kept."""
+
+from __future__ import annotations
+
+import gc
+from itertools import compress
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from tracelyze.analyzers.kineto.categories import Activity, Kind, activity_of, kind_of, may_launch
+from tracelyze.analyzers.kineto.events import Arguments, Span
+from tracelyze.analyzers.kineto.intervals import outermost
+from tracelyze.analyzers.kineto.records import TraceRecords
+from tracelyze.analyzers.kineto.source import TraceBytes
+from tracelyze.analyzers.kineto.table import Array, Numbering, Table
+from tracelyze.analyzers.kineto.trace import DEVICE_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, Collective, Trace
+from tracelyze.errors import InputError
+
+MOST_ROWS: Final = 8_000_000
+"""Most rows of one table (device work, launches, each host class): about 300 MB. A 2 GB trace has a million."""
+
+MOST_NAMES: Final = 100_000
+LONGEST_NAME: Final = 400
+LATEST: Final = 1e16
+"""Distinct names that are told apart, the length at which a name is cut, and the largest credible time stamp (300 years
+in microseconds)."""
+
+_NO_ARGUMENTS: Final = Arguments()
+_COVERAGE: Final = (Activity.RUNTIME, Activity.OPERATOR)
+_HOST_KINDS: Final = (Kind.RUNTIME, Kind.OPERATOR, Kind.ANNOTATION, Kind.FRAME)
+
+
+class _Kinds(dict[str, Kind]):
+    def __missing__(self, category: str) -> Kind:
+        kind = kind_of(category)
+        if len(self) < MOST_NAMES:
+            self[category] = kind
+        return kind
+
+
+def read_trace(path: Path | str) -> Trace:
+    """The trace in file `path`. Raises InputError, in one line, where the file holds none."""
+    path = Path(path)
+    collecting = gc.isenabled()
+    gc.disable()  # the decoded records hold no cycles, and looking for some would cost a third of the time
+    try:
+        with TraceBytes(path) as source:
+            records = TraceRecords(source)
+            reading = _Reading()
+            for events in records:
+                reading.add(events)
+            return reading.finish(path, records)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+class _Reading:
+    """The tables of a trace while they grow."""
+
+    def __init__(self) -> None:
+        self.kinds = _Kinds()
+        self.device = Table(MOST_ROWS, DEVICE_COLUMNS)
+        self.launches = Table(MOST_ROWS, LAUNCH_COLUMNS)
+        self.host = {
+            activity: Table(MOST_ROWS, HOST_COLUMNS, outermost if activity in _COVERAGE else None)
+            for activity in Activity
+            if activity is not Activity.DROPPED
+        }
+        self.device_names = Numbering(MOST_NAMES, "(other names)")
+        self.host_names = Numbering(MOST_NAMES, "(other names)")
+        self.activities = np.zeros(0, dtype=np.int8)
+        self.launching = np.zeros(0, dtype=bool)
+        self.queues = Numbering(MOST_NAMES, ("", "", ""))
+        self.threads = Numbering(MOST_NAMES, ("", ""))
+        self.collectives = Numbering(MOST_NAMES, Collective("", ""))
+        self.collectives[("", "")] = 0
+        self.collectives.keys_met.append(("", ""))
+        self.events = 0
+        self.misplaced = 0
+        self.negative = 0
+        self.stacks = False
+
+    def add(self, events: list[Any]) -> None:
+        """Sorts one block of events into the tables."""
+        self.events += len(events)
+        spans = [event for event in events if type(event) is Span]
+        kinds = [self.kinds[span.cat] for span in spans]
+        present = set(kinds)
+        if Kind.UNKNOWN in present:
+            self._decide_by_stream(spans, kinds)
+            present = set(kinds)
+        if present & {Kind.KERNEL, Kind.COPY, Kind.SET}:
+            self._add_device(spans, kinds)
+        for kind in _HOST_KINDS:
+            if kind in present:
+                self._add_host(kind, list(compress(spans, [k is kind for k in kinds])))
+
+    def _decide_by_stream(self, spans: list[Span], kinds: list[Kind]) -> None:
+        for index, kind in enumerate(kinds):
+            if kind is Kind.UNKNOWN:
+                arguments = spans[index].args
+                stream = arguments.stream if arguments else -1
+                on_device = isinstance(stream, int) and stream >= 0
+                kinds[index] = Kind.KERNEL if on_device else Kind.IGNORED
+
+    def _add_device(self, spans: list[Span], kinds: list[Kind]) -> None:
+        chosen = [(span, kind) for span, kind in zip(spans, kinds, strict=True) if Kind.KERNEL <= kind <= Kind.SET]
+        rows = [span for span, _ in chosen]
+        arguments = [span.args or _NO_ARGUMENTS for span in rows]
+        count = len(rows)
+        queues = [
+            (span.pid, own.device, own.stream if own.stream != -1 else span.tid)
+            for span, own in zip(rows, arguments, strict=True)
+        ]
+        collectives = [(own.collective, _group(own)) if own.collective else ("", "") for own in arguments]
+        self._append(
+            self.device,
+            rows,
+            correlation=np.fromiter([own.correlation for own in arguments], np.int64, count),
+            name=np.fromiter(map(self.device_names.__getitem__, [span.name[:LONGEST_NAME] for span in rows]), np.int32, count),
+            queue=np.fromiter(map(self.queues.__getitem__, queues), np.int32, count),
+            collective=np.fromiter(map(self.collectives.__getitem__, collectives), np.int32, count),
+            kind=np.fromiter([kind for _, kind in chosen], np.int8, count),
+        )
+
+    def _add_host(self, kind: Kind, spans: list[Span]) -> None:
+        count = len(spans)
+        keys = [(kind, span.name[:LONGEST_NAME]) for span in spans]
+        name = np.fromiter(map(self.host_names.__getitem__, keys), np.int32, count)
+        self._classify_new_names()
+        if kind is Kind.FRAME:
+            self.stacks = True
+        activity = self.activities[name]
+        if kind is Kind.RUNTIME:
+            self._add_launches(list(compress(spans, self.launching[name])))
+        elif kind is Kind.FRAME:
+            wanted = activity != Activity.DROPPED
+            spans, name, activity = list(compress(spans, wanted)), name[wanted], activity[wanted]
+        for value in np.unique(activity):
+            chosen = activity == value
+            rows = list(compress(spans, chosen))
+            self._append(self.host[Activity(value)], rows, name=name[chosen], thread=self._threads(rows))
+
+    def _add_launches(self, spans: list[Span]) -> None:
+        correlation = [span.args.correlation if span.args else -1 for span in spans]
+        linked = np.fromiter(correlation, np.int64, len(spans))
+        start = np.fromiter([span.ts for span in spans], np.float64, len(spans))
+        useful = (linked >= 0) & (np.abs(start) < LATEST)
+        self.launches.append(
+            correlation=linked[useful], start=start[useful], thread=self._threads(spans)[useful]
+        )
+
+    def _append(self, table: Table, spans: list[Span], **columns: Array) -> None:
+        """Adds rows with their start and end; a negative length counts as none, an incredible time drops the row."""
+        start = np.fromiter([span.ts for span in spans], np.float64, len(spans))
+        length = np.fromiter([span.dur for span in spans], np.float64, len(spans))
+        self.negative += int((length < 0).sum())
+        np.maximum(length, 0.0, out=length)
+        credible = (np.abs(start) < LATEST) & (length < LATEST)
+        if not credible.all():
+            self.misplaced += int((~credible).sum())
+            start, length = start[credible], length[credible]
+            columns = {name: values[credible] for name, values in columns.items()}
+        table.append(start=start, end=start + length, **columns)
+
+    def _threads(self, spans: list[Span]) -> Array:
+        keys = [(span.pid, _number(span.tid)) for span in spans]
+        return np.fromiter(map(self.threads.__getitem__, keys), np.int32, len(spans))
+
+    def _classify_new_names(self) -> None:
+        known = len(self.activities)
+        new = self.host_names.keys_met[known:]
+        if new:
+            parts = [key if isinstance(key, tuple) else (Kind.ANNOTATION, key) for key in new]
+            activities = [activity_of(kind, name) for kind, name in parts]
+            launching = [kind is Kind.RUNTIME and may_launch(name) for kind, name in parts]
+            self.activities = np.append(self.activities, np.array(activities, dtype=np.int8))
+            self.launching = np.append(self.launching, np.array(launching, dtype=bool))
+
+    def finish(self, path: Path, records: TraceRecords) -> Trace:
+        if not self.events:
+            raise InputError(f"{path}: holds no events that can be read, so there is nothing to analyse; export it again")
+        for table in (self.device, self.launches, *self.host.values()):
+            table.finish()
+        base = records.properties.get("baseTimeNanoseconds", 0)
+        return Trace(
+            path=path,
+            device=self.device,
+            launches=self.launches,
+            host=self.host,
+            device_names=self.device_names.keys_met,
+            host_names=[key[1] if isinstance(key, tuple) else key for key in self.host_names.keys_met],
+            queues=self.queues.keys_met,
+            threads=self.threads.keys_met,
+            collectives=[Collective(*key) if isinstance(key, tuple) else key for key in self.collectives.keys_met],
+            properties=records.properties,
+            base=base / 1000 if isinstance(base, (int, float)) and not isinstance(base, bool) else 0.0,
+            events=self.events,
+            notes=self._notes(records),
+            truncated=bool(records.truncated),
+            stacks=self.stacks,
+        )
+
+    def _notes(self, records: TraceRecords) -> list[str]:
+        notes = []
+        if records.truncated:
+            notes.append(f"The trace is incomplete: {records.truncated}. The {self.events:,} events before that were used.")
+        if records.repaired:
+            notes.append(f"{records.repaired:,} events were not valid JSON and were read after small repairs.")
+        if records.lost:
+            notes.append(f"{records.lost:,} events could not be read and are missing from all numbers.")
+        if self.negative:
+            notes.append(f"{self.negative:,} events had a negative duration, which was taken as zero.")
+        if self.misplaced:
+            notes.append(f"{self.misplaced:,} events had no usable time stamp and were left out.")
+        if any(table.full for table in (self.device, self.launches, *self.host.values())):
+            notes.append(f"The trace holds more than {MOST_ROWS:,} events of one kind; the rest of them was left out.")
+        return notes
+
+
+def _number(label: int | str) -> int | str:
+    """Thread numbers are text in old traces, and in some only in part."""
+    return int(label) if isinstance(label, str) and label.isascii() and label.isdigit() and len(label) < 19 else label
+
+
+def _group(arguments: Arguments) -> str:
+    ranks = arguments.group_ranks
+    return f"{arguments.group} {ranks if isinstance(ranks, str) else ','.join(map(str, ranks))}".strip()[:LONGEST_NAME]

@@ -1,0 +1,96 @@
+"""The bytes of a trace file, decompressed on the way, in pieces of bounded size."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from tracelyze.errors import InputError
+
+GZIP_MAGIC: Final = b"\x1f\x8b"
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+LARGEST_TRACE: Final = 64 << 30
+"""Most bytes of JSON that are read from one file."""
+
+FREE_EXPANSION: Final = 1 << 30
+LARGEST_EXPANSION: Final = 200
+"""Beyond FREE_EXPANSION bytes a compressed file may be at most this many times larger when unpacked. Traces are packed
+15 to 30 times; deflate itself cannot exceed 1032 times, which only a file made to exhaust its reader comes near."""
+
+
+class TraceBytes:
+    """A trace file opened for reading, plain or gzip by its first bytes; the suffix is not trusted.
+
+    `damaged` says why a compressed file ended early, or is empty. Raises InputError where the file cannot be opened,
+    or grows beyond the limits above.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.total = 0
+        self.damaged = ""
+        try:
+            self._file = path.open("rb")
+            head = self._file.read(2)
+            self._file.seek(0)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise InputError(f"{path}: cannot be read ({reason}); give the path of a trace file") from error
+        if not head:
+            self._file.close()
+            raise InputError(f"{path}: the file is empty; export the trace again")
+        self._inflate = zlib.decompressobj(wbits=31) if head == GZIP_MAGIC else None
+        self._packed = b""
+        self._packed_total = 0
+
+    def __enter__(self) -> TraceBytes:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._file.close()
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, at most `size`; empty at the end."""
+        first = self.total == 0
+        data = self._file.read(size) if self._inflate is None else self._unpack(size)
+        self.total += len(data)
+        if self.total > LARGEST_TRACE:
+            raise InputError(f"{self.path}: more than {LARGEST_TRACE >> 30} GiB of JSON; profile fewer steps per file")
+        return data.removeprefix(BYTE_ORDER_MARK) if first else data
+
+    def _unpack(self, size: int) -> bytes:
+        inflate = self._inflate
+        assert inflate is not None
+        while True:
+            if inflate.eof:
+                rest = (inflate.unused_data or self._file.read(1 << 16)).lstrip(b"\0")
+                if not rest.startswith(GZIP_MAGIC):
+                    return b""
+                self._inflate = inflate = zlib.decompressobj(wbits=31)
+                self._packed = rest
+            if not self._packed:
+                self._packed = self._file.read(1 << 16)
+                self._packed_total += len(self._packed)
+                if not self._packed:
+                    self.damaged = self.damaged or "the compressed file ends early"
+                    return inflate.flush() if not inflate.eof else b""
+            try:
+                data = inflate.decompress(self._packed, size)
+            except zlib.error:
+                self.damaged = "the compressed file is damaged"
+                return b""
+            self._packed = inflate.unconsumed_tail
+            if data:
+                self._refuse_bombs(len(data))
+                return data
+
+    def _refuse_bombs(self, more: int) -> None:
+        unpacked = self.total + more
+        if unpacked > FREE_EXPANSION and unpacked > LARGEST_EXPANSION * self._packed_total:
+            raise InputError(
+                f"{self.path}: unpacks to more than {LARGEST_EXPANSION} times its size, which no profiler's trace does; "
+                "unpack it yourself if you trust it"
+            )

@@ -1,0 +1,99 @@
+"""Rows of events as numpy columns that grow in place, so that reading a trace never holds two copies of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+class Table:
+    """Columns of equal length. `limit` is the most rows it takes; `full` tells that more were offered.
+
+    `reduce` (a table's columns to the mask of rows to keep) is called now and then while the table grows.
+    """
+
+    def __init__(
+        self, limit: int, columns: dict[str, str], reduce: Callable[[Table], Array] | None = None
+    ) -> None:
+        self.rows = 0
+        self.full = False
+        self._limit = limit
+        self._reduce = reduce
+        self._reduce_at = 1 << 16
+        self._columns: dict[str, Array] = {name: np.empty(256, dtype) for name, dtype in columns.items()}
+
+    def __getitem__(self, name: str) -> Array:
+        """Column `name`, shape [rows]; a view, so not to be kept while the table grows."""
+        return self._columns[name][: self.rows]
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def append(self, **values: Array) -> None:
+        """Adds rows; every column is given, all of one length."""
+        count = len(next(iter(values.values())))
+        if self.rows + count > self._limit:
+            self.full = True
+            count = self._limit - self.rows
+        if count <= 0:
+            return
+        needed = self.rows + count
+        for name, column in self._columns.items():
+            if needed > len(column):
+                column.resize(max(needed, len(column) + len(column) // 4 + 256), refcheck=False)
+            column[self.rows : needed] = values[name][:count]
+        self.rows = needed
+        if self._reduce is not None and self.rows >= self._reduce_at:
+            self.reduce()
+            self._reduce_at = max(1 << 16, self.rows + self.rows // 2)
+
+    def reduce(self) -> None:
+        """Drops the rows that the table's `reduce` does not keep."""
+        if self._reduce is not None and self.rows:
+            self.keep(self._reduce(self))
+
+    def keep(self, rows: Array) -> None:
+        """Keeps the rows of a mask, or takes rows in a new order, shape [rows kept]."""
+        kept = 0
+        for name, column in self._columns.items():
+            chosen = column[: self.rows][rows]
+            kept = len(chosen)
+            column[:kept] = chosen
+        self.rows = kept
+
+    def finish(self) -> None:
+        """Gives back the memory that growing reserved."""
+        self.reduce()
+        for column in self._columns.values():
+            column.resize(self.rows, refcheck=False)
+
+
+class Numbering(dict[Any, int]):
+    """Numbers for keys, in the order in which they are first met; `keys_met` is the way back.
+
+    At most `limit` keys are told apart: the rest share the last number. A file cannot fill the memory with names.
+    """
+
+    def __init__(self, limit: int, rest: Any) -> None:
+        super().__init__()
+        self.keys_met: list[Any] = []
+        self._limit = limit
+        self._rest = rest
+
+    def __missing__(self, key: Any) -> int:
+        number = len(self.keys_met)
+        if number >= self._limit:
+            if number == self._limit:
+                self.keys_met.append(self._rest)
+            return self._limit
+        self.keys_met.append(key)
+        self[key] = number
+        return number
