@@ -1,0 +1,73 @@
+"""The command line: `tracelyze collect | diagnose | rules | import | compact | schema`.
+
+Each command imports what it needs when it runs, so that `tracelyze --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import IntEnum
+from typing import Annotated
+
+import typer
+
+from tracelyze import __version__
+from tracelyze.errors import InputError
+
+CONTEXT = {"help_option_names": ["-h", "--help"]}
+
+
+class ExitCode(IntEnum):
+    """What a script can rely on. `collect` exits with the wrapped program's own status instead."""
+
+    DONE = 0
+    FINDINGS = 1  # --fail-on was reached
+    WRONG_INPUT = 2  # the call, the configuration or the input is wrong
+    INTERRUPTED = 130  # Ctrl-C, as shells have it
+    BROKEN_PIPE = 141  # the reader of our output went away, as shells have it
+
+
+app = typer.Typer(
+    name="tracelyze",
+    help="Finds out, after the fact, why a PyTorch training run went wrong.",
+    epilog="tracelyze collect -- python train.py   records a run;   tracelyze diagnose runs/train-...   explains it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings=CONTEXT,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tracelyze {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Entry point of `tracelyze` and `python -m tracelyze`. Expected errors are one line on stderr, never a traceback."""
+    try:
+        app(prog_name="tracelyze")
+    except InputError as error:
+        sys.stderr.write(f"tracelyze: {error}\n")
+        sys.exit(ExitCode.WRONG_INPUT)
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.INTERRUPTED)
+    except BrokenPipeError:
+        # Python flushes stdout once more on its way out, which would raise again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(ExitCode.BROKEN_PIPE)
+
+
+# The commands register themselves with `app`; listed in the order of --help.
+from tracelyze.cli import collect, diagnose, catalogue, runs  # noqa: E402, F401, I001

@@ -1,0 +1,46 @@
+"""`tracelyze rules` and `tracelyze schema`: what can be found, and what is recorded."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from tracelyze.cli import app
+
+
+class Format(StrEnum):
+    """What goes to stdout."""
+
+    text = "text"
+    json = "json"
+
+
+@app.command()
+def rules(
+    identifier: Annotated[str | None, typer.Argument(metavar="[ID]", help="One rule's page.")] = None,
+    format: Annotated[Format, typer.Option("--format", "-f", help="What to print on stdout.")] = Format.text,
+) -> None:
+    """List every diagnosis that can be made, or explain one."""
+    from tracelyze import config, documentation
+    from tracelyze.analyzers.rules import RULES
+
+    if identifier is not None:
+        config.check_rules([identifier], RULES, "rules")
+    chosen = [rule for rule in RULES if identifier in (None, rule.id)]
+    if format is Format.json:
+        sys.stdout.write(documentation.rules_json(chosen))
+    elif identifier is None:
+        sys.stdout.write(documentation.rules_list(chosen))
+    else:
+        sys.stdout.write(documentation.rule_page(chosen[0]))
+
+
+@app.command()
+def schema() -> None:
+    """Print the documentation of the run directory: every file, table and column."""
+    from tracelyze import documentation
+
+    sys.stdout.write(documentation.run_directory_page())

@@ -1,0 +1,147 @@
+"""`tracelyze diagnose`: say what went wrong in a recorded run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tracelyze.cli import ExitCode, app
+from tracelyze.errors import InputError
+
+if TYPE_CHECKING:
+    from tracelyze.config import Settings
+    from tracelyze.diagnosis import Diagnosis
+
+PAGE = "diagnosis.html"
+
+
+class Format(StrEnum):
+    """What goes to stdout."""
+
+    text = "text"
+    json = "json"
+    md = "md"
+    html = "html"
+    sarif = "sarif"
+
+
+class FailOn(StrEnum):
+    """Severities for --fail-on, the worst first."""
+
+    critical = "critical"
+    warning = "warning"
+    info = "info"
+
+
+@app.command(epilog="Exit status: 0 done, 1 --fail-on was reached, 2 the input or the call is wrong.")
+def diagnose(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory that `tracelyze collect` printed.")],
+    format: Annotated[Format, typer.Option("--format", "-f", help="What to print on stdout.")] = Format.text,
+    output: Annotated[
+        list[Path] | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Also write .html, .md, .json, .sarif or .txt; repeatable."),
+    ] = None,
+    fail_on: Annotated[
+        FailOn | None, typer.Option("--fail-on", help="Exit with 1 if a finding is at least this severe.")
+    ] = None,
+    select: Annotated[
+        list[str] | None, typer.Option("--select", metavar="ID,...", help="Only these rules, whatever is configured.")
+    ] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option("--ignore", metavar="ID,...", help="Leave these rules out.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="Instead of the nearest tracelyze.toml or pyproject.toml."),
+    ] = None,
+    no_html: Annotated[bool, typer.Option("--no-html", help=f"Do not write {PAGE}.")] = False,
+) -> None:
+    """Say what went wrong in RUN, since when, what it cost, and how to fix it.
+
+    Prints a summary and writes diagnosis.html into the run directory. With --format other than text, or with -o, only
+    what was asked for is written.
+    """
+    from tracelyze import reports
+
+    files = output or []
+    for file in files:
+        reports.format_of(file)
+    diagnosis = _diagnose(run, _settings(config, _identifiers(select), _identifiers(ignore)))
+    for file in files:
+        reports.write(diagnosis, file)
+        sys.stderr.write(f"wrote {file}\n")
+    if format is Format.text:
+        sys.stdout.write(_summary(diagnosis))
+        if not no_html and not files:
+            _write_page(diagnosis, run)
+    else:
+        sys.stdout.write(reports.render(diagnosis, "markdown" if format is Format.md else format.value))
+    sys.stdout.flush()
+    if fail_on is not None and _reaches(diagnosis, fail_on):
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _settings(config: Path | None, select: tuple[str, ...], ignore: tuple[str, ...]) -> Settings:
+    """The configuration; --select takes the place of its `select`, --ignore adds to its `ignore`."""
+    from dataclasses import replace
+
+    from tracelyze import config as configuration
+    from tracelyze.analyzers.rules import RULES
+
+    configuration.check_rules(select, RULES, "--select")
+    configuration.check_rules(ignore, RULES, "--ignore")
+    settings = configuration.load(config, Path.cwd(), RULES)
+    return replace(settings, select=select or settings.select, ignore=(*settings.ignore, *ignore))
+
+
+def _diagnose(run: Path, settings: Settings) -> Diagnosis:
+    from tracelyze import analyzers
+
+    return analyzers.diagnose(
+        run, select=settings.select, ignore=settings.ignore, thresholds=settings.thresholds
+    )
+
+
+def _identifiers(given: list[str] | None) -> tuple[str, ...]:
+    return tuple(name.strip() for names in given or [] for name in names.split(",") if name.strip())
+
+
+def _summary(diagnosis: Diagnosis) -> str:
+    from tracelyze.reports import text
+
+    return text.render(diagnosis, color=_wants_color(), width=shutil.get_terminal_size().columns)
+
+
+def _wants_color() -> bool:
+    """NO_COLOR wins over FORCE_COLOR, which wins over what stdout is (no-color.org, force-color.org)."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _write_page(diagnosis: Diagnosis, run: Path) -> None:
+    """The report beside what it speaks of; where that cannot be written, in the current directory."""
+    from tracelyze import reports
+
+    name = run.resolve().name
+    page = run / PAGE if run.is_dir() else run.with_name(f"{name}.{PAGE}")
+    try:
+        reports.write(diagnosis, page)
+    except InputError as refused:
+        page = Path(f"{name}.{PAGE}")
+        sys.stderr.write(f"tracelyze: {refused}; writing {page} here instead\n")
+        reports.write(diagnosis, page)
+    sys.stdout.write(f"Report: {page}\n")
+
+
+def _reaches(diagnosis: Diagnosis, bar: FailOn) -> bool:
+    severities = [severity.value for severity in FailOn]
+    return diagnosis.verdict in severities[: severities.index(bar.value) + 1]

@@ -1,0 +1,50 @@
+"""`tracelyze import` and `tracelyze compact`: make and keep run directories."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tracelyze.cli import CONTEXT, app
+
+imports = typer.Typer(
+    help="Turn a log made elsewhere into a run directory.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings=CONTEXT,
+)
+app.add_typer(imports, name="import")
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The log.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory to make.")]
+
+
+@imports.command("log")
+def import_log(file: File, run: Run) -> None:
+    """Import trainer_state.json, or a CSV or JSONL log with columns such as step, loss, grad_norm, lr, val_loss."""
+    from tracelyze.collectors import logs
+
+    _say(logs.import_log(file, run), run)
+
+
+@imports.command("tensorboard")
+def import_tensorboard(file: File, run: Run) -> None:
+    """Import the scalars of a TensorBoard event file, or of all event files of a folder."""
+    from tracelyze.collectors import tensorboard
+
+    _say(tensorboard.import_events(file, run), run)
+
+
+@app.command()
+def compact(run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]) -> None:
+    """Turn what a killed program left behind into Parquet files, as `diagnose` does by itself."""
+    from tracelyze import analyzers
+
+    analyzers.load(run)
+
+
+def _say(summary: str, run: Path) -> None:
+    sys.stderr.write(f"{summary}\nnext: tracelyze diagnose {run}\n")

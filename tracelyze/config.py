@@ -1,0 +1,125 @@
+"""What a project asks of its diagnoses: `[tool.tracelyze]` of pyproject.toml, or tracelyze.toml.
+
+    [tool.tracelyze]                              # in tracelyze.toml without this line
+    select = ["missing-zero-grad", "crash"]       # only these rules
+    ignore = ["no-validation"]                    # all but these
+
+    [tool.tracelyze.thresholds.memory-leak]       # in tracelyze.toml: [thresholds.memory-leak]
+    growth_mib = 64
+
+The nearest file from the current directory upwards counts; of two in one directory, tracelyze.toml.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracelyze.errors import InputError
+from tracelyze.suggestions import unknown
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.rule import Rule
+
+OWN_FILE = "tracelyze.toml"
+PROJECT_FILE = "pyproject.toml"
+KEYS = ("select", "ignore", "thresholds")
+LISTING = "`tracelyze rules` lists them"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`thresholds[rule][name]` overrides a rule's number. `file` is where the settings came from, None for defaults."""
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    file: Path | None = None
+
+
+def load(file: Path | None, start: Path, rules: Sequence[Rule]) -> Settings:
+    """The settings in `file`, or in the nearest configuration from the folder `start` upwards; defaults if there is none.
+
+    InputError, naming file, key and the nearest valid name, for anything that is not understood.
+    """
+    if file is None:
+        found = _nearest(start)
+        return Settings() if found is None else _settings(*found, rules)
+    table = _table(file)
+    if table is None:
+        raise InputError(f"{file}: holds no [tool.tracelyze] table; add one, or give another file to --config")
+    return _settings(file, table, rules)
+
+
+def check_rules(identifiers: Collection[str], rules: Sequence[Rule], origin: str) -> None:
+    """InputError with suggestions for the first identifier that no rule has."""
+    known = {rule.id for rule in rules}
+    for identifier in identifiers:
+        if identifier not in known:
+            raise unknown(f"{origin}: no such rule", identifier, known, LISTING)
+
+
+def _nearest(start: Path) -> tuple[Path, Mapping[str, Any]] | None:
+    start = start.resolve()
+    for folder in (start, *start.parents):
+        for name in (OWN_FILE, PROJECT_FILE):
+            file = folder / name
+            if file.is_file() and (table := _table(file)) is not None:
+                return file, table
+    return None
+
+
+def _table(file: Path) -> Mapping[str, Any] | None:
+    """tracelyze's part of a TOML file; None for a pyproject.toml that does not speak of it."""
+    try:
+        data = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise InputError(f"{file}: not valid TOML ({error})") from None
+    if file.name != PROJECT_FILE and "tool" not in data:
+        return data
+    tools = data.get("tool")
+    table = tools.get("tracelyze") if isinstance(tools, dict) else None
+    if table is not None and not isinstance(table, dict):
+        raise InputError(f"{file}: tool.tracelyze must be a table: write [tool.tracelyze]")
+    return table
+
+
+def _settings(file: Path, table: Mapping[str, Any], rules: Sequence[Rule]) -> Settings:
+    for key in table:
+        if key not in KEYS:
+            raise unknown(f"{file}: no such setting", key, KEYS)
+    select, ignore = (_identifiers(file, table, key, rules) for key in ("select", "ignore"))
+    return Settings(select, ignore, _thresholds(file, table.get("thresholds", {}), rules), file)
+
+
+def _identifiers(file: Path, table: Mapping[str, Any], key: str, rules: Sequence[Rule]) -> tuple[str, ...]:
+    value = table.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise InputError(f'{file}: {key} must be a list of rule ids, e.g. {key} = ["missing-zero-grad"]')
+    check_rules(value, rules, f"{file}: {key}")
+    return tuple(value)
+
+
+def _thresholds(file: Path, value: Any, rules: Sequence[Rule]) -> dict[str, dict[str, float]]:
+    if not isinstance(value, dict):
+        raise InputError(f"{file}: thresholds must hold one table a rule, e.g. [tool.tracelyze.thresholds.memory-leak]")
+    check_rules(value, rules, f"{file}: thresholds")
+    declared = {rule.id: {threshold.name for threshold in rule.thresholds} for rule in rules}
+    chosen: dict[str, dict[str, float]] = {}
+    for rule, numbers in value.items():
+        where = f"{file}: thresholds.{rule}"
+        if not isinstance(numbers, dict):
+            raise InputError(f"{where} must be a table of numbers by name")
+        for name, number in numbers.items():
+            if name not in declared[rule]:
+                raise unknown(f"{where}: no such threshold", name, declared[rule])
+            if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+                raise InputError(f"{where}.{name}: {number!r} is not a number")
+        chosen[rule] = {name: float(number) for name, number in numbers.items()}
+    return chosen
