@@ -25,7 +25,6 @@ class Arguments(Struct, gc=False):
     correlation: Whole = -1
     stream: Label = -1
     device: Label = -1
-    bytes: Whole = 0
     collective: str = msgspec.field(name="Collective name", default="")
     group: str = msgspec.field(name="Process Group Name", default="")
     group_ranks: str | list[Any] = msgspec.field(name="Process Group Ranks", default="")
@@ -100,7 +99,6 @@ def lenient(record: Any) -> Span | Metadata | None:
             correlation=_whole(arguments.get("correlation"), -1),
             stream=_label(arguments.get("stream", -1)),
             device=_label(arguments.get("device", -1)),
-            bytes=_whole(arguments.get("bytes"), 0),
             collective=_text(arguments.get("Collective name")),
             group=_text(arguments.get("Process Group Name")),
             group_ranks=ranks if isinstance(ranks, (str, list)) else "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,6 +21,9 @@ NAMED: Final = re.compile(
 
 _LOCAL: Final = re.compile(r"at::native|at_cuda_detail|elementwise|cub::|thrust::|Memcpy|Memset|cutlass|gemm|triton_(poi|red|per)_", re.IGNORECASE)
 """Kernels that prepare and unpack buffers around a collective: on its stream, or launched in its call, but local work."""
+
+_MOVES: Final = re.compile(r"^dma(_|\b)|^(memcpy|memset)\b", re.IGNORECASE)
+"""Transfers that an accelerator reports among its kernels."""
 
 STREAM_SHARE: Final = 0.5
 """A stream belongs to communication if the kernels recognised otherwise fill more than this share of its busy time."""
@@ -48,7 +51,8 @@ def communication_rows(trace: Trace, launch_of: Integers) -> Mask:
     """The device rows that are communication, shape [device rows]. `launch_of`: each row's launch, -1 if unknown.
 
     A row counts if its name says so, if it carries a collective's name, or if it was launched inside a communication
-    call; of the rest, what runs on a stream that such kernels dominate. Local kernels are kept out of the last two.
+    call; of the rest, what runs on a stream that such kernels dominate. The last two hold only away from the stream that
+    has most of a device's kernels, and not for local kernels: a call may wrap a good deal of ordinary work.
     """
     device = trace.device
     named = np.array([bool(NAMED.search(name)) for name in trace.device_names], dtype=bool)
@@ -58,13 +62,34 @@ def communication_rows(trace: Trace, launch_of: Integers) -> Mask:
     name = device["name"]
     is_kernel = device["kind"] == Kind.KERNEL
     known: Mask = is_kernel & (named[name] | (device["collective"] > 0))
-    rest = is_kernel & ~known & ~local[name]
+    rest = is_kernel & ~known & ~local[name] & ~_main_queues(trace, is_kernel)[device["queue"]]
     known |= rest & _inside_calls(trace, launch_of, rest)
     duration = device["end"] - device["start"]
     busy = np.bincount(device["queue"], weights=np.where(is_kernel, duration, 0.0), minlength=len(trace.queues))
     communicating = np.bincount(device["queue"], weights=np.where(known, duration, 0.0), minlength=len(trace.queues))
     dominated = communicating > STREAM_SHARE * np.maximum(busy, 1e-9)
     return known | (rest & dominated[device["queue"]])
+
+
+def _main_queues(trace: Trace, is_kernel: Mask) -> Mask:
+    """Of all queues, those that have most kernels of their device, shape [queues]."""
+    counts = np.bincount(trace.device["queue"][is_kernel], minlength=len(trace.queues))
+    most: dict[tuple[Any, Any], int] = {}
+    for number, (process, device, _) in enumerate(trace.queues):
+        best = most.setdefault((process, device), number)
+        if counts[number] > counts[best]:
+            most[process, device] = number
+    main = np.zeros(len(trace.queues), dtype=bool)
+    main[list(most.values())] = True
+    return main
+
+
+def computing_rows(trace: Trace, communication: Mask) -> Mask:
+    """The device rows that compute: kernels that neither communicate nor only move data, shape [device rows]."""
+    moves = np.array([bool(_MOVES.search(name)) for name in trace.device_names], dtype=bool)
+    if not len(trace.device):
+        return np.zeros(0, dtype=bool)
+    return np.asarray((trace.device["kind"] == Kind.KERNEL) & ~communication & ~moves[trace.device["name"]])
 
 
 def _inside_calls(trace: Trace, launch_of: Integers, rows: Mask) -> Mask:

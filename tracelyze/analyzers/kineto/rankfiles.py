@@ -1,0 +1,96 @@
+"""Which files are traces, which rank each is, and what the hardware is called."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from tracelyze.analyzers.kineto.source import BYTE_ORDER_MARK, GZIP_MAGIC
+from tracelyze.analyzers.kineto.trace import Trace
+from tracelyze.errors import InputError
+
+_HEAD: Final = 1 << 16
+_KEYS: Final = re.compile(rb'"(traceEvents|deviceProperties|distributedInfo|schemaVersion)"\s*:')
+_SUFFIXES: Final = (".json", ".json.gz", ".trace", ".gz")
+_RANK: Final = re.compile(r"(?:rank|worker)[-_ ]?(\d{1,6})", re.IGNORECASE)
+
+
+def is_trace(path: Path | str) -> bool:
+    """Whether `path` is a Kineto trace, or a folder with at least one directly in it. Reads the first 64 KiB of a file."""
+    path = Path(path)
+    if path.is_dir():
+        if (path / "manifest.json").exists():
+            return False
+        return any(_looks_like_trace(file) for file in _candidates(path))
+    return path.is_file() and _looks_like_trace(path)
+
+
+def trace_files(paths: Sequence[Path | str]) -> list[Path]:
+    """The trace files that `paths` (files and folders) stand for, in order, each once. InputError if one holds none."""
+    files: dict[Path, None] = {}
+    for path in map(Path, paths):
+        if path.is_dir():
+            found = [file for file in _candidates(path) if _looks_like_trace(file)]
+            if not found:
+                raise InputError(f"{path}: no trace in this folder; it should hold the profiler's .json or .json.gz files")
+            files.update(dict.fromkeys(found))
+        else:
+            files[path] = None
+    if not files:
+        raise InputError("no trace was named; give a trace file or a folder of them")
+    return list(files)
+
+
+def rank_of(trace: Trace, position: int) -> int:
+    """The rank that the file tells, else the one in its name, else `position`."""
+    told = _distributed(trace).get("rank")
+    if isinstance(told, int) and not isinstance(told, bool) and told >= 0:
+        return told
+    named = _RANK.search(trace.path.name)
+    return int(named.group(1)) if named else position
+
+
+def world_size(trace: Trace) -> int | None:
+    """How many ranks the job has, if the file says so."""
+    told = _distributed(trace).get("world_size")
+    return told if isinstance(told, int) and not isinstance(told, bool) else None
+
+
+def device_names(trace: Trace, devices: Sequence[str]) -> list[str]:
+    """What each of `devices` (numbers as text) is called in the trace's list of hardware; "device N" if it is not."""
+    listed = trace.properties.get("deviceProperties")
+    known = {
+        str(entry.get("id")): str(entry.get("name"))
+        for entry in (listed if isinstance(listed, list) else [])
+        if isinstance(entry, dict) and entry.get("name")
+    }
+    return [known.get(device, f"device {device}") for device in devices]
+
+
+def _distributed(trace: Trace) -> dict[str, Any]:
+    told = trace.properties.get("distributedInfo")
+    return told if isinstance(told, dict) else {}
+
+
+def _candidates(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if file.is_file() and file.name.endswith(_SUFFIXES))
+
+
+def _looks_like_trace(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError:
+        return False
+    if head.startswith(GZIP_MAGIC):
+        try:
+            head = zlib.decompressobj(wbits=31).decompress(head, _HEAD)
+        except zlib.error:
+            return False
+    head = head.removeprefix(BYTE_ORDER_MARK).lstrip()
+    if head.startswith(b"["):
+        return b'"ph"' in head
+    return head.startswith(b"{") and _KEYS.search(head) is not None

@@ -1,0 +1,195 @@
+"""What one trace says, as data: the steps, where their time went, the kernels and operators that took it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tracelyze.analyzers.kineto import attribution, kernels, rankfiles, totals
+from tracelyze.analyzers.kineto.attribution import CAUSES, DeviceTime, HostRanges, Work
+from tracelyze.analyzers.kineto.collectives import CollectiveTimes
+from tracelyze.analyzers.kineto.reader import read_trace
+from tracelyze.analyzers.kineto.steps import Steps, find_steps
+from tracelyze.analyzers.kineto.table import Array, Floats, Integers
+from tracelyze.analyzers.kineto.totals import CallTotal, KernelTotal, OperatorTotal, PageableCopies
+from tracelyze.analyzers.kineto.trace import Trace
+
+
+@dataclass(frozen=True)
+class TraceSummary:
+    """One trace file, summed up. Times are microseconds.
+
+    `steps_from`: what the steps were found by; `counted`: False if there is one window over the whole trace. `number`,
+    `start` (from the first step on) and `duration`: the steps, shape [steps]. `begun`: the first step's start on the
+    clock that the files of one job share. `devices`: the accelerators, busiest first. `host`: for a trace without device
+    work, what the thread of the steps did, shape [steps, CAUSES], else None.
+    """
+
+    path: str
+    rank: int
+    world_size: int | None
+    device_names: list[str]
+    steps_from: str
+    counted: bool
+    number: Integers
+    start: Floats
+    duration: Floats
+    begun: float
+    devices: list[DeviceTime]
+    host: Floats | None
+    kernels: list[KernelTotal]
+    operators: list[OperatorTotal]
+    syncs: list[CallTotal]
+    allocations: list[CallTotal]
+    pageable: PageableCopies
+    collectives: CollectiveTimes | None
+    events: int
+    truncated: bool
+    stacks: bool
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def device(self) -> DeviceTime | None:
+        """The busiest device; None if the trace has no device work."""
+        return self.devices[0] if self.devices else None
+
+    @property
+    def window(self) -> float:
+        """All steps together, in microseconds."""
+        return float(self.duration.sum())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON: one entry per step, one per device, with the causes by name."""
+        return {
+            "path": self.path,
+            "rank": self.rank,
+            "world_size": self.world_size,
+            "device_names": self.device_names,
+            "steps_from": self.steps_from,
+            "counted": self.counted,
+            "events": self.events,
+            "truncated": self.truncated,
+            "steps": {"number": _list(self.number), "start_us": _list(self.start), "duration_us": _list(self.duration)},
+            "devices": [_device(device) for device in self.devices],
+            "host_us": None if self.host is None else _causes(self.host),
+            "kernels": [vars(kernel) for kernel in self.kernels],
+            "operators": [vars(operator) for operator in self.operators],
+            "syncs": [vars(call) for call in self.syncs],
+            "allocations": [vars(call) for call in self.allocations],
+            "pageable_copies": vars(self.pageable),
+            "notes": self.notes,
+        }
+
+
+def summarise(paths: Sequence[Path | str]) -> list[TraceSummary]:
+    """A summary of each trace, folders replaced by the traces in them, ordered by rank and then by time.
+
+    Raises InputError where a path holds no trace.
+    """
+    files = rankfiles.trace_files(paths)
+    summaries = [summarise_trace(read_trace(path), position) for position, path in enumerate(files)]
+    return sorted(summaries, key=lambda summary: (summary.rank, summary.begun))
+
+
+def summarise_trace(trace: Trace, position: int = 0) -> TraceSummary:
+    """The summary of one trace. `position`: its rank if neither the file nor its name tells one."""
+    steps = find_steps(trace) or Steps("nothing", np.zeros(0, np.int64), np.zeros(0), np.zeros(0), -1, counted=False)
+    host = HostRanges(trace)
+    launch_of = attribution.launches_of(trace)
+    communication = kernels.communication_rows(trace, launch_of)
+    work = Work(communication, kernels.computing_rows(trace, communication))
+    owners = _owners(trace)
+    devices = [
+        attribution.device_time(trace, steps, name, rows, launch_of, work, host) for name, rows in owners if len(steps)
+    ]
+    notes = list(trace.notes)
+    if len(steps) and not devices:
+        notes.append("The trace holds no device activity: only the host's side of each step could be looked at.")
+    origin = float(steps.start[0]) if len(steps) else 0.0
+    return TraceSummary(
+        path=str(trace.path),
+        rank=rankfiles.rank_of(trace, position),
+        world_size=rankfiles.world_size(trace),
+        device_names=rankfiles.device_names(trace, [name for name, _ in owners]),
+        steps_from=steps.source,
+        counted=steps.counted,
+        number=steps.number,
+        start=steps.start - origin,
+        duration=steps.end - steps.start,
+        begun=origin + trace.base,
+        devices=sorted(devices, key=lambda device: -device.span_busy),
+        host=attribution.host_time(steps, host) if len(steps) and not devices else None,
+        kernels=totals.kernel_totals(trace, work),
+        operators=totals.operator_totals(trace, launch_of),
+        syncs=totals.sync_totals(trace, steps),
+        allocations=totals.allocation_totals(trace, steps),
+        pageable=totals.pageable_copies(trace, steps, work),
+        collectives=_collectives(trace, steps, communication),
+        events=trace.events,
+        truncated=trace.truncated,
+        stacks=trace.stacks,
+        notes=notes,
+    )
+
+
+def _owners(trace: Trace) -> list[tuple[str, Array]]:
+    """The devices of the trace and the rows of each."""
+    if not len(trace.device):
+        return []
+    names = [str(process if device == -1 else device) for process, device, _ in trace.queues]
+    distinct = sorted(set(names))
+    number = np.array([distinct.index(name) for name in names])
+    return [(name, np.flatnonzero(number[trace.device["queue"]] == index)) for index, name in enumerate(distinct)]
+
+
+def _collectives(trace: Trace, steps: Steps, communication: Array) -> CollectiveTimes | None:
+    rows = np.flatnonzero(communication)
+    if not len(rows):
+        return None
+    rows = rows[np.argsort(trace.device["start"][rows], kind="stable")]
+    start, end = trace.device["start"][rows], trace.device["end"][rows]
+    known: dict[tuple[int, int], str] = {}
+    labels = []
+    for name, collective in zip(trace.device["name"][rows].tolist(), trace.device["collective"][rows].tolist(), strict=True):
+        if (name, collective) not in known:
+            said = trace.collectives[collective]
+            kind = kernels.collective_kind(said.name or trace.device_names[name])
+            known[name, collective] = f"{kind} [{said.group}]" if said.group else kind
+        labels.append(known[name, collective])
+    keys = sorted(set(labels))
+    key = np.array([keys.index(label) for label in labels], dtype=np.int64)
+    step = np.searchsorted(steps.start, start, side="right") - 1
+    step = np.where((step >= 0) & (start <= steps.end[np.maximum(step, 0)]), step, -1) if len(steps) else step
+    return CollectiveTimes(keys, key, start + trace.base, end + trace.base, step)
+
+
+def _device(device: DeviceTime) -> dict[str, Any]:
+    columns = {
+        "busy_us": device.busy,
+        "idle_us": device.idle,
+        "compute_us": device.compute,
+        "communication_us": device.communication,
+        "exposed_communication_us": device.exposed_communication,
+        "exposed_copy_us": device.exposed_copy,
+        "idle_after_sync_us": device.after_sync,
+    }
+    return {
+        "device": device.process,
+        "activities": device.activities,
+        "span_us": device.span,
+        "span_busy_us": device.span_busy,
+        "idle_by_cause_us": _causes(device.causes),
+        **{name: _list(values) for name, values in columns.items()},
+    }
+
+
+def _causes(causes: Floats) -> dict[str, list[float]]:
+    return {name: _list(causes[:, index]) for index, name in enumerate(CAUSES) if causes[:, index].any()}
+
+
+def _list(values: Array) -> list[Any]:
+    return [round(value, 3) if isinstance(value, float) else value for value in values.tolist()]

@@ -1,0 +1,220 @@
+"""Sums over a trace: kernels by name, device time by operator, blocking calls with the line of the script behind them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tracelyze.analyzers.kineto import intervals
+from tracelyze.analyzers.kineto.attribution import Work
+from tracelyze.analyzers.kineto.categories import Activity, Kind
+from tracelyze.analyzers.kineto.steps import Steps
+from tracelyze.analyzers.kineto.table import Array, Floats, Integers
+from tracelyze.analyzers.kineto.trace import Trace
+
+MOST_ENTRIES: Final = 50
+_PAGEABLE: Final = re.compile(r"Pageable", re.IGNORECASE)
+_PINNED: Final = re.compile(r"Pinned", re.IGNORECASE)
+_FRAME: Final = re.compile(r"^(?P<file>.+\.py)\((?P<line>\d+)\): (?P<function>.*)$")
+_MOST_LOOKED_UP: Final = 20_000
+
+
+@dataclass(frozen=True)
+class KernelTotal:
+    """All runs of one kernel. `kind`: compute, communication or copy."""
+
+    name: str
+    kind: str
+    count: int
+    time_us: float
+    longest_us: float
+
+
+@dataclass(frozen=True)
+class OperatorTotal:
+    """The device time that was launched from within one outermost operator."""
+
+    name: str
+    launches: int
+    time_us: float
+
+
+@dataclass(frozen=True)
+class CallTotal:
+    """All calls of one runtime function within the steps. `file` is empty where no Python stack was recorded."""
+
+    name: str
+    count: int
+    time_us: float
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    operator: str = ""
+
+
+@dataclass(frozen=True)
+class PageableCopies:
+    """Copies from or to pageable host memory within the steps. `told`: whether the trace says what memory copies use."""
+
+    told: bool
+    count: int
+    time_us: float
+    exposed_us: float
+
+
+def kernel_totals(trace: Trace, work: Work) -> list[KernelTotal]:
+    """The device activities with most time."""
+    device = trace.device
+    if not len(device):
+        return []
+    duration = device["end"] - device["start"]
+    names = device["name"]
+    size = len(trace.device_names)
+    time = np.bincount(names, duration, size)
+    count = np.bincount(names, minlength=size)
+    longest = np.zeros(size)
+    np.maximum.at(longest, names, duration)
+    talks = np.bincount(names, work.communication, size) > 0
+    computes = np.bincount(names, work.computation, size) > 0
+    return [
+        KernelTotal(
+            trace.device_names[name],
+            "communication" if talks[name] else "compute" if computes[name] else "copy",
+            int(count[name]),
+            round(float(time[name]), 3),
+            round(float(longest[name]), 3),
+        )
+        for name in np.argsort(-time, kind="stable")[:MOST_ENTRIES]
+    ]
+
+
+def operator_totals(trace: Trace, launch_of: Integers) -> list[OperatorTotal]:
+    """The outermost operators whose kernels took most device time."""
+    rows = np.flatnonzero(launch_of >= 0)
+    operators = trace.host[Activity.OPERATOR]
+    if not len(rows) or not len(operators):
+        return []
+    launches = launch_of[rows]
+    moment, thread = trace.launches["start"][launches], trace.launches["thread"][launches]
+    home = _enclosing(trace, Activity.OPERATOR, moment, thread)
+    inside = home >= 0
+    names = operators["name"][home[inside]]
+    duration = (trace.device["end"] - trace.device["start"])[rows][inside]
+    time = np.bincount(names, duration, len(trace.host_names))
+    count = np.bincount(names, minlength=len(trace.host_names))
+    best = [name for name in np.argsort(-time, kind="stable")[:MOST_ENTRIES] if count[name]]
+    return [OperatorTotal(trace.host_names[name], int(count[name]), round(float(time[name]), 3)) for name in best]
+
+
+def sync_totals(trace: Trace, steps: Steps) -> list[CallTotal]:
+    """Calls that made the host wait for the device, within the steps, most time first."""
+    return _call_totals(trace, Activity.SYNC, steps)
+
+
+def allocation_totals(trace: Trace, steps: Steps) -> list[CallTotal]:
+    """Calls of the device allocator within the steps, most time first."""
+    return _call_totals(trace, Activity.ALLOCATOR, steps)
+
+
+def pageable_copies(trace: Trace, steps: Steps, work: Work) -> PageableCopies:
+    """Copies that use pageable memory: how many lie in the steps, how long they take, and how much no kernel hides."""
+    device = trace.device
+    pageable = np.array([bool(_PAGEABLE.search(name)) for name in trace.device_names], dtype=bool)
+    told = bool(pageable.any()) or any(_PINNED.search(name) for name in trace.device_names)
+    if not len(device) or not len(steps) or not pageable.any():
+        return PageableCopies(told, 0, 0.0, 0.0)
+    start, end = device["start"], device["end"]
+    within = (start >= steps.start[0]) & (start < steps.end[-1])
+    chosen = within & pageable[device["name"]] & (device["kind"] == Kind.COPY)
+    working = work.communication | work.computation
+    hidden = intervals.covered(intervals.merge(start[working], end[working]), start[chosen], end[chosen]).sum()
+    time = float((end[chosen] - start[chosen]).sum())
+    return PageableCopies(told, int(chosen.sum()), round(time, 3), round(time - float(hidden), 3))
+
+
+def _call_totals(trace: Trace, activity: Activity, steps: Steps) -> list[CallTotal]:
+    table = trace.host[activity]
+    if not len(table) or not len(steps):
+        return []
+    rows = np.flatnonzero((table["start"] >= steps.start[0]) & (table["start"] < steps.end[-1]))
+    duration = (table["end"] - table["start"])[rows]
+    found: dict[tuple[int, int, int], tuple[int, float]] = {}
+    looked_up = rows[:_MOST_LOOKED_UP]
+    moment, thread = table["start"][looked_up], table["thread"][looked_up]
+    frame = _innermost(trace, Activity.PYTHON, moment, thread)
+    operator = _enclosing(trace, Activity.OPERATOR, moment, thread)
+    frame_name = np.where(frame >= 0, _names(trace, Activity.PYTHON, frame), -1)
+    operator_name = np.where(operator >= 0, _names(trace, Activity.OPERATOR, operator), -1)
+    for index, row in enumerate(rows):
+        known = index < len(looked_up)
+        key = (
+            int(table["name"][row]),
+            int(frame_name[index]) if known else -1,
+            int(operator_name[index]) if known else -1,
+        )
+        count, time = found.get(key, (0, 0.0))
+        found[key] = (count + 1, time + float(duration[index]))
+    ordered = sorted(found.items(), key=lambda item: -item[1][1])[:MOST_ENTRIES]
+    return [_call(trace, *key, *sums) for key, sums in ordered]
+
+
+def _call(trace: Trace, name: int, frame: int, operator: int, count: int, time: float) -> CallTotal:
+    place = _FRAME.match(trace.host_names[frame]) if frame >= 0 else None
+    return CallTotal(
+        name=trace.host_names[name],
+        count=count,
+        time_us=round(time, 3),
+        file=place["file"] if place else "",
+        line=int(place["line"][:9]) if place else 0,
+        function=place["function"] if place else "",
+        operator=trace.host_names[operator] if operator >= 0 else "",
+    )
+
+
+def _names(trace: Trace, activity: Activity, rows: Integers) -> Array:
+    names = trace.host[activity]["name"]
+    return names[np.maximum(rows, 0)] if len(names) else np.full(len(rows), -1)
+
+
+def _enclosing(trace: Trace, activity: Activity, moment: Floats, thread: Array) -> Integers:
+    """The range of a class without nesting that holds each moment on its thread, -1 for none, shape [moments]."""
+    table = trace.host[activity]
+    found = np.full(len(moment), -1, dtype=np.int64)
+    for value in np.unique(thread):
+        own = np.flatnonzero(table["thread"] == value)
+        if not len(own):
+            continue
+        own = own[np.argsort(table["start"][own], kind="stable")]
+        mine = np.flatnonzero(thread == value)
+        place = np.searchsorted(table["start"][own], moment[mine], side="right") - 1
+        candidate = own[np.maximum(place, 0)]
+        found[mine] = np.where((place >= 0) & (table["end"][candidate] >= moment[mine]), candidate, -1)
+    return found
+
+
+def _innermost(trace: Trace, activity: Activity, moment: Floats, thread: Array) -> Integers:
+    """The innermost range of a class with nesting that holds each moment on its thread, -1 for none, shape [moments].
+
+    The last range to start before the moment is taken if it holds the moment; otherwise the ranges before it, up to 64.
+    """
+    table = trace.host[activity]
+    found = np.full(len(moment), -1, dtype=np.int64)
+    for value in np.unique(thread):
+        own = np.flatnonzero(table["thread"] == value)
+        if not len(own):
+            continue
+        own = own[np.lexsort((-table["end"][own], table["start"][own]))]
+        mine = np.flatnonzero(thread == value)
+        place = np.searchsorted(table["start"][own], moment[mine], side="right") - 1
+        for _ in range(64):
+            open_ = np.flatnonzero((place >= 0) & (found[mine] < 0))
+            if not len(open_):
+                break
+            candidate = own[place[open_]]
+            holds = table["end"][candidate] >= moment[mine[open_]]
+            found[mine[open_[holds]]] = candidate[holds]
+            place[open_[~holds]] -= 1
+    return found
