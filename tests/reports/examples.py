@@ -164,7 +164,7 @@ def chain() -> Diagnosis:
                 Evidence(
                     "gradient norm at step 95 against step 1",
                     95.2,
-                    "×",
+                    "\u00d7",
                     10.0,
                     "sum of k gradients: at least √k for noise, k for a steady direction",
                 ),
@@ -263,8 +263,7 @@ def warning() -> Diagnosis:
         summary="The training loop spent 42 % of its time waiting for the next batch. The loader makes a batch in "
         "61 ms with no workers, the step alone takes 83 ms.",
         fix="Let workers make the batches while the device computes. Two workers are enough for this step time.",
-        fix_code="loader = DataLoader(\n    dataset, batch_size=256, shuffle=True,\n    num_workers=2, pin_memory=True, "
-        "persistent_workers=True,\n)",
+        fix_code="loader = DataLoader(\n    dataset, batch_size=256, shuffle=True,\n    num_workers=2, pin_memory=True,\n)",
         first_step=0,
         last_step=1999,
         ranks=[0, 1, 2, 3, 5, 6, 7],

@@ -22,7 +22,9 @@ _SPACES = re.compile(r"\s+")
 _MARKDOWN_SPECIAL = re.compile(r"([\\`*_\[\]|~$])")
 _LINE_START = re.compile(r"^(?:[-+](?=[\s-]|$)|[=#]|\d+[.)](?=\s|$))")
 # A zero-width space after these stops GitHub, GitLab and Jira from making a mention, a reference or a link of them.
-_REFERENCE = re.compile(r"[@#](?=\S)|[!%~](?=[\w\"'{])|&amp;(?=\d)|://|\bwww(?=\.)|\bGH(?=-\d)|\b(?:mailto|xmpp)(?=:)", re.I)
+_REFERENCE = re.compile(
+    r"[@#](?=\S)|[!%~](?=[\w\"'{])|&amp;(?=\d)|://|\bwww(?=\.)|\bGH(?=-\d)|\b(?:mailto|xmpp)(?=:)", re.IGNORECASE
+)
 _ZERO_WIDTH = "\u200b"
 
 

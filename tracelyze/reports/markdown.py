@@ -85,7 +85,7 @@ def _evidence(evidence: list[Evidence]) -> str:
         f"| {_cell(one.name)} | {_cell(words.quantity(one.value, one.unit))} | {_bar(one)} | {_cell(one.source)} |"
         for one in evidence[:30]
     ]
-    return "\n".join(["| Measured | Value | Bar | Where the bar comes from |", "|---|---|---|---|", *rows])
+    return "\n".join(["| Measured | Value | Threshold | Why this threshold |", "|---|---|---|---|", *rows])
 
 
 def _bar(one: Evidence) -> str:
@@ -110,12 +110,13 @@ def _checks(diagnosis: Diagnosis) -> str:
         return ""
     lines = [f"### Checks\n\n{words.tally(diagnosis).capitalize()}."]
     passed = [
-        f"- {_words(check.title or check.rule)}: {_words(check.reason)}" for check in story.checks(diagnosis, "passed")
+        f"- {_words(check.reason) or 'no reason given'} (looked for: {_words(check.title or check.rule)})"
+        for check in story.checks(diagnosis, "passed")
     ]
     if passed:
         lines.append(_folded(f"{words.plural(len(passed), 'check')} passed", passed))
     skipped = [
-        f"- {_words(reason) or 'no reason given'}: {', '.join(_words(check.title or check.rule) for check in group)}"
+        f"- {_words(reason) or 'no reason given'}: {'; '.join(_words(check.title or check.rule) for check in group)}"
         for reason, group in story.by_reason(story.checks(diagnosis, "skipped")).items()
     ]
     if skipped:

@@ -7,6 +7,7 @@ that words stay the same size on a telephone and on paper. Colours come from the
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tracelyze.reports import axes, escaping, words
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 
 HEIGHT = 190  # of the plot itself, px
 STYLES = 8  # colours with their dash patterns in the style sheet
-_HEAD = 22  # px above the plot for the name of the y axis
+_HEAD = 26  # px above the plot for the name of the y axis
 _ROW = 16  # px for one row of mark labels
 _FOOT = 38  # px below the plot for ticks and the name of the x axis
 _CHARACTER = 6.4  # px, of a label on average
 _NARROW = 300  # px: the plot on a telephone, for which labels are laid out
 _WIDTH = 1000  # user units along x inside the stretched plot
-_LONGEST_LABEL = 34  # characters
+_LONGEST_LABEL = 40  # characters
 _LONGEST_END_LABEL = 16
 
 
@@ -36,8 +37,8 @@ def draw(chart: Chart, ident: str, onset: bool = True) -> Markup:
     `ident` makes the ids of its title and description unique; with `onset` the time since the first mark is shaded.
     """
     x, y = _axes(chart)
-    rows = _label_rows(chart.marks, x)
-    top = _HEAD + _ROW * (max(rows.values()) + 1 if rows else 0)
+    marks = _place(chart.marks, x)
+    top = _HEAD + _ROW * _rows(marks)
     ends = _end_labels(chart, y)
     gutter = 12 + _CHARACTER * max((len(axes.label(tick)) for tick in y.ticks), default=1)
     drawing = element(
@@ -46,11 +47,11 @@ def draw(chart: Chart, ident: str, onset: bool = True) -> Markup:
         element("desc", describe(chart), id=f"{ident}-description"),
         _shade(chart.marks, x, top) if onset else None,
         _grid(x, y, top),
-        element("text", chart.y_label, x=-round(gutter) + 2, y=12, class_="name"),
-        element("text", chart.x_label, x="100%", y=top + HEIGHT + 34, class_="name end"),
+        element("text", _cut(chart.y_label, 44), x=-round(gutter) + 2, y=12, class_="name"),
+        element("text", _cut(chart.x_label, 44), x="100%", y=top + HEIGHT + 34, class_="name end"),
         _lines(chart, x, y, top),
         _threshold(chart, y, top),
-        _marks(chart.marks, x, rows, top, onset),
+        _marks(marks, top, onset),
         [
             element("text", name, x="100%", dx=7, y=round(top + at + 4), class_=f"label end-label s{index % STYLES}")
             for index, name, at in ends
@@ -91,8 +92,8 @@ def describe(chart: Chart) -> str:
 def unlabelled(chart: Chart) -> list[Mark]:
     """The marks whose labels find no room in the drawing, so that the page can say them below it."""
     x, _ = _axes(chart)
-    rows = _label_rows(chart.marks, x)
-    return [mark for index, mark in enumerate(chart.marks) if index not in rows or len(mark.label) > _LONGEST_LABEL]
+    placed = _place(chart.marks, x)
+    return [one.full for one in placed if one.row is None or one.label.endswith("…")]
 
 
 def _axes(chart: Chart) -> tuple[Axis, Axis]:
@@ -191,7 +192,7 @@ def _threshold(chart: Chart, y: Axis, top: int) -> Child:
     up = y.fraction(chart.threshold)
     if up is None:
         return None
-    name = f"{escaping.one_line(chart.threshold_label) or 'threshold'}: {words.number(chart.threshold)}"
+    name = f"{_cut(chart.threshold_label) or 'threshold'}: {words.number(chart.threshold)}"
     if not 0 <= up <= 1:
         where = "far above" if up > 1 else "far below"
         edge = top + 12 if up > 1 else top + HEIGHT - 6
@@ -211,48 +212,59 @@ def _shade(marks: Sequence[Mark], x: Axis, top: int) -> Child:
     return element("rect", x=_percent(start), y=top, width=_percent(1 - start), height=HEIGHT, class_="since")
 
 
-def _marks(marks: Sequence[Mark], x: Axis, rows: dict[int, int], top: int, onset: bool) -> Child:
-    drawn: list[Child] = []
-    for index, mark in enumerate(marks):
+@dataclass(frozen=True)
+class _Placed:
+    """A mark in the drawing: where it stands, what of its label is shown, and in which row above the plot."""
+
+    fraction: float
+    label: str
+    row: int | None
+    full: Mark
+
+    @property
+    def leftwards(self) -> bool:
+        """Labels run towards the side that has more room."""
+        return self.fraction > 0.5
+
+
+def _place(marks: Sequence[Mark], x: Axis) -> list[_Placed]:
+    """The marks that can be drawn, each with the first row in which its label touches no other; else with none."""
+    taken: list[list[tuple[float, float]]] = [[], [], []]
+    placed: list[_Placed] = []
+    for mark in marks:
         fraction = x.fraction(mark.x)
         if fraction is None:
             continue
-        kind = "mark onset" if onset and index == 0 else "mark"
-        row = rows.get(index)
-        start = top if row is None else top - _ROW * (max(rows.values()) - row) - 4
-        at = _percent(fraction)
-        drawn.append(element("line", x1=at, x2=at, y1=start, y2=top + HEIGHT, class_=kind))
+        label = _cut(mark.label, int(max(fraction, 1 - fraction) * _NARROW / _CHARACTER))
+        width = len(label) * _CHARACTER + 10
+        left = fraction * _NARROW - (width if fraction > 0.5 else 0)
+        free = (row for row, spans in enumerate(taken) if all(left + width < low or left > high for low, high in spans))
+        row = next(free, None)
         if row is not None:
-            end = fraction > 0.5
+            taken[row].append((left, left + width))
+        placed.append(_Placed(fraction, label, row, mark))
+    return placed
+
+
+def _rows(placed: Sequence[_Placed]) -> int:
+    return max((one.row + 1 for one in placed if one.row is not None), default=0)
+
+
+def _marks(placed: Sequence[_Placed], top: int, onset: bool) -> Child:
+    drawn: list[Child] = []
+    for index, one in enumerate(placed):
+        kind = "mark onset" if onset and index == 0 else "mark"
+        start = top if one.row is None else top - _ROW * (_rows(placed) - 1 - one.row) - 4
+        at = _percent(one.fraction)
+        drawn.append(element("line", x1=at, x2=at, y1=start, y2=top + HEIGHT, class_=kind))
+        if one.row is not None:
+            side = "end" if one.leftwards else "begin"
             drawn.append(
                 element(
-                    "text",
-                    escaping.one_line(_cut(mark.label)),
-                    x=at,
-                    dx=-3 if end else 3,
-                    y=start - 3,
-                    class_=f"label {kind}{' end' if end else ''}",
+                    "text", one.label, x=at, dx=-3 if one.leftwards else 3, y=start - 3, class_=f"label {kind} {side}"
                 )
             )
     return drawn
-
-
-def _label_rows(marks: Sequence[Mark], x: Axis) -> dict[int, int]:
-    """The row of labels above the plot that each mark gets; marks without room in three rows get none."""
-    taken: list[list[tuple[float, float]]] = [[], [], []]
-    rows: dict[int, int] = {}
-    for index, mark in enumerate(marks):
-        fraction = x.fraction(mark.x)
-        if fraction is None:
-            continue
-        width = len(_cut(mark.label)) * _CHARACTER + 10
-        left = fraction * _NARROW - (width if fraction > 0.5 else 0)
-        for row, spans in enumerate(taken):
-            if all(left + width < low or left > high for low, high in spans):
-                spans.append((left, left + width))
-                rows[index] = row
-                break
-    return rows
 
 
 def _end_labels(chart: Chart, y: Axis) -> list[tuple[int, str, float]]:
@@ -279,8 +291,11 @@ def _end_labels(chart: Chart, y: Axis) -> list[tuple[int, str, float]]:
     return placed
 
 
-def _cut(label: str) -> str:
-    return label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 1] + "…"
+def _cut(label: str, room: int = _LONGEST_LABEL) -> str:
+    """The label on one line, cut to the room that a telephone has for it."""
+    line = escaping.one_line(label)
+    longest = min(room, _LONGEST_LABEL)
+    return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
 def _finite(value: float | None) -> bool:

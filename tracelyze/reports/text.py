@@ -142,4 +142,4 @@ def _number(evidence: Evidence) -> str:
     said = f"{evidence.name}: {escaping.one_line(words.quantity(evidence.value, evidence.unit))}"
     if evidence.threshold is None:
         return said
-    return f"{said} (bar {escaping.one_line(words.quantity(evidence.threshold, ''))})"
+    return f"{said} (threshold {escaping.one_line(words.quantity(evidence.threshold, ''))})"

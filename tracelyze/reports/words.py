@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from tracelyze.diagnosis import Diagnosis, Evidence, Finding, Location, RunFacts
 
-SEVERITY: Final = {"critical": "Critical", "warning": "Warning", "info": "Note", "ok": "No fault found"}
+SEVERITY: Final = {"critical": "Critical", "warning": "Warning", "info": "Note", "ok": "OK"}
 CONFIDENCE: Final = {
     "certain": "the mechanism itself was recorded",
     "likely": "the recorded curves fit this cause and no other that was checked",
@@ -103,8 +103,12 @@ def steps(finding: Finding) -> str:
     first, last = finding.first_step, finding.last_step
     if first is None and last is None:
         return ""
-    if first is None or last is None or first == last:
-        return f"step {first if first is not None else last:,}"
+    if first is None:
+        return f"up to step {last:,}"
+    if last is None:
+        return f"from step {first:,} on"
+    if first == last:
+        return f"step {first:,}"
     return f"steps {first:,} to {last:,}"
 
 
@@ -150,7 +154,7 @@ def margin(evidence: Evidence) -> str:
     if not math.isfinite(value) or not math.isfinite(threshold) or value * threshold <= 0:
         return ""
     factor = value / threshold
-    return f"{number(float(f'{factor:.2g}'))} ×"
+    return f"{number(float(f'{factor:.2g}'))} \u00d7"
 
 
 def verdict(diagnosis: Diagnosis) -> str:
@@ -165,7 +169,7 @@ def verdict(diagnosis: Diagnosis) -> str:
         return "No fault found. There is something worth knowing."
     passed = sum(check.status == "passed" for check in diagnosis.checks)
     if passed == 0:
-        return "Nothing could be checked, so nothing is known about this run."
+        return "Nothing is known about this run: no check could be made."
     return f"No fault found by the {plural(passed, 'check')} that could be made."
 
 

@@ -105,7 +105,9 @@
   const redraw = () => shown.forEach((figure, canvas) =>
     window.Plotly.react(canvas, figure.data, themed(figure), options));
 
-  if (packed("plotly") && "DecompressionStream" in window) {
+  // The packed library stands behind this script, at the end of the page.
+  addEventListener("DOMContentLoaded", () => {
+    if (!packed("plotly") || !("DecompressionStream" in window)) return;
     all(".zoom").forEach((button) => {
       button.hidden = false;
       const still = button.parentElement.querySelector(".canvas");
@@ -134,5 +136,5 @@
         button.disabled = false;
       });
     });
-  }
+  });
 })();

@@ -24,12 +24,12 @@ def section(chapter: Chapter, gallery: Gallery, of_ranks: int, steps: int) -> Ch
     if not chapter.consequences:
         return None
     everyone = [chapter.root, *chapter.consequences]
-    count = words.plural(len(chapter.consequences), "finding follows", "findings follow")
+    count = words.plural(len(chapter.consequences), "consequence")
     cards = [consequence(told, _cause(told, everyone), gallery, of_ranks) for told in chapter.consequences]
     return element(
         "section",
-        element("h3", f"What followed: {count} from this cause"),
-        element("p", "They need no repair of their own as long as the cause stands.", class_="quiet"),
+        element("h3", f"What followed: {count}"),
+        element("p", "Repair the cause first: these should go away with it.", class_="quiet"),
         _drawing(everyone, steps),
         cards,
         class_="chain",

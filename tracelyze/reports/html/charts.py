@@ -12,6 +12,7 @@ from tracelyze.reports.markup import Child, Markup, element
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Chart
 
+_NAME = 80  # characters of a name in the legend
 LEGEND = 16  # names; more lines than that are told apart by the interactive chart only
 
 
@@ -44,7 +45,10 @@ class Gallery:
 def _legend(chart: Chart) -> Child:
     if len(chart.lines) < 2:
         return None
-    shown = [element("li", _swatch(index, line.style), line.name) for index, line in enumerate(chart.lines[:LEGEND])]
+    shown = [
+        element("li", _swatch(index, line.style), escaping.shortened(line.name, _NAME))
+        for index, line in enumerate(chart.lines[:LEGEND])
+    ]
     if len(chart.lines) > LEGEND:
         shown.append(element("li", f"and {words.plural(len(chart.lines) - LEGEND, 'more line')}"))
     return element("ul", shown, class_="legend")

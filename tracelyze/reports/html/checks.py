@@ -33,14 +33,18 @@ def _passed(checks: list[Check], opened: bool) -> Child:
         element(
             "li",
             icon("ok"),
-            element("span", element("strong", check.title or check.rule), element("span", check.reason)),
+            element(
+                "span",
+                element("strong", check.reason or "no reason given"),
+                element("span", f"looked for: {check.title or check.rule}"),
+            ),
         )
         for check in checks
     ]
     return _folded(
         "ok",
         f"{words.plural(len(checks), 'check')} passed",
-        "Each with the numbers that it looked at.",
+        "These faults were looked for and not found.",
         element("ul", rows, class_="passed"),
         opened,
     )
@@ -53,7 +57,7 @@ def _skipped(checks: list[Check], opened: bool) -> Child:
         element(
             "div",
             element("dt", reason or "no reason given"),
-            element("dd", ", ".join(check.title or check.rule for check in group)),
+            element("dd", "; ".join(check.title or check.rule for check in group)),
         )
         for reason, group in story.by_reason(checks).items()
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.reports import words
+from tracelyze.reports import escaping, words
 from tracelyze.reports.html.icons import icon
 from tracelyze.reports.markup import Child, Markup, element
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Diagnosis, RunFacts
 
 _SHOWN_NOTES = 4
+_LONGEST_NOTE = 500  # characters
 
 
 def notes(run: RunFacts) -> Child:
@@ -19,17 +20,19 @@ def notes(run: RunFacts) -> Child:
     if not run.notes:
         return None
     rest = run.notes[_SHOWN_NOTES:]
-    more = element(
-        "details", element("summary", f"{len(rest):,} more"), element("ul", [element("li", one) for one in rest])
-    )
+    more = element("details", element("summary", f"{len(rest):,} more"), _notes(rest))
     return element(
         "aside",
         element("h2", icon("info"), " About this record"),
-        element("ul", [element("li", note) for note in run.notes[:_SHOWN_NOTES]]),
+        _notes(run.notes[:_SHOWN_NOTES]),
         more if rest else None,
         class_="notes",
         aria_label="About this record",
     )
+
+
+def _notes(shown: list[str]) -> Markup:
+    return element("ul", [element("li", escaping.shortened(note, _LONGEST_NOTE)) for note in shown])
 
 
 def section(diagnosis: Diagnosis) -> Markup:
@@ -78,8 +81,8 @@ def reading() -> Markup:
             ),
             element(
                 "p",
-                "Every number stands beside the bar that it was held against, and beside where that bar comes "
-                "from. The margin is how far the number is from the bar.",
+                "Every number stands beside the threshold that it was held against, and why it is that one. "
+                "The margin is how far the number is from its threshold.",
             ),
             element(
                 "p",

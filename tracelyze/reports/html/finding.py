@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tracelyze.reports.story import Told
 
 LONGEST = 4000  # characters of one text of a run; the rest is in the diagnosis as data
+_SIDE_BY_SIDE = 46  # characters of a line of code that still fits half the card
 _INLINE = 120  # characters of a value that still fits a table cell
 
 
@@ -86,7 +87,6 @@ def _key_facts(finding: Finding, of_ranks: int) -> Markup:
         ("Since", words.onset(finding)),
         ("Affected", ", ".join(part for part in (words.steps(finding), words.ranks(finding, of_ranks)) if part)),
         ("Cost so far", words.cost(finding)),
-        ("Where", words.place(finding.location) if finding.location else ""),
     ]
     return element(
         "dl", [element("div", element("dt", name), element("dd", said)) for name, said in facts if said], class_="keys"
@@ -96,8 +96,9 @@ def _key_facts(finding: Finding, of_ranks: int) -> Markup:
 def _repair(finding: Finding) -> Child:
     """The user's line beside the code that should stand there."""
     columns: list[Child] = []
+    source = finding.location.source if finding.location is not None else ""
+    longest = max(map(len, [source.strip(), *finding.fix_code.splitlines()]))
     if finding.location is not None:
-        source = finding.location.source
         where = element("code", words.place(finding.location))
         if source.strip():
             columns.append(_code(["Now, ", where], source, "now"))
@@ -111,7 +112,7 @@ def _repair(finding: Finding) -> Child:
         "section",
         element("h3", "What to change"),
         paragraphs(finding.fix),
-        element("div", columns, class_="compare") if columns else None,
+        element("div", columns, class_="compare wide" if longest > _SIDE_BY_SIDE else "compare") if columns else None,
         class_="repair",
     )
 
@@ -134,8 +135,8 @@ def _evidence(evidence: list[Evidence]) -> Child:
     heads = [
         "What was measured",
         "Value",
-        *(["Bar", "Margin"] if compared else []),
-        *(["Where the bar comes from"] if sourced else []),
+        *(["Threshold", "Margin"] if compared else []),
+        *(["Why this threshold"] if sourced else []),
     ]
     rows = [_row(one, compared, sourced, heads) for one in evidence]
     return element(
@@ -165,7 +166,7 @@ def _row(one: Evidence, compared: bool, sourced: bool, heads: list[str]) -> Chil
         "tr",
         element("th", cells[0], scope="row"),
         [
-            element("td", cell, data_label=head, class_="number" if head in ("Value", "Bar", "Margin") else None)
+            element("td", cell, data_label=head, class_="number" if head in ("Value", "Threshold", "Margin") else None)
             for head, cell in zip(heads[1:], cells[1:], strict=True)
         ],
     )

@@ -125,7 +125,7 @@ def _hero(diagnosis: Diagnosis, chapters: list[Chapter]) -> Markup:
         element(
             "p",
             badge(diagnosis.verdict) if chapters or _looked(diagnosis) else None,
-            element("span", words.verdict(diagnosis)),
+            element("span", words.verdict(diagnosis)) if chapters else None,
             class_="verdict",
         ),
         element("h1", _headline(diagnosis, chapters)),
@@ -147,12 +147,13 @@ def _headline(diagnosis: Diagnosis, chapters: list[Chapter]) -> Child:
 
 def _lead(diagnosis: Diagnosis, chapters: list[Chapter]) -> Child:
     if not chapters:
-        return element("p", _counts(diagnosis), class_="lead") if diagnosis.checks else None
+        return element("p", _counts(diagnosis) if _looked(diagnosis) else words.verdict(diagnosis), class_="lead")
+    notes = sum(chapter.root.finding.severity == "info" for chapter in chapters)
     following = sum(len(chapter.consequences) for chapter in chapters)
-    found = words.plural(len(chapters), "root cause" if _kind(chapters) == "Root cause" else "note")
-    if following:
-        found += f" with {words.plural(following, 'consequence')}"
-    return element("p", f"{found}. {_counts(diagnosis)}", class_="lead")
+    found = [words.plural(len(chapters) - notes, "root cause")] if len(chapters) > notes else []
+    found += [words.plural(notes, "note")] if notes else []
+    found += [words.plural(following, "consequence")] if following else []
+    return element("p", f"{', '.join(found)}. {_counts(diagnosis)}", class_="lead")
 
 
 def _counts(diagnosis: Diagnosis) -> str:
