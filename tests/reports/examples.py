@@ -263,7 +263,7 @@ def warning() -> Diagnosis:
         summary="The training loop spent 42 % of its time waiting for the next batch. The loader makes a batch in "
         "61 ms with no workers, the step alone takes 83 ms.",
         fix="Let workers make the batches while the device computes. Two workers are enough for this step time.",
-        fix_code="loader = DataLoader(\n    dataset, batch_size=256, shuffle=True,\n    num_workers=2, pin_memory=True,\n)",
+        fix_code="loader = DataLoader(\n    dataset,\n    batch_size=256,\n    shuffle=True,\n    num_workers=2,\n)",
         first_step=0,
         last_step=1999,
         ranks=[0, 1, 2, 3, 5, 6, 7],
