@@ -42,7 +42,7 @@ class Settings:
 
 
 def load(file: Path | None, start: Path, rules: Sequence[Rule]) -> Settings:
-    """The settings in `file`, or in the nearest configuration from the folder `start` upwards; defaults if there is none.
+    """The settings in `file`, or in the nearest configuration from the folder `start` upwards, or the defaults.
 
     InputError, naming file, key and the nearest valid name, for anything that is not understood.
     """

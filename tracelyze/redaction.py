@@ -177,4 +177,6 @@ def _hide_login_keys(arguments: Sequence[str], hidden: list[str]) -> list[str]:
     if "login" not in arguments:
         return hidden
     start = arguments.index("login")
-    return hidden[:start] + [MARK if re.fullmatch(r"[0-9a-fA-F]{32,}", argument) else argument for argument in hidden[start:]]
+    return hidden[:start] + [
+        MARK if re.fullmatch(r"[0-9a-fA-F]{32,}", argument) else argument for argument in hidden[start:]
+    ]

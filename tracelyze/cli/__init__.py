@@ -55,7 +55,7 @@ def _options(
 
 
 def main() -> None:
-    """Entry point of `tracelyze` and `python -m tracelyze`. Expected errors are one line on stderr, never a traceback."""
+    """Entry point of `tracelyze` and `python -m tracelyze`. Expected errors are one line on stderr, no traceback."""
     try:
         app(prog_name="tracelyze")
     except InputError as error:

@@ -16,7 +16,7 @@ from tracelyze.cli import CONTEXT, app
 )
 def collect(
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="-- COMMAND...", help="The command as you type it without tracelyze.")
+        list[str] | None, typer.Argument(metavar="COMMAND", help="The command as you type it without tracelyze.")
     ] = None,
     out: Annotated[
         Path | None,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Diagnosis
 
 PAGE = "diagnosis.html"
+WIDEST = 100  # columns: longer lines are hard to read
 
 
 class Format(StrEnum):
@@ -45,7 +46,7 @@ def diagnose(
     format: Annotated[Format, typer.Option("--format", "-f", help="What to print on stdout.")] = Format.text,
     output: Annotated[
         list[Path] | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Also write .html, .md, .json, .sarif or .txt; repeatable."),
+        typer.Option("--output", "-o", metavar="FILE", help="Also write .html, .md, .json, .sarif, .txt; repeatable."),
     ] = None,
     fail_on: Annotated[
         FailOn | None, typer.Option("--fail-on", help="Exit with 1 if a finding is at least this severe.")
@@ -103,9 +104,7 @@ def _settings(config: Path | None, select: tuple[str, ...], ignore: tuple[str, .
 def _diagnose(run: Path, settings: Settings) -> Diagnosis:
     from tracelyze import analyzers
 
-    return analyzers.diagnose(
-        run, select=settings.select, ignore=settings.ignore, thresholds=settings.thresholds
-    )
+    return analyzers.diagnose(run, select=settings.select, ignore=settings.ignore, thresholds=settings.thresholds)
 
 
 def _identifiers(given: list[str] | None) -> tuple[str, ...]:
@@ -115,16 +114,8 @@ def _identifiers(given: list[str] | None) -> tuple[str, ...]:
 def _summary(diagnosis: Diagnosis) -> str:
     from tracelyze.reports import text
 
-    return text.render(diagnosis, color=_wants_color(), width=shutil.get_terminal_size().columns)
-
-
-def _wants_color() -> bool:
-    """NO_COLOR wins over FORCE_COLOR, which wins over what stdout is (no-color.org, force-color.org)."""
-    if os.environ.get("NO_COLOR"):
-        return False
-    if os.environ.get("FORCE_COLOR"):
-        return True
-    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    color = text.color_wanted(os.environ, sys.stdout.isatty())
+    return text.render(diagnosis, color=color, width=min(shutil.get_terminal_size().columns, WIDEST))
 
 
 def _write_page(diagnosis: Diagnosis, run: Path) -> None:

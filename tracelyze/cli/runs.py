@@ -32,7 +32,7 @@ def import_log(file: File, run: Run) -> None:
 
 @imports.command("tensorboard")
 def import_tensorboard(file: File, run: Run) -> None:
-    """Import the scalars of a TensorBoard event file, or of all event files of a folder."""
+    """Import the scalars of a TensorBoard event file, or of a folder of them."""
     from tracelyze.collectors import tensorboard
 
     _say(tensorboard.import_events(file, run), run)
