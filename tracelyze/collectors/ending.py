@@ -34,7 +34,6 @@ _noted: dict[str, Any] = {}
 
 def install(recorder: Callable[[], Recorder], quiet: bool) -> None:
     """Watch all ends of this process."""
-    main = os.getpid()
     previous_hook, previous_thread_hook, previous_exit = sys.excepthook, threading.excepthook, os._exit
 
     def excepthook(kind: Any, error: Any, trace: Any) -> None:
@@ -53,7 +52,7 @@ def install(recorder: Callable[[], Recorder], quiet: bool) -> None:
         previous_exit(status)
 
     def at_exit() -> None:
-        _safely(lambda: _finish(recorder(), quiet and os.getpid() == main))
+        _safely(lambda: _finish(recorder(), quiet))
 
     sys.excepthook = excepthook
     threading.excepthook = thread_excepthook
@@ -100,7 +99,8 @@ def _finish(recorder: Recorder, quiet: bool) -> None:
         _say_what_was_seen(recorder)
         return
     end(recorder, name, {"finished": None, "interrupted": 130.0, "exception": 1.0}[name])
-    if not quiet and recorder.folder is not None and recorder.folder.name.startswith("rank00000"):
+    first = recorder.folder is not None and recorder.folder.name.startswith("rank00000")
+    if first and recorder.steps and not quiet and multiprocessing.parent_process() is None:
         sys.stderr.write(f"[tracelyze] {recorder.steps} steps recorded. Next: tracelyze diagnose {recorder.run_shown}\n")
 
 
@@ -154,9 +154,9 @@ def watch_fatal_signals(folder: Path) -> None:
     global _signal_file
     _signal_file = open(folder / schema.SIGNAL_FILE, "w", encoding="utf-8")  # noqa: SIM115  # stays open until death
     if not faulthandler.is_enabled():
-        faulthandler.enable(_signal_file)
+        faulthandler.enable(_signal_file, all_threads=False)
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        faulthandler.register(signal.SIGTERM, _signal_file, chain=True)
+        faulthandler.register(signal.SIGTERM, _signal_file, all_threads=False, chain=True)
 
 
 def forget_fatal_signals() -> None:

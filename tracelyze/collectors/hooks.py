@@ -119,12 +119,14 @@ def _functions(torch: Any) -> None:
 
 
 def _loss_wrapper(original: Callable[..., Any], is_compiling: Callable[[], bool]) -> Callable[..., Any]:
+    calling, here = local, recorder  # closure, not globals: see _like
+
     def loss(*args: Any, **kwargs: Any) -> Any:
         value = original(*args, **kwargs)
         if not is_compiling():
-            seen = recorder()
+            seen = here()
             seen.losses += 1
-            if local.root is None:  # within a module, the module's own output tells
+            if calling.root is None:  # within a module, the module's own output tells
                 seen.loss_returned(value)
         return value
 
@@ -132,17 +134,26 @@ def _loss_wrapper(original: Callable[..., Any], is_compiling: Callable[[], bool]
 
 
 def _dropout_wrapper(original: Callable[..., Any], is_compiling: Callable[[], bool]) -> Callable[..., Any]:
-    def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    here = recorder
+
+    def dropout(input, p=0.5, training=True, inplace=False):  # type: ignore[no-untyped-def]
         if training and p and not is_compiling():
-            recorder().dropouts += 1
+            here().dropouts += 1
         return original(input, p, training, inplace)
 
     return dropout
 
 
 def _like(original: Any, wrapper: Any) -> Any:
-    """`wrapper` under the name, signature and source of `original`, so that TorchScript compiles the original."""
-    return functools.wraps(original)(wrapper)
+    """`wrapper` under the name, source and globals of `original`.
+
+    TorchScript compiles a function from the source that `inspect` finds, with the names of the function's globals: it
+    follows `__wrapped__` to the original's source and must then find the original's names.
+    """
+    same_globals = types.FunctionType(
+        wrapper.__code__, original.__globals__, original.__name__, wrapper.__defaults__, wrapper.__closure__
+    )
+    return functools.wraps(original)(same_globals)
 
 
 def _backward(torch: Any) -> None:

@@ -29,6 +29,7 @@ from tracelyze.collectors.sites import Sites
 from tracelyze.collectors.stream import TableStream
 
 FLUSH_SECONDS = 0.5  # half of the second that may be lost
+FIRST_FLUSH_SECONDS = 0.05  # doubles up to the above: a run that dies young leaves something too
 CONVERT_BYTES = 64 * 2**20  # streams above this are left to the first reader: exit must not take seconds
 RESERVED_BYTES = 1024  # kept on disk from the start, so that "the disk is full" can still be written down
 
@@ -247,8 +248,9 @@ class Recorder:
         return self.folder
 
     def _write_forever(self) -> None:
-        last_sample = 0.0
-        while not self._stop.wait(FLUSH_SECONDS) and not self.off:
+        last_sample, pause = 0.0, FIRST_FLUSH_SECONDS
+        while not self._stop.wait(pause) and not self.off:
+            pause = min(FLUSH_SECONDS, 2 * pause)
             if self.now() - last_sample >= 1.0:
                 last_sample = self.now()
                 try:
