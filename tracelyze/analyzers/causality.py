@@ -20,9 +20,9 @@ def on_rank(finding: Finding, rank: int) -> Finding:
 
 
 def explain(findings: Sequence[Finding], rules: Sequence[Rule]) -> list[Finding]:
-    """Set `caused_by` of each finding (one per rule) to the nearest cause that fired and began no later.
+    """Set `caused_by` of each finding (one per rule) to the nearest cause that began no later.
 
-    The nearest cause is the one with the longest chain of causes behind it, then the latest. Rules declare their causes,
+    The nearest cause has the longest chain of causes behind it, and is the latest of those. Rules declare their causes,
     and the declarations form no cycle (tested), so neither do the answers.
     """
     causes = {rule.id: rule.consequence_of for rule in rules}

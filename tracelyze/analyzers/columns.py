@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,7 +36,7 @@ class ParquetPart:
             raise InputError(f"{path}: not a readable Parquet file ({_first_line(error)}); {FRAGMENT}") from error
         self.rows = int(self._metadata.num_rows)
 
-    def column(self, name: str) -> pa.ChunkedArray:
+    def column(self, name: str) -> Any:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -83,7 +81,7 @@ class StreamPart:
         except (pa.ArrowException, OSError, ValueError):
             return  # the rest is what the program was writing when it died
 
-    def column(self, name: str) -> pa.ChunkedArray:
+    def column(self, name: str) -> Any:
         import pyarrow as pa
 
         return pa.chunked_array([batch.column(name) for batch in self.batches], type=self.schema.field(name).type)
@@ -92,16 +90,13 @@ class StreamPart:
 Part = ParquetPart | StreamPart
 
 
-@dataclass(frozen=True)
 class FileColumns:
     """A table's columns in one or several files, in the order of their parts. Implements :class:`run.Columns`."""
 
-    spec: schema.Table
-    parts: Sequence[Part]
-
-    @cached_property
-    def rows(self) -> int:
-        return sum(part.rows for part in self.parts)
+    def __init__(self, spec: schema.Table, parts: Sequence[Part]) -> None:
+        self.spec = spec
+        self.parts = parts
+        self.rows = sum(part.rows for part in parts)
 
     def check(self) -> None:
         """InputError if a column has a type that cannot stand for the one that the format declares."""
@@ -122,11 +117,9 @@ class FileColumns:
         pieces = [_numbers(part, name) for part in self.parts]
         if len(pieces) == 1:
             return pieces[0]
-        empty: list[Any] = [np.empty(0)], [np.empty(0, dtype=bool)]  # type: ignore[assignment]
-        return (
-            np.concatenate([values for values, _ in pieces] or empty[0]),
-            np.concatenate([known for _, known in pieces] or empty[1]),
-        )
+        if not pieces:
+            return _unknown(0)
+        return np.concatenate([values for values, _ in pieces]), np.concatenate([known for _, known in pieces])
 
 
 def _text(part: Part, name: str) -> list[str | None]:

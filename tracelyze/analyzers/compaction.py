@@ -47,7 +47,7 @@ def _convert(stream: Path) -> None:
             os.fsync(written.fileno())
         if not _holds(scratch, part.rows):
             return
-        os.replace(scratch, target)
+        scratch.replace(target)
         part.batches.clear()
         stream.unlink(missing_ok=True)
     except pa.ArrowException:

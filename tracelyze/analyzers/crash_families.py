@@ -38,9 +38,11 @@ FAMILIES = (
         "backward-twice",
         r"Trying to backward through the graph a second time",
         "backward ran twice through the same graph",
-        "A backward pass frees the graph that it walked. A later one reached into it again: usually a hidden state or a "
+        "A backward pass frees the graph that it walked. A later one reached into it again: usually a hidden state "
+        "or a "
         "loss of an earlier step that is still attached, or a tensor computed once outside of the loop.",
-        "Detach what is carried from step to step, and compute in each step what its loss depends on. retain_graph=True "
+        "Detach what is carried from step to step, and compute in each step what its loss depends on. "
+        "retain_graph=True "
         "silences the error but keeps all graphs and makes memory grow.",
         "hidden = hidden.detach()",
     ),
@@ -51,7 +53,8 @@ FAMILIES = (
         "Backward needs a value as it was in the forward pass, but it was overwritten since: by an in-place operation "
         "(+=, relu_, x[i] = ...), or by an optimizer step between the forward and the backward, common in GANs.",
         "Replace the in-place operation by one that makes a new tensor; with several optimizers, run every backward "
-        "before the first step, or repeat the forward after it. torch.autograd.set_detect_anomaly(True) names the operation.",
+        "before the first step, or repeat the forward after it. torch.autograd.set_detect_anomaly(True) names the "
+        "operation.",
         "x = x + y        # not: x += y",
     ),
     Family(
@@ -66,7 +69,8 @@ FAMILIES = (
         "non-scalar-backward",
         r"grad can be implicitly created only for scalar outputs",
         "backward was called on something that is not a single number",
-        "backward() without arguments needs one number. The loss has several elements: reduction='none', or several GPUs' "
+        "backward() without arguments needs one number. The loss has several elements: reduction='none', or several "
+        "GPUs' "
         "losses side by side.",
         "Reduce the loss first.",
         "loss.mean().backward()",
@@ -75,7 +79,8 @@ FAMILIES = (
         "no-grad-fn",
         r"does not require grad and does not have a grad_fn",
         "the loss is not connected to any parameter",
-        "Something cut the loss off from the model: argmax or another operation without a gradient, .item(), .detach(), "
+        "Something cut the loss off from the model: argmax or another operation without a gradient, .item(), "
+        ".detach(), "
         ".data or numpy on the way, torch.no_grad() around the forward, or parameters that are all frozen.",
         "Compute the loss from the model's raw outputs, as tensors, with autograd on.",
         "loss = criterion(model(x), y)      # not: criterion(model(x).argmax(1), y)",
@@ -84,26 +89,31 @@ FAMILIES = (
         "grad-is-none",
         r"'NoneType' object has no attribute '(zero_|data|norm|clone|detach|mul_|add_|clamp_|abs|item)'",
         "a gradient is None",
-        "The tensor got no gradient: it is not a leaf any more (w = w - ... makes a new tensor), the loss does not depend on "
+        "The tensor got no gradient: it is not a leaf any more (w = w - ... makes a new tensor), the loss does not "
+        "depend on "
         "it, or backward did not run yet.",
         "Update in place under torch.no_grad(), and use a gradient only after backward and only if it is not None.",
         "with torch.no_grad():\n    w -= lr * w.grad        # not: w = w - lr * w.grad",
     ),
     Family(
         "device-mismatch",
-        r"Expected all tensors to be on the same device|should be the same|is on (cpu|cuda).*expected|but got (cpu|cuda)",
+        r"Expected all tensors to be on the same device|should be the same|is on (cpu|cuda).*expected|but got "
+        r"(cpu|cuda)",
         "tensors are on different devices or of different types",
-        "One operand lives on another device, or has another dtype, than the other: a batch that was not moved, a tensor "
+        "One operand lives on another device, or has another dtype, than the other: a batch that was not moved, a "
+        "tensor "
         "made inside of forward() on the CPU, or a model that was moved after its optimizer was made.",
         "Move model, inputs and targets to one device, and make new tensors with the device of their neighbours.",
         "x, y = x.to(device), y.to(device)\nmask = torch.zeros(n, device=x.device, dtype=x.dtype)",
     ),
     Family(
         "dtype-mismatch",
-        r"must have the same dtype|expected scalar type|expected m1 and m2 to have the same dtype|Found dtype \w+ but expected"
+        r"must have the same dtype|expected scalar type|expected m1 and m2 to have the same dtype|Found dtype \w+ "
+        r"but expected"
         r"|not implemented for '(Long|Int|Bool|Half|Double|Char|Byte)'|can only be .*floating point",
         "tensors of different number types meet",
-        "An operation got, for instance, float64 from numpy where float32 is expected, or integers where floats belong. "
+        "An operation got, for instance, float64 from numpy where float32 is expected, or integers where floats "
+        "belong. "
         "Class targets of cross_entropy must be int64.",
         "Convert at the border, where the data become tensors.",
         "x = torch.as_tensor(array, dtype=torch.float32)\ny = y.long()",
@@ -122,7 +132,8 @@ FAMILIES = (
         r"|shape '.*' is invalid for input|Expected input batch_size|The size of tensor|expected input\[.*\] to have"
         r"|stack expects each tensor to be equal size",
         "two tensors do not fit together",
-        "A layer got another size than it was built for, or two tensors cannot be combined. The message names both shapes.",
+        "A layer got another size than it was built for, or two tensors cannot be combined. The message names both "
+        "shapes.",
         "Print the shapes right before the named line. If only the last batch fails, it is smaller than the others.",
         "print(x.shape, y.shape)",
     ),
@@ -130,17 +141,21 @@ FAMILIES = (
         "cuda-error",
         r"CUDA error|device-side assert|CUBLAS_STATUS|CUDNN_STATUS|HIP error",
         "the device reported an error",
-        "Device work runs later than it is asked for, so the named line may not be the culprit. Device-side asserts are "
+        "Device work runs later than it is asked for, so the named line may not be the culprit. Device-side asserts "
+        "are "
         "mostly labels or indices out of range.",
         "Run again with CUDA_LAUNCH_BLOCKING=1 to get the right line, or on the CPU to get a clearer message.",
         "CUDA_LAUNCH_BLOCKING=1 python train.py",
     ),
     Family(
         "worker-killed",
-        r"DataLoader worker .*(killed by signal|exited unexpectedly)|insufficient shared memory|unable to open shared memory",
+        r"DataLoader worker .*(killed by signal|exited unexpectedly)|insufficient shared memory|unable to open "
+        r"shared memory",
         "a data loading worker was killed",
-        "The system ended a worker process: host memory or shared memory ran out, or native code in the dataset crashed.",
-        "Use fewer workers or a smaller prefetch_factor, enlarge shared memory (docker --shm-size), or set num_workers=0 "
+        "The system ended a worker process: host memory or shared memory ran out, or native code in the dataset "
+        "crashed.",
+        "Use fewer workers or a smaller prefetch_factor, enlarge shared memory (docker --shm-size), or set "
+        "num_workers=0 "
         "once to see the error itself.",
         "DataLoader(dataset, num_workers=0)",
     ),
@@ -154,7 +169,8 @@ FAMILIES = (
     ),
     Family(
         "collective-timeout",
-        r"Watchdog caught collective operation timeout|ncclInternalError|ncclSystemError|NCCL error|Connection reset by peer"
+        r"Watchdog caught collective operation timeout|ncclInternalError|ncclSystemError|NCCL error|Connection reset "
+        r"by peer"
         r"|Timed out waiting|DistStoreError|ProcessGroup.*(timeout|timed out)",
         "a collective between ranks timed out or broke",
         "One rank did not arrive at a collective operation: it died, is far behind, or took another branch.",
@@ -164,7 +180,8 @@ FAMILIES = (
         "state-dict",
         r"Error\(s\) in loading state_dict",
         "a checkpoint does not fit the model",
-        "Names or shapes in the checkpoint differ from the model's: another architecture, or a prefix such as module. or "
+        "Names or shapes in the checkpoint differ from the model's: another architecture, or a prefix such as "
+        "module. or "
         "_orig_mod. from a wrapper.",
         "Compare the keys that the message lists; strip the prefix, or build the model with the same settings.",
         "state = {key.removeprefix('module.'): value for key, value in state.items()}",
@@ -211,8 +228,7 @@ def message(name: str, text: str) -> str:
     first = next((line.strip() for line in _last_block(name, text).splitlines() if line.strip()), "")
     short = name.rsplit(".", 1)[-1]
     for prefix in (f"{name}: ", f"{short}: "):
-        if first.startswith(prefix):
-            first = first[len(prefix) :]
+        first = first.removeprefix(prefix)
     return first or short
 
 

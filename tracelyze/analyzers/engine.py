@@ -29,8 +29,8 @@ def diagnose(
 ) -> Diagnosis:
     """What is wrong with `run`, a loaded run or its directory.
 
-    `select` limits the diagnosis to these rule ids, `ignore` leaves some out; `thresholds` overrides a rule's numbers by
-    name. Every remaining rule ends in one check. InputError for an unreadable run, unknown rule or unknown threshold.
+    `select` limits the diagnosis to these rule ids, `ignore` leaves some out; `thresholds` overrides a rule's numbers
+    by name. Every remaining rule ends in one check. InputError for an unreadable run, an unknown rule or threshold.
     """
     chosen = _choose(rules, select, ignore)
     limits = _limits(rules, thresholds or {})
@@ -51,7 +51,7 @@ def diagnose(
 
 
 def evaluate(rule: Rule, process: Process, limits: Limits) -> Outcome:
-    """One rule on one process. A rule that raises is skipped, with the reason; InputError (a bad file) passes through."""
+    """One rule on one process. A rule that raises is skipped and says so; InputError (a bad file) passes through."""
     missing = _missing(rule, process)
     if missing is not None:
         return Skipped(missing)

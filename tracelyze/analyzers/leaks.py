@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers import pictures, statistics
-from tracelyze.diagnosis import Chart, Mark
+from tracelyze.diagnosis import Chart, Evidence, Mark
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.rule import Limits
     from tracelyze.analyzers.run import Floats, Training
 
 MIB = 2.0**20
@@ -149,3 +150,18 @@ def charts(training: Training, begin: int, graphs: bool) -> list[Chart]:
         training, "Autograd graphs of earlier steps still alive", "graphs", {"alive": "live_graphs"}, marks
     )
     return (alive if graphs else []) + pictures.memory(training, marks)
+
+
+def evidence(series: Series, climb: MemoryClimb, limits: Limits) -> list[Evidence]:
+    """The numbers that speak for a climb."""
+    low, high = climb.interval
+    found = [
+        Evidence(f"growth of {series.name} memory", climb.slope / MIB, "MiB/step"),
+        Evidence("95 % interval of the growth", f"{low / MIB:.4g} to {high / MIB:.4g}", "MiB/step"),
+        Evidence("growth so far", climb.growth / MIB, "MiB", limits["absolute"], limits.source("absolute")),
+        Evidence("steadiness (mean increment over its error)", float(np.minimum(climb.steadiness, 1e6)), "", 8,
+                 "61,584 simulated healthy look-alikes: one exceeded it with the other conditions met"),
+    ]  # fmt: skip
+    if climb.seconds_left is not None:
+        found.append(Evidence("time to exhaustion", climb.seconds_left, "s"))
+    return found

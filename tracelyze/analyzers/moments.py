@@ -53,10 +53,10 @@ def cost_of(training: Training, affected: Mask) -> Cost | None:
 
 def skipped(training: Training) -> Mask:
     """Steps that GradScaler skipped, shape [steps]; false where nothing is known."""
-    return training.steps["skipped"] == 1
+    return np.asarray(training.steps["skipped"] == 1, dtype=bool)
 
 
 def trained_steps(training: Training) -> Mask:
     """Steps that had a backward (or where that is unknown) and were not skipped by a scaler, shape [steps]."""
     backwards = training.steps["backwards"]
-    return ~skipped(training) & ~(backwards == 0)
+    return np.asarray(~skipped(training) & ~(backwards == 0), dtype=bool)

@@ -6,7 +6,7 @@ A rule's check looks at one process of the run and answers with findings, with :
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -63,6 +63,7 @@ class Skipped:
 
 
 Outcome = list[Finding] | Passed | Skipped
+OneOutcome = Finding | Passed | Skipped
 CheckFunction = Callable[["Process", Limits], Outcome]
 
 
@@ -85,3 +86,16 @@ class Rule:
     consequence_of: tuple[str, ...] = ()
     not_when: str = ""
     references: tuple[str, ...] = ()
+
+
+def combine(outcomes: Iterable[OneOutcome]) -> Outcome:
+    """One answer for a process from those for its trainings: findings, else what passed, else why it was skipped."""
+    answers = list(outcomes)
+    findings = [answer for answer in answers if isinstance(answer, Finding)]
+    if findings:
+        return findings
+    passed = [answer.reason for answer in answers if isinstance(answer, Passed)]
+    if passed:
+        return Passed("; ".join(dict.fromkeys(passed)))
+    skipped = [answer.reason for answer in answers if isinstance(answer, Skipped)]
+    return Skipped("; ".join(dict.fromkeys(skipped)) or "no optimizer took a step")

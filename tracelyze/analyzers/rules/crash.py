@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 NO_CRASH = {"finished": "the program ended by itself", "interrupted": "the program was interrupted by its user"}
 
 
-def check(process: Process, limits: Limits) -> Outcome:
+def check(process: Process, _limits: Limits) -> Outcome:
     """The last exception that nobody caught. KeyboardInterrupt and memory exhaustion are not told here."""
     end = process.exit.kind
     if end == "running":

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process, Training
 
 FIX = (
-    "Stop at the first non-finite loss and look at that batch. If the gradient norm rose before: lower the learning rate, "
-    "warm it up, clip gradients. If nothing moved before: look for log(0), division by zero, sqrt(0), an empty mask, or "
+    "Stop at the first non-finite loss and look at that batch. If the gradient norm rose before: lower the learning "
+    "rate, "
+    "warm it up, clip gradients. If nothing moved before: look for log(0), division by zero, sqrt(0), an empty mask, "
+    "or "
     "a bad sample in the batch."
 )
 FIX_CODE = "if not torch.isfinite(loss):\n    raise RuntimeError(f'loss is {loss.item()} at step {step}')"
@@ -42,14 +44,8 @@ def _finding(training: Training, bad: np.ndarray, limits: Limits) -> Finding:
     recovered = bool(later[-min(len(later), 20) :].any()) and int(later.sum()) >= limits["recovered"]
     begin, total = moments.step_at(training, first), int(bad.sum())
     before = _before(training, first)
-    if recovered:
-        harm = f"{total} of {len(bad) - first} losses since then are not finite, the others are: the weights survived."
-    else:
-        harm = (
-            "No finite loss followed: everything trained from here on is lost."
-            if len(later) > 1
-            else "It was the last."
-        )
+    harm = f"{total} of {len(bad) - first} losses since then are not finite"
+    harm += ", the others are: the weights survived." if recovered else ": what was trained from here on is lost."
     affected = np.zeros(len(bad), dtype=bool)
     affected[first:] = True
     return Finding(
@@ -81,9 +77,11 @@ def _before(training: Training, first: int) -> str:
     steps = training.steps
     begin = moments.step_at(training, first)
     events = [row for row in training.process.events.records() if row["kind"] == "nonfinite-gradient"]
-    early = [row for row in events if row["step"] is not None and row["step"] < begin]
+    early = [row for row in events if row["step"] is not None and row["step"] + 1 < begin]
     if early:
-        return f"The gradient of {early[0]['name'] or 'a parameter'} was not finite first, at step {early[0]['step']}."
+        return (
+            f"The gradient of {early[0]['name'] or 'a parameter'} was not finite first, at step {early[0]['step'] + 1}."
+        )
     for column, name in (("grad_norm", "gradient norm"), ("loss", "loss")):
         past = steps[column][max(0, first - 200) : first]
         past = past[np.isfinite(past)]
@@ -94,9 +92,7 @@ def _before(training: Training, first: int) -> str:
     if len(rate) == 2 and rate[1] > 2 * rate[0] > 0:
         return f"The learning rate rose {number(rate[1] / rate[0])}-fold at that step."
     if first == 0:
-        return (
-            "It was not finite from the first step on: look at the inputs, the initial weights and the loss function."
-        )
+        return "It was not finite from the first step on: look at inputs, initial weights and the loss function."
     return "Neither loss nor gradient norm moved before: one batch or one operation made it, not a slow blow-up."
 
 
@@ -117,6 +113,7 @@ RULE = Rule(
     consequence_of=(
         "missing-zero-grad",
         "exploding-gradients",
+        "nonfinite-gradients",
         "fp16-overflow",
         "fp16-without-scaler",
         "loss-divergence",

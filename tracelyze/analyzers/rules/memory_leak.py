@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tracelyze.analyzers import leaks, moments
 from tracelyze.analyzers.leaks import MIB
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -16,12 +14,14 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process, Training
 
 FIX_GRAPHS = (
-    "Keep numbers, not tensors with their history: use loss.item() for running sums and logs, and .detach() for outputs, "
+    "Keep numbers, not tensors with their history: use loss.item() for running sums and logs, and .detach() for "
+    "outputs, "
     "losses or hidden states that are stored beyond the step."
 )
 CODE_GRAPHS = "running_loss += loss.item()          # not: running_loss += loss\noutputs.append(output.detach().cpu())"
 FIX_OTHER = (
-    "Look for a list, dictionary or cache that grows with every step: stored batches, outputs or logs. Keep only what is "
+    "Look for a list, dictionary or cache that grows with every step: stored batches, outputs or logs. Keep only "
+    "what is "
     "needed, bound its size, or write it to disk."
 )
 
@@ -33,13 +33,13 @@ def check(process: Process, limits: Limits) -> Outcome:
     series = leaks.series(training)
     climb = None if series is None else leaks.climb(series, limits["relative"], limits["absolute"] * MIB)
     if graphs is None and climb is None:
-        return _nothing(training, series)
+        return _nothing(series)
     if graphs is None and series is not None and not series.device and leaks.first_epoch(training):
         return Passed("host memory climbs, but within the first pass over the data, as a cache that fills does too")
     return [_finding(training, graphs, series, climb, limits)]
 
 
-def _nothing(training: Training, series: leaks.Series | None) -> Passed | Skipped:
+def _nothing(series: leaks.Series | None) -> Passed | Skipped:
     if series is None or len(series.values) < 50:
         count = 0 if series is None else len(series.values)
         return Skipped(f"memory is known for {plural(count, 'step')}: 50 are needed to tell a leak from a warm-up")
@@ -58,7 +58,7 @@ def _finding(
     begin = moments.step_at(training, first)
     left = climb.seconds_left if climb else None
     urgent = climb is not None and left is not None and left < limits["horizon"] * climb.seconds_so_far
-    evidence = [] if series is None or climb is None else _evidence(series, climb, limits)
+    evidence = [] if series is None or climb is None else leaks.evidence(series, climb, limits)
     if graphs:
         count, name = Evidence("autograd graphs kept alive", graphs.kept, "graphs", limits["graphs"],
                                limits.source("graphs")), graphs.pattern  # fmt: skip
@@ -96,27 +96,14 @@ def _finding(
     )
 
 
-def _evidence(series: leaks.Series, climb: leaks.MemoryClimb, limits: Limits) -> list[Evidence]:
-    low, high = climb.interval
-    found = [
-        Evidence(f"growth of {series.name} memory", climb.slope / MIB, "MiB/step"),
-        Evidence("95 % interval of the growth", f"{low / MIB:.4g} to {high / MIB:.4g}", "MiB/step"),
-        Evidence("growth so far", climb.growth / MIB, "MiB", limits["absolute"], limits.source("absolute")),
-        Evidence("steadiness (mean increment over its error)", float(np.minimum(climb.steadiness, 1e6)), "", 8,
-                 "61,584 simulated healthy look-alikes: one exceeded it with the other conditions met"),
-    ]  # fmt: skip
-    if climb.seconds_left is not None:
-        found.append(Evidence("time to exhaustion", climb.seconds_left, "s"))
-    return found
-
-
 RULE = Rule(
     id="memory-leak",
     family="memory",
     severity="critical",
     title="Memory grows with every step",
     about=(
-        "Memory at the same point of each step should settle after a warm-up. If its floor climbs at an even pace to the "
+        "Memory at the same point of each step should settle after a warm-up. If its floor climbs at an even pace to "
+        "the "
         "end, something keeps what a step made: most often the loss with its whole autograd graph."
     ),
     check=check,

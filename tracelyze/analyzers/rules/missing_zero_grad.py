@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import moments, pictures
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.analyzers.signatures import growing_gradients
 from tracelyze.analyzers.words import percent
 from tracelyze.diagnosis import Chart, Evidence, Finding, Mark
@@ -24,10 +24,7 @@ ALIKE = "If you sum gradients over several optimizer steps on purpose, which is 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Direct evidence per optimizer where it was recorded, else the growth of the gradient norm."""
-    outcomes = [_check(training, limits) for training in process.trainings]
-    findings = [outcome for outcome in outcomes if isinstance(outcome, Finding)]
-    passed = [outcome for outcome in outcomes if isinstance(outcome, Passed)]
-    return findings or next(iter(passed), None) or Skipped("; ".join(dict.fromkeys(str(o.reason) for o in outcomes)))
+    return combine(_check(training, limits) for training in process.trainings)
 
 
 def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
@@ -39,7 +36,7 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
 
 
 def _direct(training: Training, limits: Limits) -> Finding | Passed:
-    """The mechanism itself: backwards added into gradients that a step had consumed, on nearly all tensors, on and on."""
+    """Backwards added into gradients that a step had consumed, on nearly all tensors, on and on."""
     steps = training.steps
     present = steps["parameters"] - np.nan_to_num(steps["grads_none"])
     usable = steps.known("grads_carried") & (present > 0) & ~moments.skipped(training)
@@ -94,7 +91,8 @@ RULE = Rule(
     severity="critical",
     title="Gradients are never cleared",
     about=(
-        "PyTorch adds each backward pass into .grad. If nothing clears it between optimizer steps, every update follows "
+        "PyTorch adds each backward pass into .grad. If nothing clears it between optimizer steps, every update "
+        "follows "
         "the sum of all gradients since the start. The loop runs, the loss often even falls, and the result is wrong."
     ),
     check=check,

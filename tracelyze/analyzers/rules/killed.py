@@ -1,0 +1,103 @@
+"""killed: the process vanished, or died by a signal, without a word of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers import pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.words import memory, percent
+from tracelyze.diagnosis import Evidence, Finding, Mark
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.run import Process
+
+FIX = (
+    "Ask the system why: `dmesg` and `journalctl -k` name processes that were killed for memory, the scheduler's log "
+    "names "
+    "time limits and pre-emption. Save checkpoints, so that the next run can resume."
+)
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """How the process ended, and what its machine's memory was like in the last seconds."""
+    end = process.exit
+    if end.kind == "running":
+        return Passed("the program is still running: this is what was recorded so far")
+    if end.kind == "unknown":
+        return Skipped("how the program ended was not recorded")
+    if end.kind not in ("vanished", "signal"):
+        return Passed(f"the program ended with a record of its own ({end.kind})")
+    starved, left = _starved(process, limits)
+    stopped = next((note for note in process.notes if note.startswith("recording stopped")), None)
+    return [_finding(process, starved, left, stopped, limits)]
+
+
+def _starved(process: Process, limits: Limits) -> tuple[bool, float | None]:
+    """Whether the machine had nearly no memory left at the end, and how much it had in bytes."""
+    available, resident = process.samples["host_available"], process.samples["host_rss"]
+    if not np.isfinite(available).any():
+        return False, None
+    left = float(available[np.isfinite(available)][-1])
+    total = process.facts.get("host_memory_bytes")
+    known = resident[np.isfinite(resident)]
+    size = float(total) if isinstance(total, int | float) else left + (float(known[-1]) if len(known) else 0.0)
+    return bool(size > 0 and left < limits["left"] * size), left
+
+
+def _finding(process: Process, starved: bool, left: float | None, stopped: str | None, limits: Limits) -> Finding:
+    end = process.exit
+    steps = len(process.steps)
+    seconds = [float(np.nanmax(t)) for t in (process.steps["time"], process.samples["time"]) if np.isfinite(t).any()]
+    training = max(process.trainings, key=lambda one: len(one.steps), default=None)
+    last = int(np.nanmax(training.steps["step"])) if training and np.isfinite(training.steps["step"]).any() else steps
+    if end.kind == "signal":
+        title, told = f"The program died by a signal: {end.detail}", f"A signal ended the program: {end.detail}."
+    else:
+        title = "The program vanished without an exit record"
+        told = (
+            "It wrote no end: something killed it from outside (SIGKILL, which no program can answer), or power failed."
+        )
+    told += f" The last recorded step is {last:,}."
+    if starved and left is not None:
+        title += ", most likely out of host memory"
+        told += f" The machine had {memory(left)} of memory left in the last second: the system kills the largest "
+        "process then."
+    elif end.kind == "vanished" and left is not None:
+        told += f" The machine still had {memory(left)} of memory, so it was probably not killed for memory."
+    if stopped:
+        told += f" Before that, {stopped}; what happened afterwards was not recorded."
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="possible" if stopped else "certain",
+        title=title,
+        summary=told,
+        fix=FIX,
+        first_step=last,
+        last_step=last,
+        first_second=max(seconds, default=None),
+        evidence=[
+            Evidence("how it ended", end.kind),
+            Evidence("last recorded step", last, "steps"),
+            Evidence("memory left on the machine", None if left is None else memory(left), "",
+                     f"{percent(limits['left'])} of all", limits.source("left")),
+        ],
+        charts=pictures.memory(training, [Mark(float(last), "last recorded step")]) if training else [],
+        false_alarm="A run directory copied from another machine while the program was still running there.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="killed",
+    family="end of run",
+    severity="critical",
+    title="The program was killed",
+    about="A program that is killed from outside cannot say so; what it recorded until then can.",
+    check=check,
+    thresholds=(Threshold("left", 0.05, "share", "the kernel starts to kill when reclaiming yields next to nothing"),),
+    consequence_of=("memory-leak",),
+    not_when="The program is still running.",
+)

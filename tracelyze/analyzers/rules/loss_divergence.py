@@ -1,0 +1,93 @@
+"""loss-divergence: the loss left its minimum for good."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers import moments, pictures, statistics, style
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.words import number, percent
+from tracelyze.diagnosis import Evidence, Finding, Mark
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.run import Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """A sustained rise above the earlier minimum, of the only optimizer's loss."""
+    training = process.trainings[0]
+    reason = style.unjudgeable(training)
+    if reason:
+        return Skipped(reason)
+    rows = np.flatnonzero(np.isfinite(training.steps["loss"]) & ~moments.skipped(training))
+    loss = training.steps["loss"][rows]
+    if len(loss) < 64:
+        return Skipped(f"{len(loss)} losses: 64 are needed to tell a rise from noise")
+    if float(np.quantile(loss, 0.1)) <= 0:
+        return Skipped("the loss reaches zero or below: there is no level to measure a rise against")
+    seen = statistics.divergence(loss, rise=limits["rise"], regained=limits["regained"], sigmas=limits["sigmas"])
+    if seen is None:
+        return Passed("the loss did not rise for good above its earlier minimum")
+    return [_finding(training, int(rows[min(seen.turned, len(rows) - 1)]), seen, limits)]
+
+
+def _finding(training: Training, first: int, seen: statistics.Divergence, limits: Limits) -> Finding:
+    begin, rise = moments.step_at(training, first), seen.end / seen.minimum - 1
+    worse = seen.end > seen.start
+    affected = np.zeros(len(training.steps), dtype=bool)
+    affected[first:] = True
+    marks = [Mark(float(begin), "minimum passed")]
+    return Finding(
+        rule=RULE.id,
+        severity="critical" if worse else "warning",
+        confidence="likely",
+        title=f"The loss diverged: it ended {percent(rise)} above its minimum",
+        summary=(
+            f"The loss reached {number(seen.minimum)} around step {begin}, rose after that and stayed high: "
+            f"{number(seen.end)} at the end" + (", above where it had started." if worse else ".") + " Everything "
+            "since the "
+            "minimum made the model worse on its own training data."
+        ),
+        fix="Go back to a checkpoint from before the rise, and lower the learning rate, warm it up, or clip gradients.",
+        fix_code="torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)",
+        first_step=begin,
+        last_step=moments.last_step(training),
+        first_second=moments.second_at(training, first),
+        evidence=[
+            Evidence("smallest loss (median of a block)", seen.minimum),
+            Evidence("loss at the end", seen.end, "", seen.minimum + seen.margin,
+                     f"minimum plus the largest of {number(limits['sigmas'])} deviations of the noise, "
+                     f"{percent(limits['rise'])} of the minimum and {percent(limits['regained'])} of what was gained"),
+            Evidence("loss at the start", seen.start),
+        ],
+        cost=moments.cost_of(training, affected),
+        location=training.process.location("loss") or training.process.location("backward"),
+        charts=pictures.loss(training, marks) + pictures.grad_norm(training, marks),
+        false_alarm="A curriculum, a change of the loss's weights or of the data during the run.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="loss-divergence",
+    family="loss",
+    severity="critical",
+    title="The loss diverged",
+    about="A loss that rises above its minimum and stays there says that the training undoes what it had learned.",
+    check=check,
+    needs=(("steps.loss",),),
+    thresholds=(
+        Threshold("rise", 0.15, "share", "simulated rises of 40 % and more are found, noise of any shape is not"),
+        Threshold("regained", 0.1, "share", "noise around a loss that converged is small against what was gained"),
+        Threshold("sigmas", 6, "", "autocorrelated noise exceeds 3 in one run of twenty, 6 in one of a hundred"),
+    ),
+    consequence_of=(
+        "missing-zero-grad",
+        "partial-zero-grad",
+        "exploding-gradients",
+        "fp16-overflow",
+        "train-in-eval-mode",
+    ),
+    not_when="Excursions that recover, losses below zero, several optimizers, reinforcement learning.",
+)

@@ -1,0 +1,95 @@
+"""Validation in train mode, seen in curves alone: validation losses jump about far more than training explains."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers import pictures, statistics, style, validation
+from tracelyze.analyzers.rule import Passed, Skipped
+from tracelyze.analyzers.words import number, percent
+from tracelyze.diagnosis import Evidence, Finding, Mark
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.run import Floats, Process
+
+MIN_PASSES = 10
+
+
+@dataclass(frozen=True)
+class Restlessness:
+    """Noise of the validation curve relative to its level, and over the noise of training at the same steps."""
+
+    relative: float
+    ratio: float
+    steps: Floats
+    samples: float | None
+
+
+def measure(process: Process) -> Restlessness | Skipped:
+    """How much validation jumps from pass to pass, against training's own noise there."""
+    steps, losses, samples = validation.curve(process)
+    finite = np.isfinite(losses) & np.isfinite(steps)
+    steps, losses, samples = steps[finite], losses[finite], samples[finite]
+    if len(losses) < MIN_PASSES:
+        return Skipped(f"{len(losses)} validation losses: {MIN_PASSES} are needed to tell noise from a trend")
+    training = max(process.trainings, key=lambda one: len(one.steps), default=None)
+    if training is None or not np.isfinite(training.steps["loss"]).any():
+        return Skipped("no training loss to compare the validation with")
+    reason = style.unjudgeable(training)
+    if reason:
+        return Skipped(reason)
+    noise, own = statistics.fluctuation(losses), statistics.fluctuation(_training_at(training.steps["loss"], steps))
+    if noise is None or own is None:
+        return Skipped("too few training losses between the validations")
+    known = samples[np.isfinite(samples)]
+    ratio = noise.noise / own.noise if own.noise > 0 else float("inf")
+    return Restlessness(noise.relative, ratio, steps, float(np.median(known)) if len(known) else None)
+
+
+def _training_at(losses: Floats, steps: Floats) -> Floats:
+    """Median training loss before each validation, back to the validation before, shape [validations]."""
+    bounds = np.concatenate(([0], np.clip(steps, 0, len(losses)))).astype(np.intp)
+    parts = [losses[a:b][np.isfinite(losses[a:b])] for a, b in itertools.pairwise(bounds)]
+    return np.array([np.median(part) for part in parts if len(part)])
+
+
+def finding(process: Process, rule: str, fix: str, fix_code: str) -> list[Finding] | Passed | Skipped:
+    """A possible validation in train mode where nothing but the curves is known."""
+    seen = measure(process)
+    if isinstance(seen, Skipped):
+        return seen
+    if not (seen.ratio > 6 and seen.relative > 0.1):
+        return Passed(f"validation losses vary by {percent(seen.relative)} from pass to pass, as training explains")
+    training = max(process.trainings, key=lambda one: len(one.steps))
+    begin = int(seen.steps[0])
+    return [
+        Finding(
+            rule=rule,
+            severity="warning",
+            confidence="possible",
+            title=f"Validation may run in train mode: its loss jumps by {percent(seen.relative)} from pass to pass",
+            summary=(
+                f"From one validation to the next the loss jumps by {percent(seen.relative)} of its level, "
+                f"{number(min(seen.ratio, 1e6))} times as much as the training loss around it. Active dropout or "
+                "BatchNorm "
+                "statistics taken from validation batches do that. Only curves were recorded, so the mode itself is "
+                "not known."
+            ),
+            fix=fix,
+            fix_code=fix_code,
+            first_step=begin,
+            last_step=int(seen.steps[-1]),
+            evidence=[
+                Evidence("jump from pass to pass", seen.relative, "share of level", 0.1,
+                         "simulated validation noise of 3 % exceeds 5 % in 2 of 100 runs; doubled for this rule"),
+                Evidence("jump over training's own noise", min(seen.ratio, 1e6), "", 6, "simulation, 150 runs per "
+                                                                                        "cell"),
+            ],
+            charts=pictures.loss(training, [Mark(float(begin), "first validation")]),
+            false_alarm="A small validation set, or a metric that is noisy by itself, jumps in the same way.",
+        )
+    ]  # fmt: skip

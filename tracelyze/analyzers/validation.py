@@ -1,0 +1,73 @@
+"""Which evaluation passes are validations of the model that is being trained.
+
+A forward pass that no backward consumes may also be a generator at rest, a teacher, a rollout, a line search or a batch
+that the loop gave up. Those are not judged.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.run import Floats, Mask, Process
+
+RARE = 5  # steps per pass: a pass more often than that belongs to the step itself
+GRAD = 2
+
+
+def passes(process: Process) -> Mask:
+    """Rows of the table evals that are validations, shape [evals].
+
+    The model must be one that an optimizer trains, and the pass must show that it measures: batches come from a loader
+    that feeds no training step, or losses were computed, or at least two forwards in passes that are rare. Forwards
+    with autograd on need the loader or the losses, since a training batch that was given up looks the same; frequent
+    passes over the training loader's own batch are part of the step (line search, bootstrapping).
+    """
+    evals = process.evals
+    other = np.isfinite(evals["loader"]) & ~np.isin(evals["loader"], training_loaders(process))
+    same = np.isfinite(evals["loader"]) & ~other
+    losses = np.nan_to_num(evals["losses"]) > 0
+    rare = len(evals) * RARE <= len(process.steps)
+    several = np.nan_to_num(evals["forwards"]) >= 2
+    with_grad = evals["grad_mode"] == GRAD
+    measures = other | (losses & ~(same & (not rare))) | (several & rare & ~with_grad)
+    return np.asarray(measures & (evals["trained"] == 1), dtype=bool)
+
+
+def training_loaders(process: Process) -> Floats:
+    """Identifiers of the loaders whose batches fed training steps."""
+    fed = process.steps["loader"]
+    return np.unique(fed[np.isfinite(fed)])
+
+
+def curve(process: Process) -> tuple[Floats, Floats, Floats]:
+    """The validation curve: steps done before, losses, and samples per pass, each of shape [passes], in order.
+
+    Only the most frequent kind of pass (loader, line of the script), so that two validation sets do not mix. In a log
+    made elsewhere, where nothing is known but the losses, all of them. Non-finite losses stay in.
+    """
+    evals = process.evals
+    chosen = passes(process) if evals.has("trained") else np.ones(len(evals), dtype=bool)
+    chosen = chosen & evals.known("loss")
+    if not chosen.any():
+        return np.empty(0), np.empty(0), np.empty(0)
+    keys = np.stack([np.nan_to_num(evals[name], nan=-1.0) for name in ("loader", "site", "model")], axis=1)
+    _kinds, inverse, counts = np.unique(keys[chosen], axis=0, return_inverse=True, return_counts=True)
+    frequent = np.flatnonzero(chosen)[inverse.reshape(-1) == int(np.argmax(counts))]
+    return evals["after_step"][frequent], evals["loss"][frequent], evals["samples"][frequent]
+
+
+def seconds_within_steps(process: Process, ends: Floats, seconds: Floats) -> Floats:
+    """Time that evaluation passes took inside each step, shape [steps]. `ends` are the steps' end times."""
+    spent = np.zeros(len(ends))
+    starts, stops = process.evals["time_start"], process.evals["time_end"]
+    known = np.isfinite(starts) & np.isfinite(stops)
+    finite = np.isfinite(ends)
+    if not known.any() or not finite.all():
+        return spent
+    row = np.searchsorted(ends, stops[known])
+    inside = row < len(ends)
+    np.add.at(spent, row[inside], (stops - starts)[known][inside])
+    return np.minimum(spent, np.nan_to_num(seconds))
