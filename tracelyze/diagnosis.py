@@ -51,11 +51,14 @@ class Location:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a chart; None is a gap. NaN and Inf are drawn as gaps, so name them in a mark."""
+    """One line of a chart; None is a gap. NaN and Inf are drawn as gaps, so name them in a mark.
+
+    `bars`: parts of a whole at each x; all lines of this style in a chart stand on top of each other.
+    """
 
     name: str
     y: list[float | None]
-    style: Literal["line", "points", "steps"] = "line"
+    style: Literal["line", "points", "steps", "bars"] = "line"
 
 
 @dataclass(frozen=True)

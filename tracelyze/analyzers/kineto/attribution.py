@@ -58,6 +58,11 @@ _GENERAL: Final = tuple(CAUSES.index(name) for name in ("launch", "operator", "p
 _PREPARATION: Final = CAUSES.index("preparation")
 _DEVICE: Final = CAUSES.index("device")
 _UNRECORDED: Final = CAUSES.index("unrecorded")
+_DRAINING: Final = tuple(
+    CAUSES.index(name) for name in ("sync", "copy", "optimizer", "launch", "operator", "python", "unrecorded", "device")
+)
+"""What would have been hidden behind queued work, had the host not waited for the device before."""
+
 _SLICE: Final = 1 << 15
 """Gaps that are looked at together: bounds the memory that the union of host ranges takes."""
 
@@ -79,7 +84,7 @@ class DeviceTime:
 
     `busy` = `compute` + `exposed_communication` + `exposed_copy`: communication that no computation hides, copies and
     fills that neither hides. `idle`: the rest of the step. `causes`: idle by cause, shape [steps, CAUSES].
-    `after_sync`: idle in gaps that began while the host waited for the device, the loader's share excluded.
+    `after_sync`: idle in gaps that began while the host waited for the device, without what other causes explain.
     `longest_gap`: per cause the longest single gap and the step it lies in, shape [CAUSES, 2].
     `span`, `span_busy`: first to last activity of the device, whatever the steps are.
     """
@@ -280,7 +285,7 @@ def _explain(gaps: _Gaps, steps: Steps, host: HostRanges, trace: Trace) -> tuple
     shares[gaps.leads, _PREPARATION] = general.sum(axis=1)
     shares[np.ix_(gaps.leads, _GENERAL)] = 0.0
     causes = np.stack([np.bincount(gaps.step, shares[:, i], len(steps)) for i in range(len(CAUSES))], axis=1)
-    blamed = np.where(drained, gaps.end - gaps.start - shares[:, 0], 0.0)
+    blamed = np.where(drained, shares[:, _DRAINING].sum(axis=1), 0.0)
     longest = np.zeros((len(CAUSES), 2))
     if len(gaps.start):
         row = shares.argmax(axis=0)

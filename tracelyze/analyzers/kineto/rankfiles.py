@@ -6,11 +6,13 @@ import re
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.kineto.source import BYTE_ORDER_MARK, GZIP_MAGIC
-from tracelyze.analyzers.kineto.trace import Trace
 from tracelyze.errors import InputError
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.kineto.trace import Trace
 
 _HEAD: Final = 1 << 16
 _KEYS: Final = re.compile(rb'"(traceEvents|deviceProperties|distributedInfo|schemaVersion)"\s*:')

@@ -11,6 +11,7 @@ import numpy as np
 
 from tracelyze.analyzers.kineto import attribution, kernels, rankfiles, totals
 from tracelyze.analyzers.kineto.attribution import CAUSES, DeviceTime, HostRanges, Work
+from tracelyze.analyzers.kineto.categories import Activity
 from tracelyze.analyzers.kineto.collectives import CollectiveTimes
 from tracelyze.analyzers.kineto.reader import read_trace
 from tracelyze.analyzers.kineto.steps import Steps, find_steps
@@ -43,6 +44,7 @@ class TraceSummary:
     host: Floats | None
     kernels: list[KernelTotal]
     operators: list[OperatorTotal]
+    loaders: list[CallTotal]
     syncs: list[CallTotal]
     allocations: list[CallTotal]
     pageable: PageableCopies
@@ -78,6 +80,7 @@ class TraceSummary:
             "host_us": None if self.host is None else _causes(self.host),
             "kernels": [vars(kernel) for kernel in self.kernels],
             "operators": [vars(operator) for operator in self.operators],
+            "loaders": [vars(call) for call in self.loaders],
             "syncs": [vars(call) for call in self.syncs],
             "allocations": [vars(call) for call in self.allocations],
             "pageable_copies": vars(self.pageable),
@@ -125,8 +128,9 @@ def summarise_trace(trace: Trace, position: int = 0) -> TraceSummary:
         host=attribution.host_time(steps, host) if len(steps) and not devices else None,
         kernels=totals.kernel_totals(trace, work),
         operators=totals.operator_totals(trace, launch_of),
-        syncs=totals.sync_totals(trace, steps),
-        allocations=totals.allocation_totals(trace, steps),
+        loaders=totals.call_totals(trace, Activity.INPUT, steps),
+        syncs=totals.call_totals(trace, Activity.SYNC, steps),
+        allocations=totals.call_totals(trace, Activity.ALLOCATOR, steps),
         pageable=totals.pageable_copies(trace, steps, work),
         collectives=_collectives(trace, steps, communication),
         events=trace.events,

@@ -109,16 +109,6 @@ def operator_totals(trace: Trace, launch_of: Integers) -> list[OperatorTotal]:
     return [OperatorTotal(trace.host_names[name], int(count[name]), round(float(time[name]), 3)) for name in best]
 
 
-def sync_totals(trace: Trace, steps: Steps) -> list[CallTotal]:
-    """Calls that made the host wait for the device, within the steps, most time first."""
-    return _call_totals(trace, Activity.SYNC, steps)
-
-
-def allocation_totals(trace: Trace, steps: Steps) -> list[CallTotal]:
-    """Calls of the device allocator within the steps, most time first."""
-    return _call_totals(trace, Activity.ALLOCATOR, steps)
-
-
 def pageable_copies(trace: Trace, steps: Steps, work: Work) -> PageableCopies:
     """Copies that use pageable memory: how many lie in the steps, how long they take, and how much no kernel hides."""
     device = trace.device
@@ -135,7 +125,8 @@ def pageable_copies(trace: Trace, steps: Steps, work: Work) -> PageableCopies:
     return PageableCopies(told, int(chosen.sum()), round(time, 3), round(time - float(hidden), 3))
 
 
-def _call_totals(trace: Trace, activity: Activity, steps: Steps) -> list[CallTotal]:
+def call_totals(trace: Trace, activity: Activity, steps: Steps) -> list[CallTotal]:
+    """Calls of one class within the steps, by name, line of the script and outermost operator, most time first."""
     table = trace.host[activity]
     if not len(table) or not len(steps):
         return []

@@ -1,0 +1,152 @@
+"""Turns traces into a diagnosis: one call from files to findings."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import tracelyze
+from tracelyze.analyzers import causality
+from tracelyze.analyzers.kineto import collectives
+from tracelyze.analyzers.kineto.collectives import Arrivals
+from tracelyze.analyzers.kineto.pictures import step_chart
+from tracelyze.analyzers.kineto.rule import MICROSECONDS, Job, TraceRule
+from tracelyze.analyzers.kineto.rules import RULES
+from tracelyze.analyzers.kineto.summary import TraceSummary, summarise
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped
+from tracelyze.analyzers.words import percent
+from tracelyze.diagnosis import Check, Diagnosis, Exit, Finding, RunFacts, worst
+from tracelyze.errors import InputError
+
+
+def diagnose_traces(
+    paths: Path | str | Sequence[Path | str],
+    *,
+    select: Collection[str] = (),
+    ignore: Collection[str] = (),
+    thresholds: Mapping[str, Mapping[str, float]] | None = None,
+) -> Diagnosis:
+    """What is wrong with a job, from the profiler's traces of it: files, or folders of them, one per rank and window.
+
+    `select`, `ignore` and `thresholds` as in :func:`tracelyze.analyzers.diagnose`. A selected rule that traces cannot
+    tell is skipped, with the reason. Raises InputError for a path without a trace, and for unknown rules or thresholds.
+    """
+    chosen, elsewhere = _choose(select, ignore)
+    limits = _limits(thresholds or {})
+    named = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    summaries = summarise(named)
+    job = as_job(summaries)
+    findings: list[Finding] = []
+    checks: list[Check] = []
+    for rule in chosen:
+        outcome = _evaluate(rule, job, limits[rule.id])
+        checks.append(_check(rule, outcome))
+        if isinstance(outcome, list):
+            findings += outcome
+    checks += [Check(name, "skipped", "a profiler trace does not show this; it needs a recorded run") for name in elsewhere]
+    ordered = causality.order(_explained(findings, chosen))
+    pictures = list(job.picture.values())[:4]
+    return Diagnosis(_facts(named, job), worst(ordered), ordered, checks, pictures, tracelyze.__version__)
+
+
+def as_job(summaries: list[TraceSummary]) -> Job:
+    """The summaries of one job with its ranks' collectives matched: the i-th window of each rank with those of the others."""
+    windows: dict[int, dict[int, TraceSummary]] = {}
+    met: dict[int, int] = {}
+    for summary in summaries:
+        window = met.get(summary.rank, 0)
+        met[summary.rank] = window + 1
+        windows.setdefault(window, {})[summary.rank] = summary
+    arrivals: list[Arrivals] = []
+    for window in sorted(windows):
+        times = {rank: one.collectives for rank, one in windows[window].items() if one.collectives is not None}
+        matched = collectives.match(times) if len(times) > 1 else None
+        if matched is not None:
+            arrivals.append(matched)
+    several = len(summaries) > 1
+    drawn = ((summary.path, step_chart(summary, several)) for summary in summaries)
+    return Job(summaries, arrivals, {path: chart for path, chart in drawn if chart is not None})
+
+
+def _evaluate(rule: TraceRule, job: Job, limits: Limits) -> Outcome:
+    try:
+        return rule.check(job, limits)
+    except InputError:
+        raise
+    except Exception as error:  # one rule that fails must not hide what the others found
+        return Skipped(f"the rule itself failed: {type(error).__name__}: {error}")
+
+
+def _check(rule: TraceRule, outcome: Outcome) -> Check:
+    if isinstance(outcome, Passed):
+        return Check(rule.id, "passed", outcome.reason, rule.title)
+    if isinstance(outcome, Skipped):
+        return Check(rule.id, "skipped", outcome.reason, rule.title)
+    return Check(rule.id, "fired", outcome[0].title, rule.title)
+
+
+def _explained(findings: Sequence[Finding], rules: Sequence[TraceRule]) -> list[Finding]:
+    """Findings with the first of their possible causes that was found too. A straggler may sit on another rank."""
+    causes = {rule.id: rule.consequence_of for rule in rules}
+    fired = {finding.rule for finding in findings}
+    return [
+        replace(finding, caused_by=next((cause for cause in causes[finding.rule] if cause in fired), None))
+        for finding in findings
+    ]
+
+
+def _choose(select: Collection[str], ignore: Collection[str]) -> tuple[list[TraceRule], list[str]]:
+    known = {rule.id for rule in RULES}
+    foreign = [name for name in (*select, *ignore) if name not in known]
+    if foreign:
+        from tracelyze.analyzers.rules import RULES as RUN_RULES
+
+        runs = {rule.id for rule in RUN_RULES}
+        for name in foreign:
+            if name not in runs:
+                raise InputError(f"{name}: no such rule; `tracelyze rules` lists them")
+    chosen = [rule for rule in RULES if (not select or rule.id in select) and rule.id not in ignore]
+    return chosen, [name for name in select if name not in known and name not in ignore]
+
+
+def _limits(thresholds: Mapping[str, Mapping[str, float]]) -> dict[str, Limits]:
+    """Limits of each rule. Rules and thresholds that only recorded runs have are left alone: one configuration serves both."""
+    return {
+        rule.id: Limits(
+            rule.thresholds,
+            {
+                name: value
+                for name, value in thresholds.get(rule.id, {}).items()
+                if name in {threshold.name for threshold in rule.thresholds}
+            },
+        )
+        for rule in RULES
+    }
+
+
+def _facts(paths: Sequence[Path | str], job: Job) -> RunFacts:
+    summaries = job.summaries
+    longest = max(summaries, key=lambda summary: summary.window)
+    names = list(dict.fromkeys(name for summary in summaries for name in summary.device_names))
+    environment = {"steps found by": longest.steps_from, "events": f"{sum(s.events for s in summaries):,}"}
+    if names:
+        environment["device"] = ", ".join(names[:4])
+    if longest.device is not None and longest.window > 0:
+        environment["device busy"] = percent(float(longest.device.busy.sum()) / longest.window)
+    several = len(summaries) > 1
+    notes = [f"{Path(s.path).name}: {note}" if several else note for s in summaries for note in s.notes]
+    for arrivals in job.arrivals:
+        if arrivals.unmatched:
+            notes.append(f"Collectives that not all ranks made equally often: {'; '.join(arrivals.unmatched[:3])}.")
+    return RunFacts(
+        path=str(paths[0]),
+        command=[],
+        started_at=None,
+        duration_s=round(longest.window / MICROSECONDS, 6),
+        steps=len(longest.number) if longest.counted else 0,
+        ranks=len({summary.rank for summary in summaries}),
+        exit=Exit("unknown", None, "a profiler trace does not tell how the program ended"),
+        environment=environment,
+        notes=notes,
+    )

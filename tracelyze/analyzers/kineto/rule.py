@@ -1,0 +1,172 @@
+"""How a diagnosis from traces is declared, and what its check gets to see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from tracelyze.analyzers.kineto.collectives import Arrivals
+from tracelyze.analyzers.kineto.summary import TraceSummary
+from tracelyze.analyzers.kineto.table import Floats, Mask
+from tracelyze.analyzers.merging import merge
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
+from tracelyze.analyzers.words import duration, percent
+from tracelyze.diagnosis import Chart, Evidence, Finding, Location, Severity
+
+MICROSECONDS: Final = 1e6
+
+
+@dataclass(frozen=True)
+class Job:
+    """The traces of one job: a summary of each file, and the collectives matched over the ranks, window by window.
+
+    `picture`: the chart of where each trace's time went, by path.
+    """
+
+    summaries: list[TraceSummary]
+    arrivals: list[Arrivals]
+    picture: dict[str, Chart] = field(default_factory=dict)
+
+    def waiting(self, summary: TraceSummary) -> float | None:
+        """Microseconds that this rank waits for the last rank in its collectives; None where that cannot be told."""
+        for arrivals in self.arrivals:
+            if arrivals.trusted and summary.rank in arrivals.ranks:
+                waits = arrivals.waits()[:, arrivals.ranks.index(summary.rank)]
+                return float(np.nansum(waits[arrivals.step >= 0]))
+        return None
+
+
+TraceCheck = Callable[[Job, Limits], Outcome]
+OneTraceCheck = Callable[[TraceSummary, Job, Limits], Outcome]
+
+
+@dataclass(frozen=True)
+class TraceRule:
+    """One diagnosis of the catalogue, as far as traces tell it. Fields as in :class:`tracelyze.analyzers.rule.Rule`."""
+
+    id: str
+    family: str
+    severity: Severity
+    title: str
+    about: str
+    check: TraceCheck
+    thresholds: tuple[Threshold, ...] = ()
+    consequence_of: tuple[str, ...] = ()
+    not_when: str = ""
+    references: tuple[str, ...] = ()
+
+
+SHORTEST_WINDOW: Final = Threshold(
+    "shortest_window",
+    0.05,
+    "s",
+    "derived: a training step takes tens of milliseconds; below 50 ms a single page fault or the profiler's own buffer "
+    "decides the shares",
+)
+FEWEST_STEPS: Final = Threshold(
+    "fewest_steps",
+    3,
+    "steps",
+    "derived: two steps cannot tell what recurs from what happened once; the first one is often warm-up",
+)
+FEWEST_ACTIVITIES: Final = Threshold(
+    "fewest_activities",
+    1000,
+    "device activities",
+    "derived: with fewer steps than fewest_steps the kernels have to carry the repetition; one forward and backward pass "
+    "of a 50-layer network is about 1,000",
+)
+ENOUGH: Final = (SHORTEST_WINDOW, FEWEST_STEPS, FEWEST_ACTIVITIES)
+"""What a trace must hold before shares of its time mean anything."""
+
+
+def too_short(summary: TraceSummary, limits: Limits) -> str | None:
+    """Why a trace is too small to judge, or None."""
+    window = summary.window / MICROSECONDS
+    if window < limits["shortest_window"]:
+        return f"the trace covers {duration(window)} of steps, too little to judge"
+    steps = len(summary.number) if summary.counted else 0
+    activities = sum(device.activities for device in summary.devices)
+    if steps < limits["fewest_steps"] and activities < limits["fewest_activities"]:
+        return f"the trace holds {steps or 'no'} complete steps and {activities} device activities, too few to judge"
+    return None
+
+
+def steady(summary: TraceSummary) -> Mask:
+    """The steps that speak for the rest of the training, shape [steps]: all but the first, where there are enough."""
+    chosen = np.ones(len(summary.number), dtype=bool)
+    if summary.counted and len(chosen) >= 4:
+        chosen[0] = False
+    return chosen
+
+
+def share(summary: TraceSummary, time: Floats) -> float:
+    """Share of the steady steps that `time` (microseconds, shape [steps]) makes up."""
+    chosen = steady(summary)
+    whole = float(summary.duration[chosen].sum())
+    return float(time[chosen].sum()) / whole if whole > 0 else 0.0
+
+
+def on_device(check: OneTraceCheck) -> TraceCheck:
+    """A check for each trace that has device work and is long enough; the findings of all ranks become one."""
+    return _each(check, need_device=True)
+
+
+def on_any_trace(check: OneTraceCheck) -> TraceCheck:
+    """A check for each trace, with or without device work; it decides itself whether the trace is long enough."""
+    return _each(check, need_device=False)
+
+
+def _each(check: OneTraceCheck, need_device: bool) -> TraceCheck:
+    def every(job: Job, limits: Limits) -> Outcome:
+        findings: list[Finding] = []
+        passed: list[Passed] = []
+        skipped: list[Skipped] = []
+        for summary in job.summaries:
+            if need_device and summary.device is None:
+                outcome: Outcome = Skipped("the trace holds no device activity")
+            elif need_device and (reason := too_short(summary, limits)):
+                outcome = Skipped(reason)
+            else:
+                outcome = check(summary, job, limits)
+            if isinstance(outcome, Passed):
+                passed.append(outcome)
+            elif isinstance(outcome, Skipped):
+                skipped.append(outcome)
+            else:
+                findings += [replace(finding, ranks=[summary.rank]) for finding in outcome]
+        if findings:
+            return merge(findings)
+        return passed[0] if passed else skipped[0] if skipped else Skipped("no trace was given")
+
+    return every
+
+
+def measured(name: str, value: float, limits: Limits, threshold: str) -> Evidence:
+    """A share of the step held against one of the rule's thresholds."""
+    return Evidence(name, round(value, 4), "share of the step", limits[threshold], limits.source(threshold))
+
+
+def span(summary: TraceSummary) -> tuple[int | None, int | None]:
+    """First and last step number, where steps are counted."""
+    if not summary.counted or not len(summary.number):
+        return None, None
+    return int(summary.number[0]), int(summary.number[-1])
+
+
+def charts(summary: TraceSummary, job: Job) -> list[Chart]:
+    """The picture of this trace's steps."""
+    return [job.picture[summary.path]] if summary.path in job.picture else []
+
+
+def place(file: str, line: int, function: str) -> Location | None:
+    """Where in the script, if the trace recorded it. A Python frame of a trace names the line its function begins at."""
+    return Location(file, line, function) if file else None
+
+
+def passed_below(what: str, value: float, limits: Limits, threshold: str) -> Passed:
+    """The share was looked at and is below its threshold."""
+    return Passed(f"{what}: {percent(value)} of the steps, below {percent(limits[threshold])}")

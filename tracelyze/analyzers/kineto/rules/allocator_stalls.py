@@ -1,0 +1,83 @@
+"""allocator-stalls: the device is idle while the host is inside the device's allocator."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tracelyze.analyzers.kineto.rule import (
+    ENOUGH,
+    MICROSECONDS,
+    Job,
+    TraceRule,
+    charts,
+    measured,
+    on_device,
+    passed_below,
+    place,
+    share,
+    span,
+)
+from tracelyze.analyzers.kineto.summary import TraceSummary
+from tracelyze.analyzers.rule import Limits, Outcome, Threshold
+from tracelyze.analyzers.words import duration, number, percent
+from tracelyze.diagnosis import Cost, Evidence, Finding
+
+
+def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
+    device = summary.device
+    assert device is not None
+    time = device.cause("allocator")
+    value = share(summary, time)
+    if value < limits["allocating"]:
+        return passed_below("device idle during allocation calls", value, limits, "allocating")
+    first, last = span(summary)
+    calls = sum(call.count for call in summary.allocations) / max(len(summary.number), 1)
+    seconds = float(time.sum()) / MICROSECONDS
+    worst = summary.allocations[0] if summary.allocations else None
+    named = sorted({call.name for call in summary.allocations[:10]})
+    return [
+        Finding(
+            rule="allocator-stalls",
+            severity="critical" if value >= 0.5 else "warning",
+            confidence="certain" if summary.counted else "likely",
+            title=f"The device stands still {percent(value)} of the time while memory is allocated",
+            summary=(
+                f"In every step the host asks the driver for device memory instead of reusing what it has: "
+                f"{number(calls)} calls of {' and '.join(named[:3])} per step, {duration(seconds)} of "
+                f"{duration(summary.window / MICROSECONDS)} during which the device had nothing to do."
+            ),
+            fix=(
+                "Keep PyTorch's caching allocator on (unset PYTORCH_NO_CUDA_MEMORY_CACHING and PYTORCH_NO_HIP_MEMORY_CACHING), "
+                "do not call torch.cuda.empty_cache() in the loop, and if memory is nearly full, make the batch smaller or set "
+                "expandable_segments."
+            ),
+            fix_code="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+            first_step=first,
+            last_step=last,
+            evidence=[
+                measured("device idle during allocation calls", value, limits, "allocating"),
+                Evidence("allocation calls", round(calls, 1), "per step"),
+                Evidence("device idle", round(share(summary, device.idle), 4), "share of the step"),
+            ],
+            cost=Cost(round(seconds, 6), round(value, 4)),
+            location=place(worst.file, worst.line, worst.function) if worst else None,
+            charts=charts(summary, job),
+        )
+    ]
+
+
+RULE: Final = TraceRule(
+    id="allocator-stalls",
+    family="throughput",
+    severity="warning",
+    title="Device memory is allocated anew in every step",
+    about="Adds up the idle time of the device in which the launching thread was inside cudaMalloc, cudaFree or their kin.",
+    check=on_device(check),
+    thresholds=(
+        *ENOUGH,
+        Threshold("allocating", 0.1, "share of the step", "derived: with the caching allocator a steady step makes no such "
+                  "call at all, so that any share is avoidable; a tenth of the step is worth a change"),
+    ),
+    not_when="allocations belong to the first steps",
+    references=("https://pytorch.org/docs/stable/notes/cuda.html#memory-management",),
+)

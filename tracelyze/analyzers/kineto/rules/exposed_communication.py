@@ -1,0 +1,92 @@
+"""exposed-communication: the device does nothing but communicate for a real share of the step."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tracelyze.analyzers.kineto.rule import (
+    ENOUGH,
+    MICROSECONDS,
+    Job,
+    TraceRule,
+    charts,
+    measured,
+    on_device,
+    passed_below,
+    share,
+    span,
+)
+from tracelyze.analyzers.kineto.summary import TraceSummary
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Threshold
+from tracelyze.analyzers.words import duration, percent
+from tracelyze.diagnosis import Cost, Evidence, Finding
+
+
+def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
+    device = summary.device
+    assert device is not None
+    if not device.communication.any():
+        return Passed("the steps hold no communication kernels")
+    exposed = share(summary, device.exposed_communication)
+    waiting = job.waiting(summary)
+    part = min(waiting / max(summary.window, 1e-9), exposed) if waiting is not None else 0.0
+    value = exposed - part
+    if value < limits["exposed"]:
+        return passed_below("communication that no computation hides", value, limits, "exposed")
+    first, last = span(summary)
+    seconds = value * summary.window / MICROSECONDS
+    total = float(device.communication.sum())
+    hidden = 1 - float(device.exposed_communication.sum()) / total
+    apart = (
+        " Waiting for ranks that arrive later is included, because only this rank's trace is at hand."
+        if waiting is None
+        else f" Waiting for ranks that arrive later ({percent(part)} of the steps) is not included."
+    )
+    return [
+        Finding(
+            rule="exposed-communication",
+            severity="warning",
+            confidence="possible" if waiting is None and summary.world_size != 1 else "likely",
+            title=f"Communication that nothing hides takes {percent(value)} of the step",
+            summary=(
+                f"The device only communicated for {duration(seconds)} of {duration(summary.window / MICROSECONDS)}; "
+                f"{percent(max(hidden, 0.0))} of all communication ran beside computation.{apart}"
+            ),
+            fix=(
+                "Let communication overlap with the backward pass (DDP does so by itself unless find_unused_parameters or one "
+                "huge bucket prevents it), communicate less often (gradient accumulation under no_sync), in bf16, or raise the "
+                "batch per rank."
+            ),
+            first_step=first,
+            last_step=last,
+            evidence=[
+                measured("communication that no computation hides", value, limits, "exposed"),
+                Evidence("communication", round(share(summary, device.communication), 4), "share of the step"),
+                Evidence("hidden behind computation", round(hidden, 4), "share of the communication"),
+            ],
+            cost=Cost(round(seconds, 6), round(value, 4)),
+            charts=charts(summary, job),
+            false_alarm="On one rank's trace a slow neighbour looks like slow communication: add the other ranks' traces.",
+        )
+    ]
+
+
+RULE: Final = TraceRule(
+    id="exposed-communication",
+    family="distributed",
+    severity="warning",
+    title="Communication is not hidden behind computation",
+    about=(
+        "Finds communication kernels by name, by the collective they carry, by the call that launched them and by their "
+        "stream, and measures how long they run while no computing kernel does. Waiting for late ranks is taken off where "
+        "the traces of several ranks are given."
+    ),
+    check=on_device(check),
+    thresholds=(
+        *ENOUGH,
+        Threshold("exposed", 0.1, "share of the step", "PyTorch's TensorBoard plugin advised from 10 % of the step on"),
+    ),
+    consequence_of=("straggler",),
+    not_when="communication runs beside computation, or is a wait for a slower rank",
+    references=("https://pytorch.org/docs/stable/notes/ddp.html",),
+)

@@ -1,0 +1,98 @@
+"""host-bound: the device is idle because the host cannot launch work fast enough."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from tracelyze.analyzers.kineto.rule import (
+    ENOUGH,
+    MICROSECONDS,
+    Job,
+    TraceRule,
+    charts,
+    measured,
+    on_device,
+    passed_below,
+    share,
+    span,
+)
+from tracelyze.analyzers.kineto.summary import TraceSummary
+from tracelyze.analyzers.rule import Limits, Outcome, Threshold
+from tracelyze.analyzers.words import duration, number, percent
+from tracelyze.diagnosis import Cost, Evidence, Finding
+
+HOST_WORK: Final = ("optimizer", "launch", "operator", "python")
+
+
+def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
+    device = summary.device
+    assert device is not None
+    time = np.sum([device.cause(name) for name in HOST_WORK], axis=0)
+    value = share(summary, time)
+    if value < limits["host_work"]:
+        return passed_below("device idle while the host prepares the next launch", value, limits, "host_work")
+    first, last = span(summary)
+    steps = max(len(summary.number), 1)
+    optimizer = share(summary, device.cause("optimizer"))
+    seconds = float(time.sum()) / MICROSECONDS
+    blurred = " Python stacks were recorded, which itself slows the host down: the true share is smaller." if summary.stacks else ""
+    fixes = [
+        "Give the device larger pieces of work: torch.compile (mode='reduce-overhead' uses CUDA graphs), a larger batch, "
+        "fewer and larger operators."
+    ]
+    if optimizer >= value / 4:
+        fixes.append("Much of it is the optimizer: pass fused=True or foreach=True to it.")
+    return [
+        Finding(
+            rule="host-bound",
+            severity="warning",
+            confidence="possible" if summary.stacks or not summary.counted else "likely",
+            title=f"The device waits for the host to launch work {percent(value)} of the time",
+            summary=(
+                f"The device's queue ran empty while Python and PyTorch prepared the next kernel: {duration(seconds)} of "
+                f"{duration(summary.window / MICROSECONDS)}. Each step starts {number(device.activities / steps)} device "
+                f"activities of {duration(_typical(summary) / MICROSECONDS)} on average.{blurred}"
+            ),
+            fix=" ".join(fixes),
+            fix_code="model = torch.compile(model, mode='reduce-overhead')",
+            first_step=first,
+            last_step=last,
+            evidence=[
+                measured("device idle while the host prepares the next launch", value, limits, "host_work"),
+                Evidence("device idle", round(share(summary, device.idle), 4), "share of the step"),
+                Evidence("of it in the optimizer", round(optimizer, 4), "share of the step"),
+                Evidence("device activities per step", round(device.activities / steps, 1)),
+            ],
+            cost=Cost(round(seconds, 6), round(value, 4)),
+            charts=charts(summary, job),
+            false_alarm="The profiler slows the host down by some microseconds per operator, which makes this look worse.",
+        )
+    ]
+
+
+def _typical(summary: TraceSummary) -> float:
+    count = sum(kernel.count for kernel in summary.kernels)
+    return sum(kernel.time_us for kernel in summary.kernels) / max(count, 1)
+
+
+RULE: Final = TraceRule(
+    id="host-bound",
+    family="throughput",
+    severity="warning",
+    title="The host launches work too slowly",
+    about=(
+        "Adds up the idle time of the device in which the launching thread was inside operators, the optimizer, launch "
+        "calls or Python code, and not inside the data loader, a synchronisation, an allocation or a collective."
+    ),
+    check=on_device(check),
+    thresholds=(
+        *ENOUGH,
+        Threshold("host_work", 0.2, "share of the step", "measured: on traces of a ResNet50 that is bound by its kernels, "
+                  "the profiler's own cost per operator leaves 7 to 15 % of such idle time; the threshold lies above that"),
+    ),
+    consequence_of=("sync-stalls",),
+    not_when="the kernels come from CUDA graphs, or the queue is kept filled",
+    references=("https://pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",),
+)

@@ -1,0 +1,71 @@
+"""pageable-copies: copies from or to ordinary host memory, which neither overlap nor run at full speed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tracelyze.analyzers.kineto.rule import (
+    ENOUGH,
+    MICROSECONDS,
+    Job,
+    TraceRule,
+    charts,
+    measured,
+    on_device,
+    passed_below,
+    span,
+)
+from tracelyze.analyzers.kineto.summary import TraceSummary
+from tracelyze.analyzers.rule import Limits, Outcome, Skipped, Threshold
+from tracelyze.analyzers.words import duration, percent
+from tracelyze.diagnosis import Cost, Evidence, Finding
+
+
+def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
+    copies = summary.pageable
+    if not copies.told:
+        return Skipped("the trace does not say what kind of host memory its copies use")
+    value = copies.exposed_us / max(summary.window, 1e-9)
+    if value < limits["copying"]:
+        return passed_below("copies of pageable memory that nothing hides", value, limits, "copying")
+    first, last = span(summary)
+    seconds = copies.exposed_us / MICROSECONDS
+    return [
+        Finding(
+            rule="pageable-copies",
+            severity="warning",
+            confidence="certain",
+            title=f"Copies from ordinary host memory hold the device up {percent(value)} of the time",
+            summary=(
+                f"{copies.count} copies between device and pageable host memory took {duration(copies.time_us / MICROSECONDS)}, "
+                f"{duration(seconds)} of it while no kernel ran. Such copies pass through a staging buffer and block the host."
+            ),
+            fix="Use pin_memory=True in the DataLoader and copy with .to(device, non_blocking=True).",
+            fix_code="loader = DataLoader(dataset, pin_memory=True)\nbatch = batch.to(device, non_blocking=True)",
+            first_step=first,
+            last_step=last,
+            evidence=[
+                measured("copies of pageable memory that nothing hides", value, limits, "copying"),
+                Evidence("copies", copies.count),
+            ],
+            cost=Cost(round(seconds, 6), round(value, 4)),
+            charts=charts(summary, job),
+        )
+    ]
+
+
+RULE: Final = TraceRule(
+    id="pageable-copies",
+    family="throughput",
+    severity="warning",
+    title="Copies from pageable memory",
+    about="Adds up the copies that the profiler marks as pageable, as far as no kernel runs beside them.",
+    check=on_device(check),
+    thresholds=(
+        *ENOUGH,
+        Threshold("copying", 0.05, "share of the step", "derived: pinned memory is about twice as fast, and its copies can "
+                  "overlap; below 5 % of the step less than that is to be gained"),
+    ),
+    not_when="the copies are pinned, hidden behind kernels, or small",
+    references=("https://pytorch.org/docs/stable/notes/cuda.html#use-pinned-memory-buffers",),
+)

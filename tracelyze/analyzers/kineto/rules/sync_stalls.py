@@ -1,0 +1,85 @@
+"""sync-stalls: the host waits for the device in every step, and the device then waits for the host."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tracelyze.analyzers.kineto.rule import (
+    ENOUGH,
+    MICROSECONDS,
+    Job,
+    TraceRule,
+    charts,
+    measured,
+    on_device,
+    place,
+    share,
+    span,
+)
+from tracelyze.analyzers.kineto.summary import TraceSummary
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Threshold
+from tracelyze.analyzers.words import duration, number, percent
+from tracelyze.diagnosis import Cost, Evidence, Finding
+
+
+def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
+    device = summary.device
+    assert device is not None
+    steps = max(len(summary.number), 1)
+    calls = sum(call.count for call in summary.syncs) / steps
+    value = share(summary, device.after_sync)
+    if calls < limits["calls"] or value < limits["stalled"]:
+        return Passed(
+            f"{number(calls)} waits for the device per step; the device stood still after them for {percent(value)} of the time"
+        )
+    first, last = span(summary)
+    worst = summary.syncs[0]
+    seconds = float(device.after_sync.sum()) / MICROSECONDS
+    inside = f" inside {worst.operator}" if worst.operator else ""
+    return [
+        Finding(
+            rule="sync-stalls",
+            severity="warning",
+            confidence="likely",
+            title=f"The host waits for the device {number(calls)} times per step",
+            summary=(
+                f"After each such wait the device's queue is empty, and stays so until the host has launched the next work: "
+                f"{duration(seconds)} of {duration(summary.window / MICROSECONDS)}. "
+                f"Most time goes into {worst.name}{inside} ({worst.count} calls)."
+            ),
+            fix=(
+                "Do not read values off the device in every step: keep loss and metrics as tensors, and call .item(), .cpu() "
+                "or print only every hundred steps; remove torch.cuda.synchronize() from the loop."
+            ),
+            fix_code="if step % 100 == 0:\n    print(loss.item())",
+            first_step=first,
+            last_step=last,
+            evidence=[
+                measured("device idle after the host had waited for it", value, limits, "stalled"),
+                Evidence("synchronising calls", round(calls, 2), "per step", limits["calls"], limits.source("calls")),
+            ],
+            cost=Cost(round(seconds, 6), round(value, 4)),
+            location=place(worst.file, worst.line, worst.function),
+            charts=charts(summary, job),
+        )
+    ]
+
+
+RULE: Final = TraceRule(
+    id="sync-stalls",
+    family="throughput",
+    severity="warning",
+    title="The host waits for the device in every step",
+    about=(
+        "Looks for idle gaps of the device that begin while the host is inside a synchronising call "
+        "(stream, device or event synchronize, blocking copies), and adds up how long the device then stays idle."
+    ),
+    check=on_device(check),
+    thresholds=(
+        *ENOUGH,
+        Threshold("stalled", 0.1, "share of the step", "derived: as for waiting for data, a tenth of the step is worth a change"),
+        Threshold("calls", 0.5, "per step", "derived: a call in every second step is the loop's own; rarer ones are logging"),
+    ),
+    not_when="the host waits once per logging interval, or has queued enough work before",
+    references=("https://pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution",),
+)
