@@ -123,8 +123,8 @@ def growth() -> Chart:
         y_label="gradient norm (log scale)",
         x=x,
         lines=[
-            Line("used by the step", [value if step < 131 else None for step, value in enumerate(norm, 1)]),
-            Line("of this batch alone", [value if step < 131 else None for step, value in enumerate(own, 1)]),
+            Line("used by the step", [round(value, 4) if step < 131 else None for step, value in enumerate(norm, 1)]),
+            Line("of this batch alone", [round(value, 4) if step < 131 else None for step, value in enumerate(own, 1)]),
         ],
         marks=[Mark(2.0, "carried over since step 2"), Mark(131.0, "not a number from step 131 on")],
         threshold=100.0,
@@ -136,7 +136,9 @@ def growth() -> Chart:
 def loss() -> Chart:
     x = [float(step) for step in range(1, 151)]
     y = [
-        2.3 * math.exp(-step / 40) + 0.05 * math.sin(step) + (0 if step < 100 else 0.002 * 1.2 ** (step - 100))
+        round(
+            2.3 * math.exp(-step / 40) + 0.05 * math.sin(step) + (0 if step < 100 else 0.002 * 1.2 ** (step - 100)), 4
+        )
         if step < 133
         else math.nan
         for step in range(1, 151)
@@ -232,7 +234,9 @@ def chain() -> Diagnosis:
 
 def step_time() -> Chart:
     x = [float(step) for step in range(0, STEPS, 4)]
-    y: list[float | None] = [0.211 + 0.012 * math.sin(step * 1.7) + (0.3 if step % 100 == 0 else 0) for step in x]
+    y: list[float | None] = [
+        round(0.211 + 0.012 * math.sin(step * 1.7) + (0.3 if step % 100 == 0 else 0), 4) for step in x
+    ]
     return Chart("Step time", "optimizer step", "seconds", x, [Line("step", y, "points")])
 
 

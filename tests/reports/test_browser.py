@@ -92,6 +92,9 @@ def test_interactive_charts_open_and_close(browser: Chromium, pages: dict[str, P
     browser.evaluate(OPENED)
     assert browser.evaluate("document.querySelectorAll('.canvas.live .scatterlayer .trace').length") == 2
     assert browser.evaluate("document.querySelectorAll('.canvas.live a[href]:not(.modebar-btn)').length") == 0
+    # Its own button that sends the chart to a server is not offered.
+    offered = "[...document.querySelectorAll('.modebar-btn')].map((one) => one.dataset.title)"
+    assert browser.evaluate(offered) == ["Download plot as a PNG", "Zoom", "Pan", "Reset axes"]
     browser.evaluate("document.getElementById('theme').click()")
     browser.evaluate("localStorage.clear()")
     browser.evaluate("document.querySelector('.zoom').click()")

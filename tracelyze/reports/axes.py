@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -50,7 +51,9 @@ def linear(
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     positions = [index * step for index in range(first, last + 1)] if last - first < 50 else [low, high]
-    return Axis(low, high, False, [position for position in positions if math.isfinite(position)])
+    axis = Axis(low, high, False, [])
+    inside = [one for one in positions if -1e-9 <= (axis.fraction(one) or 0.0) <= 1 + 1e-9]
+    return replace(axis, ticks=inside)
 
 
 def logarithmic(values: Iterable[float | None], ticks: int = 5) -> Axis | None:
@@ -95,7 +98,7 @@ def _range(values: Iterable[float | None]) -> tuple[float, float]:
     low, high = min(finite), max(finite)
     if high / 2 - low / 2 <= abs(high) * 1e-12:  # one value, or many that no axis can tell apart
         margin = abs(high) * 0.05 or 0.5
-        return low - margin, high + margin
+        return max(low - margin, -sys.float_info.max), min(high + margin, sys.float_info.max)
     return low, high
 
 

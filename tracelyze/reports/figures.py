@@ -13,12 +13,15 @@ from tracelyze.reports import escaping
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Chart, Line
 
+_DASHES = ("solid", "dash", "dot", "dashdot")  # as in the still charts
+
 
 def figure(chart: Chart) -> dict[str, Any]:
     """The figure of a chart: one trace a line, a shape and a label for each mark and for the threshold."""
     shapes: list[dict[str, Any]] = []
     labels: list[dict[str, Any]] = []
-    for index, mark in enumerate(chart.marks):
+    middle = _middle(chart)
+    for index, mark in enumerate(mark for mark in chart.marks if math.isfinite(mark.x)):
         shapes.append(
             {
                 "type": "line",
@@ -39,7 +42,7 @@ def figure(chart: Chart) -> dict[str, Any]:
                 "yref": "paper",
                 "text": _text(mark.label),
                 "showarrow": False,
-                "xanchor": "left",
+                "xanchor": "left" if mark.x <= middle else "right",
                 "yanchor": "bottom",
             }
         )
@@ -70,7 +73,7 @@ def figure(chart: Chart) -> dict[str, Any]:
             }
         )
     return {
-        "data": [_trace(line, chart.x) for line in chart.lines],
+        "data": [_trace(line, chart.x, _DASHES[index % len(_DASHES)]) for index, line in enumerate(chart.lines)],
         "layout": {
             "xaxis": {"title": {"text": _text(chart.x_label)}},
             "yaxis": {"title": {"text": _text(chart.y_label)}, "type": "log" if chart.log_y else "linear"},
@@ -82,7 +85,7 @@ def figure(chart: Chart) -> dict[str, Any]:
     }
 
 
-def _trace(line: Line, x: list[float]) -> dict[str, Any]:
+def _trace(line: Line, x: list[float], dash: str) -> dict[str, Any]:
     trace: dict[str, Any] = {
         "type": "scatter",
         "name": _text(line.name),
@@ -91,9 +94,15 @@ def _trace(line: Line, x: list[float]) -> dict[str, Any]:
         "mode": "markers" if line.style == "points" else "lines",
         "connectgaps": False,
     }
-    if line.style == "steps":
-        trace["line"] = {"shape": "hv"}
+    if line.style != "points":
+        trace["line"] = {"dash": dash, "width": 1.75, "shape": "hv" if line.style == "steps" else "linear"}
     return trace
+
+
+def _middle(chart: Chart) -> float:
+    """Labels of marks run inwards from here, so that they do not stretch the axis."""
+    known = [value for value in chart.x if math.isfinite(value)]
+    return (min(known) / 2 + max(known) / 2) if known else 0.0
 
 
 def _text(text: str) -> str:

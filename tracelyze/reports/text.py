@@ -57,9 +57,8 @@ class _Page:
     def heading(self, diagnosis: Diagnosis) -> None:
         looked = diagnosis.findings or story.checks(diagnosis, "passed")
         sign = f"{_SIGNS[diagnosis.verdict]} " if looked else ""
-        self.lines.append(
-            self.paint(sign + words.verdict(diagnosis), _COLORS[diagnosis.verdict] if looked else "", "1")
-        )
+        color = _COLORS[diagnosis.verdict] if looked else ""
+        self.words(sign + words.verdict(diagnosis), "", code=color, bold=True, hanging="  " if looked else "")
         run = diagnosis.run
         facts = [escaping.one_line(run.path), words.plural(run.steps, "step")]
         facts += [words.plural(run.ranks, "rank")] if run.ranks > 1 else []

@@ -82,12 +82,13 @@
   };
   const themed = (figure) => {
     const [ink, quiet, line, surface, accent] = ["--ink", "--quiet", "--line", "--surface", "--critical"].map(color);
+    const title = (of) => ({ ...of.title, font: { size: 12, color: quiet } });
     const axis = { gridcolor: line, zerolinecolor: line, linecolor: line, automargin: true };
     const { layout } = figure;
     return {
       ...layout,
-      xaxis: { ...layout.xaxis, ...axis, showgrid: false },
-      yaxis: { ...layout.yaxis, ...axis },
+      xaxis: { ...layout.xaxis, ...axis, title: title(layout.xaxis), showgrid: false },
+      yaxis: { ...layout.yaxis, ...axis, title: title(layout.yaxis) },
       shapes: layout.shapes.map((shape, index) => ({
         ...shape, line: { ...shape.line, color: index === 0 && shape.yref === "paper" ? accent : quiet },
       })),
@@ -95,13 +96,18 @@
       colorway: [0, 1, 2, 3, 4, 5, 6, 7].map((number) => color(`--series-${number}`)),
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       hoverlabel: { bgcolor: surface, font: { color: ink } },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: quiet, activecolor: ink },
       legend: { orientation: "h", y: -0.3 },
-      margin: { l: 56, r: 16, t: 36, b: 48 },
+      margin: { l: 56, r: 16, t: 52, b: 48 },
       height: 340,
     };
   };
   const shown = new Map();
-  const options = { responsive: true, displaylogo: false };
+  // Only what works on the chart in front of the reader: the library also has a button that sends a chart away.
+  const options = {
+    responsive: true, displaylogo: false,
+    modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
+  };
   const redraw = () => shown.forEach((figure, canvas) =>
     window.Plotly.react(canvas, figure.data, themed(figure), options));
 
@@ -118,6 +124,7 @@
           shown.delete(canvas);
           window.Plotly.purge(canvas);
           canvas.replaceWith(still);
+          button.parentElement.classList.remove("live");
           button.textContent = "Zoom and hover";
           return;
         }
@@ -126,11 +133,13 @@
         try {
           const figure = (await load())[Number(button.dataset.figure)];
           still.replaceWith(canvas);
+          button.parentElement.classList.add("live");
           await window.Plotly.newPlot(canvas, figure.data, themed(figure), options);
           shown.set(canvas, figure);
           button.textContent = "Back to the still chart";
         } catch (error) {
           if (canvas.isConnected) canvas.replaceWith(still);
+          button.parentElement.classList.remove("live");
           button.textContent = `Not available here: ${error.message}`;
         }
         button.disabled = false;

@@ -68,6 +68,8 @@ def _aside(chart: Chart) -> Child:
     rest = svg.unlabelled(chart)
     if not rest:
         return None
-    said = "; ".join(f"{escaping.shortened(escaping.one_line(mark.label), 200)} ({words.number(mark.x)})" for mark in rest[:20])
+    said = "; ".join(
+        f"{escaping.shortened(escaping.one_line(mark.label), 200)} ({words.number(mark.x)})" for mark in rest[:20]
+    )
     more = f"; and {len(rest) - 20:,} more" if len(rest) > 20 else ""
     return element("p", f"Also marked: {said}{more}.", class_="quiet")

@@ -105,7 +105,7 @@ def _repair(finding: Finding) -> Child:
         else:
             columns.append(element("p", "In ", where, class_="where"))
     if finding.fix_code.strip():
-        columns.append(_code("Instead", finding.fix_code, "instead"))
+        columns.append(_code("Instead" if source.strip() else "Like this", finding.fix_code, "instead"))
     if not columns and not finding.fix.strip():
         return None
     return element(

@@ -1,0 +1,218 @@
+"""JSON, SARIF, text, and the writing of files."""
+
+from __future__ import annotations
+
+import json
+import math
+import stat
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tracelyze import reports
+from tracelyze.diagnosis import Evidence, Location
+from tracelyze.errors import InputError
+from tracelyze.reports import sarif, text
+
+from . import examples
+
+
+def load(name: str, form: str) -> dict[str, object]:
+    return dict(json.loads(reports.render(examples.ALL[name](), form)))
+
+
+def test_json_is_the_contract() -> None:
+    data = json.loads(reports.render(examples.chain(), "json"))
+    assert list(data)[:6] == ["schema_version", "tracelyze_version", "run", "verdict", "findings", "checks"]
+    assert set(data["run"]) >= {"path", "command", "started_at", "duration_s", "steps", "ranks", "exit"}
+    contract = {
+        "rule", "severity", "confidence", "title", "summary", "first_step", "last_step", "ranks", "evidence", "cost",
+        "location", "fix", "caused_by",
+    }  # fmt: skip
+    assert all(set(finding) >= contract for finding in data["findings"])
+    assert all(set(one) == {"name", "value", "unit", "threshold", "source"} for one in data["findings"][0]["evidence"])
+    assert all(set(check) >= {"rule", "status", "reason"} for check in data["checks"])
+
+
+def test_json_holds_the_diagnosis_unchanged_where_json_can() -> None:
+    diagnosis = examples.warning()
+    assert json.loads(reports.render(diagnosis, "json")) == diagnosis.to_dict()
+
+
+def test_json_names_numbers_that_are_evidence_and_leaves_gaps_in_charts() -> None:
+    findings = json.loads(reports.render(examples.chain(), "json"))["findings"]
+    assert findings[1]["evidence"][0]["value"] == "Infinity"
+    assert findings[3]["evidence"][0]["value"] == "NaN"
+    assert findings[3]["charts"][0]["lines"][0]["y"][-1] is None
+    below = replace(examples.chain().findings[0], evidence=[Evidence("x", -math.inf, "", math.nan)])
+    data = json.loads(reports.render(replace(examples.chain(), findings=[below]), "json"))
+    assert (data["findings"][0]["evidence"][0]["value"], data["findings"][0]["evidence"][0]["threshold"]) == (
+        "-Infinity",
+        "NaN",
+    )
+
+
+def test_json_has_a_line_a_value() -> None:
+    lines = reports.render(examples.chain(), "json").splitlines()
+    assert '  "verdict": "critical",' in lines
+    assert any(line.strip().startswith('"x": [1.0, 2.0, 3.0') for line in lines)
+
+
+def test_sarif_structure() -> None:
+    log = json.loads(reports.render(examples.chain(), "sarif"))
+    assert log["version"] == "2.1.0"
+    (run,) = log["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    assert len({rule["id"] for rule in rules}) == len(rules) == 40
+    for rule in rules:
+        assert rule["shortDescription"]["text"]
+        assert rule["help"]["text"]
+    assert [result["ruleId"] for result in run["results"]] == [finding.rule for finding in examples.chain().findings]
+    for result in run["results"]:
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
+        assert result["level"] in {"error", "warning", "note"}
+        assert result["message"]["text"]
+        assert result["partialFingerprints"]["tracelyze/v1"]
+        (place,) = result["locations"]
+        assert place["physicalLocation"]["artifactLocation"] == {"uri": "train.py", "uriBaseId": "%SRCROOT%"}
+        assert place["physicalLocation"]["region"]["startLine"] == 41  # the cause's line, for the consequences too
+    assert len(run["invocations"][0]["toolExecutionNotifications"]) == 5
+
+
+@pytest.mark.parametrize("name", examples.ALL)
+def test_sarif_of_every_example_has_valid_addresses(name: str) -> None:
+    log = json.loads(reports.render(examples.ALL[name](), "sarif"))
+    for result in log["runs"][0]["results"]:
+        for place in result.get("locations", []):
+            uri = place["physicalLocation"]["artifactLocation"]["uri"]
+            assert uri.isascii()
+            assert not set(uri) & set(' <>"{}|\\^`')
+            assert urlsplit(uri).scheme in ("", "file")
+
+
+@pytest.mark.parametrize(
+    ("file", "uri"),
+    [
+        ("src/my train.py", "src/my%20train.py"),
+        ("/home/me/train.py", "file:///home/me/train.py"),
+        ("C:\\code\\train.py", "file:///C:/code/train.py"),
+    ],
+)
+def test_sarif_addresses_of_files(file: str, uri: str) -> None:
+    diagnosis = examples.warning()
+    finding = replace(diagnosis.findings[0], location=Location(file, 3))
+    log = json.loads(reports.render(replace(diagnosis, findings=[finding]), "sarif"))
+    assert log["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == uri
+
+
+def test_sarif_points_at_the_script_where_no_line_is_known() -> None:
+    diagnosis = examples.warning()
+    for location in (None, Location("<string>", 1)):
+        finding = replace(diagnosis.findings[0], location=location)
+        log = json.loads(reports.render(replace(diagnosis, findings=[finding]), "sarif"))
+        (place,) = log["runs"][0]["results"][0]["locations"]
+        assert place["physicalLocation"] == {"artifactLocation": {"uri": "train.py", "uriBaseId": "%SRCROOT%"}}
+
+
+def test_fingerprints_follow_the_fault_not_the_numbers() -> None:
+    finding = examples.chain().findings[0]
+    assert finding.location is not None
+    moved = replace(finding, first_step=77, evidence=[], location=replace(finding.location, line=99))
+    other = replace(finding, location=replace(finding.location, source="total.backward()"))
+    assert sarif.fingerprint(moved) == sarif.fingerprint(finding)
+    assert sarif.fingerprint(other) != sarif.fingerprint(finding)
+    assert sarif.fingerprint(replace(finding, rule="x")) != sarif.fingerprint(finding)
+
+
+@pytest.mark.parametrize("width", [40, 88, 200])
+@pytest.mark.parametrize("name", ["chain", "warning", "healthy", "empty", "many"])
+def test_text_keeps_its_width(name: str, width: int) -> None:
+    assert max(map(len, text.render(examples.ALL[name](), width=width).splitlines())) <= width
+
+
+def test_text_is_plain_unless_colour_is_asked_for() -> None:
+    assert "\x1b" not in text.render(examples.chain())
+    assert "\x1b[1;31m" in text.render(examples.chain(), color=True)
+
+
+@pytest.mark.parametrize(
+    ("environment", "terminal", "wanted"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, True, False),
+        ({"NO_COLOR": ""}, True, True),
+        ({"FORCE_COLOR": "1"}, False, True),
+        ({"FORCE_COLOR": "0"}, False, False),
+        ({"TERM": "dumb"}, True, False),
+    ],
+)
+def test_when_to_colour(environment: dict[str, str], terminal: bool, wanted: bool) -> None:
+    assert text.color_wanted(environment, terminal) is wanted
+
+
+def test_markdown_of_a_huge_diagnosis_fits_a_comment() -> None:
+    findings = [
+        replace(one, summary="word " * 2000, rule=f"rule-{n}") for n, one in enumerate(examples.many().findings * 4)
+    ]
+    comment = reports.render(replace(examples.many(), findings=findings), "markdown")
+    assert len(comment.encode()) < 60_000
+    assert "the HTML report holds them" in comment
+
+
+@pytest.mark.parametrize(("suffix", "form"), reports.FORMATS.items())
+def test_write_takes_the_format_from_the_suffix(tmp_path: Path, suffix: str, form: str) -> None:
+    written = reports.write(examples.chain(), tmp_path / f"ticket{suffix}")
+    assert written.read_text(encoding="utf-8") == reports.render(examples.chain(), form)
+    assert reports.format_of("x.SARIF.json") == "sarif"
+
+
+def test_write_replaces_and_leaves_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "ticket.txt"
+    target.write_text("old")
+    reports.write(examples.chain(), str(target))
+    assert list(tmp_path.iterdir()) == [target]
+    assert "Root cause" in target.read_text(encoding="utf-8")
+    plain = tmp_path / "plain"
+    plain.touch()
+    assert stat.S_IMODE(target.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
+
+
+def test_a_write_that_fails_leaves_the_old_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "ticket.txt"
+    target.write_text("old")
+
+    def full(self: Path, _: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(InputError, match="No space left on device"):
+        reports.write(examples.chain(), target)
+    assert [one.read_text() for one in tmp_path.iterdir()] == ["old"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("ticket.pdf", "'.pdf'"),
+        ("ticket", "without a suffix"),
+        ("nowhere/ticket.html", "does not exist"),
+        ("folder.html", "it is a folder"),
+        ("file.txt/ticket.html", "not a folder|Not a directory"),
+    ],
+)
+def test_errors_are_one_line_that_names_file_reason_and_remedy(tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "folder.html").mkdir()
+    (tmp_path / "file.txt").touch()
+    with pytest.raises(InputError, match=said) as caught:
+        reports.write(examples.empty(), tmp_path / name)
+    assert "\n" not in str(caught.value)
+    assert Path(name).name in str(caught.value)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["file.txt", "folder.html"]
+
+
+def test_unknown_format_is_an_input_error() -> None:
+    with pytest.raises(InputError, match="html, markdown, json, sarif, text"):
+        reports.render(examples.empty(), "pdf")

@@ -1,0 +1,161 @@
+"""Charts: what is drawn for ordinary and for degenerate data."""
+
+from __future__ import annotations
+
+import math
+import re
+from xml.etree import ElementTree
+
+import plotly.graph_objects as go
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracelyze.diagnosis import Chart, Line, Mark
+from tracelyze.reports import axes, figures, svg
+
+from . import examples
+
+NUMBER = st.one_of(st.none(), st.floats(), st.integers(-5, 5).map(float))
+
+
+def chart(y: list[float | None], **changes: object) -> Chart:
+    facts: dict[str, object] = {
+        "title": "t", "x_label": "step", "y_label": "loss", "x": [float(index) for index in range(len(y))],
+        "lines": [Line("loss", y)],
+    }  # fmt: skip
+    return Chart(**(facts | changes))  # type: ignore[arg-type]
+
+
+def drawn(one: Chart) -> ElementTree.Element:
+    """The drawing as a tree; the parser refuses what is not well-formed."""
+    return ElementTree.fromstring(svg.draw(one, "c"))
+
+
+def paths(one: Chart, kind: str) -> list[str]:
+    return [part.get("d", "") for part in drawn(one).iter("path") if kind in part.get("class", "")]
+
+
+def labels(one: Chart) -> list[str]:
+    return ["".join(part.itertext()) for part in drawn(one).iter("text")]
+
+
+def test_a_line_has_a_point_for_each_value() -> None:
+    assert paths(chart([1.0, 2.0, 3.0]), "stroke")[0].count("L") == 2
+
+
+def test_gaps_break_the_line() -> None:
+    path = paths(chart([1.0, 2.0, None, math.nan, 3.0, 4.0, math.inf, 5.0]), "stroke")
+    assert path[0].count("M") == 2
+    assert paths(chart([1.0, 2.0, None, 3.0]), "dots")[0].count("M") == 1  # a value between gaps is still seen
+
+
+def test_steps_hold_their_value() -> None:
+    assert re.fullmatch(
+        r"M\S+ \S+(H\S+V\S+){2}", paths(chart([1, 2, 3], lines=[Line("a", [1, 2, 3], "steps")]), "stroke")[0]
+    )
+
+
+@pytest.mark.parametrize("y", [[], [None], [None, None], [math.nan] * 3, [1.0], [5.0] * 4, [0.0], [0.0, 0.0]])
+@pytest.mark.parametrize("log", [True, False])
+def test_little_or_nothing_to_draw(y: list[float | None], log: bool) -> None:
+    tree = drawn(chart(y, log_y=log, marks=[Mark(0.0, "here")], threshold=1.0))
+    assert "NaN" not in ElementTree.tostring(tree, encoding="unicode").replace("nan", "NaN")
+
+
+def test_log_scale_skips_zeros_and_falls_back_without_positive_values() -> None:
+    assert paths(chart([0.0, 1.0, 10.0, -1.0, 100.0, 1000.0], log_y=True), "stroke")[0].count("M") == 2
+    assert len(paths(chart([0.0, -1.0, -2.0], log_y=True), "stroke")) == 1
+
+
+def test_log_ticks_are_decades() -> None:
+    said = labels(chart([1.0, 1e4], log_y=True))
+    assert "1" in said
+    assert "100" in said
+    assert "10k" in said
+
+
+def test_a_huge_range_is_drawn_inside_the_box() -> None:
+    for log in (True, False):
+        path = paths(chart([1e-300, 1.0, 1.7e308, -1.7e308, 5e-324], log_y=log), "stroke")
+        numbers = [float(one) for one in re.findall(r"[\d.]+", path[0])]
+        assert max(numbers) <= 1000
+
+
+def test_threshold_is_a_line_inside_and_words_outside() -> None:
+    assert "limit: 1.5" in labels(chart([1.0, 2.0], threshold=1.5, threshold_label="limit"))
+    assert "limit: 5,000, far above" in labels(chart([1.0, 2.0], threshold=5000.0, threshold_label="limit"))
+
+
+def test_onset_is_marked_and_shaded() -> None:
+    one = chart([1.0, 2.0, 3.0], marks=[Mark(1.0, "since step 1"), Mark(2.0, "end")])
+    shade = [part for part in drawn(one).iter("rect") if part.get("class") == "since"]
+    assert [part.get("x") for part in shade] == ["50%"]
+    assert {"since step 1", "end"} <= set(labels(one))
+
+
+def test_marks_without_room_are_listed_below() -> None:
+    crowd = [Mark(float(index), f"a rather long label {index}") for index in range(12)]
+    one = chart([float(index) for index in range(12)], marks=crowd)
+    shown = set(labels(one)) & {mark.label for mark in crowd}
+    assert shown
+    assert {mark.label for mark in svg.unlabelled(one)} == {mark.label for mark in crowd} - shown
+
+
+def test_it_can_be_read_aloud() -> None:
+    tree = drawn(examples.growth())
+    picture = next(tree.iter("svg"))
+    assert picture.get("role") == "img"
+    names = {part.get("id"): part.text or "" for part in tree.iter() if part.tag in ("title", "desc")}
+    named, described = (picture.get("aria-labelledby") or "").split()
+    assert "Gradient norm" in names[named]
+    for words in ("from 0.8 at 1", "20 gaps", "Threshold 100", "not a number from step 131 on at 131"):
+        assert words in names[described]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(), NUMBER, NUMBER), max_size=12), st.lists(st.floats(), max_size=3), NUMBER,
+    st.booleans(), st.sampled_from(["line", "points", "steps"]),
+)  # fmt: skip
+def test_any_chart_is_drawn_and_is_a_figure(
+    points: list[tuple[float, float | None, float | None]],
+    marks: list[float],
+    threshold: float | None,
+    log: bool,
+    style: str,
+) -> None:
+    one = Chart(
+        "t", "x", "y", [x for x, _, _ in points],
+        [Line("a", [y for _, y, _ in points], style), Line("b", [y for _, _, y in points])],  # type: ignore[arg-type]
+        [Mark(x, "here") for x in marks], threshold, "limit", log,
+    )  # fmt: skip
+    assert drawn(one) is not None
+    go.Figure(figures.figure(one))
+
+
+@pytest.mark.parametrize("name", examples.ALL)
+def test_figures_are_valid_plotly(name: str) -> None:
+    diagnosis = examples.ALL[name]()
+    for one in [*diagnosis.charts, *(one for finding in diagnosis.findings for one in finding.charts)]:
+        figure = go.Figure(figures.figure(one))
+        assert len(figure.data) == len(one.lines)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=8), st.booleans())
+def test_ticks_lie_on_the_axis(values: list[float], whole: bool) -> None:
+    axis = axes.linear(values, whole=whole)
+    assert len(axis.ticks) <= 50
+    for tick in axis.ticks:
+        assert -1e-6 <= (axis.fraction(tick) or 0.0) <= 1 + 1e-6
+        assert not whole or tick == int(tick)
+    assert all(-1e-6 <= (axis.fraction(value) or 0.0) <= 1 + 1e-6 for value in values)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(0, "0"), (0.25, "0.25"), (1500, "1,500"), (20_000, "20k"), (1.5e6, "1.5M"), (1e-7, "1e-7"), (3e15, "3e15")],
+)
+def test_tick_labels(value: float, said: str) -> None:
+    assert axes.label(value) == said

@@ -1,0 +1,93 @@
+"""How numbers, times, steps and ranks are said, and the order in which findings are told."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracelyze.diagnosis import Cost, Evidence, Exit, Finding
+from tracelyze.reports import story, words
+
+from . import examples
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (0, "0"), (1234567, "1,234,567"), (0.0, "0"), (0.03125, "0.0312"), (12.3456, "12.35"), (98765.4, "98,765"),
+        (1.2345e-7, "1.23e-07"), (2.5e12, "2.5e+12"), (math.nan, "NaN"), (math.inf, "Inf"), (-math.inf, "-Inf"),
+        (None, "not known"), (True, "yes"),
+    ],
+)  # fmt: skip
+def test_numbers(value: float | None, said: str) -> None:
+    assert words.number(value) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0.048, "48 ms"), (12.34, "12.3 s"), (59.99, "60 s"), (250.2, "4 min 10 s"), (3600, "1 h"),
+        (11100, "3 h 5 min"), (187200, "2 d 4 h"), (None, "not known"), (math.nan, "not known"), (-2, "-2 s"),
+    ],
+)  # fmt: skip
+def test_durations(seconds: float | None, said: str) -> None:
+    assert words.duration(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("share", "said"), [(0.38, "38 %"), (0.0061, "0.6 %"), (0.0001, "under 0.1 %"), (1.0, "100 %"), (0, "0 %")]
+)
+def test_shares(share: float, said: str) -> None:
+    assert words.percent(share) == said
+
+
+def finding(**changes: object) -> Finding:
+    return replace(Finding("rule", "warning", "likely", "title", "summary", "fix"), **changes)  # type: ignore[arg-type]
+
+
+def test_steps_and_ranks() -> None:
+    assert words.steps(finding(first_step=2, last_step=1500)) == "steps 2 to 1,500"
+    assert words.steps(finding(first_step=2, last_step=2)) == "step 2"
+    assert words.steps(finding(first_step=2)) == "from step 2 on"
+    assert words.steps(finding(last_step=2)) == "up to step 2"
+    assert words.ranks(finding(ranks=[0]), 1) == ""
+    assert words.ranks(finding(ranks=[3, 1, 2, 7]), 8) == "ranks 1 to 3, 7 of 8"
+    assert words.ranks(finding(ranks=[0, 1]), 2) == "all 2 ranks"
+    assert words.cost(finding(cost=Cost(None, None))) == ""
+
+
+def test_margin_is_a_factor_where_that_means_something() -> None:
+    assert words.margin(Evidence("a", 42.0, "", 10.0)) == "4.2 \u00d7"
+    for value, threshold in ((math.nan, 1.0), (1.0, 0.0), (-1.0, 1.0), ("a", 1.0), (1.0, None), (None, 1.0)):
+        assert words.margin(Evidence("a", value, "", threshold)) == ""
+
+
+def test_verdict_says_how_a_run_died() -> None:
+    died = replace(examples.chain(), run=examples.run_facts(exit=Exit("signal", 137)))
+    assert words.verdict(died) == "This run was ended by a signal, and its result cannot be trusted."
+
+
+def test_story_follows_the_chain_in_order_of_onset() -> None:
+    (chapter,) = story.chapters(examples.chain())
+    assert chapter.root.anchor == "missing-zero-grad"
+    assert [told.anchor for told in chapter.consequences] == [
+        "exploding-gradients",
+        "nonfinite-gradients",
+        "loss-nonfinite",
+    ]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([None, "a", "b", "c", "d", "elsewhere"])), max_size=9)
+)
+def test_story_tells_every_finding_exactly_once(causes: list[tuple[str, str | None]]) -> None:
+    findings = [finding(rule=rule, caused_by=cause, title=str(index)) for index, (rule, cause) in enumerate(causes)]
+    chapters = story.chapters(replace(examples.empty(), findings=findings))
+    told = [one for chapter in chapters for one in (chapter.root, *chapter.consequences)]
+    assert sorted(one.finding.title for one in told) == sorted(one.title for one in findings)
+    assert len({one.anchor for one in told}) == len(told)
