@@ -65,7 +65,8 @@ def logarithmic(values: Iterable[float | None], ticks: int = 5) -> Axis | None:
     if high - low < 0.5:
         low, high = low - 0.25, high + 0.25
     # 10**308.3 is no float any more, 10**-323.4 is zero.
-    low, high = max(low, -323.0), min(high, 308.0)
+    low = min(max(low, -323.0), 307.5)
+    high = min(max(high, low + 0.5), 308.0)
     if high - low < 2:
         wanted = [base * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for base in (1, 2, 5)]
     else:
