@@ -1,8 +1,8 @@
 """Where each step's time went on one device: work by kind, and every idle moment charged to what the host was doing.
 
-A gap ends with the first device activity after it. Until that activity was launched the device could not have had it, so
-that part of the gap is the host's, and what the launching thread and the thread of the steps were doing explains it. What
-remains is the way from the launch to the device, or a wait for work on another stream.
+A gap ends with the first device activity after it. Until that activity was launched the device could not have had it,
+so that part of the gap is the host's, and what the launching thread and the thread of the steps were doing explains
+it. What remains is the way from the launch to the device, or a wait for work on another stream.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ CAUSES: Final = (
     "device",
 )
 """Why a device was idle. The first ten are classes of host activity in the order of :class:`categories.Activity`;
-`unrecorded`: the trace shows nothing; `preparation`: host work of no special class before the first device work of a step;
-`device`: already launched, on its way or waiting for other work of the device."""
+`unrecorded`: the trace shows nothing; `preparation`: host work of no special class before the first device work of a
+step; `device`: already launched, on its way or waiting for other work of the device."""
 
 CAUSE_TEXT: Final = {
     "input": "waiting for the data loader",
@@ -54,7 +54,7 @@ CAUSE_TEXT: Final = {
     "device": "launch latency or waiting on the device",
 }
 
-_GENERAL: Final = tuple(CAUSES.index(name) for name in ("launch", "operator", "python", "unrecorded"))
+_GENERAL: Final = np.array([CAUSES.index(name) for name in ("launch", "operator", "python", "unrecorded")])
 _PREPARATION: Final = CAUSES.index("preparation")
 _DEVICE: Final = CAUSES.index("device")
 _UNRECORDED: Final = CAUSES.index("unrecorded")
@@ -132,7 +132,7 @@ class HostRanges:
         return self._merged[key]
 
     def shares(self, start: Floats, end: Floats, threads: set[int]) -> Floats:
-        """How much of each [start, end] each class explains, earlier classes first, shape [n, classes up to unrecorded].
+        """How much of each [start, end] each class explains, earlier ones first, shape [n, classes + 1].
 
         The last column is what no class covers.
         """
@@ -211,8 +211,8 @@ def host_time(steps: Steps, host: HostRanges) -> Floats:
 class _Gaps:
     """Idle pieces, cut at the edges of the steps: place, step, the launch that ended the gap, all of shape [pieces].
 
-    `opened`: where the whole gap began; `launch`: -1 where none is known; `leads`: the gap ends with the first work that
-    was launched in its step.
+    `opened`: where the whole gap began; `launch`: -1 where none is known; `leads`: the gap ends with the first work
+    that was launched in its step.
     """
 
     start: Floats
@@ -284,10 +284,14 @@ def _explain(gaps: _Gaps, steps: Steps, host: HostRanges, trace: Trace) -> tuple
     general = shares[np.ix_(gaps.leads, _GENERAL)]
     shares[gaps.leads, _PREPARATION] = general.sum(axis=1)
     shares[np.ix_(gaps.leads, _GENERAL)] = 0.0
-    causes = np.stack([np.bincount(gaps.step, shares[:, i], len(steps)) for i in range(len(CAUSES))], axis=1)
+    causes = np.stack([_per_step(gaps, shares[:, index], steps) for index in range(len(CAUSES))], axis=1)
     blamed = np.where(drained, shares[:, _DRAINING].sum(axis=1), 0.0)
-    longest = np.zeros((len(CAUSES), 2))
+    longest: Floats = np.zeros((len(CAUSES), 2))
     if len(gaps.start):
         row = shares.argmax(axis=0)
         longest = np.stack([shares[row, np.arange(len(CAUSES))], steps.number[gaps.step[row]]], axis=1)
-    return causes, np.bincount(gaps.step, blamed, len(steps)), longest
+    return causes, _per_step(gaps, blamed, steps), longest
+
+
+def _per_step(gaps: _Gaps, values: Floats, steps: Steps) -> Floats:
+    return np.bincount(gaps.step, values, len(steps)).astype(np.float64)

@@ -80,9 +80,12 @@ _LOADER: Final = re.compile(
     re.IGNORECASE,
 )
 _LOADER_FRAME: Final = re.compile(
-    r"torch/utils/data/dataloader\.py\(\d+\): __next__|nvidia/dali/plugin|ffcv/loader|webdataset/\w+\.py\(\d+\): __iter__"
+    r"torch/utils/data/dataloader\.py\(\d+\): __next__|nvidia/dali/plugin|ffcv/loader|webdataset/\w+\.py\(\d+\): "
+    r"__iter__"
 )
-_SYNC_CALL: Final = re.compile(r"^(cuda|hip|cu|mu|cnrt|acl|ze|xpu)\w*Synchronize|^(cuda|hip)Memcpy$|^hipMemcpyWithStream$")
+_SYNC_CALL: Final = re.compile(
+    r"^(cuda|hip|cu|mu|cnrt|acl|ze|xpu)\w*Synchronize|^(cuda|hip)Memcpy$|^hipMemcpyWithStream$"
+)
 _ALLOCATOR: Final = re.compile(
     r"^(cuda|hip|cu|mu)(Malloc|Free|HostAlloc|HostFree|HostRegister|HostUnregister|HostMalloc|"
     r"Mem(Create|Map|Unmap|Release|AddressReserve|AddressFree|SetAccess|Alloc|Free))"
@@ -94,7 +97,8 @@ _COMMUNICATION: Final = re.compile(
 )
 _OPTIMIZER: Final = re.compile(r"^Optimizer\.(step|zero_grad)#")
 _CHECKPOINT: Final = re.compile(
-    r"torch/serialization\.py\(\d+\): save$|\bsave_(checkpoint|pretrained|state)|torch/distributed/checkpoint/\w+\.py\(\d+\): (async_)?save$|"
+    r"torch/serialization\.py\(\d+\): "
+    r"save$|\bsave_(checkpoint|pretrained|state)|torch/distributed/checkpoint/\w+\.py\(\d+\): (async_)?save$|"
     r"tensorboard/writer\.py\(\d+\): (flush|add_\w+)$|wandb/sdk/wandb_run\.py\(\d+\): log$"
 )
 STEP_MARK: Final = re.compile(r"^ProfilerStep#?\s*(\d+)")

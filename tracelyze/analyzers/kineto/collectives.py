@@ -15,8 +15,8 @@ import numpy as np
 from tracelyze.analyzers.kineto.table import Floats, Integers
 
 END_SPREAD: Final = 0.1
-"""Ends further apart than this share of the longest kernel mean clocks that differ: a collective ends together (measured
-on eight ranks with a common clock: 1 to 7 us on kernels of 0.5 to 7.6 ms)."""
+"""Ends further apart than this share of the longest kernel mean clocks that differ: a collective ends together
+(measured on eight ranks with a common clock: 1 to 7 us on kernels of 0.5 to 7.6 ms)."""
 
 LEAST_END_SPREAD: Final = 50.0
 """Microseconds of end spread that say nothing about clocks, whatever the length of the kernels."""
@@ -26,8 +26,8 @@ LEAST_END_SPREAD: Final = 50.0
 class CollectiveTimes:
     """The communication kernels of one rank, in order of start: times in microseconds on the clock of the files' base.
 
-    `key`: index into `keys`, each the process group and the kind of collective. `step`: index of the rank's step in which
-    the kernel starts, -1 outside of all. Shapes [kernels].
+    `key`: index into `keys`, each the process group and the kind of collective. `step`: index of the rank's step in
+    which the kernel starts, -1 outside of all. Shapes [kernels].
     """
 
     keys: list[str]
@@ -41,8 +41,9 @@ class CollectiveTimes:
 class Arrivals:
     """Matched collectives over `ranks`: `start` and `end` with clocks put right, `step`; shapes [collectives, ranks].
 
-    Rows are in order of time; NaN where a rank does not belong to the collective. `realigned`: the clocks differed, and
-    were put right by the ends. `trusted`: most collectives end together, as they must. `unmatched`: collectives that not all ranks made equally often, for people.
+    Rows are in order of time; NaN where a rank does not belong to the collective. `realigned`: the clocks differed,
+    and were put right by the ends. `trusted`: most collectives end together, as they must. `unmatched`: collectives
+    that not all ranks made equally often, for people.
     """
 
     ranks: list[int]
@@ -70,7 +71,7 @@ class Arrivals:
 
 
 def match(times: Mapping[int, CollectiveTimes]) -> Arrivals | None:
-    """The k-th collective of each group and kind on every rank that takes part; None if fewer than two ranks share any."""
+    """The k-th collective of each group and kind on every rank that takes part; None if no two ranks share any."""
     ranks = sorted(times)
     rows: list[tuple[Floats, Floats, int, str]] = []
     unmatched: list[str] = []
@@ -99,6 +100,22 @@ def match(times: Mapping[int, CollectiveTimes]) -> Arrivals | None:
     step = np.array([row[2] for row in rows], dtype=np.int64)
     kinds = [row[3] for row in rows]
     return Arrivals(ranks, start, end, step, kinds, bool(shift.any()), _end_together(start, end), unmatched)
+
+
+def blame(windows: Sequence[Arrivals]) -> tuple[dict[int, float], list[dict[int, float]]]:
+    """By rank, how long collectives wait for it, as the last, beyond the others' middle: in all, and per step."""
+    total: dict[int, float] = {rank: 0.0 for arrivals in windows for rank in arrivals.ranks}
+    steps: list[dict[int, float]] = []
+    for arrivals in windows:
+        last, delay = arrivals.last(), arrivals.delay()
+        for step in np.unique(arrivals.step[arrivals.step >= 0]):
+            own = dict.fromkeys(arrivals.ranks, 0.0)
+            for index in np.flatnonzero(arrivals.step == step):
+                own[arrivals.ranks[int(last[index])]] += float(delay[index])
+            steps.append(own)
+            for rank, value in own.items():
+                total[rank] += value
+    return total, steps
 
 
 def _of_key(times: CollectiveTimes, key: str) -> Sequence[int]:

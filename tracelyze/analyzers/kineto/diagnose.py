@@ -44,14 +44,16 @@ def diagnose_traces(
         checks.append(_check(rule, outcome))
         if isinstance(outcome, list):
             findings += outcome
-    checks += [Check(name, "skipped", "a profiler trace does not show this; it needs a recorded run") for name in elsewhere]
+    checks += [
+        Check(name, "skipped", "a profiler trace does not show this; it needs a recorded run") for name in elsewhere
+    ]
     ordered = causality.order(_explained(findings, chosen))
     pictures = list(job.picture.values())[:4]
     return Diagnosis(_facts(named, job), worst(ordered), ordered, checks, pictures, tracelyze.__version__)
 
 
 def as_job(summaries: list[TraceSummary]) -> Job:
-    """The summaries of one job with its ranks' collectives matched: the i-th window of each rank with those of the others."""
+    """The summaries of one job, and the collectives of its ranks matched, window by window."""
     windows: dict[int, dict[int, TraceSummary]] = {}
     met: dict[int, int] = {}
     for summary in summaries:
@@ -111,7 +113,7 @@ def _choose(select: Collection[str], ignore: Collection[str]) -> tuple[list[Trac
 
 
 def _limits(thresholds: Mapping[str, Mapping[str, float]]) -> dict[str, Limits]:
-    """Limits of each rule. Rules and thresholds that only recorded runs have are left alone: one configuration serves both."""
+    """Limits of each rule. What only recorded runs have is left alone: one configuration serves both."""
     return {
         rule.id: Limits(
             rule.thresholds,
@@ -136,9 +138,9 @@ def _facts(paths: Sequence[Path | str], job: Job) -> RunFacts:
         environment["device busy"] = percent(float(longest.device.busy.sum()) / longest.window)
     several = len(summaries) > 1
     notes = [f"{Path(s.path).name}: {note}" if several else note for s in summaries for note in s.notes]
-    for arrivals in job.arrivals:
-        if arrivals.unmatched:
-            notes.append(f"Collectives that not all ranks made equally often: {'; '.join(arrivals.unmatched[:3])}.")
+    short = [name for arrivals in job.arrivals for name in arrivals.unmatched]
+    if short:
+        notes.append(f"Collectives that not all ranks made equally often: {'; '.join(short[:3])}.")
     return RunFacts(
         path=str(paths[0]),
         command=[],

@@ -1,7 +1,7 @@
 """The events of a Kineto trace, as typed records that decode straight from JSON text.
 
-Only what an analysis uses is decoded; every other key is skipped without being built. The phase `ph` selects the record,
-so that flow arrows, counters and memory instants, often half of a file, cost next to nothing.
+Only what an analysis uses is decoded; every other key is skipped without being built. The phase `ph` selects the
+record, so that flow arrows, counters and memory instants, often half of a file, cost next to nothing.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ _SKIPPED = tuple(
     msgspec.defstruct(f"Skipped{number}", [], tag_field="ph", tag=phase, gc=False)
     for number, phase in enumerate(SKIPPED_PHASES)
 )
-_decoder: Any = msgspec.json.Decoder(list[Union[(Span, Metadata, *_SKIPPED)]])  # type: ignore[misc]
+_ANY_RECORD: Any = Union[(Span, Metadata, *_SKIPPED)]
+_decoder: Any = msgspec.json.Decoder(list[_ANY_RECORD])
 
 decode_records: Final[Callable[[bytes], list[Any]]] = _decoder.decode
 """A JSON array of records as Span, Metadata and skipped ones; raises on anything that is not exactly that."""

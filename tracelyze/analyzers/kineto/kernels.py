@@ -1,4 +1,4 @@
-"""Which kernels move data between ranks: by name, by the collective they carry, by who launched them, by their stream."""
+"""Which kernels move data between ranks: by name, by the collective they carry, by their launch and their stream."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ NAMED: Final = re.compile(
 )
 """Names that say it themselves: libraries of collectives, and the collectives that custom kernels implement."""
 
-_LOCAL: Final = re.compile(r"at::native|at_cuda_detail|elementwise|cub::|thrust::|Memcpy|Memset|cutlass|gemm|triton_(poi|red|per)_", re.IGNORECASE)
-"""Kernels that prepare and unpack buffers around a collective: on its stream, or launched in its call, but local work."""
+_LOCAL: Final = re.compile(
+    r"at::native|at_cuda_detail|elementwise|cub::|thrust::|Memcpy|Memset|cutlass|gemm|triton_(poi|red|per)_",
+    re.IGNORECASE,
+)
+"""Kernels that prepare and unpack buffers around a collective: on its stream, or in its call, but local work."""
 
 _MOVES: Final = re.compile(r"^dma(_|\b)|^(memcpy|memset)\b", re.IGNORECASE)
 """Transfers that an accelerator reports among its kernels."""
@@ -51,8 +54,8 @@ def communication_rows(trace: Trace, launch_of: Integers) -> Mask:
     """The device rows that are communication, shape [device rows]. `launch_of`: each row's launch, -1 if unknown.
 
     A row counts if its name says so, if it carries a collective's name, or if it was launched inside a communication
-    call; of the rest, what runs on a stream that such kernels dominate. The last two hold only away from the stream that
-    has most of a device's kernels, and not for local kernels: a call may wrap a good deal of ordinary work.
+    call; of the rest, what runs on a stream that such kernels dominate. The last two hold only away from the stream
+    that has most of a device's kernels, and not for local kernels: a call may wrap a good deal of ordinary work.
     """
     device = trace.device
     named = np.array([bool(NAMED.search(name)) for name in trace.device_names], dtype=bool)
@@ -68,7 +71,7 @@ def communication_rows(trace: Trace, launch_of: Integers) -> Mask:
     busy = np.bincount(device["queue"], weights=np.where(is_kernel, duration, 0.0), minlength=len(trace.queues))
     communicating = np.bincount(device["queue"], weights=np.where(known, duration, 0.0), minlength=len(trace.queues))
     dominated = communicating > STREAM_SHARE * np.maximum(busy, 1e-9)
-    return known | (rest & dominated[device["queue"]])
+    return np.asarray(known | (rest & dominated[device["queue"]]))
 
 
 def _main_queues(trace: Trace, is_kernel: Mask) -> Mask:

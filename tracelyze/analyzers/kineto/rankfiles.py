@@ -21,7 +21,7 @@ _RANK: Final = re.compile(r"(?:rank|worker)[-_ ]?(\d{1,6})", re.IGNORECASE)
 
 
 def is_trace(path: Path | str) -> bool:
-    """Whether `path` is a Kineto trace, or a folder with at least one directly in it. Reads the first 64 KiB of a file."""
+    """Whether `path` is a Kineto trace, or a folder with at least one directly in it. Reads the first 64 KiB."""
     path = Path(path)
     if path.is_dir():
         if (path / "manifest.json").exists():
@@ -37,7 +37,9 @@ def trace_files(paths: Sequence[Path | str]) -> list[Path]:
         if path.is_dir():
             found = [file for file in _candidates(path) if _looks_like_trace(file)]
             if not found:
-                raise InputError(f"{path}: no trace in this folder; it should hold the profiler's .json or .json.gz files")
+                raise InputError(
+                    f"{path}: no trace in this folder; it should hold the profiler's .json or .json.gz files"
+                )
             files.update(dict.fromkeys(found))
         else:
             files[path] = None

@@ -1,4 +1,4 @@
-"""Reads a Kineto trace into columns: one pass, one block in memory at a time, only what the attribution uses is kept."""
+"""Reads a Kineto trace into columns: one pass, one block in memory at a time, keeping what the attribution uses."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class _Reading:
         self.kinds = _Kinds()
         self.device = Table(MOST_ROWS, DEVICE_COLUMNS)
         self.launches = Table(MOST_ROWS, LAUNCH_COLUMNS)
-        self.host = {
+        self.host: dict[Activity, Table] = {
             activity: Table(MOST_ROWS, HOST_COLUMNS, outermost if activity in _COVERAGE else None)
             for activity in Activity
             if activity is not Activity.DROPPED
@@ -120,7 +120,9 @@ class _Reading:
             self.device,
             rows,
             correlation=np.fromiter([own.correlation for own in arguments], np.int64, count),
-            name=np.fromiter(map(self.device_names.__getitem__, [span.name[:LONGEST_NAME] for span in rows]), np.int32, count),
+            name=np.fromiter(
+                map(self.device_names.__getitem__, [span.name[:LONGEST_NAME] for span in rows]), np.int32, count
+            ),
             queue=np.fromiter(map(self.queues.__getitem__, queues), np.int32, count),
             collective=np.fromiter(map(self.collectives.__getitem__, collectives), np.int32, count),
             kind=np.fromiter([kind for _, kind in chosen], np.int8, count),
@@ -149,9 +151,7 @@ class _Reading:
         linked = np.fromiter(correlation, np.int64, len(spans))
         start = np.fromiter([span.ts for span in spans], np.float64, len(spans))
         useful = (linked >= 0) & (np.abs(start) < LATEST)
-        self.launches.append(
-            correlation=linked[useful], start=start[useful], thread=self._threads(spans)[useful]
-        )
+        self.launches.append(correlation=linked[useful], start=start[useful], thread=self._threads(spans)[useful])
 
     def _append(self, table: Table, spans: list[Span], **columns: Array) -> None:
         """Adds rows with their start and end; a negative length counts as none, an incredible time drops the row."""
@@ -182,7 +182,9 @@ class _Reading:
 
     def finish(self, path: Path, records: TraceRecords) -> Trace:
         if not self.events:
-            raise InputError(f"{path}: holds no events that can be read, so there is nothing to analyse; export it again")
+            raise InputError(
+                f"{path}: holds no events that can be read, so there is nothing to analyse; export it again"
+            )
         for table in (self.device, self.launches, *self.host.values()):
             table.finish()
         base = records.properties.get("baseTimeNanoseconds", 0)
@@ -207,7 +209,9 @@ class _Reading:
     def _notes(self, records: TraceRecords) -> list[str]:
         notes = []
         if records.truncated:
-            notes.append(f"The trace is incomplete: {records.truncated}. The {self.events:,} events before that were used.")
+            notes.append(
+                f"The trace is incomplete: {records.truncated}. The {self.events:,} events before that were used."
+            )
         if records.repaired:
             notes.append(f"{records.repaired:,} events were not valid JSON and were read after small repairs.")
         if records.lost:

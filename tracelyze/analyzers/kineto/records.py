@@ -1,8 +1,8 @@
 """The events of a trace, block by block, in bounded memory, whatever the layout of the JSON.
 
-A block is cut where one record seems to end and the next to begin, and decoded in one call. The decoder is the judge of
-the cut: cut inside a string or a nested value, the text that is left does not close, and decoding fails; then an earlier
-place is tried, and in the end the records are taken one by one (:mod:`salvage`).
+A block is cut where one record seems to end and the next to begin, and decoded in one call. The decoder is the judge
+of the cut: cut inside a string or a nested value, the text that is left does not close, and decoding fails; then an
+earlier place is tried, and in the end the records are taken one by one (:mod:`salvage`).
 """
 
 from __future__ import annotations
@@ -85,15 +85,17 @@ class TraceRecords:
         if buffer.lstrip()[:1] == b"[":
             return buffer[buffer.index(b"[") + 1 :]
         if buffer.lstrip()[:1] != b"{":
-            raise InputError(f"{self._source.path}: not JSON, so not a Kineto trace; give the profiler's .json or .json.gz")
+            raise InputError(
+                f"{self._source.path}: not JSON, so not a Kineto trace; give the profiler's .json or .json.gz"
+            )
         while True:
             place = _events_at(buffer)
             if place is not None:
                 key, start = place
                 if key < 0:
                     raise InputError(
-                        f"{self._source.path}: has no key traceEvents, so it is not a Kineto trace; "
-                        "export it with torch.profiler's export_chrome_trace"
+                        f"{self._source.path}: has no key traceEvents, so it is not a Kineto trace; export it with "
+                        "torch.profiler's export_chrome_trace"
                     )
                 self._add_properties(buffer[:key].rstrip().rstrip(b",") + b"}")
                 return buffer[start + 1 :]
@@ -101,7 +103,8 @@ class TraceRecords:
             if not more or len(buffer) > LARGEST_HEADER:
                 raise InputError(
                     f"{self._source.path}: no key traceEvents in what can be read of it "
-                    f"({self._source.damaged or 'the file is cut short or is no Kineto trace'}); export the trace again"
+                    f"({self._source.damaged or 'the file is cut short or is no Kineto trace'}); export the trace "
+                    "again"
                 )
             buffer += more
 
@@ -178,7 +181,7 @@ def _decode_prefix(text: bytes, separator: bytes) -> tuple[list[Any], int]:
 
 
 def _other_break(text: bytes, end: int) -> int:
-    """The last `}` before `end` that is followed by a comma and an opening brace, in any spacing; -1 if none is near."""
+    """The last `}` before `end` that is followed by a comma and an opening brace, in any spacing; -1 if none."""
     for _ in range(64):
         brace = text.rfind(b"{", 0, end)
         if brace < 0:

@@ -11,10 +11,11 @@ import numpy as np
 from tracelyze.analyzers.kineto.collectives import Arrivals
 from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.kineto.table import Floats, Mask
+from tracelyze.analyzers.kineto.totals import CallTotal
 from tracelyze.analyzers.merging import merge
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.analyzers.words import duration, percent
-from tracelyze.diagnosis import Chart, Evidence, Finding, Location, Severity
+from tracelyze.diagnosis import Chart, Cost, Evidence, Finding, Location, Severity
 
 MICROSECONDS: Final = 1e6
 
@@ -63,8 +64,8 @@ SHORTEST_WINDOW: Final = Threshold(
     "shortest_window",
     0.05,
     "s",
-    "derived: a training step takes tens of milliseconds; below 50 ms a single page fault or the profiler's own buffer "
-    "decides the shares",
+    "derived: a training step takes tens of milliseconds; below 50 ms a single page fault or the profiler's own "
+    "buffer decides the shares",
 )
 FEWEST_STEPS: Final = Threshold(
     "fewest_steps",
@@ -76,8 +77,8 @@ FEWEST_ACTIVITIES: Final = Threshold(
     "fewest_activities",
     1000,
     "device activities",
-    "derived: with fewer steps than fewest_steps the kernels have to carry the repetition; one forward and backward pass "
-    "of a 50-layer network is about 1,000",
+    "derived: with fewer steps than fewest_steps the kernels have to carry the repetition; one forward and "
+    "backward pass of a 50-layer network is about 1,000",
 )
 ENOUGH: Final = (SHORTEST_WINDOW, FEWEST_STEPS, FEWEST_ACTIVITIES)
 """What a trace must hold before shares of its time mean anything."""
@@ -108,6 +109,15 @@ def share(summary: TraceSummary, time: Floats) -> float:
     chosen = steady(summary)
     whole = float(summary.duration[chosen].sum())
     return float(time[chosen].sum()) / whole if whole > 0 else 0.0
+
+
+def share_without_worst(summary: TraceSummary, waits: Floats) -> float:
+    """The share that is left when the step that waited longest is left out: one stall does not make a bottleneck."""
+    chosen = np.flatnonzero(steady(summary))
+    if not summary.counted or len(chosen) < 3:
+        return share(summary, waits)
+    rest = np.delete(chosen, int(np.argmax(waits[chosen])))
+    return float(waits[rest].sum() / max(float(summary.duration[rest].sum()), 1e-9))
 
 
 def on_device(check: OneTraceCheck) -> TraceCheck:
@@ -162,9 +172,14 @@ def charts(summary: TraceSummary, job: Job) -> list[Chart]:
     return [job.picture[summary.path]] if summary.path in job.picture else []
 
 
-def place(file: str, line: int, function: str) -> Location | None:
-    """Where in the script, if the trace recorded it. A Python frame of a trace names the line its function begins at."""
-    return Location(file, line, function) if file else None
+def place(call: CallTotal | None) -> Location | None:
+    """Where in the script, if the trace recorded it. A trace's Python frame names the line its function begins at."""
+    return Location(call.file, call.line, call.function) if call is not None and call.file else None
+
+
+def lost(summary: TraceSummary, time: float) -> Cost:
+    """What `time` (microseconds, over all steps) cost."""
+    return Cost(round(time / MICROSECONDS, 6), round(time / max(summary.window, 1e-9), 4))
 
 
 def passed_below(what: str, value: float, limits: Limits, threshold: str) -> Passed:

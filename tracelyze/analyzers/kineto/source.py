@@ -91,6 +91,6 @@ class TraceBytes:
         unpacked = self.total + more
         if unpacked > FREE_EXPANSION and unpacked > LARGEST_EXPANSION * self._packed_total:
             raise InputError(
-                f"{self.path}: unpacks to more than {LARGEST_EXPANSION} times its size, which no profiler's trace does; "
-                "unpack it yourself if you trust it"
+                f"{self.path}: unpacks to more than {LARGEST_EXPANSION} times its size, which no profiler's trace "
+                "does; unpack it yourself if you trust it"
             )

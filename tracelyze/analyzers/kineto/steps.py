@@ -15,7 +15,9 @@ from tracelyze.analyzers.kineto.trace import Trace
 FEWEST_MARKS: Final = 3
 """Marks that it takes to speak of repetition where the profiler did not number the steps itself."""
 
-_NUMBERED: Final = re.compile(r"^\W*(?:train(?:ing)?[ _-]?)?(?:step|iter(?:ation)?|batch)[ _#:-]*(\d+)\W*$", re.IGNORECASE)
+_NUMBERED: Final = re.compile(
+    r"^\W*(?:train(?:ing)?[ _-]?)?(?:step|iter(?:ation)?|batch)[ _#:-]*(\d+)\W*$", re.IGNORECASE
+)
 _EVEN: Final = 0.25
 """Largest spread (MAD over median) of the distances between marks that are taken for the same point of each step."""
 
@@ -46,7 +48,12 @@ def find_steps(trace: Trace) -> Steps | None:
     return (
         _profiler_steps(trace)
         or _optimizer_steps(trace)
-        or _between(trace, Activity.INPUT, r"^enumerate\(DataLoader\)|dataloader\.py\(\d+\): __next__", "batches from the loader")
+        or _between(
+            trace,
+            Activity.INPUT,
+            r"^enumerate\(DataLoader\)|dataloader\.py\(\d+\): __next__",
+            "batches from the loader",
+        )
         or _between(trace, Activity.OPTIMIZER, r"^Optimizer\.zero_grad", "zero_grad calls")
         or _numbered_annotations(trace)
         or _repeated_annotation(trace)
@@ -68,7 +75,9 @@ def _profiler_steps(trace: Trace) -> Steps | None:
 
 def _optimizer_steps(trace: Trace) -> Steps | None:
     """From one optimizer step to the next; where an optimizer steps several times per batch, from batch to batch."""
-    loader = _between(trace, Activity.INPUT, r"^enumerate\(DataLoader\)|dataloader\.py\(\d+\): __next__", "batches from the loader")
+    loader = _between(
+        trace, Activity.INPUT, r"^enumerate\(DataLoader\)|dataloader\.py\(\d+\): __next__", "batches from the loader"
+    )
     optimizer = _between(trace, Activity.OPTIMIZER, r"^Optimizer\.step", "optimizer steps")
     if loader and optimizer and len(optimizer) + 1 >= 2 * (len(loader) + 1):
         return loader
@@ -177,7 +186,9 @@ def _ranges(source: str, number: Integers, table: Table, rows: Array) -> Steps:
     number, start, end = number[fresh], start[fresh].copy(), end[fresh].copy()
     following = np.append(start[1:], np.inf)
     pause = following - end
-    end = np.where(pause < 0.5 * np.median(end - start), np.minimum(following, np.where(np.isinf(following), end, following)), end)
+    end = np.where(
+        pause < 0.5 * np.median(end - start), np.minimum(following, np.where(np.isinf(following), end, following)), end
+    )
     return Steps(source, number, start, end, int(table["thread"][rows[0]]))
 
 

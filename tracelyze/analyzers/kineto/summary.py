@@ -24,10 +24,10 @@ from tracelyze.analyzers.kineto.trace import Trace
 class TraceSummary:
     """One trace file, summed up. Times are microseconds.
 
-    `steps_from`: what the steps were found by; `counted`: False if there is one window over the whole trace. `number`,
-    `start` (from the first step on) and `duration`: the steps, shape [steps]. `begun`: the first step's start on the
-    clock that the files of one job share. `devices`: the accelerators, busiest first. `host`: for a trace without device
-    work, what the thread of the steps did, shape [steps, CAUSES], else None.
+    `steps_from`: what the steps were found by; `counted`: False if there is one window over the whole trace.
+    `number`, `start` (from the first step on) and `duration`: the steps, shape [steps]. `begun`: the first step's
+    start on the clock that the files of one job share. `devices`: the accelerators, busiest first. `host`: for a
+    trace without device work, what the thread of the steps did, shape [steps, CAUSES], else None.
     """
 
     path: str
@@ -158,7 +158,9 @@ def _collectives(trace: Trace, steps: Steps, communication: Array) -> Collective
     start, end = trace.device["start"][rows], trace.device["end"][rows]
     known: dict[tuple[int, int], str] = {}
     labels = []
-    for name, collective in zip(trace.device["name"][rows].tolist(), trace.device["collective"][rows].tolist(), strict=True):
+    for name, collective in zip(
+        trace.device["name"][rows].tolist(), trace.device["collective"][rows].tolist(), strict=True
+    ):
         if (name, collective) not in known:
             said = trace.collectives[collective]
             kind = kernels.collective_kind(said.name or trace.device_names[name])

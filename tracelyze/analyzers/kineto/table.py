@@ -20,9 +20,7 @@ class Table:
     `reduce` (a table's columns to the mask of rows to keep) is called now and then while the table grows.
     """
 
-    def __init__(
-        self, limit: int, columns: dict[str, str], reduce: Callable[[Table], Array] | None = None
-    ) -> None:
+    def __init__(self, limit: int, columns: dict[str, str], reduce: Callable[[Table], Array] | None = None) -> None:
         self.rows = 0
         self.full = False
         self._limit = limit
@@ -63,7 +61,7 @@ class Table:
     def keep(self, rows: Array) -> None:
         """Keeps the rows of a mask, or takes rows in a new order, shape [rows kept]."""
         kept = 0
-        for name, column in self._columns.items():
+        for column in self._columns.values():
             chosen = column[: self.rows][rows]
             kept = len(chosen)
             column[:kept] = chosen

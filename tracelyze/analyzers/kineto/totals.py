@@ -1,4 +1,4 @@
-"""Sums over a trace: kernels by name, device time by operator, blocking calls with the line of the script behind them."""
+"""Sums over a trace: kernels by name, device time by operator, blocking calls with the script's line behind them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class CallTotal:
 
 @dataclass(frozen=True)
 class PageableCopies:
-    """Copies from or to pageable host memory within the steps. `told`: whether the trace says what memory copies use."""
+    """Copies from or to pageable host memory within the steps. `told`: whether the trace tells the kind of memory."""
 
     told: bool
     count: int

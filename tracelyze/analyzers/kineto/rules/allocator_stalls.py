@@ -10,6 +10,7 @@ from tracelyze.analyzers.kineto.rule import (
     Job,
     TraceRule,
     charts,
+    lost,
     measured,
     on_device,
     passed_below,
@@ -20,7 +21,7 @@ from tracelyze.analyzers.kineto.rule import (
 from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.rule import Limits, Outcome, Threshold
 from tracelyze.analyzers.words import duration, number, percent
-from tracelyze.diagnosis import Cost, Evidence, Finding
+from tracelyze.diagnosis import Evidence, Finding
 
 
 def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
@@ -32,7 +33,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
         return passed_below("device idle during allocation calls", value, limits, "allocating")
     first, last = span(summary)
     calls = sum(call.count for call in summary.allocations) / max(len(summary.number), 1)
-    seconds = float(time.sum()) / MICROSECONDS
+    cost = lost(summary, float(time.sum()))
     worst = summary.allocations[0] if summary.allocations else None
     named = sorted({call.name for call in summary.allocations[:10]})
     return [
@@ -40,16 +41,16 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             rule="allocator-stalls",
             severity="critical" if value >= 0.5 else "warning",
             confidence="certain" if summary.counted else "likely",
-            title=f"The device stands still {percent(value)} of the time while memory is allocated",
+            title=f"The device stands still {percent(cost.share or 0)} of the time while memory is allocated",
             summary=(
-                f"In every step the host asks the driver for device memory instead of reusing what it has: "
-                f"{number(calls)} calls of {' and '.join(named[:3])} per step, {duration(seconds)} of "
+                "In every step the host asks the driver for device memory instead of reusing what it has: "
+                f"{number(calls)} calls of {' and '.join(named[:3])} per step, {duration(cost.seconds or 0)} of "
                 f"{duration(summary.window / MICROSECONDS)} during which the device had nothing to do."
             ),
             fix=(
-                "Keep PyTorch's caching allocator on (unset PYTORCH_NO_CUDA_MEMORY_CACHING and PYTORCH_NO_HIP_MEMORY_CACHING), "
-                "do not call torch.cuda.empty_cache() in the loop, and if memory is nearly full, make the batch smaller or set "
-                "expandable_segments."
+                "Keep PyTorch's caching allocator on (unset PYTORCH_NO_CUDA_MEMORY_CACHING and "
+                "PYTORCH_NO_HIP_MEMORY_CACHING), do not call torch.cuda.empty_cache() in the loop, and if memory "
+                "is nearly full, make the batch smaller or set expandable_segments."
             ),
             fix_code="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
             first_step=first,
@@ -59,8 +60,8 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
                 Evidence("allocation calls", round(calls, 1), "per step"),
                 Evidence("device idle", round(share(summary, device.idle), 4), "share of the step"),
             ],
-            cost=Cost(round(seconds, 6), round(value, 4)),
-            location=place(worst.file, worst.line, worst.function) if worst else None,
+            cost=cost,
+            location=place(worst),
             charts=charts(summary, job),
         )
     ]
@@ -71,12 +72,17 @@ RULE: Final = TraceRule(
     family="throughput",
     severity="warning",
     title="Device memory is allocated anew in every step",
-    about="Adds up the idle time of the device in which the launching thread was inside cudaMalloc, cudaFree or their kin.",
+    about="Adds up the idle time of the device with the launching thread inside cudaMalloc, cudaFree or their kin.",
     check=on_device(check),
     thresholds=(
         *ENOUGH,
-        Threshold("allocating", 0.1, "share of the step", "derived: with the caching allocator a steady step makes no such "
-                  "call at all, so that any share is avoidable; a tenth of the step is worth a change"),
+        Threshold(
+            "allocating",
+            0.1,
+            "share of the step",
+            "derived: with the caching allocator a steady step makes no such call at all, so that any share is "
+            "avoidable; a tenth of the step is worth a change",
+        ),
     ),
     not_when="allocations belong to the first steps",
     references=("https://pytorch.org/docs/stable/notes/cuda.html#memory-management",),

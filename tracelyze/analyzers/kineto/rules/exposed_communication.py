@@ -10,6 +10,7 @@ from tracelyze.analyzers.kineto.rule import (
     Job,
     TraceRule,
     charts,
+    lost,
     measured,
     on_device,
     passed_below,
@@ -19,7 +20,7 @@ from tracelyze.analyzers.kineto.rule import (
 from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Threshold
 from tracelyze.analyzers.words import duration, percent
-from tracelyze.diagnosis import Cost, Evidence, Finding
+from tracelyze.diagnosis import Evidence, Finding
 
 
 def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
@@ -34,7 +35,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     if value < limits["exposed"]:
         return passed_below("communication that no computation hides", value, limits, "exposed")
     first, last = span(summary)
-    seconds = value * summary.window / MICROSECONDS
+    cost = lost(summary, max(float(device.exposed_communication.sum()) - (waiting or 0.0), 0.0))
     total = float(device.communication.sum())
     hidden = 1 - float(device.exposed_communication.sum()) / total
     apart = (
@@ -47,15 +48,16 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             rule="exposed-communication",
             severity="warning",
             confidence="possible" if waiting is None and summary.world_size != 1 else "likely",
-            title=f"Communication that nothing hides takes {percent(value)} of the step",
+            title=f"Communication that nothing hides takes {percent(cost.share or 0)} of the step",
             summary=(
-                f"The device only communicated for {duration(seconds)} of {duration(summary.window / MICROSECONDS)}; "
-                f"{percent(max(hidden, 0.0))} of all communication ran beside computation.{apart}"
+                f"The device only communicated for {duration(cost.seconds or 0)} of "
+                f"{duration(summary.window / MICROSECONDS)}; {percent(max(hidden, 0.0))} of all communication ran "
+                f"beside computation.{apart}"
             ),
             fix=(
-                "Let communication overlap with the backward pass (DDP does so by itself unless find_unused_parameters or one "
-                "huge bucket prevents it), communicate less often (gradient accumulation under no_sync), in bf16, or raise the "
-                "batch per rank."
+                "Let communication overlap with the backward pass (DDP does so by itself unless "
+                "find_unused_parameters or one huge bucket prevents it), communicate less often (gradient "
+                "accumulation under no_sync), in bf16, or raise the batch per rank."
             ),
             first_step=first,
             last_step=last,
@@ -64,9 +66,9 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
                 Evidence("communication", round(share(summary, device.communication), 4), "share of the step"),
                 Evidence("hidden behind computation", round(hidden, 4), "share of the communication"),
             ],
-            cost=Cost(round(seconds, 6), round(value, 4)),
+            cost=cost,
             charts=charts(summary, job),
-            false_alarm="On one rank's trace a slow neighbour looks like slow communication: add the other ranks' traces.",
+            false_alarm="On one rank's trace a slow neighbour looks like slow communication: add the other traces.",
         )
     ]
 
@@ -77,9 +79,9 @@ RULE: Final = TraceRule(
     severity="warning",
     title="Communication is not hidden behind computation",
     about=(
-        "Finds communication kernels by name, by the collective they carry, by the call that launched them and by their "
-        "stream, and measures how long they run while no computing kernel does. Waiting for late ranks is taken off where "
-        "the traces of several ranks are given."
+        "Finds communication kernels by name, by the collective they carry, by the call that launched them and by "
+        "their stream, and measures how long they run while no computing kernel does. Waiting for late ranks is "
+        "taken off where the traces of several ranks are given."
     ),
     check=on_device(check),
     thresholds=(

@@ -12,6 +12,7 @@ from tracelyze.analyzers.kineto.rule import (
     Job,
     TraceRule,
     charts,
+    lost,
     measured,
     on_device,
     passed_below,
@@ -21,7 +22,7 @@ from tracelyze.analyzers.kineto.rule import (
 from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.rule import Limits, Outcome, Threshold
 from tracelyze.analyzers.words import duration, number, percent
-from tracelyze.diagnosis import Cost, Evidence, Finding
+from tracelyze.diagnosis import Evidence, Finding
 
 HOST_WORK: Final = ("optimizer", "launch", "operator", "python")
 
@@ -36,26 +37,31 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     first, last = span(summary)
     steps = max(len(summary.number), 1)
     optimizer = share(summary, device.cause("optimizer"))
-    seconds = float(time.sum()) / MICROSECONDS
-    blurred = " Python stacks were recorded, which itself slows the host down: the true share is smaller." if summary.stacks else ""
-    fixes = [
-        "Give the device larger pieces of work: torch.compile (mode='reduce-overhead' uses CUDA graphs), a larger batch, "
-        "fewer and larger operators."
-    ]
+    cost = lost(summary, float(time.sum()))
+    blurred = (
+        " Python stacks were recorded, which itself slows the host down: the true share is smaller."
+        if summary.stacks
+        else ""
+    )
+    fix = (
+        "Give the device larger pieces of work: torch.compile (mode='reduce-overhead' uses CUDA graphs), a larger "
+        "batch, fewer and larger operators."
+    )
     if optimizer >= value / 4:
-        fixes.append("Much of it is the optimizer: pass fused=True or foreach=True to it.")
+        fix += " Much of it is the optimizer: pass fused=True or foreach=True to it."
     return [
         Finding(
             rule="host-bound",
             severity="warning",
             confidence="possible" if summary.stacks or not summary.counted else "likely",
-            title=f"The device waits for the host to launch work {percent(value)} of the time",
+            title=f"The device waits for the host to launch work {percent(cost.share or 0)} of the time",
             summary=(
-                f"The device's queue ran empty while Python and PyTorch prepared the next kernel: {duration(seconds)} of "
-                f"{duration(summary.window / MICROSECONDS)}. Each step starts {number(device.activities / steps)} device "
-                f"activities of {duration(_typical(summary) / MICROSECONDS)} on average.{blurred}"
+                "The device's queue ran empty while Python and PyTorch prepared the next kernel: "
+                f"{duration(cost.seconds or 0)} of {duration(summary.window / MICROSECONDS)}. Each step starts "
+                f"{number(device.activities / steps)} device activities of "
+                f"{duration(_typical(summary) / MICROSECONDS)} on average.{blurred}"
             ),
-            fix=" ".join(fixes),
+            fix=fix,
             fix_code="model = torch.compile(model, mode='reduce-overhead')",
             first_step=first,
             last_step=last,
@@ -65,9 +71,9 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
                 Evidence("of it in the optimizer", round(optimizer, 4), "share of the step"),
                 Evidence("device activities per step", round(device.activities / steps, 1)),
             ],
-            cost=Cost(round(seconds, 6), round(value, 4)),
+            cost=cost,
             charts=charts(summary, job),
-            false_alarm="The profiler slows the host down by some microseconds per operator, which makes this look worse.",
+            false_alarm="The profiler slows the host by microseconds per operator, which makes this look worse.",
         )
     ]
 
@@ -83,14 +89,20 @@ RULE: Final = TraceRule(
     severity="warning",
     title="The host launches work too slowly",
     about=(
-        "Adds up the idle time of the device in which the launching thread was inside operators, the optimizer, launch "
-        "calls or Python code, and not inside the data loader, a synchronisation, an allocation or a collective."
+        "Adds up the idle time of the device in which the launching thread was inside operators, the optimizer, "
+        "launch calls or Python code, and not inside the data loader, a synchronisation, an allocation or a "
+        "collective."
     ),
     check=on_device(check),
     thresholds=(
         *ENOUGH,
-        Threshold("host_work", 0.2, "share of the step", "measured: on traces of a ResNet50 that is bound by its kernels, "
-                  "the profiler's own cost per operator leaves 7 to 15 % of such idle time; the threshold lies above that"),
+        Threshold(
+            "host_work",
+            0.2,
+            "share of the step",
+            "measured: on traces of a ResNet50 that is bound by its kernels, the profiler's own cost per operator "
+            "leaves 7 to 15 % of such idle time; the threshold lies above that",
+        ),
     ),
     consequence_of=("sync-stalls",),
     not_when="the kernels come from CUDA graphs, or the queue is kept filled",

@@ -10,6 +10,7 @@ from tracelyze.analyzers.kineto.rule import (
     Job,
     TraceRule,
     charts,
+    lost,
     measured,
     on_device,
     passed_below,
@@ -18,7 +19,7 @@ from tracelyze.analyzers.kineto.rule import (
 from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.rule import Limits, Outcome, Skipped, Threshold
 from tracelyze.analyzers.words import duration, percent
-from tracelyze.diagnosis import Cost, Evidence, Finding
+from tracelyze.diagnosis import Evidence, Finding
 
 
 def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
@@ -29,7 +30,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     if value < limits["copying"]:
         return passed_below("copies of pageable memory that nothing hides", value, limits, "copying")
     first, last = span(summary)
-    seconds = copies.exposed_us / MICROSECONDS
+    cost = lost(summary, copies.exposed_us)
     return [
         Finding(
             rule="pageable-copies",
@@ -37,8 +38,9 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             confidence="certain",
             title=f"Copies from ordinary host memory hold the device up {percent(value)} of the time",
             summary=(
-                f"{copies.count} copies between device and pageable host memory took {duration(copies.time_us / MICROSECONDS)}, "
-                f"{duration(seconds)} of it while no kernel ran. Such copies pass through a staging buffer and block the host."
+                f"{copies.count} copies between device and pageable host memory took "
+                f"{duration(copies.time_us / MICROSECONDS)}, {duration(cost.seconds or 0)} of it while no kernel "
+                "ran. Such copies pass through a staging buffer and block the host."
             ),
             fix="Use pin_memory=True in the DataLoader and copy with .to(device, non_blocking=True).",
             fix_code="loader = DataLoader(dataset, pin_memory=True)\nbatch = batch.to(device, non_blocking=True)",
@@ -48,7 +50,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
                 measured("copies of pageable memory that nothing hides", value, limits, "copying"),
                 Evidence("copies", copies.count),
             ],
-            cost=Cost(round(seconds, 6), round(value, 4)),
+            cost=cost,
             charts=charts(summary, job),
         )
     ]
@@ -63,8 +65,13 @@ RULE: Final = TraceRule(
     check=on_device(check),
     thresholds=(
         *ENOUGH,
-        Threshold("copying", 0.05, "share of the step", "derived: pinned memory is about twice as fast, and its copies can "
-                  "overlap; below 5 % of the step less than that is to be gained"),
+        Threshold(
+            "copying",
+            0.05,
+            "share of the step",
+            "derived: pinned memory is about twice as fast, and its copies can overlap; below 5 % of the step less "
+            "than that is to be gained",
+        ),
     ),
     not_when="the copies are pinned, hidden behind kernels, or small",
     references=("https://pytorch.org/docs/stable/notes/cuda.html#use-pinned-memory-buffers",),

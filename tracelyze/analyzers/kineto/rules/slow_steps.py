@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from tracelyze.analyzers.kineto.attribution import CAUSE_TEXT, CAUSES
+from tracelyze.analyzers.kineto.attribution import CAUSE_TEXT
+from tracelyze.analyzers.kineto.coincidence import coincidence
 from tracelyze.analyzers.kineto.rule import ENOUGH, MICROSECONDS, Job, TraceRule, charts, on_any_trace, too_short
 from tracelyze.analyzers.kineto.summary import TraceSummary
-from tracelyze.analyzers.kineto.table import Array
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.analyzers.words import duration, number, percent, plural
 from tracelyze.diagnosis import Cost, Evidence, Finding
@@ -28,9 +28,11 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     excess = float((summary.duration[slow] - middle).sum())
     lost = excess / summary.window
     if not len(slow) or lost < limits["lost"]:
-        return Passed(f"the slowest of {plural(len(time), 'step')} took {number(float(time.max()) / middle)} times the median")
+        return Passed(
+            f"the slowest of {plural(len(time), 'step')} took {number(float(time.max()) / middle)} times the median"
+        )
     seconds = excess / MICROSECONDS
-    reason, part = _coincidence(summary, slow, later)
+    reason, part = coincidence(summary, slow, later)
     numbers = [int(step) for step in summary.number[slow]]
     return [
         Finding(
@@ -40,15 +42,19 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             title=f"{plural(len(slow), 'step')} of {len(time)} took far longer than the others",
             summary=(
                 f"The median step takes {duration(middle / MICROSECONDS)}; {_listed(numbers)} took up to "
-                f"{duration(float(summary.duration[slow].max()) / MICROSECONDS)}. {percent(part)} of the excess is: {reason}."
+                f"{duration(float(summary.duration[slow].max()) / MICROSECONDS)}. {percent(part)} of the excess is: "
+                f"{reason}."
             ),
-            fix="Look at what runs in these steps only: checkpoints, evaluation, logging, garbage collection, a slow disk.",
+            fix="Look at what runs in these steps only: checkpoints, evaluation, logging, garbage collection, a disk.",
             first_step=numbers[0],
             last_step=numbers[-1],
             evidence=[
                 Evidence(
-                    "slowest step over the median", round(float(summary.duration[slow].max()) / middle, 3), "times",
-                    limits["ratio"], limits.source("ratio"),
+                    "slowest step over the median",
+                    round(float(summary.duration[slow].max()) / middle, 3),
+                    "times",
+                    limits["ratio"],
+                    limits.source("ratio"),
                 ),
                 Evidence("time lost", round(lost, 4), "share of the steps", limits["lost"], limits.source("lost")),
                 Evidence("what it went into", reason),
@@ -60,29 +66,11 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
 
 
 def _listed(numbers: list[int]) -> str:
-    return ("step " if len(numbers) == 1 else "steps ") + ", ".join(map(str, numbers[:5])) + (" and more" if len(numbers) > 5 else "")
-
-
-def _coincidence(summary: TraceSummary, slow: Array, later: Array) -> tuple[str, float]:
-    """What most of the excess of the slow steps over the median of the others went into, and its part of the excess."""
-    normal = np.setdiff1d(later, slow)
-    device = summary.device
-    parts = [(CAUSE_TEXT[name], _column(summary, index)) for index, name in enumerate(CAUSES)]
-    if device is not None:
-        parts += [
-            ("more computation", device.compute),
-            ("communication", device.exposed_communication),
-            ("copies", device.exposed_copy),
-        ]
-    grown = [(name, float((values[slow] - np.median(values[normal])).sum())) for name, values in parts]
-    name, most = max(grown, key=lambda item: item[1])
-    excess = float((summary.duration[slow] - np.median(summary.duration[normal])).sum())
-    return name, min(max(most / excess, 0.0), 1.0)
-
-
-def _column(summary: TraceSummary, index: int) -> Array:
-    table = summary.device.causes if summary.device is not None else summary.host
-    return np.zeros(len(summary.number)) if table is None else table[:, index]
+    return (
+        ("step " if len(numbers) == 1 else "steps ")
+        + ", ".join(map(str, numbers[:5]))
+        + (" and more" if len(numbers) > 5 else "")
+    )
 
 
 RULE: Final = TraceRule(
@@ -90,14 +78,23 @@ RULE: Final = TraceRule(
     family="throughput",
     severity="warning",
     title="Single steps are far slower than the others",
-    about="Compares each step after the first with their median, by a robust spread, and says what the excess went into.",
+    about="Compares each step after the first with their median, by a robust spread, and says what the rest went into.",
     check=on_any_trace(check),
     thresholds=(
         *ENOUGH,
         Threshold("fewest_compared", 5, "steps", "derived: the median of fewer is moved by one slow step"),
-        Threshold("ratio", 1.5, "times the median", "derived: half a step more than usual; batches of varying length stay below"),
-        Threshold("spreads", 6, "robust standard deviations", "derived: six cover a normal distribution to one in a billion"),
-        Threshold("lost", 0.05, "share of the steps", "derived: below a twentieth of the time nothing is worth a change"),
+        Threshold(
+            "ratio",
+            1.5,
+            "times the median",
+            "derived: half a step more than usual; batches of varying length stay below",
+        ),
+        Threshold(
+            "spreads", 6, "robust standard deviations", "derived: six cover a normal distribution to one in a billion"
+        ),
+        Threshold(
+            "lost", 0.05, "share of the steps", "derived: below a twentieth of the time nothing is worth a change"
+        ),
     ),
     consequence_of=("dataloader-bottleneck", "allocator-stalls", "straggler"),
     not_when="the first step is slow, which is warm-up and compilation",

@@ -6,11 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from tracelyze.analyzers.kineto.collectives import Arrivals
+from tracelyze.analyzers.kineto.collectives import Arrivals, blame
 from tracelyze.analyzers.kineto.rule import MICROSECONDS, Job, TraceRule, charts
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.analyzers.words import duration, percent
-from tracelyze.diagnosis import Confidence, Cost, Evidence, Finding
+from tracelyze.diagnosis import Cost, Evidence, Finding
 
 
 def check(job: Job, limits: Limits) -> Outcome:
@@ -19,7 +19,7 @@ def check(job: Job, limits: Limits) -> Outcome:
     usable = [arrivals for arrivals in job.arrivals if arrivals.trusted]
     if not usable:
         return Skipped("no collective could be matched between the ranks")
-    delays, steps = _blame(usable)
+    delays, steps = blame(usable)
     ranks = sorted(delays)
     worst = max(ranks, key=lambda rank: delays[rank])
     total = sum(delays.values())
@@ -31,25 +31,10 @@ def check(job: Job, limits: Limits) -> Outcome:
     lasting = len(led) / len(steps) if steps else 0.0
     if lost < limits["lost"] or portion < needed or lasting < limits["lasting"]:
         return Passed(
-            f"rank {worst} delays the others most, by {percent(lost)} of the steps ({percent(portion)} of all such delay)"
+            f"rank {worst} delays the others most, by {percent(lost)} of the steps ({percent(portion)} of all such "
+            "delay)"
         )
     return [_finding(job, limits, usable, worst, lost, portion, delays, len(steps))]
-
-
-def _blame(usable: list[Arrivals]) -> tuple[dict[int, float], list[dict[int, float]]]:
-    """By rank, how long the collectives it arrives last at wait for it beyond the others' middle: in all, and per step."""
-    total: dict[int, float] = {rank: 0.0 for arrivals in usable for rank in arrivals.ranks}
-    steps: list[dict[int, float]] = []
-    for arrivals in usable:
-        last, delay = arrivals.last(), arrivals.delay()
-        for step in np.unique(arrivals.step[arrivals.step >= 0]):
-            own = dict.fromkeys(arrivals.ranks, 0.0)
-            for index in np.flatnonzero(arrivals.step == step):
-                own[arrivals.ranks[int(last[index])]] += float(delay[index])
-            steps.append(own)
-            for rank, value in own.items():
-                total[rank] += value
-    return total, steps
 
 
 def _finding(
@@ -65,36 +50,44 @@ def _finding(
     summary = next(one for one in job.summaries if one.rank == worst)
     waits = np.concatenate([arrivals.waits() for arrivals in usable])
     waited = {rank: float(np.nansum(waits[:, index])) for index, rank in enumerate(usable[0].ranks)}
-    largest = max(float(arrivals.delay()[arrivals.last() == arrivals.ranks.index(worst)].max(initial=0.0)) for arrivals in usable)
-    confidence: Confidence = "likely" if steps >= limits["sure_steps"] else "possible"
+    largest = max(
+        float(arrivals.delay()[arrivals.last() == arrivals.ranks.index(worst)].max(initial=0.0)) for arrivals in usable
+    )
     second = max((rank for rank in delays if rank != worst), key=lambda rank: delays[rank])
     others = f" Rank {second} comes second." if delays[second] > 0.02 * delays[worst] else ""
-    clocks = " The ranks' clocks differed and were put right by the ends of the collectives." if usable[0].realigned else ""
+    clocks = (
+        " The ranks' clocks differed and were put right by the ends of the collectives." if usable[0].realigned else ""
+    )
     return Finding(
         rule="straggler",
         severity="warning",
-        confidence=confidence,
+        confidence="likely" if steps >= limits["sure_steps"] else "possible",
         title=f"The other ranks wait for rank {worst}",
         summary=(
-            f"Rank {worst} arrives last at the collectives, at worst {duration(largest / MICROSECONDS)} after the middle of the "
-            f"others, and caused {percent(portion)} of all waiting of this kind. Its own communication kernels look the shortest, "
-            f"because it is the one that never waits.{others}{clocks}"
+            f"Rank {worst} arrives last at the collectives, at worst {duration(largest / MICROSECONDS)} after the "
+            f"middle of the others, and caused {percent(portion)} of all waiting of this kind. Its own "
+            f"communication kernels look the shortest, because it is the one that never waits.{others}{clocks}"
         ),
         fix=(
-            f"Look at what rank {worst} does before the collective: a slower device or a throttled one, more data or longer "
-            "sequences than the others, a slower loader or disk on its host, work that only this rank does."
+            f"Look at what rank {worst} does before the collective: a slower device or a throttled one, more data "
+            "or longer sequences than the others, a slower loader or disk on its host, work that only this rank "
+            "does."
         ),
         ranks=[worst],
         evidence=[
             Evidence("delay caused", round(lost, 4), "share of the step", limits["lost"], limits.source("lost")),
-            Evidence("share of all delay", round(portion, 4), "", limits["portion"], limits.source("portion")),
+            Evidence("part of all delay", round(portion, 4), "", limits["portion"], limits.source("portion")),
             Evidence("largest delay", round(largest / 1e3, 3), "ms"),
             Evidence("waits itself", round(waited[worst] / 1e3, 3), "ms"),
-            Evidence("the others wait", round(float(np.median([waited[r] for r in waited if r != worst])) / 1e3, 3), "ms"),
+            Evidence(
+                "the others wait", round(float(np.median([waited[r] for r in waited if r != worst])) / 1e3, 3), "ms"
+            ),
         ],
         cost=Cost(round(delays[worst] / MICROSECONDS, 6), round(lost, 4)),
         charts=charts(summary, job),
-        false_alarm="A single traced step shows who was late once, not who is always late." if steps < limits["sure_steps"] else "",
+        false_alarm="A single traced step shows who was late once, not who is always late."
+        if steps < limits["sure_steps"]
+        else "",
     )
 
 
@@ -104,15 +97,23 @@ RULE: Final = TraceRule(
     severity="warning",
     title="One rank holds up the others",
     about=(
-        "Matches the collectives of all ranks, and looks who arrives last: the kernels of all other ranks begin earlier and "
-        "last until then. The delay counts from the middle of the other ranks' arrivals."
+        "Matches the collectives of all ranks, and looks who arrives last: the kernels of all other ranks begin "
+        "earlier and last until then. The delay counts from the middle of the other ranks' arrivals."
     ),
     check=check,
     thresholds=(
-        Threshold("lost", 0.05, "share of the step", "derived: a twentieth of every rank's time; below that the usual jitter "
-                  "of arrival times is as large"),
-        Threshold("portion", 0.5, "", "derived: more than all other ranks together; among few ranks 1.5 times an equal part"),
-        Threshold("lasting", 0.6, "share of the steps", "derived: of equally slow ranks each leads about equally often"),
+        Threshold(
+            "lost",
+            0.05,
+            "share of the step",
+            "derived: a twentieth of every rank's time; below that the usual jitter of arrival times is as large",
+        ),
+        Threshold(
+            "portion", 0.5, "", "derived: more than all other ranks together; among few ranks 1.5 times an equal part"
+        ),
+        Threshold(
+            "lasting", 0.6, "share of the steps", "derived: of equally slow ranks each leads about equally often"
+        ),
         Threshold("sure_steps", 3, "steps", "derived: fewer steps cannot tell a steady straggler from an accident"),
     ),
     not_when="all ranks are equally slow, or take turns",

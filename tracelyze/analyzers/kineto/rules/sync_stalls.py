@@ -10,6 +10,7 @@ from tracelyze.analyzers.kineto.rule import (
     Job,
     TraceRule,
     charts,
+    lost,
     measured,
     on_device,
     place,
@@ -19,7 +20,7 @@ from tracelyze.analyzers.kineto.rule import (
 from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Threshold
 from tracelyze.analyzers.words import duration, number, percent
-from tracelyze.diagnosis import Cost, Evidence, Finding
+from tracelyze.diagnosis import Evidence, Finding
 
 
 def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
@@ -30,11 +31,12 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     value = share(summary, device.after_sync)
     if calls < limits["calls"] or value < limits["stalled"]:
         return Passed(
-            f"{number(calls)} waits for the device per step; the device stood still after them for {percent(value)} of the time"
+            f"{number(calls)} waits for the device per step; the device stood still after them for {percent(value)} "
+            "of the time"
         )
     first, last = span(summary)
     worst = summary.syncs[0]
-    seconds = float(device.after_sync.sum()) / MICROSECONDS
+    cost = lost(summary, float(device.after_sync.sum()))
     inside = f" inside {worst.operator}" if worst.operator else ""
     return [
         Finding(
@@ -43,13 +45,13 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             confidence="likely",
             title=f"The host waits for the device {number(calls)} times per step",
             summary=(
-                f"After each such wait the device's queue is empty, and stays so until the host has launched the next work: "
-                f"{duration(seconds)} of {duration(summary.window / MICROSECONDS)}. "
-                f"Most time goes into {worst.name}{inside} ({worst.count} calls)."
+                "After each such wait the device's queue is empty, and stays so until the host has launched the "
+                f"next work: {duration(cost.seconds or 0)} of {duration(summary.window / MICROSECONDS)}. Most time "
+                f"goes into {worst.name}{inside} ({worst.count} calls)."
             ),
             fix=(
-                "Do not read values off the device in every step: keep loss and metrics as tensors, and call .item(), .cpu() "
-                "or print only every hundred steps; remove torch.cuda.synchronize() from the loop."
+                "Do not read values off the device in every step: keep loss and metrics as tensors, and call "
+                ".item(), .cpu() or print only every hundred steps; remove torch.cuda.synchronize() from the loop."
             ),
             fix_code="if step % 100 == 0:\n    print(loss.item())",
             first_step=first,
@@ -58,8 +60,8 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
                 measured("device idle after the host had waited for it", value, limits, "stalled"),
                 Evidence("synchronising calls", round(calls, 2), "per step", limits["calls"], limits.source("calls")),
             ],
-            cost=Cost(round(seconds, 6), round(value, 4)),
-            location=place(worst.file, worst.line, worst.function),
+            cost=cost,
+            location=place(worst),
             charts=charts(summary, job),
         )
     ]
@@ -71,14 +73,21 @@ RULE: Final = TraceRule(
     severity="warning",
     title="The host waits for the device in every step",
     about=(
-        "Looks for idle gaps of the device that begin while the host is inside a synchronising call "
-        "(stream, device or event synchronize, blocking copies), and adds up how long the device then stays idle."
+        "Looks for idle gaps of the device that begin while the host is inside a synchronising call (stream, "
+        "device or event synchronize, blocking copies), and adds up how long the device then stays idle."
     ),
     check=on_device(check),
     thresholds=(
         *ENOUGH,
-        Threshold("stalled", 0.1, "share of the step", "derived: as for waiting for data, a tenth of the step is worth a change"),
-        Threshold("calls", 0.5, "per step", "derived: a call in every second step is the loop's own; rarer ones are logging"),
+        Threshold(
+            "stalled",
+            0.1,
+            "share of the step",
+            "derived: as for waiting for data, a tenth of the step is worth a change",
+        ),
+        Threshold(
+            "calls", 0.5, "per step", "derived: a call in every second step is the loop's own; rarer ones are logging"
+        ),
     ),
     not_when="the host waits once per logging interval, or has queued enough work before",
     references=("https://pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution",),
