@@ -37,7 +37,9 @@ def column(process: Process, name: str, table: str = "steps") -> list[float | No
 
 
 def same(left: list[float | None], right: list[float | None]) -> bool:
-    return repr([None if v is None else float(v) for v in left]) == repr([None if v is None else float(v) for v in right])
+    return repr([None if v is None else float(v) for v in left]) == repr(
+        [None if v is None else float(v) for v in right]
+    )
 
 
 TRAINER_STATE = {
@@ -243,9 +245,9 @@ def test_two_trainings_in_one_folder_are_refused(tmp_path: Path) -> None:
         (tmp_path / f"events.out.tfevents.{number}").write_bytes(event(number, 1, "loss", 3.0))
     with pytest.raises(InputError, match="starts over at step 1"):
         tensorboard.import_events(tmp_path, tmp_path / "run")
+    (tmp_path / "above" / "one").mkdir(parents=True)
+    (tmp_path / "events.out.tfevents.1").rename(tmp_path / "above" / "one" / "events.out.tfevents.1")
     with pytest.raises(InputError, match="holds no event files itself; give one of its runs"):
-        (tmp_path / "above" / "one").mkdir(parents=True)
-        (tmp_path / "events.out.tfevents.1").rename(tmp_path / "above" / "one" / "events.out.tfevents.1")
         tensorboard.import_events(tmp_path / "above", tmp_path / "run")
 
 

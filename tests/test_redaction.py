@@ -19,9 +19,10 @@ SECRETS = st.text(WORDS, min_size=12, max_size=40).filter(lambda secret: any(map
 LOOSE = st.text(alphabet=st.sampled_from("abk=:;,'\"[](){}<>-_.@/&? \n\\0hfkey_token"), max_size=60)
 
 SECRET_NAMES = [
-    "api-key", "api_key", "apikey", "apiKey", "token", "hf_token", "hub-token", "key", "secret", "client_secret", "password",
-    "db.password", "passwd", "auth", "auth-token", "credentials", "wandb_key", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY",
-    "HF_TOKEN", "access_token", "logger.wandb.api_key", "aws-access-key-id", "private_key", "trainer/comet_api_key",
+    "api-key", "api_key", "apikey", "apiKey", "token", "hf_token", "hub-token", "key", "secret", "client_secret",
+    "password", "db.password", "passwd", "auth", "auth-token", "credentials", "wandb_key",
+    "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "HF_TOKEN",
+    "access_token", "logger.wandb.api_key", "aws-access-key-id", "private_key", "trainer/comet_api_key",
 ]  # fmt: skip
 HARMLESS = [
     ["python", "train.py", "--lr", "3e-4", "--batch-size=64"],
@@ -76,8 +77,9 @@ def test_no_named_secret_survives_in_a_command_line(secret: str, name: str, form
 @given(secret=SECRETS, name=st.sampled_from(SECRET_NAMES), form=st.integers(0, 7))
 def test_no_named_secret_survives_in_a_text(secret: str, name: str, form: int) -> None:
     text = [
-        f"login({name.replace('-', '_')}='{secret}')", f'{{"{name}": "{secret}"}}', f"--{name} {secret}", f"--{name}={secret}",
-        f"['train.py', '--{name}', '{secret}']", f"os.environ.get('{name}', \"{secret}\")", f"headers['{name}'] = f'{secret}'",
+        f"login({name.replace('-', '_')}='{secret}')", f'{{"{name}": "{secret}"}}',
+        f"--{name} {secret}", f"--{name}={secret}", f"['train.py', '--{name}', '{secret}']",
+        f"os.environ.get('{name}', \"{secret}\")", f"headers['{name}'] = f'{secret}'",
         f"https://host/path?a=1&{name}={secret}&b=2",
     ][form]  # fmt: skip
     for line in (text, f"    {text}\nValueError: {text}"):

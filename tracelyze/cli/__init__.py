@@ -54,6 +54,17 @@ def _options(
     pass
 
 
+def emit(text: str) -> None:
+    """Print data on stdout. A reader that has gone away (`| head`) ends the command quietly."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes stdout once more on its way out, which would raise again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(ExitCode.BROKEN_PIPE) from None
+
+
 def main() -> None:
     """Entry point of `tracelyze` and `python -m tracelyze`. Expected errors are one line on stderr, no traceback."""
     try:
@@ -63,10 +74,6 @@ def main() -> None:
         sys.exit(ExitCode.WRONG_INPUT)
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
-    except BrokenPipeError:
-        # Python flushes stdout once more on its way out, which would raise again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(ExitCode.BROKEN_PIPE)
 
 
 # The commands register themselves with `app`; listed in the order of --help.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from tracelyze.cli import app
+from tracelyze.cli import app, emit
 
 
 class Format(StrEnum):
@@ -31,11 +30,11 @@ def rules(
         config.check_rules([identifier], RULES, "rules")
     chosen = [rule for rule in RULES if identifier in (None, rule.id)]
     if format is Format.json:
-        sys.stdout.write(documentation.rules_json(chosen))
+        emit(documentation.rules_json(chosen))
     elif identifier is None:
-        sys.stdout.write(documentation.rules_list(chosen))
+        emit(documentation.rules_list(chosen))
     else:
-        sys.stdout.write(documentation.rule_page(chosen[0]))
+        emit(documentation.rule_page(chosen[0]))
 
 
 @app.command()
@@ -43,4 +42,4 @@ def schema() -> None:
     """Print the documentation of the run directory: every file, table and column."""
     from tracelyze import documentation
 
-    sys.stdout.write(documentation.run_directory_page())
+    emit(documentation.run_directory_page())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracelyze.cli import ExitCode, app
+from tracelyze.cli import ExitCode, app, emit
 from tracelyze.errors import InputError
 
 if TYPE_CHECKING:
@@ -78,12 +78,11 @@ def diagnose(
         reports.write(diagnosis, file)
         sys.stderr.write(f"wrote {file}\n")
     if format is Format.text:
-        sys.stdout.write(_summary(diagnosis))
+        emit(_summary(diagnosis))
         if not no_html and not files:
             _write_page(diagnosis, run)
     else:
-        sys.stdout.write(reports.render(diagnosis, "markdown" if format is Format.md else format.value))
-    sys.stdout.flush()
+        emit(reports.render(diagnosis, "markdown" if format is Format.md else format.value))
     if fail_on is not None and _reaches(diagnosis, fail_on):
         raise typer.Exit(ExitCode.FINDINGS)
 
@@ -130,7 +129,7 @@ def _write_page(diagnosis: Diagnosis, run: Path) -> None:
         page = Path(f"{name}.{PAGE}")
         sys.stderr.write(f"tracelyze: {refused}; writing {page} here instead\n")
         reports.write(diagnosis, page)
-    sys.stdout.write(f"Report: {page}\n")
+    emit(f"Report: {page}\n")
 
 
 def _reaches(diagnosis: Diagnosis, bar: FailOn) -> bool:

@@ -1,0 +1,107 @@
+"""The configuration: where it is looked for, what it changes, and what is said about a mistake in it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tracelyze import config
+from tracelyze.analyzers.rule import Passed, Rule, Threshold
+from tracelyze.errors import InputError
+
+
+def rule(identifier: str, *names: str) -> Rule:
+    thresholds = tuple(Threshold(name, 1.0, "", "a test") for name in names)
+    return Rule(identifier, "tests", "warning", identifier, "about", lambda process, limits: Passed(""), (), thresholds)
+
+
+RULES = (rule("memory-leak", "growth_mib", "horizon"), rule("crash"))
+
+
+def load(folder: Path, text: str, name: str = "tracelyze.toml") -> config.Settings:
+    (folder / name).write_text(text)
+    return config.load(None, folder, RULES)
+
+
+def test_no_configuration_is_the_default(tmp_path: Path) -> None:
+    assert config.load(None, tmp_path, RULES) == config.Settings()
+
+
+def test_own_file(tmp_path: Path) -> None:
+    settings = load(
+        tmp_path, 'select = ["crash"]\nignore = ["memory-leak"]\n[thresholds.memory-leak]\ngrowth_mib = 64\n'
+    )
+    assert (settings.select, settings.ignore) == (("crash",), ("memory-leak",))
+    assert settings.thresholds == {"memory-leak": {"growth_mib": 64.0}}
+    assert settings.file == tmp_path / "tracelyze.toml"
+
+
+def test_the_nearest_file_upwards_counts(tmp_path: Path) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text('[tool.tracelyze]\nignore = ["crash"]\n')
+    (tmp_path / "a" / "pyproject.toml").write_text("[tool.ruff]\nline-length = 100\n")  # does not speak of tracelyze
+    assert config.load(None, inner, RULES).ignore == ("crash",)
+    (tmp_path / "tracelyze.toml").write_text('ignore = ["memory-leak"]\n')  # wins over its neighbour
+    assert config.load(None, inner, RULES).ignore == ("memory-leak",)
+    (inner / "tracelyze.toml").write_text("")
+    assert config.load(None, inner, RULES).ignore == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('selct = ["crash"]', "no such setting: 'selct'; did you mean select"),
+        ('ignore = ["memory_leak"]', "ignore: no such rule: 'memory_leak'; did you mean memory-leak"),
+        ('select = "crash"', "select must be a list of rule ids"),
+        ("[thresholds.memory-leek]\nhorizon = 1", "thresholds: no such rule: 'memory-leek'; did you mean memory-leak"),
+        (
+            "[thresholds.memory-leak]\ngrowth = 1",
+            "thresholds.memory-leak: no such threshold: 'growth'; did you mean growth_mib",
+        ),
+        ("[thresholds.memory-leak]\nzzz = 1", "'zzz'; known are growth_mib, horizon"),
+        ("[thresholds.crash]\nx = 1", "'x'; known are none"),
+        ('[thresholds.memory-leak]\nhorizon = "8"', "thresholds.memory-leak.horizon: '8' is not a number"),
+        ("[thresholds.memory-leak]\nhorizon = true", "is not a number"),
+        ("[thresholds.memory-leak]\nhorizon = nan", "is not a number"),
+        ("thresholds = 3", "thresholds must hold one table a rule"),
+        ("thresholds.crash = 3", "thresholds.crash must be a table"),
+        ("select = [", "not valid TOML"),
+    ],
+)
+def test_a_mistake_is_named_with_its_file_and_the_nearest_name(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as refused:
+        load(tmp_path, text)
+    assert str(refused.value).startswith(str(tmp_path / "tracelyze.toml"))
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_that_was_asked_for_must_hold_settings(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.ruff]\n")
+    with pytest.raises(InputError, match=r"holds no \[tool.tracelyze\] table"):
+        config.load(tmp_path / "pyproject.toml", tmp_path, RULES)
+    with pytest.raises(InputError, match="No such file"):
+        config.load(tmp_path / "nowhere.toml", tmp_path, RULES)
+    (tmp_path / "other.toml").write_text('[tool.tracelyze]\nignore = ["crash"]')
+    assert config.load(tmp_path / "other.toml", tmp_path, RULES).ignore == ("crash",)
+
+
+def test_diagnose_obeys_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("step,loss\n1,2\n2,nan\n3,nan\n")
+    (tmp_path / "tracelyze.toml").write_text('select = ["loss-nonfinite", "crash"]\nignore = ["crash"]\n')
+    (tmp_path / "other.toml").write_text('ignore = ["loss-nonfinite"]\n')
+
+    def checked(*arguments: str) -> list[str]:
+        command = [sys.executable, "-m", "tracelyze", "diagnose", "run", "--format", "json", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        return [check["rule"] for check in json.loads(done.stdout)["checks"]]
+
+    subprocess.run([sys.executable, "-m", "tracelyze", "import", "log", "log.csv", "run"], cwd=tmp_path, check=True)
+    assert checked() == ["loss-nonfinite"]
+    assert checked("--select", "killed,crash") == ["killed"]  # takes the place of select; ignore stays
+    assert "loss-nonfinite" not in checked("--config", "other.toml")
