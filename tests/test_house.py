@@ -1,0 +1,177 @@
+"""The rules of the house: who may import whom, how long a module may get, what a wheel holds, what is generated."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "tracelyze"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+SOURCES = [
+    path for folder in ("tracelyze", "tests", "scripts", "benchmarks") for path in sorted((ROOT / folder).rglob("*.py"))
+]
+
+# What each part may import besides the standard library and itself. What only type checkers see is not imported.
+WALLS = {
+    "collectors": {"pyarrow", "tracelyze", "tracelyze.schema", "tracelyze.redaction", "tracelyze.errors"},
+    "analyzers": {
+        "numpy", "pandas", "pyarrow", "msgspec",
+        "tracelyze", "tracelyze.schema", "tracelyze.diagnosis", "tracelyze.errors", "tracelyze.suggestions",
+    },
+    "reports": {"tracelyze", "tracelyze.diagnosis", "tracelyze.errors"},
+}  # fmt: skip
+CONTRACTS = ("__init__", "schema", "diagnosis", "redaction", "errors")
+
+
+def imports(path: Path) -> set[tuple[int, str]]:
+    """Line and full name of everything that the module imports when it runs, inside functions too."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    skipped = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {(node.lineno, alias.name) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module == "tracelyze":
+            found |= {(node.lineno, f"tracelyze.{alias.name}") for alias in node.names if alias.name != "__version__"}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: import by the full name, so that the walls can be seen"
+            found.add((node.lineno, node.module or ""))
+    return found
+
+
+def breaches(path: Path, allowed: set[str], own: str | None) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for line, name in sorted(imports(path))
+        if name.partition(".")[0] not in sys.stdlib_module_names
+        and not (own and (name == own or name.startswith(f"{own}.")))
+        and not (name in allowed or (not name.startswith("tracelyze") and name.partition(".")[0] in allowed))
+    ]
+
+
+@pytest.mark.parametrize("part", WALLS)
+def test_walls_between_the_parts(part: str) -> None:
+    paths = sorted((PACKAGE / part).rglob("*.py"))
+    assert paths
+    found = [breach for path in paths for breach in breaches(path, WALLS[part], f"tracelyze.{part}")]
+    assert not found, f"tracelyze/{part} may import the standard library and {sorted(WALLS[part])} only"
+
+
+def test_contracts_are_standard_library() -> None:
+    assert not [b for name in CONTRACTS for b in breaches(PACKAGE / f"{name}.py", {"tracelyze.diagnosis"}, None)]
+
+
+def test_the_import_check_sees_what_it_must(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(
+        "import os, numpy.linalg\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pandas\n"
+        "def f():\n    from tracelyze import reports, schema\n    from torch.nn import Module\n"
+    )
+    assert {name for _, name in imports(module)} == {
+        "os", "typing", "numpy.linalg", "tracelyze.reports", "tracelyze.schema", "torch.nn",
+    }  # fmt: skip
+
+
+def test_modules_stay_small() -> None:
+    lines = {path.relative_to(ROOT): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
+    assert not {path: count for path, count in lines.items() if count > 400}
+    rules = {path: count for path, count in lines.items() if "rules" in path.parts and path.name != "__init__.py"}
+    assert rules
+    assert not {path: count for path, count in rules.items() if count > 120}
+
+
+def test_names_say_what_a_module_does() -> None:
+    vague = {"utils", "util", "helpers", "helper", "misc", "common", "manager", "base", "core"}
+    assert not [path.relative_to(ROOT) for path in MODULES if path.stem in vague]
+
+
+def test_every_rule_file_is_in_the_catalogue() -> None:
+    from tracelyze.analyzers.rules import RULES
+
+    files = {path.stem for path in (PACKAGE / "analyzers" / "rules").glob("*.py")} - {"__init__"}
+    assert files == {rule.id.replace("-", "_") for rule in RULES}
+    assert len({rule.id for rule in RULES}) == len(RULES)
+
+
+def test_every_threshold_says_where_it_comes_from() -> None:
+    from tracelyze.analyzers.rules import RULES
+
+    assert not [(rule.id, t.name) for rule in RULES for t in rule.thresholds if len(t.source.split()) < 3]
+
+
+def test_nothing_is_left_to_do() -> None:
+    unfinished = re.compile(r"\b(TODO|FIXME|XXX|raise NotImplementedError)\b|except(?: Exception)?:\s*pass\b")
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in SOURCES
+        if path != Path(__file__)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if unfinished.search(line)
+    ]
+    assert not found
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    program = (
+        "import sys, tracelyze.schema, tracelyze.diagnosis, tracelyze.redaction, tracelyze.collectors.launch\n"
+        "print(*{name.partition('.')[0] for name in sys.modules} & "
+        "{'numpy', 'pandas', 'pyarrow', 'torch', 'typer', 'plotly', 'msgspec', 'rich'})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_diagnosing_needs_no_torch_and_no_plotly(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("step,loss\n1,2\n2,nan\n")
+    program = (
+        "import sys; sys.modules.update(torch=None, plotly=None)\n"
+        "from pathlib import Path; from tracelyze import analyzers, reports; from tracelyze.collectors import logs\n"
+        "logs.import_log(Path('log.csv'), Path('run')); diagnosis = analyzers.diagnose('run')\n"
+        "for name in ('r.html', 'r.md', 'r.json', 'r.sarif', 'r.txt'): reports.write(diagnosis, name)"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=120)
+    assert (tmp_path / "r.html").stat().st_size > 1000
+
+
+def test_generated_pages_are_up_to_date() -> None:
+    spec = importlib.util.spec_from_file_location("make_docs", ROOT / "scripts" / "make_docs.py")
+    assert spec is not None
+    assert spec.loader is not None
+    make_docs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(make_docs)
+    for name, page in make_docs.pages().items():
+        assert (ROOT / "docs" / name).read_text(encoding="utf-8") == page, (
+            f"docs/{name}: run python scripts/make_docs.py"
+        )
+
+
+def test_the_wheel_holds_the_whole_package(tmp_path: Path) -> None:
+    if importlib.util.find_spec("hatchling") is None:
+        pytest.skip("hatchling is not installed: it is in the dependency group test")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    held = set(zipfile.ZipFile(wheel).namelist())
+    tree = {str(p.relative_to(ROOT)) for p in PACKAGE.rglob("*") if p.is_file() and "__pycache__" not in p.parts}
+    assert {name for name in held if name.startswith("tracelyze/")} == tree
+    assert "tracelyze/py.typed" in held
+    assert sum(".dist-info/licenses/" in name for name in held) == 1 + len(
+        list(PACKAGE.glob("reports/assets/vendor/*/LICENSE"))
+    )
