@@ -310,6 +310,49 @@ def healthy() -> Diagnosis:
     )
 
 
+TRACEBACK = """Traceback (most recent call last):
+  File "/home/me/project/train.py", line 88, in <module>
+    main(parse_arguments())
+  File "/home/me/project/train.py", line 71, in main
+    train_epoch(model, loader, optimizer, scheduler, epoch=epoch, clip=arguments.clip, log_every=arguments.log_every)
+  File "/home/me/project/train.py", line 44, in train_epoch
+    loss.backward()
+RuntimeError: one of the variables needed for gradient computation has been modified by an inplace operation:
+[torch.FloatTensor [64, 128]], which is output 0 of ReluBackward0, is at version 1; expected version 0 instead."""
+
+
+def crash() -> Diagnosis:
+    """A run that died in an exception, with its traceback, beside something worth knowing."""
+    findings = [
+        Finding(
+            rule="crash",
+            severity="critical",
+            confidence="certain",
+            title="A tensor that the backward pass needs was overwritten",
+            summary="The run ended at step 12 in a RuntimeError.\n\nThe output of a ReLU was changed in place after "
+            "the forward pass, and the backward pass needs it as it was.",
+            fix="Write the result to a new tensor instead of changing the old one in place.",
+            fix_code="hidden = hidden + residual",
+            first_step=12,
+            last_step=12,
+            first_second=3.1,
+            evidence=[Evidence("exception", "RuntimeError"), Evidence("traceback", TRACEBACK)],
+            location=Location("/home/me/project/train.py", 31, "forward", "        hidden += residual"),
+        ),
+        Finding(
+            rule="no-validation",
+            severity="info",
+            confidence="certain",
+            title="The run never evaluates",
+            summary="No evaluation pass was seen in 12 steps.",
+            fix="Evaluate on held-out data now and then.",
+        ),
+    ]
+    facts = run_facts(steps=12, duration_s=3.2, exit=Exit("exception", 1, "RuntimeError"))
+    checks = [Check(finding.rule, "fired", finding.summary, finding.title) for finding in findings]
+    return Diagnosis(facts, "critical", findings, checks + passed(6) + SKIPPED, [], VERSION)
+
+
 def empty() -> Diagnosis:
     """A run that recorded nothing."""
     facts = RunFacts("runs/x", [], None, None, 0, 0, Exit("unknown"))
@@ -403,4 +446,12 @@ def hostile(*texts: str) -> Diagnosis:
     return Diagnosis(facts, "critical", findings, checks, [chart()], text())
 
 
-ALL = {"chain": chain, "warning": warning, "healthy": healthy, "empty": empty, "many": many, "hostile": hostile}
+ALL = {
+    "chain": chain,
+    "warning": warning,
+    "healthy": healthy,
+    "crash": crash,
+    "empty": empty,
+    "many": many,
+    "hostile": hostile,
+}

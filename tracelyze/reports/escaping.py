@@ -68,17 +68,21 @@ def strict(data: Any) -> Any:
     return data
 
 
-def markdown(text: object) -> str:
-    """`text` as one line of Markdown that renders as itself: no markup, HTML, link, mention or reference."""
-    escaped = one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+def markdown(text: object, keep_ends: bool = False) -> str:
+    """`text` as one line of Markdown that renders as itself: no markup, HTML, link, mention or reference.
+
+    With `keep_ends` blanks at its ends stay, for text that stands beside other text.
+    """
+    line = _SPACES.sub(" ", printable(text)) if keep_ends else one_line(text)
+    escaped = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     escaped = _MARKDOWN_SPECIAL.sub(r"\\\1", escaped)
     escaped = _REFERENCE.sub(_broken_reference, escaped)
     return _LINE_START.sub(_escaped_line_start, escaped, count=1)
 
 
 def markdown_code(text: object) -> str:
-    """`text` as inline code, with a delimiter longer than any run of backticks in it. Safe in a table cell."""
-    code = one_line(text).replace("|", "\\|")
+    """`text` as inline code, with a delimiter longer than any run of backticks in it. Not for a table cell."""
+    code = one_line(text)
     fence = "`" * (_longest_backticks(code) + 1)
     pad = " " if code.startswith("`") or code.endswith("`") or not code else ""
     return f"{fence}{pad}{code}{pad}{fence}"

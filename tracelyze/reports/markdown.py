@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import TYPE_CHECKING, Final
 
@@ -81,19 +82,11 @@ def _repair(finding: Finding) -> list[str]:
 
 
 def _evidence(evidence: list[Evidence]) -> str:
-    rows = [
-        f"| {_cell(one.name)} | {_cell(words.quantity(one.value, one.unit))} | {_bar(one)} | {_cell(one.source)} |"
-        for one in evidence[:30]
-    ]
-    return "\n".join(["| Measured | Value | Threshold | Why this threshold |", "|---|---|---|---|", *rows])
-
-
-def _bar(one: Evidence) -> str:
-    return (
-        ""
-        if one.threshold is None
-        else _cell(words.quantity(one.threshold, "" if isinstance(one.threshold, str) else one.unit))
-    )
+    lines = ["| Measured | Value | Threshold | Why this threshold |", "|---|---|---|---|"]
+    for one in evidence[:30]:
+        cells = (one.name, words.quantity(one.value, one.unit), words.threshold(one), one.source)
+        lines.append(f"| {' | '.join(map(_cell, cells))} |")
+    return "\n".join(lines)
 
 
 def _following(chapter: Chapter) -> str:
@@ -144,7 +137,11 @@ def _run(diagnosis: Diagnosis) -> str:
 
 
 def _words(text: str) -> str:
-    return plain(escaping.shortened(escaping.one_line(text), _LONGEST))
+    """Text on one line; what stands between backticks in it is code."""
+    parts = re.split("`([^`]+)`", escaping.shortened(escaping.one_line(text), _LONGEST))
+    return "".join(
+        markdown_code(part) if index % 2 else plain(part, keep_ends=True) for index, part in enumerate(parts)
+    )
 
 
 def _cell(text: str) -> str:

@@ -29,6 +29,7 @@ _NARROW = 300  # px: the plot on a telephone, for which labels are laid out
 _WIDTH = 1000  # user units along x inside the stretched plot
 _LONGEST_LABEL = 40  # characters
 _LONGEST_END_LABEL = 16
+_FEW = 40  # points
 
 
 def draw(chart: Chart, ident: str, onset: bool = True) -> Markup:
@@ -168,7 +169,11 @@ def _paths(line: Line, positions: Sequence[float], x: Axis, y: Axis) -> Iterator
     if strokes:
         yield "stroke", "".join(strokes)
     if dots:
-        yield "dots", "".join(dots)
+        # Few points among a line of many are drawn larger, on a rim, so that the line does not hide them.
+        few = line.style == "points" and len(dots) <= _FEW
+        if few:
+            yield "rim", "".join(dots)
+        yield "dots few" if few else "dots", "".join(dots)
 
 
 def _runs(line: Line, positions: Sequence[float], x: Axis, y: Axis) -> Iterator[list[tuple[str, str]]]:

@@ -139,6 +139,5 @@ class _Page:
 
 def _number(evidence: Evidence) -> str:
     said = f"{evidence.name}: {escaping.one_line(words.quantity(evidence.value, evidence.unit))}"
-    if evidence.threshold is None:
-        return said
-    return f"{said} (threshold {escaping.one_line(words.quantity(evidence.threshold, ''))})"
+    threshold = escaping.one_line(words.threshold(evidence))
+    return f"{said} (threshold {threshold})" if threshold else said

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 SEVERITY: Final = {"critical": "Critical", "warning": "Warning", "info": "Note", "ok": "OK"}
 CONFIDENCE: Final = {
     "certain": "the mechanism itself was recorded",
-    "likely": "the recorded curves fit this cause and no other that was checked",
-    "possible": "the recorded curves fit this cause, others are not excluded",
+    "likely": "inferred from what was recorded, which fits this cause well",
+    "possible": "inferred from what was recorded, which fits other causes too",
 }
 ENDED: Final = {
     "finished": "finished",
@@ -52,9 +52,20 @@ def quantity(value: float | int | str | None, unit: str) -> str:
     """A value with its unit; a share of 1 is said in percent where the unit asks for it."""
     if isinstance(value, str):
         return f"{value} {unit}".strip()
-    if unit in ("%", "percent") and value is not None:
+    if value is None:
+        return "not known"
+    if unit in ("%", "percent"):
         return f"{number(value)}{UNBROKEN}%"
-    return f"{number(value)} {unit}".strip() if value is not None else "not known"
+    if unit == "share" or unit.startswith("share of "):
+        return f"{percent(value)}{unit.removeprefix('share')}"
+    return f"{number(value)} {unit}".strip()
+
+
+def threshold(evidence: Evidence) -> str:
+    """What the value was held against, with the unit of the value; empty where it was held against nothing."""
+    if evidence.threshold is None:
+        return ""
+    return quantity(evidence.threshold, "" if isinstance(evidence.threshold, str) else evidence.unit)
 
 
 def duration(seconds: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 LONGEST = 4000  # characters of one text of a run; the rest is in the diagnosis as data
 _SIDE_BY_SIDE = 46  # characters of a line of code that still fits half the card
+_SHORT = 18  # characters that are kept on one line in a table
 _INLINE = 120  # characters of a value that still fits a table cell
 
 
@@ -66,7 +68,12 @@ def consequence(told: Told, cause: Told | None, gallery: Gallery, of_ranks: int)
 def paragraphs(text: str) -> Child:
     """Plain words, a paragraph for every blank line, line breaks kept."""
     parts = escaping.shortened(escaping.printable(text), LONGEST).strip().split("\n\n")
-    return [element("p", part, class_="words") for part in parts if part.strip()]
+    return [element("p", _with_code(part), class_="words") for part in parts if part.strip()]
+
+
+def _with_code(text: str) -> Child:
+    """Text in which what stands between backticks is set as code."""
+    return [element("code", part) if index % 2 else part for index, part in enumerate(re.split(r"`([^`\n]+)`", text))]
 
 
 def _body(finding: Finding, gallery: Gallery, of_ranks: int) -> Markup:
@@ -82,15 +89,17 @@ def _body(finding: Finding, gallery: Gallery, of_ranks: int) -> Markup:
     )
 
 
-def _key_facts(finding: Finding, of_ranks: int) -> Markup:
+def _key_facts(finding: Finding, of_ranks: int) -> Child:
+    known = finding.first_step is not None or finding.first_second is not None
+    # A single step, or all steps from the first one on, are said by "since" already.
+    steps = words.steps(finding) if finding.last_step not in (None, finding.first_step) else ""
     facts = [
-        ("Since", words.onset(finding)),
-        ("Affected", ", ".join(part for part in (words.steps(finding), words.ranks(finding, of_ranks)) if part)),
+        ("Since", words.onset(finding) if known else ""),
+        ("Affected", ", ".join(part for part in (steps, words.ranks(finding, of_ranks)) if part)),
         ("Cost so far", words.cost(finding)),
     ]
-    return element(
-        "dl", [element("div", element("dt", name), element("dd", said)) for name, said in facts if said], class_="keys"
-    )
+    shown = [element("div", element("dt", name), element("dd", said)) for name, said in facts if said]
+    return element("dl", shown, class_="keys") if shown else None
 
 
 def _repair(finding: Finding) -> Child:
@@ -154,20 +163,15 @@ def _evidence(evidence: list[Evidence]) -> Child:
 def _row(one: Evidence, compared: bool, sourced: bool, heads: list[str]) -> Child:
     value = words.quantity(one.value, one.unit)
     long = len(value) > _INLINE or "\n" in value.strip()
-    bar = (
-        ""
-        if one.threshold is None
-        else words.quantity(one.threshold, "" if isinstance(one.threshold, str) else one.unit)
-    )
-    cells: list[Child] = [escaping.shortened(one.name, LONGEST), "see below" if long else value]
-    cells += [bar, words.margin(one)] if compared else []
+    cells = ["see below" if long else value]
+    cells += [words.threshold(one), words.margin(one)] if compared else []
     cells += [one.source] if sourced else []
     row = element(
         "tr",
-        element("th", cells[0], scope="row"),
+        element("th", escaping.shortened(one.name, LONGEST), scope="row"),
         [
-            element("td", cell, data_label=head, class_="number" if head in ("Value", "Threshold", "Margin") else None)
-            for head, cell in zip(heads[1:], cells[1:], strict=True)
+            element("td", cell, data_label=head, class_="number short" if len(cell) <= _SHORT else "number")
+            for head, cell in zip(heads[1:], cells, strict=True)
         ],
     )
     if not long:
