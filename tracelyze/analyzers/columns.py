@@ -106,8 +106,8 @@ class FileColumns:
                 if index >= 0 and not _fits(column.type, part.schema.field(index).type):
                     found = part.schema.field(index).type
                     raise InputError(
-                        f"{part.path}: column {column.name} is {found}, not {column.type}: the file was not written by "
-                        f"tracelyze, or is damaged; {FRAGMENT}"
+                        f"{part.path}: column {column.name} is {found}, not {column.type}: the file was not written "
+                        f"by tracelyze, or is damaged; {FRAGMENT}"
                     )
 
     def read(self, name: str) -> tuple[Floats, Mask] | list[str | None]:

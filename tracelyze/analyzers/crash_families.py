@@ -14,7 +14,7 @@ HOST_MEMORY = re.compile(r"DefaultCPUAllocator|can't allocate memory|Cannot allo
 
 @dataclass(frozen=True)
 class Family:
-    """One well-known exception: `pattern` is searched in "class: message"."""
+    """One well-known exception: `pattern` is searched in "class: message", `source` in the lines of the traceback."""
 
     name: str
     pattern: str
@@ -22,6 +22,7 @@ class Family:
     meaning: str
     fix: str
     fix_code: str = ""
+    source: str = ""
 
 
 FAMILIES = (
@@ -38,12 +39,10 @@ FAMILIES = (
         "backward-twice",
         r"Trying to backward through the graph a second time",
         "backward ran twice through the same graph",
-        "A backward pass frees the graph that it walked. A later one reached into it again: usually a hidden state "
-        "or a "
-        "loss of an earlier step that is still attached, or a tensor computed once outside of the loop.",
+        "A backward pass frees the graph that it walked. A later one reached into it again: usually a hidden state or "
+        "a loss of an earlier step that is still attached, or a tensor computed once outside of the loop.",
         "Detach what is carried from step to step, and compute in each step what its loss depends on. "
-        "retain_graph=True "
-        "silences the error but keeps all graphs and makes memory grow.",
+        "retain_graph=True silences the error but keeps all graphs and makes memory grow.",
         "hidden = hidden.detach()",
     ),
     Family(
@@ -70,8 +69,7 @@ FAMILIES = (
         r"grad can be implicitly created only for scalar outputs",
         "backward was called on something that is not a single number",
         "backward() without arguments needs one number. The loss has several elements: reduction='none', or several "
-        "GPUs' "
-        "losses side by side.",
+        "GPUs' losses side by side.",
         "Reduce the loss first.",
         "loss.mean().backward()",
     ),
@@ -80,8 +78,7 @@ FAMILIES = (
         r"does not require grad and does not have a grad_fn",
         "the loss is not connected to any parameter",
         "Something cut the loss off from the model: argmax or another operation without a gradient, .item(), "
-        ".detach(), "
-        ".data or numpy on the way, torch.no_grad() around the forward, or parameters that are all frozen.",
+        ".detach(), .data or numpy on the way, torch.no_grad() around the forward, or parameters that are all frozen.",
         "Compute the loss from the model's raw outputs, as tensors, with autograd on.",
         "loss = criterion(model(x), y)      # not: criterion(model(x).argmax(1), y)",
     ),
@@ -90,10 +87,19 @@ FAMILIES = (
         r"'NoneType' object has no attribute '(zero_|data|norm|clone|detach|mul_|add_|clamp_|abs|item)'",
         "a gradient is None",
         "The tensor got no gradient: it is not a leaf any more (w = w - ... makes a new tensor), the loss does not "
-        "depend on "
-        "it, or backward did not run yet.",
+        "depend on it, or backward did not run yet.",
         "Update in place under torch.no_grad(), and use a gradient only after backward and only if it is not None.",
         "with torch.no_grad():\n    w -= lr * w.grad        # not: w = w - lr * w.grad",
+    ),
+    Family(
+        "grad-is-none-in-update",
+        r"unsupported operand type.*NoneType",
+        "a gradient is None",
+        "The parameter got no gradient, so it cannot be used in an update: w = w - ... makes a new tensor that is no "
+        "leaf any more, the loss does not depend on it, or backward did not run yet.",
+        "Update in place under torch.no_grad(), so that the parameter stays the leaf that it is.",
+        "with torch.no_grad():\n    w -= lr * w.grad        # not: w = w - lr * w.grad",
+        source=r"\.grad\b",
     ),
     Family(
         "device-mismatch",
@@ -101,8 +107,7 @@ FAMILIES = (
         r"(cpu|cuda)",
         "tensors are on different devices or of different types",
         "One operand lives on another device, or has another dtype, than the other: a batch that was not moved, a "
-        "tensor "
-        "made inside of forward() on the CPU, or a model that was moved after its optimizer was made.",
+        "tensor made inside of forward() on the CPU, or a model that was moved after its optimizer was made.",
         "Move model, inputs and targets to one device, and make new tensors with the device of their neighbours.",
         "x, y = x.to(device), y.to(device)\nmask = torch.zeros(n, device=x.device, dtype=x.dtype)",
     ),
@@ -113,8 +118,7 @@ FAMILIES = (
         r"|not implemented for '(Long|Int|Bool|Half|Double|Char|Byte)'|can only be .*floating point",
         "tensors of different number types meet",
         "An operation got, for instance, float64 from numpy where float32 is expected, or integers where floats "
-        "belong. "
-        "Class targets of cross_entropy must be int64.",
+        "belong. Class targets of cross_entropy must be int64.",
         "Convert at the border, where the data become tensors.",
         "x = torch.as_tensor(array, dtype=torch.float32)\ny = y.long()",
     ),
@@ -130,7 +134,7 @@ FAMILIES = (
         "shape-mismatch",
         r"shapes cannot be multiplied|must match the size of tensor|size mismatch|Sizes of tensors must match"
         r"|shape '.*' is invalid for input|Expected input batch_size|The size of tensor|expected input\[.*\] to have"
-        r"|stack expects each tensor to be equal size",
+        r"|stack expects each tensor to be equal size|Expected hidden|input\.size\(-1\) must be equal to",
         "two tensors do not fit together",
         "A layer got another size than it was built for, or two tensors cannot be combined. The message names both "
         "shapes.",
@@ -142,8 +146,7 @@ FAMILIES = (
         r"CUDA error|device-side assert|CUBLAS_STATUS|CUDNN_STATUS|HIP error",
         "the device reported an error",
         "Device work runs later than it is asked for, so the named line may not be the culprit. Device-side asserts "
-        "are "
-        "mostly labels or indices out of range.",
+        "are mostly labels or indices out of range.",
         "Run again with CUDA_LAUNCH_BLOCKING=1 to get the right line, or on the CPU to get a clearer message.",
         "CUDA_LAUNCH_BLOCKING=1 python train.py",
     ),
@@ -155,8 +158,7 @@ FAMILIES = (
         "The system ended a worker process: host memory or shared memory ran out, or native code in the dataset "
         "crashed.",
         "Use fewer workers or a smaller prefetch_factor, enlarge shared memory (docker --shm-size), or set "
-        "num_workers=0 "
-        "once to see the error itself.",
+        "num_workers=0 once to see the error itself.",
         "DataLoader(dataset, num_workers=0)",
     ),
     Family(
@@ -180,11 +182,19 @@ FAMILIES = (
         "state-dict",
         r"Error\(s\) in loading state_dict",
         "a checkpoint does not fit the model",
-        "Names or shapes in the checkpoint differ from the model's: another architecture, or a prefix such as "
-        "module. or "
-        "_orig_mod. from a wrapper.",
+        "Names or shapes in the checkpoint differ from the model's: another architecture, or a prefix such as module. "
+        "or _orig_mod. from a wrapper.",
         "Compare the keys that the message lists; strip the prefix, or build the model with the same settings.",
         "state = {key.removeprefix('module.'): value for key, value in state.items()}",
+    ),
+    Family(
+        "worker-exception",
+        r"",
+        "the dataset raised an exception in a loading worker",
+        "A sample could not be loaded. The message holds the original traceback of the worker.",
+        "Load the samples one by one with num_workers=0 to find the bad one; skip or repair it.",
+        "for index in range(len(dataset)):\n    dataset[index]",
+        source=r"Caught \w+ in DataLoader worker process",
     ),
     Family(
         "file-not-found",
@@ -207,11 +217,14 @@ def recognise(name: str, text: str) -> Family | None:
     """The family of an exception with class `name` and message or traceback `text`, None if it is not a known one."""
     said = f"{name}: {message(name, text)}"
     whole = said if "\n" not in text.strip() else f"{said}\n{_last_block(name, text)}"
-    return next((family for family in FAMILIES if re.search(family.pattern, whole, re.DOTALL)), None)
+    for family in FAMILIES:
+        if re.search(family.pattern, whole, re.DOTALL) and re.search(family.source, text):
+            return family
+    return None
 
 
 def out_of_memory(name: str, text: str) -> str | None:
-    """ "device" or "host" if the exception says that memory ran out, else None."""
+    """Whose memory ran out according to the exception, "device" or "host"; None if it says nothing of the kind."""
     said = f"{name}: {_last_block(name, text)}"
     if HOST_MEMORY.search(said) or name.rsplit(".", 1)[-1] == "MemoryError":
         return "host"

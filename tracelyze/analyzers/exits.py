@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ def exit_of(folder: Path, facts: Mapping[str, Any], events: Table) -> Exit:
         return _written(ends[-1], raised)
     fatal = text_of(folder / schema.SIGNAL_FILE)
     if fatal:
-        return Exit("signal", None, fatal.splitlines()[0].strip())
+        return Exit("signal", None, _fatal(fatal))
     if raised:
         return Exit("exception", None, _message(raised[-1]))
     if not facts and not rows:
@@ -52,6 +53,21 @@ def _written(row: Mapping[str, Any], raised: list[dict[str, Any]]) -> Exit:
     if name == "os._exit":
         return Exit("finished", code, "ended by os._exit")
     return Exit("unknown", code, name)
+
+
+def _fatal(stacks: str) -> str:
+    """First line of the stacks that the signal left, with the innermost line of a program file.
+
+    A fatal error names itself; a request to end (SIGTERM) leaves the stacks alone.
+    """
+    first = stacks.splitlines()[0].strip()
+    what = "asked to terminate (SIGTERM)" if first.startswith(("Stack", "Current thread", "Thread")) else first
+    frames = re.findall(r'File "([^"]+)", line (\d+) in (\S+)', stacks)
+    own = [frame for frame in frames if "site-packages" not in frame[0] and "/lib/python" not in frame[0]]
+    if not own:
+        return what
+    file, line, function = own[0]
+    return f"{what}, in {function} at line {line} of {Path(file).name}"
 
 
 def _message(row: Mapping[str, Any]) -> str:

@@ -227,8 +227,10 @@ class Process:
     def lacks(self, column: str) -> str:
         """Why the run holds nothing for `column` ("steps.grad_norm"), as a clause."""
         for name, state in (self.facts.get("signals") or {}).items():
-            if column in state.get("columns", ()) and state.get("reason"):
-                return f"{column} was not recorded: the signal {name} is off ({state['reason']})"
+            if column in state.get("columns", ()):
+                if state.get("reason"):
+                    return f"{column} was not recorded: the signal {name} is off ({state['reason']})"
+                return f"{column}: the signal {name} was on and saw nothing of it"
         return f"{column} was not recorded"
 
 

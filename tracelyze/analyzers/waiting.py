@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.run import Mask, Training
 
 MIN_STEPS = 20
+ALWAYS = 0.9  # share of steps whose wait contains an iterator's first batch
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,9 @@ class Waiting:
     """Wait for data per step, medians in seconds. `rows`: the steps it was measured on, shape [steps].
 
     `step` is the wall time of a step without evaluation passes; `compute` what remains of it without the wait.
-    `share` is the summed wait over the summed time. `per_sample` is None where the batch size is unknown.
+    `share` is the summed wait over the summed time. `work` is the time that one process needs to make the step's data,
+    `per_sample` that time for one sample, None where the batch size is unknown. `restarts`: an iterator was made anew
+    for nearly every step, although the loader has more to give.
     """
 
     rows: Mask
@@ -29,8 +32,15 @@ class Waiting:
     compute: float
     share: float
     batches: float
+    work: float
     per_sample: float | None
+    restarts: bool
     loader: dict[str, Any]
+
+    @property
+    def workers(self) -> int:
+        """Worker processes of the loader."""
+        return int(self.loader.get("num_workers") or 0)
 
 
 @dataclass(frozen=True)
@@ -43,30 +53,40 @@ class Prediction:
 
 
 def measure(training: Training) -> Waiting | None:
-    """The wait of the steady steps: without the first batches of iterators (workers start) and the warm-up."""
+    """The wait of the steady steps: without the warm-up, and without first batches of iterators (workers start)."""
     steps = training.steps
     seconds, wait = steps["seconds"], steps["loader_wait"]
-    usable = np.isfinite(seconds) & np.isfinite(wait) & (seconds > 0) & ~(steps["loader_first"] == 1)
+    usable = np.isfinite(seconds) & np.isfinite(wait) & (seconds > 0)
     usable[: min(3, len(usable))] = False
+    first = usable & (steps["loader_first"] == 1)
+    loader = _loader(training)
+    batches = np.nan_to_num(steps["loader_batches"], nan=1.0)
+    short = bool(loader.get("length")) and loader["length"] <= 2 * float(np.median(batches))
+    always_first = first.sum() >= ALWAYS * usable.sum()
+    if not (always_first and (not short or not loader.get("num_workers"))):
+        usable &= ~first
     if int(usable.sum()) < MIN_STEPS:
         return None
     evaluating = validation.seconds_within_steps(training.process, steps["time"], seconds)
     net = np.maximum(seconds - evaluating, wait)[usable]
-    wait = wait[usable]
-    batches = np.nan_to_num(steps["loader_batches"][usable], nan=1.0)
-    loader = _loader(training)
+    wait, batches = wait[usable], batches[usable]
     samples = np.where(np.isfinite(steps["batch_size"]), steps["batch_size"], loader.get("batch_size") or np.nan)[
         usable
     ]
-    sampled = wait[samples > 0] / samples[samples > 0]
+    middle, compute = float(np.median(wait)), float(np.median(net - wait))
+    workers = int(loader.get("num_workers") or 0)
+    work = workers * (middle + compute) if workers else middle
+    size = float(np.median(samples[samples > 0])) if (samples > 0).any() else 0.0
     return Waiting(
         rows=usable,
-        wait=float(np.median(wait)),
+        wait=middle,
         step=float(np.median(net)),
-        compute=float(np.median(net - wait)),
+        compute=compute,
         share=float(wait.sum() / net.sum()),
         batches=max(1.0, float(np.median(batches))),
-        per_sample=float(np.median(sampled)) if len(sampled) else None,
+        work=work,
+        per_sample=work / size if size else None,
+        restarts=bool(always_first and not short),
         loader=loader,
     )
 
@@ -85,23 +105,29 @@ def _loader(training: Training) -> dict[str, Any]:
 def predict(waiting: Waiting, cpus: int | None, handover: float, most: int) -> Prediction:
     """What (more) workers would save per step.
 
-    With W workers a batch is ready every T / W seconds, T being the time that one worker needs for it; it is waited
-    for only as far as that exceeds the computation. Nothing is faster than handing a finished batch over (`handover`
-    seconds each). T is the wait itself without workers; with n busy workers it is n times the period. One core stays
-    with the training process.
+    A step can be no shorter than its computation and the hand-over of its batches (`handover` seconds each), than the
+    work of loading divided among the workers, and than all work together divided among the cores.
     """
-    now = int(waiting.loader.get("num_workers") or 0)
-    workers = max(1, min(most, (cpus or most + 1) - 1))
-    if now >= workers:  # no core is left for another worker: the loading itself has to become cheaper
-        return Prediction(now, *_saving(waiting, handover * waiting.batches))
-    work = waiting.wait if now == 0 else now * (waiting.wait + waiting.compute)
-    left = max(handover * waiting.batches, work / workers - waiting.compute)
-    return Prediction(workers, *_saving(waiting, left))
+    cores = cpus or most
+    workers = max(1, waiting.workers, min(most, cores))
+    bound = max(
+        waiting.compute + handover * waiting.batches,
+        waiting.work / workers,
+        (waiting.work + waiting.compute) / cores,
+    )
+    return _prediction(waiting, workers, waiting.step - bound)
 
 
-def _saving(waiting: Waiting, left: float) -> tuple[float, float]:
-    saved = max(0.0, waiting.wait - left)
-    return saved, saved / waiting.step if waiting.step > 0 else 0.0
+def cheaper(waiting: Waiting, sample: float) -> Prediction:
+    """What it would save if a sample cost no more than `sample` seconds to load; nothing where its cost is unknown."""
+    if waiting.per_sample is None or waiting.per_sample <= 0:
+        return Prediction(waiting.workers, 0.0, 0.0)
+    return _prediction(waiting, waiting.workers, waiting.wait * (1 - sample / waiting.per_sample))
+
+
+def _prediction(waiting: Waiting, workers: int, saved: float) -> Prediction:
+    saved = min(waiting.wait, max(0.0, saved))
+    return Prediction(workers, saved, saved / waiting.step if waiting.step > 0 else 0.0)
 
 
 def lost(training: Training, waiting: Waiting, prediction: Prediction) -> tuple[float, float]:

@@ -7,10 +7,10 @@ def number(value: float) -> str:
     """Three significant digits, with thousands separated: 0.000123 -> "0.000123", 12345.6 -> "12,346"."""
     if value != value or value in (float("inf"), float("-inf")):
         return {"nan": "NaN", "inf": "Inf", "-inf": "-Inf"}[str(value)]
-    if value == int(value) and abs(value) < 1e15:
-        return f"{int(value):,}"
-    if abs(value) >= 1000:
-        return f"{value:,.0f}" if abs(value) < 1e9 else f"{value:.2e}"
+    if abs(value) >= 1e9:
+        return f"{value:.2e}"
+    if value == int(value) or abs(value) >= 1000:
+        return f"{value:,.0f}"
     return f"{value:.3g}"
 
 

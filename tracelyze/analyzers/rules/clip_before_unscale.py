@@ -40,10 +40,8 @@ def _find(training: Training, limits: Limits) -> Finding | None:
         title=f"Gradients{moments.name_of(training)} are clipped before they are unscaled",
         summary=(
             f"In {percent(share)} of the clipped steps the gradients were still multiplied by the loss scale, so the "
-            "clip "
-            f"saw norms {times} too large and cut nearly every step down to max_norm divided by the scale: the "
-            "learning "
-            "rate that really acts is that much smaller."
+            f"clip saw norms {times} too large and cut nearly every step down to max_norm divided by the scale: the "
+            "learning rate that really acts is that much smaller."
         ),
         fix="Call scaler.unscale_(optimizer) before clipping.",
         fix_code="scaler.scale(loss).backward()\nscaler.unscale_(optimizer)\n"

@@ -56,8 +56,7 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
         title = f"Validation ran in train mode, with {kinds} active"
         cause = (
             f"The model was still in train mode, so {kinds} behaved as in training: dropout drops values, BatchNorm "
-            "uses "
-            "the batch's own statistics and lets validation data change what it stores."
+            "uses the batch's own statistics and lets validation data change what it stores."
         )
     return Finding(
         rule=RULE.id,
@@ -66,8 +65,8 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
         title=title,
         summary=(
             f"{len(rows)} of {plural(count, 'validation pass')} ({percent(share)}), the first one after step {begin}. "
-            f"{cause} Validation numbers of these passes do not say how good the model is, and any choice made by them "
-            "(early stopping, best checkpoint) is unreliable."
+            f"{cause} Validation numbers of these passes do not say how good the model is, and any choice made by "
+            "them (early stopping, best checkpoint) is unreliable."
         ),
         fix=FIX_FUNCTIONAL if functional else FIX,
         fix_code=CODE_FUNCTIONAL if functional else FIX_CODE,

@@ -37,10 +37,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             title=f"Validation builds autograd graphs in {percent(share)} of its passes",
             summary=(
                 f"{len(rows)} of {plural(count, 'validation pass')} ran with autograd on, the first one after step "
-                f"{begin}. "
-                "Every forward then keeps its activations for a backward that never comes: more memory, more time, "
-                "and a "
-                "leak as soon as an output or a loss is stored."
+                f"{begin}. Every forward then keeps its activations for a backward that never comes: more memory, "
+                "more time, and a leak as soon as an output or a loss is stored."
             ),
             fix="Run validation under torch.no_grad() or torch.inference_mode().",
             fix_code="model.eval()\nwith torch.inference_mode():\n    ...  # validation",

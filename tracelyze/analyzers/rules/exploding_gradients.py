@@ -41,7 +41,8 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
     if late < limits["ratio"] * base or (not len(broken) and _improves(steps["loss"])):
         return Passed(f"the gradient norm ended at {number(late / base)} times its early level")
     level = statistics.onset(norm, 10 * base)
-    return _grown(training, int(rows[level if level is not None else -1]), late / base, limits)
+    before = 0 if not level else int(rows[level - 1]) + 1  # the step after the last norm that was measured as usual
+    return _grown(training, before, late / base, limits)
 
 
 def _improves(loss: Floats) -> bool:

@@ -49,8 +49,8 @@ def _finding(training: Training, seen: Overflows, limits: Limits) -> Finding:
     loss = training.steps["loss"][seen.bad]
     forward = bool(training.steps.known("loss")[seen.bad].any()) and not np.isfinite(loss).any()
     told = (
-        f"{percent(seen.recent)} of the last {seen.window} steps overflowed and were skipped: they cost their time and "
-        "changed nothing."
+        f"{percent(seen.recent)} of the last {seen.window} steps overflowed and were skipped: they cost their time "
+        "and changed nothing."
     )
     if seen.scale is not None and seen.backoffs:
         told += (

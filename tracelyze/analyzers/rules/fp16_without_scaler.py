@@ -12,13 +12,13 @@ from tracelyze.analyzers.words import percent
 from tracelyze.diagnosis import Evidence, Finding, Mark
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.run import Process, Training
+    from tracelyze.analyzers.run import Mask, Process, Training
 
 FLOAT16 = 1
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Autocast to float16 with float32 parameters, no scaler, and no loss multiplied by a constant instead of one."""
+    """Autocast to float16, or weights in it, with no scaler and no loss multiplied by a constant instead."""
     state = (process.facts.get("signals") or {}).get("loss_scale")
     if isinstance(state, dict) and state.get("reason"):
         return Skipped(process.lacks("steps.scale"))
@@ -28,37 +28,42 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _find(training: Training, limits: Limits) -> Finding | None:
     steps = training.steps
-    known = steps.known("autocast")
-    half = known & (steps["autocast"] == FLOAT16)
-    share = float(half.sum()) / max(1.0, float(known.sum()))
     dtype = str(training.facts.get("dtype") or "")
-    if share < limits["share"] or half.sum() < limits["steps"] or "float32" not in dtype:
+    weights = dtype == "float16"  # frameworks that keep a float32 copy hand that copy to the optimizer
+    known = steps.known("autocast")
+    half = known if weights else known & (steps["autocast"] == FLOAT16)
+    share = float(half.sum()) / max(1.0, float(known.sum()))
+    if share < limits["share"] or half.sum() < limits["steps"] or not (weights or "float32" in dtype):
         return None
     scaled_by_hand = bool((steps["loss_divisor"] < 1).any())
     if steps.has("scale") or steps.has("skipped") or scaled_by_hand:
         return None
-    first = int(np.argmax(half))
+    return _finding(training, half, dtype, weights, limits)
+
+
+def _finding(training: Training, half: Mask, dtype: str, weights: bool, limits: Limits) -> Finding:
+    first, share = int(np.argmax(half)), float(half.sum()) / float(training.steps.known("autocast").sum())
     begin = moments.step_at(training, first)
+    how = "with weights kept in float16" if weights else "under float16 autocast"
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="likely",
         title=f"Trained in float16{moments.name_of(training)} without a loss scaler",
         summary=(
-            f"{percent(share)} of the steps ran under float16 autocast, and no GradScaler was used. Gradients below "
-            "6e-8 "
-            "become exactly zero in float16, so that small updates are lost without any error; large ones overflow "
-            "to Inf "
-            "and reach the weights."
+            f"{percent(share)} of the steps ran {how}, and no GradScaler was used. Gradients below 6e-8 become "
+            "exactly zero "
+            "in float16, so that small updates are lost without any error; large ones overflow to Inf and reach the "
+            "weights."
         ),
-        fix="Use bfloat16, which needs no scaler, or scale the loss with GradScaler.",
+        fix="Use bfloat16, which needs no scaler, or keep the weights in float32 and scale the loss with GradScaler.",
         fix_code="scaler = "
         "torch.amp.GradScaler()\nscaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
         first_step=begin,
         last_step=moments.last_step(training),
         first_second=moments.second_at(training, first),
         evidence=[
-            Evidence("steps under float16 autocast", share, "share", limits["share"], limits.source("share")),
+            Evidence("steps in float16", share, "share", limits["share"], limits.source("share")),
             Evidence("steps with a loss scale", 0, "steps", 1, "float16 training needs one"),
             Evidence("parameters", dtype),
         ],
@@ -81,6 +86,6 @@ RULE = Rule(
         Threshold("share", 0.9, "share", "a forward under autocast is under it in every step"),
         Threshold("steps", 5, "steps", "a few steps may be a probe"),
     ),
-    not_when="bfloat16, parameters in float16 (frameworks that keep a float32 copy), a loss scaled by hand.",
+    not_when="bfloat16, frameworks that keep a float32 copy of the weights, a loss scaled by hand.",
     references=("https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling",),
 )

@@ -41,8 +41,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             title=f"{plural(len(found), 'gradient spike')}, {number(ratio)} times the usual norm",
             summary=(
                 f"At steps {listed} the gradient norm leapt to about {number(ratio)} times its usual size and came "
-                "back. "
-                "Single batches do that: mislabelled, empty or extreme samples. Each such step may undo many others."
+                "back. Single batches do that: mislabelled, empty or extreme samples. Each such step may undo many "
+                "others."
             ),
             fix="Clip the gradient norm a little above its usual size, and look at the batches of these steps.",
             fix_code=f"clip_grad_norm_(model.parameters(), max_norm={number(2 * float(np.median(norm)))})",

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 FIX = (
     "Ask the system why: `dmesg` and `journalctl -k` name processes that were killed for memory, the scheduler's log "
-    "names "
-    "time limits and pre-emption. Save checkpoints, so that the next run can resume."
+    "names time limits and pre-emption. Save checkpoints, so that the next run can resume."
 )
 
 

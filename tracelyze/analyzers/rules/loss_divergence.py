@@ -34,7 +34,8 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _finding(training: Training, first: int, seen: statistics.Divergence, limits: Limits) -> Finding:
-    begin, rise = moments.step_at(training, first), seen.end / seen.minimum - 1
+    begin, ratio = moments.step_at(training, first), seen.end / seen.minimum
+    height = f"{percent(ratio - 1)} above" if ratio < 3 else f"at {number(ratio)} times"
     worse = seen.end > seen.start
     affected = np.zeros(len(training.steps), dtype=bool)
     affected[first:] = True
@@ -43,12 +44,11 @@ def _finding(training: Training, first: int, seen: statistics.Divergence, limits
         rule=RULE.id,
         severity="critical" if worse else "warning",
         confidence="likely",
-        title=f"The loss diverged: it ended {percent(rise)} above its minimum",
+        title=f"The loss diverged: it ended {height} its minimum",
         summary=(
             f"The loss reached {number(seen.minimum)} around step {begin}, rose after that and stayed high: "
             f"{number(seen.end)} at the end" + (", above where it had started." if worse else ".") + " Everything "
-            "since the "
-            "minimum made the model worse on its own training data."
+            "since the minimum made the model worse on its own training data."
         ),
         fix="Go back to a checkpoint from before the rise, and lower the learning rate, warm it up, or clip gradients.",
         fix_code="torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)",

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import moments, pictures
+from tracelyze.analyzers.prelude import what_moved_first
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
-from tracelyze.analyzers.words import number, plural
+from tracelyze.analyzers.words import plural
 from tracelyze.diagnosis import Evidence, Finding, Mark
 
 if TYPE_CHECKING:
@@ -16,10 +17,8 @@ if TYPE_CHECKING:
 
 FIX = (
     "Stop at the first non-finite loss and look at that batch. If the gradient norm rose before: lower the learning "
-    "rate, "
-    "warm it up, clip gradients. If nothing moved before: look for log(0), division by zero, sqrt(0), an empty mask, "
-    "or "
-    "a bad sample in the batch."
+    "rate, warm it up, clip gradients. If nothing moved before: look for log(0), division by zero, sqrt(0), an empty "
+    "mask, or a bad sample in the batch."
 )
 FIX_CODE = "if not torch.isfinite(loss):\n    raise RuntimeError(f'loss is {loss.item()} at step {step}')"
 
@@ -29,9 +28,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     findings: list[Finding] = []
     count = 0
     for training in process.trainings:
-        bad = training.steps.known("loss") & ~np.isfinite(training.steps["loss"]) & ~moments.skipped(training)
+        bad = training.steps.known("loss") & ~np.isfinite(training.steps["loss"])
         count += int(training.steps.known("loss").sum())
-        if bad.any():
+        if (bad & ~moments.skipped(training)).any():
             findings.append(_finding(training, bad, limits))
     return findings or Passed(f"all {plural(count, 'measured loss')} are finite")
 
@@ -41,11 +40,14 @@ def _finding(training: Training, bad: np.ndarray, limits: Limits) -> Finding:
     first = int(np.argmax(bad))
     what = "NaN" if np.isnan(steps["loss"][first]) else "Inf"
     later = steps.known("loss")[first:] & np.isfinite(steps["loss"][first:])
-    recovered = bool(later[-min(len(later), 20) :].any()) and int(later.sum()) >= limits["recovered"]
     begin, total = moments.step_at(training, first), int(bad.sum())
-    before = _before(training, first)
+    recovered = int(later.sum()) >= limits["recovered"] and total <= limits["share"] * (len(bad) - first)
+    before, marks = what_moved_first(training, first), [Mark(float(begin), f"loss is {what}")]
     harm = f"{total} of {len(bad) - first} losses since then are not finite"
-    harm += ", the others are: the weights survived." if recovered else ": what was trained from here on is lost."
+    if recovered:
+        harm += ", the others are: the weights survived."
+    else:
+        harm += ": the training goes on without them." if later.any() else ": what was trained from here on is lost."
     affected = np.zeros(len(bad), dtype=bool)
     affected[first:] = True
     return Finding(
@@ -66,34 +68,9 @@ def _finding(training: Training, bad: np.ndarray, limits: Limits) -> Finding:
         ],
         cost=moments.cost_of(training, bad if recovered else affected),
         location=training.process.location("loss") or training.process.location("backward"),
-        charts=pictures.loss(training, [Mark(float(begin), f"loss is {what}")])
-        + pictures.grad_norm(training, [Mark(float(begin), f"loss is {what}")]),
+        charts=pictures.loss(training, marks) + pictures.grad_norm(training, marks),
         false_alarm="A loss that is meant to be Inf for rejected samples, and is never stepped on, is harmless.",
     )
-
-
-def _before(training: Training, first: int) -> str:
-    """A sentence on what moved first: a non-finite gradient, the gradient norm, the loss itself, or nothing."""
-    steps = training.steps
-    begin = moments.step_at(training, first)
-    events = [row for row in training.process.events.records() if row["kind"] == "nonfinite-gradient"]
-    early = [row for row in events if row["step"] is not None and row["step"] + 1 < begin]
-    if early:
-        return (
-            f"The gradient of {early[0]['name'] or 'a parameter'} was not finite first, at step {early[0]['step'] + 1}."
-        )
-    for column, name in (("grad_norm", "gradient norm"), ("loss", "loss")):
-        past = steps[column][max(0, first - 200) : first]
-        past = past[np.isfinite(past)]
-        if len(past) >= 10 and past[-3:].max() > 10 * float(np.median(past)) > 0:
-            ratio = past[-3:].max() / float(np.median(past))
-            return f"The {name} rose {number(ratio)}-fold over its median right before: training blew up."
-    rate = steps["lr"][max(0, first - 1) : first + 1]
-    if len(rate) == 2 and rate[1] > 2 * rate[0] > 0:
-        return f"The learning rate rose {number(rate[1] / rate[0])}-fold at that step."
-    if first == 0:
-        return "It was not finite from the first step on: look at inputs, initial weights and the loss function."
-    return "Neither loss nor gradient norm moved before: one batch or one operation made it, not a slow blow-up."
 
 
 def _last_finite(values: np.ndarray) -> float | None:
@@ -109,7 +86,10 @@ RULE = Rule(
     about="Once the loss is NaN or Inf its gradients are too, and one optimizer step spreads them into every weight.",
     check=check,
     needs=(("steps.loss",),),
-    thresholds=(Threshold("recovered", 5, "steps", "weights that hold a NaN give no finite loss ever again"),),
+    thresholds=(
+        Threshold("recovered", 5, "steps", "weights that hold a NaN give no finite loss ever again"),
+        Threshold("share", 0.1, "share", "a bad batch now and then is below a tenth of the steps"),
+    ),
     consequence_of=(
         "missing-zero-grad",
         "exploding-gradients",

@@ -15,14 +15,12 @@ if TYPE_CHECKING:
 
 FIX_GRAPHS = (
     "Keep numbers, not tensors with their history: use loss.item() for running sums and logs, and .detach() for "
-    "outputs, "
-    "losses or hidden states that are stored beyond the step."
+    "outputs, losses or hidden states that are stored beyond the step."
 )
 CODE_GRAPHS = "running_loss += loss.item()          # not: running_loss += loss\noutputs.append(output.detach().cpu())"
 FIX_OTHER = (
-    "Look for a list, dictionary or cache that grows with every step: stored batches, outputs or logs. Keep only "
-    "what is "
-    "needed, bound its size, or write it to disk."
+    "Look for a list, dictionary or cache that grows with every step: stored batches, outputs or logs. Keep only what "
+    "is needed, bound its size, or write it to disk."
 )
 
 
@@ -65,8 +63,8 @@ def _finding(
         evidence = [count, Evidence("graphs per step", graphs.per_step, "graphs/step"), *evidence]
         title = f"Autograd graphs are kept alive: {number(graphs.kept)} of them {name}"
         cause = (
-            f"From step {begin} on, {name}, earlier steps' autograd graphs stay in memory. Something the script stores "
-            "still refers to them: usually a summed loss, a list of losses or outputs, or a hidden state."
+            f"From step {begin} on, {name}, earlier steps' autograd graphs stay in memory. Something the script "
+            "stores still refers to them: usually a summed loss, a list of losses or outputs, or a hidden state."
         )
     else:
         title, cause = "", "What holds it was not seen: no autograd graph was found to be kept."
@@ -103,8 +101,7 @@ RULE = Rule(
     title="Memory grows with every step",
     about=(
         "Memory at the same point of each step should settle after a warm-up. If its floor climbs at an even pace to "
-        "the "
-        "end, something keeps what a step made: most often the loss with its whole autograd graph."
+        "the end, something keeps what a step made: most often the loss with its whole autograd graph."
     ),
     check=check,
     needs=(("steps.live_graphs",), ("steps.device_allocated",), ("steps.host_rss",)),

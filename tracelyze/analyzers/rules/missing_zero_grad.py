@@ -57,7 +57,7 @@ def _direct(training: Training, limits: Limits) -> Finding | Passed:
         title=f"Gradients{name} are never cleared: {count:,} steps used a sum over all earlier steps",
         summary=(
             f"From step {begin} on, {percent(share)} of the steps consumed gradients that an earlier step had already "
-            f"consumed: each backward pass added its gradients on top of the old ones. The update follows the sum of "
+            "consumed: each backward pass added its gradients on top of the old ones. The update follows the sum of "
             f"everything since the start, so what was trained from step {begin} on cannot be trusted."
         ),
         fix=FIX,
@@ -92,8 +92,8 @@ RULE = Rule(
     title="Gradients are never cleared",
     about=(
         "PyTorch adds each backward pass into .grad. If nothing clears it between optimizer steps, every update "
-        "follows "
-        "the sum of all gradients since the start. The loop runs, the loss often even falls, and the result is wrong."
+        "follows the sum of all gradients since the start. The loop runs, the loss often even falls, and the result "
+        "is wrong."
     ),
     check=check,
     needs=(("steps.grads_carried",), ("steps.grad_norm",)),

@@ -44,10 +44,8 @@ def _finding(training: Training, first: int, count: int) -> Finding:
         title=f"Gradients{moments.name_of(training)} became NaN or Inf at step {begin:,}{where}",
         summary=(
             f"At step {begin} gradients were not finite although the loss still was, and no loss scaler skipped the "
-            "step: "
-            "it wrote them into the weights. Either the gradients had grown without bound, or one operation has no "
-            "finite "
-            "derivative there: sqrt or norm at exactly 0, log of 0, division by 0, acos at 1."
+            "step: it wrote them into the weights. Either the gradients had grown without bound, or one operation has "
+            "no finite derivative there: sqrt or norm at exactly 0, log of 0, division by 0, acos at 1."
         ),
         fix="Keep such operations away from their edge with a small constant, clip gradients, and skip non-finite "
         "steps.",

@@ -17,11 +17,9 @@ if TYPE_CHECKING:
 
 FIXES = {
     "device": "Halve the batch and accumulate gradients over two, use bfloat16 autocast or activation checkpointing, "
-    "and run "
-    "validation under no_grad. If it fits at first and fails later, look for a leak or for longer inputs.",
+    "and run validation under no_grad. If it fits at first and fails later, look for a leak or for longer inputs.",
     "host": "Load less at once (memory-mapped files, fewer workers, smaller prefetch_factor), and keep no outputs of "
-    "past "
-    "steps. If it fits at first and fails later, look for a leak.",
+    "past steps. If it fits at first and fails later, look for a leak.",
 }
 
 

@@ -43,9 +43,8 @@ def _find(training: Training, limits: Limits) -> Finding | None:
         title=f"{tensors} of {of} gradients{moments.name_of(training)} are never cleared",
         summary=(
             f"From step {begin} on, {percent(share)} of the steps used gradients of which {tensors} tensors still "
-            "held what "
-            "earlier steps had consumed, while the others were cleared. Those parameters follow the sum of all their "
-            "gradients: a sub-module, parameter group or second optimizer is left out of the clearing."
+            "held what earlier steps had consumed, while the others were cleared. Those parameters follow the sum of "
+            "all their gradients: a sub-module, parameter group or second optimizer is left out of the clearing."
         ),
         fix="Clear the gradients of everything that the optimizer holds, by its own zero_grad.",
         fix_code="optimizer.zero_grad()      # not: model.head.zero_grad()",

@@ -60,8 +60,8 @@ def _find(training: Training, limits: Limits) -> Finding | None:
         title=title,
         summary=(
             f"{percent(share)} of the steps since step {begin} ran with the model in eval mode. {told} Dropout is "
-            "off, so "
-            "nothing regularises, and BatchNorm uses old statistics instead of the batch's and does not update them."
+            "off, so nothing regularises, and BatchNorm uses old statistics instead of the batch's and does not "
+            "update them."
         ),
         fix=FIX,
         fix_code=FIX_CODE,

@@ -36,13 +36,11 @@ def check(process: Process, limits: Limits) -> Outcome:
             summary=(
                 f"From one validation to the next the loss jumps by {percent(seen.relative)} of its level, while the "
                 f"training loss around it hardly moves ({number(min(seen.ratio, 1e6))} times less). A choice of the "
-                "best "
-                "checkpoint on such a curve is a draw of luck."
+                "best checkpoint on such a curve is a draw of luck."
             ),
             fix=(
                 "Check that validation runs in eval mode, on the same samples every time, and that it averages over "
-                "all of "
-                "them; then enlarge the validation set, or average weights or metrics over several passes."
+                "all of them; then enlarge the validation set, or average weights or metrics over several passes."
             ),
             first_step=begin,
             last_step=int(seen.steps[-1]),

@@ -38,10 +38,8 @@ def check(process: Process, _limits: Limits) -> Outcome:
             title=f"{count} of {plural(len(losses), 'validation loss')} are not finite while training looks healthy",
             summary=(
                 f"The first one came after step {begin}. The training loss was finite there, so the weights are not "
-                "broken "
-                "as such: a validation sample, a mean over no samples, or statistics that differ in eval mode (a "
-                "BatchNorm "
-                "variance that overflowed or was never estimated) is."
+                "broken as such: a validation sample, a mean over no samples, or statistics that differ in eval mode "
+                "(a BatchNorm variance that overflowed or was never estimated) is."
             ),
             fix="Run validation on the batch that fails, in eval mode, and look for the first module with a NaN in "
             "its output.",

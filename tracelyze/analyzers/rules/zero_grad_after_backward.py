@@ -38,11 +38,9 @@ def _find(training: Training, limits: Limits) -> Finding | None:
         confidence="certain",
         title=f"Gradients{moments.name_of(training)} are cleared before the step can use them",
         summary=(
-            f"In {percent(share)} of the observed steps the gradients were cleared after backward had filled them "
-            "and before "
-            "the optimizer stepped. The step then has nothing to work with: the model does not learn, at most its "
-            "weights "
-            "decay."
+            f"In {percent(share)} of the observed steps the gradients were cleared after backward had filled them and "
+            "before the optimizer stepped. The step then has nothing to work with: the model does not learn, at most "
+            "its weights decay."
         ),
         fix="Clear the gradients before backward, or after the step, never in between.",
         fix_code="optimizer.zero_grad()\nloss.backward()\noptimizer.step()",

@@ -55,12 +55,10 @@ def _find(training: Training, limits: Limits) -> Finding | None:
             f"{', in the whole run' if whole else ''}. Nothing is learned from such steps. "
             + (
                 "No gradient means that backward never reaches these parameters: the loss is cut off from them "
-                "(detach, .data, "
-                "no_grad, numpy on the way), or the optimizer holds another model's parameters."
+                "(detach, .data, no_grad, numpy on the way), or the optimizer holds another model's parameters."
                 if missing
                 else "Zero gradients mean that the loss does not react: dead units, a saturated or clamped output, a "
-                "loss "
-                "multiplied by zero, or a mask that hides everything."
+                "loss multiplied by zero, or a mask that hides everything."
             )
         ),
         fix="Follow the loss back to the parameters: print loss.grad_fn, and which parameters have a gradient after "

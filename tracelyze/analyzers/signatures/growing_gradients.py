@@ -38,11 +38,10 @@ def finding(training: Training, rule: str, fix: str, fix_code: str) -> Finding |
         confidence="possible" if explained else "likely",
         title=f"The gradient norm grows with every step, {number(growth.ratio)}-fold so far: gradients are not cleared",
         summary=(
-            f"The gradient norm grows like the number of steps to the power {growth.exponent:.2f} from the first "
-            "step to "
-            f"the last. Gradients that are never cleared do exactly that: every step adds its own to the sum of all "
-            f"before it (power 1 if they point the same way, 0.5 if they do not). Only curves were recorded, so the "
-            f"clearing itself was not observed."
+            f"The gradient norm grows like the number of steps to the power {growth.exponent:.2f} from the first step "
+            "to the last. Gradients that are never cleared do exactly that: every step adds its own to the sum of all "
+            "before it (power 1 if they point the same way, 0.5 if they do not). Only curves were recorded, so the "
+            "clearing itself was not observed."
         ),
         fix=fix,
         fix_code=fix_code,

@@ -75,9 +75,8 @@ def finding(process: Process, rule: str, fix: str, fix_code: str) -> list[Findin
             summary=(
                 f"From one validation to the next the loss jumps by {percent(seen.relative)} of its level, "
                 f"{number(min(seen.ratio, 1e6))} times as much as the training loss around it. Active dropout or "
-                "BatchNorm "
-                "statistics taken from validation batches do that. Only curves were recorded, so the mode itself is "
-                "not known."
+                "BatchNorm statistics taken from validation batches do that. Only curves were recorded, so the mode "
+                "itself is not known."
             ),
             fix=fix,
             fix_code=fix_code,

@@ -55,17 +55,34 @@ def straight_climb(
     The floor is the minimum of blocks at several resolutions, so that a sawtooth's period fits into a block of one of
     them. It climbs if the order of the blocks is nearly monotone (Kendall tau), the increments between ten segments
     are alike (their mean is many standard errors from zero, none is far below it), and each third of the run climbs
-    at nearly the pace of the whole. Warm-up curves, steps, random walks and buffers that fill fail the last two.
+    at nearly the pace of the whole. Warm-up curves, steps, random walks and buffers that fill fail the last two. A
+    climb that gets steeper on the way is looked at from there on as well.
     """
     if len(values) < MIN_CLIMB_STEPS or not np.isfinite(values).all():
         return None
     start = warm_up(len(values))
-    tail = values[start:]
-    for blocks in resolutions:
-        climb = _climb(tail, min(blocks, max(20, len(tail) // 4)), start)
-        if climb is not None and climb.tau > tau and climb.steadiness > steadiness:
-            return climb
+    for begin in (start, _where_it_gets_steeper(values, start)):
+        tail = values[begin:]
+        if len(tail) < MIN_CLIMB_STEPS - start:
+            continue
+        for blocks in resolutions:
+            climb = _climb(tail, min(blocks, max(20, len(tail) // 4)), begin)
+            if climb is not None and climb.tau > tau and climb.steadiness > steadiness:
+                return climb
     return None
+
+
+def _where_it_gets_steeper(values: Floats, start: int) -> int:
+    """Two fifths into the run if the floor climbs faster after that than before, else the end (nothing to look at).
+
+    A heap that is reused at first hides the beginning of a leak. Warm-ups do the opposite: they flatten.
+    """
+    cut = max(start, 2 * len(values) // 5)
+    early, late = block_minima(values[start:cut], 20), block_minima(values[cut:], 30)
+    if len(early) < 10 or len(late) < 20:
+        return len(values)
+    pace = [theil_sen(np.linspace(0, n, len(f)), f) for n, f in ((cut - start, early), (len(values) - cut, late))]
+    return cut if pace[1] > pace[0] > 0 else len(values)
 
 
 def _climb(tail: Floats, blocks: int, start: int) -> Climb | None:

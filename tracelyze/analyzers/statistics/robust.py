@@ -71,11 +71,14 @@ def segment_increments(values: Floats, segments: int) -> Floats:
     return np.diff(block_medians(values, segments))
 
 
-def onset(values: Floats, level: float) -> int | None:
-    """Index from which `values` stay at or above `level` until the end; None if the last value is below it."""
-    below = np.flatnonzero(~(values >= level))
-    start = int(below[-1]) + 1 if len(below) else 0
-    return start if start < len(values) else None
+def onset(values: Floats, level: float, share: float = 0.9) -> int | None:
+    """Index of the first value at or above `level` from which `share` of all values are so; None if there is none."""
+    above = values >= level
+    if not above.any():
+        return None
+    from_here = np.cumsum(above[::-1])[::-1] / np.arange(len(above), 0, -1)
+    places = np.flatnonzero(above & (from_here >= share))
+    return int(places[0]) if len(places) else None
 
 
 def runs_of(flags: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:

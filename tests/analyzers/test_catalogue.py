@@ -1,0 +1,62 @@
+"""The catalogue is complete, and its declarations hold together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tracelyze import schema
+from tracelyze.analyzers import rules
+from tracelyze.analyzers.rule import Limits, Rule
+from tracelyze.diagnosis import SEVERITIES
+
+FOLDER = Path(rules.__file__).parent
+IDS = [rule.id for rule in rules.RULES]
+
+
+def test_every_file_is_a_rule_of_the_list() -> None:
+    files = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
+    assert sorted(identifier.replace("-", "_") for identifier in IDS) == files
+    assert len(set(IDS)) == len(IDS)
+
+
+def test_rule_files_are_short() -> None:
+    assert [path.name for path in FOLDER.glob("*.py") if len(path.read_text().splitlines()) > 120] == []
+
+
+@pytest.mark.parametrize("rule", rules.RULES, ids=IDS)
+def test_a_declaration_is_complete(rule: Rule) -> None:
+    assert rule.severity in SEVERITIES
+    assert rule.title and not rule.title.endswith(".")
+    assert rule.about.endswith(".")
+    assert rule.not_when.endswith(".")
+    assert all(threshold.source for threshold in rule.thresholds)
+    assert len({threshold.name for threshold in rule.thresholds}) == len(rule.thresholds)
+    for alternative in rule.needs:
+        for name in alternative:
+            table, column = name.split(".")
+            schema.table(table).column(column)
+
+
+@pytest.mark.parametrize("rule", rules.RULES, ids=IDS)
+def test_causes_are_rules_and_form_no_cycle(rule: Rule) -> None:
+    causes = {one.id: set(one.consequence_of) for one in rules.RULES}
+    assert causes[rule.id] <= set(IDS)
+    reached: set[str] = set()
+    pending = set(causes[rule.id])
+    while pending:
+        one = pending.pop()
+        assert one != rule.id
+        reached.add(one)
+        pending |= causes[one] - reached
+
+
+def test_a_threshold_says_when_the_configuration_set_it() -> None:
+    thresholds = next(rule.thresholds for rule in rules.RULES if rule.thresholds)
+    name, default = thresholds[0].name, thresholds[0].default
+    assert Limits(thresholds)[name] == default
+    changed = Limits(thresholds, {name: default + 1})
+    assert changed[name] == default + 1
+    assert changed.source(name) == "set in the configuration"
+    assert Limits(thresholds).source(name) == thresholds[0].source

@@ -1,0 +1,63 @@
+"""Charts keep what matters: extremes, ends, marks; gaps are gaps, and NaN is named."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracelyze.analyzers.charts import MAX_POINTS, chart, thin
+from tracelyze.diagnosis import Mark
+
+
+@given(count=st.integers(1, 20_000), lines=st.integers(1, 4), seed=st.integers(0, 1000))
+@settings(max_examples=40, deadline=None)
+def test_a_chart_is_small_and_keeps_ends_and_extremes(count: int, lines: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    x = np.arange(1.0, count + 1)
+    series = {str(index): random.normal(0, 1, count) for index in range(lines)}
+    mark = float(random.integers(1, count + 1))
+    drawn = chart("t", "step", "y", x, series, marks=[Mark(mark, "onset")])
+    assert len(drawn.x) <= MAX_POINTS
+    assert drawn.x == sorted(drawn.x)
+    assert {drawn.x[0], drawn.x[-1], mark} >= {1.0, float(count)} and mark in drawn.x
+    for line in drawn.lines:
+        assert max(y for y in line.y if y is not None) == series[line.name].max()
+        assert min(y for y in line.y if y is not None) == series[line.name].min()
+        assert len(line.y) == len(drawn.x)
+
+
+def test_nan_becomes_a_gap_with_a_mark_and_unmeasured_does_not() -> None:
+    values = np.array([1.0, 2.0, np.nan, np.nan, 5.0])
+    known = np.array([True, True, False, True, True])
+    drawn = chart("t", "step", "y", np.arange(5.0), {"loss": values}, known={"loss": known})
+    assert drawn.x == [0, 1, 3, 4]
+    assert drawn.lines[0].y == [1.0, 2.0, None, 5.0]
+    assert drawn.marks == [Mark(3.0, "first NaN in loss")]
+
+
+def test_infinity_is_named() -> None:
+    drawn = chart("t", "step", "y", np.arange(3.0), {"norm": np.array([1.0, np.inf, 2.0])})
+    assert drawn.lines[0].y == [1.0, None, 2.0]
+    assert drawn.marks == [Mark(1.0, "first Inf in norm")]
+
+
+def test_a_logarithmic_axis_draws_no_zero() -> None:
+    drawn = chart("t", "step", "y", np.arange(3.0), {"norm": np.array([1.0, 0.0, 2.0])}, log_y=True)
+    assert drawn.lines[0].y == [1.0, None, 2.0]
+
+
+def test_validation_points_lie_on_the_training_line() -> None:
+    x = np.arange(1.0, 5001)
+    at, losses = np.arange(100.0, 5001, 100), np.linspace(2, 1, 50)
+    drawn = chart("t", "step", "y", x, {"training": x}, scattered={"validation": (at, losses)})
+    training, validation = drawn.lines
+    points = [(a, b) for a, b in zip(drawn.x, validation.y, strict=True) if b is not None]
+    assert points == list(zip(at.tolist(), losses.tolist(), strict=True))
+    assert all(y is not None for y in training.y)
+    assert len(drawn.x) <= MAX_POINTS
+
+
+def test_thinning_leaves_short_series_alone() -> None:
+    assert thin(np.arange(300.0), [np.zeros(300)]).tolist() == list(range(300))
+    assert chart("t", "x", "y", np.empty(0), {"a": np.empty(0)}).x == []
