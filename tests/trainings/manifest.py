@@ -1,0 +1,307 @@
+"""What an expert says about every training in this folder: the labels that the rules are judged by.
+
+A training is healthy (no roots) or has one or two faults. `roots` names, fault by fault, the rule that states the
+root cause; where the field itself would argue about the name, alternatives are separated by `|` and either is right.
+`consequences` may be found as well, explained by a root; `extras` are honest findings that may or may not be made.
+Findings of severity info are never counted as alarms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+FOLDER: Final = Path(__file__).resolve().parent
+
+BLOW_UP: Final = (
+    "clipping-always-active",
+    "dead-relu",
+    "exploding-gradients",
+    "fp16-overflow",
+    "gradient-spikes",
+    "learning-rate-too-high",
+    "loss-divergence",
+    "loss-nonfinite",
+    "loss-plateau",
+    "loss-spikes",
+    "nonfinite-activations",
+    "nonfinite-gradients",
+    "overfitting",
+    "update-ratio",
+    "validation-fluctuation",
+    "validation-nonfinite",
+    "zero-gradients",
+)
+POISONED: Final = (
+    "loss-nonfinite",
+    "nonfinite-activations",
+    "nonfinite-gradients",
+    "validation-nonfinite",
+)
+STUCK: Final = (
+    "constant-output",
+    "dead-relu",
+    "frozen-parameters",
+    "loss-plateau",
+    "step-without-backward",
+    "update-ratio",
+    "updates-not-applied",
+    "vanishing-gradients",
+    "zero-gradients",
+)
+NOISY_VALIDATION: Final = ("batchnorm-in-validation", "overfitting", "validation-fluctuation")
+LEAKING: Final = ("host-memory-leak", "memory-leak", "retain-graph", "throughput-decay")
+
+
+@dataclass(frozen=True)
+class Training:
+    """One labelled run: `path` is relative to this folder, `lines` are the source lines that may be pointed at."""
+
+    path: str
+    args: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
+    consequences: tuple[str, ...] = ()
+    extras: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    exit_code: int = 0
+    fast: bool = False
+
+    @property
+    def name(self) -> str:
+        """Stem of the script, with the fault where one is switched on: `gan_toy[wrong-optimizer]`."""
+        stem = Path(self.path).stem
+        return f"{stem}[{self.args[-1]}]" if self.args else stem
+
+    @property
+    def healthy(self) -> bool:
+        """Nothing is wrong with this training."""
+        return not self.roots
+
+    @property
+    def script(self) -> Path:
+        """Absolute path of the script."""
+        return FOLDER / self.path
+
+    def allowed(self) -> frozenset[str]:
+        """Rules that may fire on this run without being a false alarm."""
+        return frozenset({rule for root in self.roots for rule in root.split("|")} | {*self.consequences, *self.extras})
+
+
+def pair(
+    stem: str,
+    fault: str,
+    *roots: str,
+    consequences: tuple[str, ...] = (),
+    extras: tuple[str, ...] = (),
+    lines: tuple[str, ...] = (),
+    exit_code: int = 0,
+    fast: bool = False,
+) -> Training:
+    """A fault that is one flag away from a healthy script of `pairs/`."""
+    return Training(f"pairs/{stem}.py", ("--fault", fault), roots, consequences, extras, lines, exit_code, fast)
+
+
+def faulty(
+    stem: str,
+    *roots: str,
+    consequences: tuple[str, ...] = (),
+    extras: tuple[str, ...] = (),
+    lines: tuple[str, ...] = (),
+    exit_code: int = 0,
+    fast: bool = False,
+) -> Training:
+    """A script of `faulty/`."""
+    return Training(f"faulty/{stem}.py", (), roots, consequences, extras, lines, exit_code, fast)
+
+
+STEP: Final = ("loss.backward()", "optimizer.step()")
+LEAK_EITHER: Final = "memory-leak|host-memory-leak"
+DIVERGES: Final = "learning-rate-too-high|exploding-gradients|loss-divergence|loss-nonfinite"
+
+ZERO_GRAD: Final = (
+    pair("spirals_mlp", "missing-zero-grad", "missing-zero-grad", consequences=BLOW_UP, lines=STEP, fast=True),
+    pair("image_trainer", "missing-zero-grad", "missing-zero-grad", consequences=BLOW_UP,
+         lines=("loss.backward()", "self.optimizer.step()"), fast=True),
+    pair("accumulate_modulo", "never-cleared", "missing-zero-grad", consequences=BLOW_UP, lines=STEP, fast=True),
+    pair("momentum_regression", "missing-zero-grad", "missing-zero-grad", consequences=BLOW_UP, lines=STEP, fast=True),
+    pair("gan_toy", "wrong-optimizer", "missing-zero-grad|partial-zero-grad", consequences=BLOW_UP,
+         lines=("loss_g.backward()", "optimizer_g.step()"), fast=True),
+    faulty("zero_grad_once", "missing-zero-grad", consequences=BLOW_UP, lines=STEP),
+    faulty("translation_no_clearing", "missing-zero-grad", consequences=BLOW_UP, lines=STEP),
+    faulty("zero_grad_wrong_copy", "missing-zero-grad", consequences=BLOW_UP, lines=STEP),
+    faulty("lbfgs_closure_without_clearing", "missing-zero-grad", consequences=BLOW_UP,
+           lines=("loss.backward()", "loss = optimizer.step(closure)")),
+    faulty("manual_sgd_never_zeroed", "missing-zero-grad", consequences=BLOW_UP,
+           lines=("loss.backward()", "weights -= learning_rate * weights.grad")),
+    faulty("two_optimizers_one_cleared", "partial-zero-grad|missing-zero-grad", consequences=BLOW_UP,
+           lines=("loss.backward()", "table_optimizer.step()")),
+    faulty("only_backbone_cleared", "partial-zero-grad", consequences=BLOW_UP,
+           lines=("sum(parts.values()).backward()", "optimizer.step()", "model.trunk.zero_grad()"), fast=True),
+    pair("spirals_mlp", "zero-grad-after-backward", "zero-grad-after-backward", consequences=STUCK,
+         lines=("optimizer.zero_grad()", *STEP), fast=True),
+    faulty("cleared_before_step_trainer", "zero-grad-after-backward", consequences=STUCK,
+           lines=("self.optimizer.zero_grad(set_to_none=False)", "loss.backward()", "self.optimizer.step()")),
+    pair("accumulate_modulo", "cleared-every-microbatch", "discarded-microbatches",
+         lines=("optimizer.zero_grad()", *STEP)),
+    pair("accumulate_modulo", "not-divided", "unscaled-accumulation", consequences=("update-ratio",), lines=STEP),
+    pair("accumulate_modulo", "clip-every-microbatch", "clip-per-microbatch",
+         lines=("nn.utils.clip_grad_norm_(model.parameters(), 0.5)",)),
+)
+
+NO_GRADIENT: Final = (
+    pair("spirals_mlp", "detached-loss", "zero-gradients", consequences=STUCK, fast=True),
+    pair("distillation", "student-loss-item", "zero-gradients", consequences=STUCK),
+    pair("finetune_backbone", "no-grad-forward", "zero-gradients", consequences=STUCK),
+    pair("finetune_backbone", "frozen-head", "zero-gradients|frozen-parameters", consequences=STUCK),
+    faulty("dead_output_relu", "zero-gradients|dead-relu", consequences=STUCK),
+    faulty("loss_on_detached_output", "zero-gradients", consequences=STUCK),
+    faulty("layers_in_a_list", "frozen-parameters", consequences=STUCK),
+)
+
+DATA_LOADING: Final = tuple(
+    Training(entry, args, ("dataloader-bottleneck",), ("sync-stalls",), (), lines, 0, fast)
+    for entry, args, lines, fast in (
+        ("pairs/tabular_loader.py", ("--fault", "slow-features"), ("for features, price in loader:",), True),
+        ("pairs/tabular_loader.py", ("--fault", "remote-rows"), ("for features, price in loader:",), False),
+        ("pairs/stream_iterable.py", ("--fault", "slow-parser"),
+         ("for step, (values, label) in enumerate(loader):",), False),
+        ("faulty/python_augmentation.py", (), ("for images, labels in train_loader:",), False),
+        ("faulty/two_slow_workers.py", (), ("for i, (wave, label) in enumerate(loader):",), True),
+        ("faulty/compressed_stream.py", (), ("for x, y in DataLoader(dataset, batch_size=20):",), False),
+        ("faulty/fresh_iterator_every_step.py", (), ("xb, yb = next(iter(loader))",), False),
+        ("faulty/slow_collate.py", (), ("for ids, labels in loader:",), False),
+    )
+)
+
+MEMORY: Final = (
+    pair("char_lstm", "states-kept", LEAK_EITHER, consequences=LEAKING),
+    pair("transformer_counting", "losses-kept", LEAK_EITHER, consequences=LEAKING),
+    pair("distillation", "teacher-graph-kept", LEAK_EITHER, consequences=LEAKING),
+    pair("dqn_corridor", "q-values-kept", LEAK_EITHER, consequences=LEAKING),
+    pair("denoiser_ema", "outputs-kept", LEAK_EITHER, consequences=LEAKING),
+    faulty("running_total_loss", LEAK_EITHER, consequences=LEAKING, fast=True),
+    faulty("predictions_kept", LEAK_EITHER, consequences=LEAKING),
+    faulty("activation_cache", LEAK_EITHER, consequences=LEAKING, fast=True),
+    faulty("hook_keeps_activations", LEAK_EITHER, consequences=LEAKING),
+    faulty("retained_graphs", f"{LEAK_EITHER}|retain-graph", consequences=LEAKING),
+    faulty("log_probs_kept", LEAK_EITHER, consequences=LEAKING),
+)
+
+PRECISION: Final = (
+    pair("amp_float16", "loss-factor", "fp16-overflow", consequences=BLOW_UP, fast=True),
+    faulty("fp16_raw_counts", "fp16-overflow", consequences=BLOW_UP, extras=("input-normalization",)),
+    faulty("fp16_rate_grows", f"fp16-overflow|{DIVERGES}", consequences=BLOW_UP),
+    faulty("fp16_summed_loss", "fp16-overflow|loss-nonfinite", consequences=BLOW_UP),
+    faulty("fp16_huge_penalty", "fp16-overflow", consequences=BLOW_UP,
+           extras=("exploding-gradients", "loss-divergence")),
+    pair("amp_float16", "no-scaler", "fp16-without-scaler", consequences=("fp16-underflow",), fast=True),
+    faulty("half_weights", "fp16-without-scaler", consequences=("fp16-underflow",), extras=("lost-updates",)),
+    pair("amp_float16", "clip-before-unscale", "clip-before-unscale",
+         consequences=("clipping-always-active", "loss-plateau", "update-ratio"),
+         lines=("torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=5.0)",), fast=True),
+    faulty("clip_scaled_gradients", "clip-before-unscale",
+           consequences=("clipping-always-active", "loss-plateau", "update-ratio"),
+           lines=("torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",)),
+)
+
+EVALUATION: Final = (
+    pair("image_trainer", "eval-in-train-mode", "eval-in-train-mode", consequences=NOISY_VALIDATION,
+         lines=("logits = self.model(images)",), fast=True),
+    pair("image_trainer", "train-inside-validation", "eval-in-train-mode", consequences=NOISY_VALIDATION,
+         lines=("logits = self.model(images)", "self.model.train()")),
+    pair("transformer_counting", "no-eval", "eval-in-train-mode", consequences=NOISY_VALIDATION,
+         lines=("losses.append(F.cross_entropy(model(tokens), target).item())",)),
+    pair("denoiser_ema", "batch-stats", "eval-in-train-mode", consequences=NOISY_VALIDATION,
+         lines=("val = F.mse_loss(ema.model(noisy_held_out), held_out).item()",)),
+    pair("functional_dropout", "no-training-flag", "eval-in-train-mode", consequences=NOISY_VALIDATION, fast=True),
+    pair("functional_dropout", "wrong-model", "eval-in-train-mode", consequences=NOISY_VALIDATION),
+    faulty("forgot_eval", "eval-in-train-mode", consequences=NOISY_VALIDATION,
+           lines=("val_loss += mse(model(xb), yb).item() / len(val_loader)",)),
+    faulty("lstm_dropout_validation", "eval-in-train-mode", consequences=NOISY_VALIDATION),
+    faulty("attention_dropout_always_on", "eval-in-train-mode", consequences=NOISY_VALIDATION),
+    pair("image_trainer", "train-in-eval-mode", "train-in-eval-mode", consequences=("overfitting",), fast=True),
+    faulty("never_back_to_train", "train-in-eval-mode", consequences=("overfitting",)),
+    pair("transformer_counting", "validation-with-grad", "eval-with-grad",
+         lines=("losses.append(F.cross_entropy(model(tokens), target).item())",)),
+    faulty("validation_builds_graphs", "eval-with-grad",
+           lines=("hits += (model(x, adjacency).argmax(1) == label).sum().item()",), fast=True),
+    faulty("memorises_small_set", "overfitting", consequences=("validation-fluctuation",)),
+)
+
+NUMBERS: Final = (
+    pair("vae", "log-zero", "loss-nonfinite|nonfinite-gradients", consequences=POISONED, fast=True),
+    pair("vae", "blank-image", "nonfinite-input|loss-nonfinite", consequences=POISONED),
+    pair("siamese_pairs", "sqrt-at-zero", "nonfinite-gradients|loss-nonfinite", consequences=POISONED),
+    pair("gru_sentiment", "empty-mask", "loss-nonfinite", consequences=POISONED),
+    faulty("missing_measurement", "nonfinite-input|loss-nonfinite", consequences=POISONED),
+    faulty("log_of_relu", "loss-nonfinite", consequences=(*POISONED, "loss-spikes", "gradient-spikes"),
+           extras=("loss-spikes", "gradient-spikes")),
+    faulty("division_by_spread", "nonfinite-input|loss-nonfinite", consequences=POISONED),
+    faulty("unscaled_features_high_lr", DIVERGES, consequences=BLOW_UP, extras=("input-normalization",)),
+    faulty("nan_guard_raises", DIVERGES, consequences=(*BLOW_UP, "crash"), extras=("crash",), exit_code=1),
+    pair("momentum_regression", "high-lr", DIVERGES, consequences=BLOW_UP),
+    pair("momentum_regression", "growing-lr", DIVERGES, consequences=BLOW_UP, extras=("learning-rate-schedule",),
+         fast=True),
+    faulty("rate_grows_each_epoch", DIVERGES, consequences=BLOW_UP, extras=("learning-rate-schedule",)),
+    faulty("rate_jumps_late", DIVERGES, consequences=BLOW_UP, extras=("learning-rate-schedule",)),
+    faulty("rnn_large_init", "exploding-gradients|loss-nonfinite", consequences=BLOW_UP, fast=True),
+    faulty("deep_net_large_weights", "exploding-gradients|loss-nonfinite", consequences=BLOW_UP),
+)
+
+END_OF_RUN: Final = (
+    pair("amp_float16", "no-update", "crash|scaler-misuse", consequences=("crash", "scaler-misuse"), exit_code=1),
+    pair("char_lstm", "attached-state", "crash", exit_code=1, lines=("loss.backward()",)),
+    pair("batchnorm_tabular", "keep-last", "crash", exit_code=1, lines=("loss = criterion(model(xb), yb)",), fast=True),
+    pair("batchnorm_tabular", "float64-input", "crash", exit_code=1, lines=("loss = criterion(model(xb), yb)",)),
+    pair("batchnorm_tabular", "late-key", "crash", exit_code=1,
+         lines=("print(f\"epoch {epoch} train {metrics['train']:.4f} val {metrics['val']:.4f}\")",)),
+    pair("gru_sentiment", "unknown-token", "crash", exit_code=1, lines=("self.embedding(tokens), lengths",)),
+    faulty("crash_inplace_sigmoid", "crash", exit_code=1, lines=("loss.backward()",)),
+    faulty("crash_gan_step_between", "crash", exit_code=1, lines=("loss_g.backward()",)),
+    faulty("crash_state_of_last_batch", "crash", exit_code=1,
+           lines=("return self.fc(self.gru(x, self.h0)[0][:, -1]).squeeze(1)",)),
+    faulty("crash_worker_bad_record", "crash", exit_code=1, lines=("for i, (x, y) in enumerate(loader):",), fast=True),
+    faulty("crash_rebound_weight", "crash", exit_code=1, lines=("weight = weight - 0.1 * weight.grad",)),
+    faulty("crash_loss_per_sample", "crash", exit_code=1, lines=("loss.backward()",)),
+    faulty("crash_leaf_in_place", "crash", exit_code=1, lines=("p.clamp_(-0.1, 0.1)",)),
+    faulty("crash_label_out_of_range", "crash", extras=("no-shuffle",), exit_code=1,
+           lines=("loss = criterion(model(inputs), labels)",)),
+    faulty("crash_no_grad_fn", "crash", exit_code=1, lines=("loss.backward()",)),
+    faulty("crash_shape_mismatch", "crash", exit_code=1,
+           lines=("return self.fc(F.relu(self.conv(x)).flatten(1))",), fast=True),
+    faulty("crash_in_validation", "crash", exit_code=1,
+           lines=('labels = torch.load(folder / "validation_labels.pt")',)),
+    faulty("killed_by_memory_limit", "killed", exit_code=137, fast=True),
+    faulty("killed_by_abort", "killed|crash", exit_code=134),
+    faulty("terminated_by_scheduler", "killed", exit_code=143),
+)
+
+TWO_FAULTS: Final = (
+    faulty("two_faults_zero_grad_and_eval", "missing-zero-grad", "eval-in-train-mode",
+           consequences=(*BLOW_UP, *NOISY_VALIDATION), fast=True),
+    faulty("two_faults_leak_and_slow_loader", LEAK_EITHER, "dataloader-bottleneck", consequences=LEAKING),
+    faulty("two_faults_eval_and_crash", "eval-in-train-mode", "crash", consequences=NOISY_VALIDATION, exit_code=1),
+)
+
+HEALTHY_FAST: Final = frozenset(
+    {"accumulate_modulo", "dropout_validated_correctly", "fast_loader_tiny_model", "fp16_initial_skips", "gan_toy"}
+)
+HEALTHY: Final = tuple(
+    Training(f"{folder}/{script.name}", fast=script.stem in HEALTHY_FAST)
+    for folder in ("healthy", "pairs")
+    for script in sorted((FOLDER / folder).glob("*.py"))
+)
+
+TRAININGS: Final[tuple[Training, ...]] = (
+    *HEALTHY,
+    *ZERO_GRAD,
+    *NO_GRADIENT,
+    *DATA_LOADING,
+    *MEMORY,
+    *PRECISION,
+    *EVALUATION,
+    *NUMBERS,
+    *END_OF_RUN,
+    *TWO_FAULTS,
+)

@@ -1,0 +1,58 @@
+"""Mixed precision with float16 autocast and a gradient scaler, clipping after unscaling.
+
+Faults: `loss-factor` multiplies the loss so far that gradients overflow at every scale; `no-scaler` trains in
+float16 without scaling; `clip-before-unscale` clips gradients that still carry the scale; `no-update` never updates
+the scaler.
+"""
+
+import argparse
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self, width=96):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(32, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
+        self.head = nn.Linear(width, 10)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+def main(args):
+    torch.manual_seed(2)
+    torch.set_num_threads(1)
+    x = torch.randn(4000, 32)
+    y = (x @ torch.randn(32, 10) + torch.randn(4000, 10)).argmax(1)
+    loader = DataLoader(TensorDataset(x, y), batch_size=50, shuffle=True)
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    criterion = nn.CrossEntropyLoss()
+    scaler = torch.amp.GradScaler("cpu", enabled=args.fault != "no-scaler")
+    step = 0
+    for epoch in range(args.epochs):
+        for xb, yb in loader:
+            optimizer.zero_grad(set_to_none=True)
+            with torch.autocast("cpu", dtype=torch.float16):
+                loss = criterion(model(xb), yb)
+            if args.fault == "loss-factor":
+                loss = loss * 1e9
+            scaler.scale(loss).backward()
+            if args.fault != "clip-before-unscale":
+                scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=5.0)
+            scaler.step(optimizer)
+            if args.fault != "no-update":
+                scaler.update()
+            step += 1
+        print(f"epoch {epoch + 1} step {step} loss {loss.item():.4g} scale {scaler.get_scale():.4g}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--fault", default="")
+    main(parser.parse_args())
