@@ -82,7 +82,7 @@ def _repair(finding: Finding) -> list[str]:
 
 
 def _evidence(evidence: list[Evidence]) -> str:
-    lines = ["| Measured | Value | Threshold | Why this threshold |", "|---|---|---|---|"]
+    lines = ["| Measured | Value | Threshold | Basis |", "|---|---|---|---|"]
     for one in evidence[:30]:
         cells = (one.name, words.quantity(one.value, one.unit), words.threshold(one), one.source)
         lines.append(f"| {' | '.join(map(_cell, cells))} |")

@@ -86,7 +86,8 @@ class _Page:
         if finding.location is not None:
             self.words(f"At {words.place(finding.location)}", "  ")
             self.code(finding.location.source, "    ", "31")
-        self.words(f"Fix: {finding.fix}", "  ") if finding.fix.strip() else None
+        if finding.fix.strip():
+            self.words(f"Fix: {finding.fix}", "  ")
         self.code(finding.fix_code, "    ", "32")
 
     def consequences(self, chapter: Chapter) -> None:

@@ -81,7 +81,7 @@ def reading() -> Markup:
             ),
             element(
                 "p",
-                "Every number stands beside the threshold that it was held against, and why it is that one. "
+                "Every number stands beside the threshold that it was held against; the basis says why it is that one. "
                 "The margin is how far the number is from its threshold.",
             ),
             element(

@@ -145,7 +145,7 @@ def _evidence(evidence: list[Evidence]) -> Child:
         "What was measured",
         "Value",
         *(["Threshold", "Margin"] if compared else []),
-        *(["Why this threshold"] if sourced else []),
+        *(["Basis"] if sourced else []),
     ]
     rows = [_row(one, compared, sourced, heads) for one in evidence]
     return element(
