@@ -3,7 +3,7 @@
 #   prepare         .venv with torch and tracelyze
 #   prepare dev     the same, and what the tests and checks need
 #
-# Settings: PYTHON (default python3), TORCH (requirement, default torch==2.13.0), VENV (default .venv).
+# What is installed is left alone until pyproject.toml changes. Settings: PYTHON (default python3), TORCH (requirement, default torch==2.13.0), VENV (default .venv).
 
 VENV=${VENV:-.venv}
 TORCH=${TORCH:-torch==2.13.0}
@@ -15,6 +15,10 @@ say() {
 
 prepare() {
     say "environment: $VENV"
+    stamp="$VENV/.installed${1:+-$1}"
+    if [ -e "$stamp" ] && [ ! pyproject.toml -nt "$stamp" ]; then
+        return
+    fi
     if [ ! -x "$VENV/bin/python" ]; then
         "${PYTHON:-python3}" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
             echo "tracelyze needs Python 3.11 or newer: set PYTHON=/path/to/python3.11" >&2
@@ -32,6 +36,7 @@ prepare() {
     else
         pip_install -e .
     fi
+    touch "$stamp"
 }
 
 # The CPU build saves gigabytes of CUDA libraries. One quick attempt at its index: where that host cannot be reached,

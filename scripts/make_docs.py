@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tracelyze import documentation
-from tracelyze.analyzers.rules import RULES
+from tracelyze import catalogue, documentation
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -15,7 +14,7 @@ def pages() -> dict[str, str]:
     """Text by file name."""
     return {
         "run-directory.md": _from("tracelyze/schema.py", documentation.run_directory_page()),
-        "rules.md": _from("the declarations in tracelyze/analyzers", documentation.rules_page(RULES)),
+        "rules.md": _from("the declarations in tracelyze/analyzers", documentation.rules_page(catalogue.entries())),
     }
 
 

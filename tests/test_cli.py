@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tracelyze import __version__, schema
+from tracelyze.analyzers.kineto.rules import RULES as TRACE_RULES
 from tracelyze.analyzers.rules import RULES
 
 LOSSES = [2.0, 1.5, 1.2, 1.1, 1.0, 0.9, float("nan"), float("nan"), float("nan"), float("nan")]
@@ -159,6 +160,20 @@ def test_select_and_ignore(run: Path, tmp_path: Path) -> None:
         assert_refused(refused, option, "'loss-nan'", "loss-")
 
 
+def test_a_profiler_trace_instead_of_a_run(run: Path, tmp_path: Path) -> None:
+    event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1.0, "dur": 5.0}
+    trace = tmp_path / "trace.json"
+    trace.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [event]}))
+    done = tracelyze("diagnose", trace, "--select", "host-bound,crash", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(f"Report: {tmp_path / 'trace.json.diagnosis.html'}\n")
+    data = json.loads(tracelyze("diagnose", trace, "--format", "json", cwd=tmp_path).stdout)
+    assert {check["rule"] for check in data["checks"]} == {rule.id for rule in TRACE_RULES}
+    (tmp_path / "tracelyze.toml").write_text("[thresholds.host-bound]\nfewest_steps = 4\n")
+    assert tracelyze("diagnose", run, "--no-html", cwd=tmp_path).returncode == 0  # one configuration serves both
+    assert_refused(tracelyze("diagnose", run, "--select", "host-bound", cwd=tmp_path), "host-bound", "traces")
+
+
 def test_wrong_calls_and_inputs(tmp_path: Path) -> None:
     assert_refused(tracelyze("diagnose", tmp_path / "nowhere", cwd=tmp_path), "nowhere", "no such")
     assert_refused(tracelyze("diagnose", tmp_path, cwd=tmp_path), str(tmp_path))
@@ -184,10 +199,10 @@ def test_a_reader_that_goes_away_is_no_error(run: Path) -> None:
 
 def test_rules(tmp_path: Path) -> None:
     listed = tracelyze("rules", cwd=tmp_path).stdout
-    for rule in RULES:
-        assert re.search(rf"^{rule.id} +{rule.severity} +{re.escape(rule.title)}$", listed, re.MULTILINE)
+    for rule in (*RULES, *TRACE_RULES):
+        assert re.search(rf"^{rule.id} +(critical|warning|info) +\\w", listed, re.MULTILINE)
     data = json.loads(tracelyze("rules", "--format", "json", cwd=tmp_path).stdout)
-    assert [rule["id"] for rule in data] == [rule.id for rule in RULES]
+    assert sorted(rule["id"] for rule in data) == sorted({rule.id for rule in (*RULES, *TRACE_RULES)})
     page = tracelyze("rules", "memory-leak", cwd=tmp_path).stdout
     assert page.startswith("memory-leak: ")
     assert "[tool.tracelyze.thresholds.memory-leak]" in page

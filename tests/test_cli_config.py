@@ -10,16 +10,9 @@ from pathlib import Path
 import pytest
 
 from tracelyze import config
-from tracelyze.analyzers.rule import Passed, Rule, Threshold
 from tracelyze.errors import InputError
 
-
-def rule(identifier: str, *names: str) -> Rule:
-    thresholds = tuple(Threshold(name, 1.0, "", "a test") for name in names)
-    return Rule(identifier, "tests", "warning", identifier, "about", lambda process, limits: Passed(""), (), thresholds)
-
-
-RULES = (rule("memory-leak", "growth_mib", "horizon"), rule("crash"))
+RULES = {"memory-leak": ("growth_mib", "horizon"), "crash": ()}
 
 
 def load(folder: Path, text: str, name: str = "tracelyze.toml") -> config.Settings:

@@ -14,21 +14,21 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tracelyze.catalogue import check_ids
 from tracelyze.errors import InputError
 from tracelyze.suggestions import unknown
-
-if TYPE_CHECKING:
-    from tracelyze.analyzers.rule import Rule
 
 OWN_FILE = "tracelyze.toml"
 PROJECT_FILE = "pyproject.toml"
 KEYS = ("select", "ignore", "thresholds")
-LISTING = "`tracelyze rules` lists them"
+
+Rules = Mapping[str, Collection[str]]
+"""The names of a rule's thresholds, by its id: see :func:`tracelyze.catalogue.threshold_names`."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Settings:
     file: Path | None = None
 
 
-def load(file: Path | None, start: Path, rules: Sequence[Rule]) -> Settings:
+def load(file: Path | None, start: Path, rules: Rules) -> Settings:
     """The settings in `file`, or in the nearest configuration from the folder `start` upwards, or the defaults.
 
     InputError, naming file, key and the nearest valid name, for anything that is not understood.
@@ -53,14 +53,6 @@ def load(file: Path | None, start: Path, rules: Sequence[Rule]) -> Settings:
     if table is None:
         raise InputError(f"{file}: holds no [tool.tracelyze] table; add one, or give another file to --config")
     return _settings(file, table, rules)
-
-
-def check_rules(identifiers: Collection[str], rules: Sequence[Rule], origin: str) -> None:
-    """InputError with suggestions for the first identifier that no rule has."""
-    known = {rule.id for rule in rules}
-    for identifier in identifiers:
-        if identifier not in known:
-            raise unknown(f"{origin}: no such rule", identifier, known, LISTING)
 
 
 def _nearest(start: Path) -> tuple[Path, Mapping[str, Any]] | None:
@@ -90,7 +82,7 @@ def _table(file: Path) -> Mapping[str, Any] | None:
     return table
 
 
-def _settings(file: Path, table: Mapping[str, Any], rules: Sequence[Rule]) -> Settings:
+def _settings(file: Path, table: Mapping[str, Any], rules: Rules) -> Settings:
     for key in table:
         if key not in KEYS:
             raise unknown(f"{file}: no such setting", key, KEYS)
@@ -98,27 +90,26 @@ def _settings(file: Path, table: Mapping[str, Any], rules: Sequence[Rule]) -> Se
     return Settings(select, ignore, _thresholds(file, table.get("thresholds", {}), rules), file)
 
 
-def _identifiers(file: Path, table: Mapping[str, Any], key: str, rules: Sequence[Rule]) -> tuple[str, ...]:
+def _identifiers(file: Path, table: Mapping[str, Any], key: str, rules: Rules) -> tuple[str, ...]:
     value = table.get(key, [])
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise InputError(f'{file}: {key} must be a list of rule ids, e.g. {key} = ["missing-zero-grad"]')
-    check_rules(value, rules, f"{file}: {key}")
+    check_ids(value, rules, f"{file}: {key}")
     return tuple(value)
 
 
-def _thresholds(file: Path, value: Any, rules: Sequence[Rule]) -> dict[str, dict[str, float]]:
+def _thresholds(file: Path, value: Any, rules: Rules) -> dict[str, dict[str, float]]:
     if not isinstance(value, dict):
         raise InputError(f"{file}: thresholds must hold one table a rule, e.g. [tool.tracelyze.thresholds.memory-leak]")
-    check_rules(value, rules, f"{file}: thresholds")
-    declared = {rule.id: {threshold.name for threshold in rule.thresholds} for rule in rules}
+    check_ids(value, rules, f"{file}: thresholds")
     chosen: dict[str, dict[str, float]] = {}
     for rule, numbers in value.items():
         where = f"{file}: thresholds.{rule}"
         if not isinstance(numbers, dict):
             raise InputError(f"{where} must be a table of numbers by name")
         for name, number in numbers.items():
-            if name not in declared[rule]:
-                raise unknown(f"{where}: no such threshold", name, declared[rule])
+            if name not in rules[rule]:
+                raise unknown(f"{where}: no such threshold", name, rules[rule])
             if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
                 raise InputError(f"{where}.{name}: {number!r} is not a number")
         chosen[rule] = {name: float(number) for name, number in numbers.items()}

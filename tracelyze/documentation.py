@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from tracelyze import schema
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.kineto.rule import TraceRule
     from tracelyze.analyzers.rule import Rule
+    from tracelyze.catalogue import Entry
 
 
 def run_directory_page() -> str:
@@ -39,7 +41,7 @@ def run_directory_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def rules_page(rules: Sequence[Rule]) -> str:
+def rules_page(entries: Sequence[Entry]) -> str:
     """docs/rules.md: every rule's page, by family, after a table of contents."""
     lines = [
         "# Rules",
@@ -47,61 +49,60 @@ def rules_page(rules: Sequence[Rule]) -> str:
         "Every diagnosis that tracelyze can make. For each run a rule ends as fired, passed or skipped, and says why.",
         "The ids are what `--select`, `--ignore`, the configuration and the JSON output use.",
         "",
-        "| id | severity | what it finds |",
-        "|---|---|---|",
-        *[f"| [{rule.id}](#{rule.id}) | {rule.severity} | {rule.title} |" for rule in rules],
+        "| id | severity | what it finds | from |",
+        "|---|---|---|---|",
+        *[f"| [{e.id}](#{e.id}) | {e.severity} | {e.title} | {' or '.join(_reads(e))} |" for e in entries],
     ]
-    for family, members in groupby(sorted(rules, key=lambda rule: _order(rules, rule)), key=lambda rule: rule.family):
+    for family, members in groupby(entries, key=lambda entry: entry.family):
         lines += ["", f"## {family.capitalize()}", ""]
-        lines += ["\n".join(_markdown(rule)) for rule in members]
+        lines += ["\n".join(_markdown(entry)) for entry in members]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def rules_list(rules: Sequence[Rule]) -> str:
+def rules_list(entries: Sequence[Entry]) -> str:
     """One line a rule: id, severity, title."""
-    width = max((len(rule.id) for rule in rules), default=0)
-    lines = [f"{rule.id:<{width}}  {rule.severity:<8}  {rule.title}" for rule in rules]
+    width = max((len(entry.id) for entry in entries), default=0)
+    lines = [f"{entry.id:<{width}}  {entry.severity:<8}  {entry.title}" for entry in entries]
     return "\n".join([*lines, "", "tracelyze rules ID explains one of them.", ""])
 
 
-def rule_page(rule: Rule) -> str:
+def rule_page(entry: Entry) -> str:
     """One rule, for the terminal."""
-    lines = [f"{rule.id}: {rule.title}", f"{rule.severity}, family {rule.family}", ""]
-    lines += _wrapped(rule.about)
-    if rule.not_when:
-        lines += ["", *_wrapped(f"Does not fire on: {rule.not_when}")]
-    if rule.needs:
-        lines += ["", *_wrapped(f"Needs {_needs(rule)}.")]
-    if rule.consequence_of:
-        lines += ["", *_wrapped(f"Counts as a consequence of {', '.join(rule.consequence_of)}, if that began first.")]
-    if rule.thresholds:
-        lines += ["", f"Thresholds, to be set under [tool.tracelyze.thresholds.{rule.id}]:"]
-        for threshold in rule.thresholds:
+    lines = [
+        f"{entry.id}: {entry.title}",
+        f"{entry.severity}, family {entry.family}; from a {' or a '.join(_reads(entry))}",
+    ]
+    for paragraph in _paragraphs(entry):
+        lines += ["", *textwrap.wrap(paragraph, 100)]
+    if entry.thresholds:
+        lines += ["", f"Thresholds, to be set under [tool.tracelyze.thresholds.{entry.id}]:"]
+        for threshold in entry.thresholds:
             lines += [f"  {threshold.name} = {threshold.default:g} {threshold.unit}".rstrip()]
             lines += textwrap.wrap(threshold.source, 96, initial_indent="    ", subsequent_indent="    ")
-    if rule.references:
-        lines += ["", "References:", *[f"  {reference}" for reference in rule.references]]
+    if references := _references(entry):
+        lines += ["", "References:", *[f"  {reference}" for reference in references]]
     return "\n".join(lines) + "\n"
 
 
-def rules_json(rules: Sequence[Rule]) -> str:
+def rules_json(entries: Sequence[Entry]) -> str:
     """The declarations as JSON: a list of objects."""
     data = [
         {
-            "id": rule.id,
-            "family": rule.family,
-            "severity": rule.severity,
-            "title": rule.title,
-            "about": rule.about,
-            "not_when": rule.not_when,
-            "needs": [list(alternative) for alternative in rule.needs],
-            "consequence_of": list(rule.consequence_of),
+            "id": entry.id,
+            "family": entry.family,
+            "severity": entry.severity,
+            "title": entry.title,
+            "about": entry.rule.about,
+            "not_when": entry.rule.not_when,
+            "reads": _reads(entry),
+            "needs": [list(alternative) for alternative in entry.run.needs] if entry.run else [],
+            "consequence_of": _causes(entry),
             "thresholds": [
-                {"name": t.name, "default": t.default, "unit": t.unit, "source": t.source} for t in rule.thresholds
+                {"name": t.name, "default": t.default, "unit": t.unit, "source": t.source} for t in entry.thresholds
             ],
-            "references": list(rule.references),
+            "references": _references(entry),
         }
-        for rule in rules
+        for entry in entries
     ]
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
@@ -112,31 +113,44 @@ def _column_row(column: schema.Column) -> str:
     return f"| {column.name} | {column.type} | {column.unit} | {meaning} |"
 
 
-def _order(rules: Sequence[Rule], rule: Rule) -> int:
-    """Families in the order of their first rule, so that each gets one heading."""
-    return [other.family for other in rules].index(rule.family)
-
-
-def _markdown(rule: Rule) -> list[str]:
-    lines = [f"### {rule.id}", "", f"**{rule.title}** ({rule.severity})", "", rule.about, ""]
-    if rule.not_when:
-        lines += [f"Does not fire on: {rule.not_when}", ""]
-    if rule.needs:
-        lines += [f"Needs {_needs(rule)}.", ""]
-    if rule.consequence_of:
-        causes = ", ".join(f"[{cause}](#{cause})" for cause in rule.consequence_of)
-        lines += [f"Counts as a consequence of {causes}, if that began first.", ""]
-    if rule.thresholds:
+def _markdown(entry: Entry) -> list[str]:
+    lines = [f"### {entry.id}", "", f"**{entry.title}** ({entry.severity})", ""]
+    for paragraph in _paragraphs(entry):
+        lines += [paragraph, ""]
+    if entry.thresholds:
         lines += ["| threshold | default | unit | where it comes from |", "|---|---|---|---|"]
-        lines += [f"| {t.name} | {t.default:g} | {t.unit} | {t.source} |" for t in rule.thresholds] + [""]
-    if rule.references:
-        lines += ["References:", "", *[f"- {reference}" for reference in rule.references], ""]
+        lines += [f"| {t.name} | {t.default:g} | {t.unit} | {t.source} |" for t in entry.thresholds] + [""]
+    if references := _references(entry):
+        lines += ["References:", "", *[f"- {reference}" for reference in references], ""]
     return lines
 
 
-def _needs(rule: Rule) -> str:
-    return ", or ".join(" and ".join(alternative) for alternative in rule.needs)
+def _paragraphs(entry: Entry) -> list[str]:
+    """What both kinds of page say about a rule, a paragraph each."""
+    found: list[str] = []
+    for rule in _rules(entry):
+        start = "From a profiler trace: " if entry.run and rule is entry.trace else ""
+        found.append(start + rule.about)
+        if rule.not_when:
+            found.append(f"Does not fire on: {rule.not_when}")
+    if entry.run and entry.run.needs:
+        found.append(f"Needs {', or '.join(' and '.join(alternative) for alternative in entry.run.needs)}.")
+    if causes := _causes(entry):
+        found.append(f"Counts as a consequence of {', '.join(causes)}, if that began first.")
+    return found
 
 
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, 100)
+def _rules(entry: Entry) -> list[Rule | TraceRule]:
+    return [rule for rule in (entry.run, entry.trace) if rule is not None]
+
+
+def _reads(entry: Entry) -> list[str]:
+    return ["run"] * (entry.run is not None) + ["trace"] * (entry.trace is not None)
+
+
+def _causes(entry: Entry) -> list[str]:
+    return list(dict.fromkeys(cause for rule in _rules(entry) for cause in rule.consequence_of))
+
+
+def _references(entry: Entry) -> list[str]:
+    return list(dict.fromkeys(reference for rule in _rules(entry) for reference in rule.references))

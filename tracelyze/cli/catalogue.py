@@ -23,12 +23,12 @@ def rules(
     format: Annotated[Format, typer.Option("--format", "-f", help="What to print on stdout.")] = Format.text,
 ) -> None:
     """List every diagnosis that can be made, or explain one."""
-    from tracelyze import config, documentation
-    from tracelyze.analyzers.rules import RULES
+    from tracelyze import catalogue, documentation
 
+    entries = catalogue.entries()
     if identifier is not None:
-        config.check_rules([identifier], RULES, "rules")
-    chosen = [rule for rule in RULES if identifier in (None, rule.id)]
+        catalogue.check_ids([identifier], {entry.id: entry for entry in entries}, "rules")
+    chosen = [entry for entry in entries if identifier in (None, entry.id)]
     if format is Format.json:
         emit(documentation.rules_json(chosen))
     elif identifier is None:

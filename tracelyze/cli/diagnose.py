@@ -42,7 +42,9 @@ class FailOn(StrEnum):
 
 @app.command(epilog="Exit status: 0 done, 1 --fail-on was reached, 2 the input or the call is wrong.")
 def diagnose(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory that `tracelyze collect` printed.")],
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="Run directory, or a profiler trace (.json, .json.gz, or a folder).")
+    ],
     format: Annotated[Format, typer.Option("--format", "-f", help="What to print on stdout.")] = Format.text,
     output: Annotated[
         list[Path] | None,
@@ -91,19 +93,40 @@ def _settings(config: Path | None, select: tuple[str, ...], ignore: tuple[str, .
     """The configuration; --select takes the place of its `select`, --ignore adds to its `ignore`."""
     from dataclasses import replace
 
+    from tracelyze import catalogue
     from tracelyze import config as configuration
-    from tracelyze.analyzers.rules import RULES
 
-    configuration.check_rules(select, RULES, "--select")
-    configuration.check_rules(ignore, RULES, "--ignore")
-    settings = configuration.load(config, Path.cwd(), RULES)
+    rules = catalogue.threshold_names()
+    catalogue.check_ids(select, rules, "--select")
+    catalogue.check_ids(ignore, rules, "--ignore")
+    settings = configuration.load(config, Path.cwd(), rules)
     return replace(settings, select=select or settings.select, ignore=(*settings.ignore, *ignore))
 
 
-def _diagnose(run: Path, settings: Settings) -> Diagnosis:
-    from tracelyze import analyzers
+def _diagnose(path: Path, settings: Settings) -> Diagnosis:
+    """The diagnosis of a run directory or of profiler traces. One configuration serves both."""
+    from tracelyze import analyzers, schema
+    from tracelyze.analyzers import kineto
+    from tracelyze.analyzers.rules import RULES
 
-    return analyzers.diagnose(run, select=settings.select, ignore=settings.ignore, thresholds=settings.thresholds)
+    if not (path / schema.RUN_FILE).exists() and kineto.is_trace(path):
+        return kineto.diagnose_traces(
+            path, select=settings.select, ignore=settings.ignore, thresholds=settings.thresholds
+        )
+    known = {rule.id: {threshold.name for threshold in rule.thresholds} for rule in RULES}
+    select = [identifier for identifier in settings.select if identifier in known]
+    if settings.select and not select:
+        raise InputError(f"{', '.join(settings.select)}: told from profiler traces only; select a rule for runs too")
+    return analyzers.diagnose(
+        path,
+        select=select,
+        ignore=[identifier for identifier in settings.ignore if identifier in known],
+        thresholds={
+            rule: {name: value for name, value in numbers.items() if name in known[rule]}
+            for rule, numbers in settings.thresholds.items()
+            if rule in known
+        },
+    )
 
 
 def _identifiers(given: list[str] | None) -> tuple[str, ...]:
