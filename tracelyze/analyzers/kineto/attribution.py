@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from tracelyze.analyzers.kineto import intervals
-from tracelyze.analyzers.kineto.categories import Activity
+from tracelyze.analyzers.kineto.categories import COVERAGE, Activity
 from tracelyze.analyzers.kineto.intervals import Ranges
 from tracelyze.analyzers.kineto.steps import Steps
 from tracelyze.analyzers.kineto.table import Array, Floats, Integers, Mask
@@ -64,7 +64,7 @@ _DRAINING: Final = tuple(
 """What would have been hidden behind queued work, had the host not waited for the device before."""
 
 _SLICE: Final = 1 << 15
-"""Gaps that are looked at together: bounds the memory that the union of host ranges takes."""
+"""Gaps that are looked at together: bounds the memory that explaining them takes."""
 
 _SYNC_SLACK: Final = 20.0
 """Microseconds by which a synchronising call may return after the device ran dry and still be why it ran dry."""
@@ -127,8 +127,15 @@ class HostRanges:
         key = (activity, thread)
         if key not in self._merged:
             table = self._trace.host[activity]
-            own = table["thread"] == thread
-            self._merged[key] = intervals.merge(table["start"][own], table["end"][own])
+            threads, start, end = table["thread"], table["start"], table["end"]
+            if activity in COVERAGE:  # sorted by thread and time, so that a slice will do, which takes no memory
+                own = slice(*np.searchsorted(threads, [thread, thread + 1]))
+                ready = (start[own], end[own])
+                apart = bool((ready[0][1:] >= ready[1][:-1]).all())
+                self._merged[key] = ready if apart else intervals.merge(*ready)
+            else:
+                chosen = threads == thread
+                self._merged[key] = intervals.merge(start[chosen], end[chosen])
         return self._merged[key]
 
     def shares(self, start: Floats, end: Floats, threads: set[int]) -> Floats:
@@ -137,66 +144,71 @@ class HostRanges:
         The last column is what no class covers.
         """
         shares = np.zeros((len(start), _UNRECORDED + 1))
-        order = np.argsort(start, kind="stable")
-        for first in range(0, len(order), _SLICE):
-            rows = order[first : first + _SLICE]
-            a, b = start[rows], end[rows]
-            low, high = float(a.min()), float(b.max())
-            seen, explained = intervals.EMPTY, np.zeros(len(rows))
-            for activity in range(_UNRECORDED):
-                own = [intervals.near(self.of(Activity(activity), thread), low, high) for thread in sorted(threads)]
-                seen = intervals.union([seen, *own])
-                reached = intervals.covered(seen, a, b)
-                shares[rows, activity] = reached - explained
-                explained = reached
-            shares[rows, _UNRECORDED] = np.maximum(b - a - explained, 0.0)
+        if not len(start):
+            return shares
+        low, high = float(start.min()), float(end.max())
+        seen, explained = intervals.EMPTY, np.zeros(len(start))
+        for activity in range(_UNRECORDED):
+            own = [intervals.near(self.of(Activity(activity), thread), low, high) for thread in sorted(threads)]
+            seen = intervals.union([seen, *own])
+            reached = intervals.covered(seen, start, end)
+            shares[:, activity] = reached - explained
+            explained = reached
+        shares[:, _UNRECORDED] = np.maximum(end - start - explained, 0.0)
         return shares
 
 
 def launches_of(trace: Trace) -> Integers:
     """The launch of each device row by correlation, -1 where the trace has none, shape [device rows]."""
-    correlation = trace.device["correlation"]
-    known = trace.launches["correlation"]
+    correlation, known = trace.device["correlation"], trace.launches["correlation"]
     if not len(known):
-        return np.full(len(correlation), -1, dtype=np.int64)
-    order = np.argsort(known, kind="stable")
-    place = np.minimum(np.searchsorted(known[order], correlation), len(order) - 1)
-    found = order[place]
-    return np.where((known[found] == correlation) & (correlation >= 0), found, -1)
+        return np.full(len(correlation), -1, dtype=np.int32)
+    place = np.minimum(np.searchsorted(known, correlation), len(known) - 1).astype(np.int32)
+    place[(known[place] != correlation) | (correlation < 0)] = -1
+    return place
 
 
 def device_time(
-    trace: Trace, steps: Steps, process: str, rows: Array, launch_of: Integers, work: Work, host: HostRanges
+    trace: Trace, steps: Steps, process: str, rows: Array | slice, launch_of: Integers, work: Work, host: HostRanges
 ) -> DeviceTime:
-    """One device's time. `rows`: its device rows; `launch_of`: each device row's launch."""
-    rows = rows[np.argsort(trace.device["start"][rows], kind="stable")]
+    """One device's time. `rows`: its device rows, in order; `launch_of`: each device row's launch."""
     start, end = trace.device["start"][rows], trace.device["end"][rows]
     talks, computes = work.communication[rows], work.computation[rows]
-    busy = intervals.merge(start, end)
-    compute = intervals.merge(start[computes], end[computes])
-    talking = intervals.merge(start[talks], end[talks])
-    working = intervals.union([compute, talking])
     a, b = steps.start, steps.end
-    computed, worked, filled = (intervals.covered(ranges, a, b) for ranges in (compute, working, busy))
-    talked_total = intervals.length(talking)
-    gaps = _gaps(busy, steps, start, launch_of[rows], trace)
-    causes, after_sync, longest = _explain(gaps, steps, host, trace)
+
+    def cover(chosen: Mask) -> tuple[Floats, float]:
+        ranges = intervals.merge(start[chosen], end[chosen])
+        return intervals.covered(ranges, a, b), intervals.length(ranges)
+
+    computed, compute_total = cover(computes)
+    talked, talked_total = cover(talks)
+    worked, worked_total = cover(talks | computes)
+    busy = intervals.merge(start, end)
+    filled = intervals.covered(busy, a, b)
+    idle = _Idle.nothing(len(steps))
+    ends_with = _Launches(trace, steps, start, launch_of[rows])
+    for first in range(0, len(busy[0]) + 1, _SLICE):
+        opened = busy[1][max(first - 1, 0) : first + _SLICE - 1]
+        closed = busy[0][first : first + _SLICE]
+        opened = np.append(-np.inf, opened) if first == 0 else opened
+        closed = np.append(closed, np.inf) if len(closed) < len(opened) else closed
+        idle.add(_gaps(opened, closed, steps, ends_with), steps, host, trace)
     return DeviceTime(
         process=process,
-        activities=len(rows),
+        activities=len(start),
         duration=b - a,
         busy=filled,
         compute=computed,
-        communication=intervals.covered(talking, a, b),
+        communication=talked,
         exposed_communication=worked - computed,
         exposed_copy=filled - worked,
-        causes=causes,
-        after_sync=after_sync,
-        longest_gap=longest,
+        causes=idle.causes,
+        after_sync=idle.after_sync,
+        longest_gap=idle.longest,
         span=float(busy[1][-1] - busy[0][0]) if len(busy[0]) else 0.0,
         span_busy=intervals.length(busy),
         communication_total=talked_total,
-        overlapped_total=talked_total - (intervals.length(working) - intervals.length(compute)),
+        overlapped_total=talked_total - (worked_total - compute_total),
     )
 
 
@@ -223,9 +235,31 @@ class _Gaps:
     leads: Mask
 
 
-def _gaps(busy: Ranges, steps: Steps, row_start: Floats, launch_of_row: Integers, trace: Trace) -> _Gaps:
-    opened = np.concatenate(([-np.inf], busy[1]))
-    closed = np.concatenate((busy[0], [np.inf]))
+class _Launches:
+    """Which launch stands behind the end of a gap, and which launches are the first of their step."""
+
+    def __init__(self, trace: Trace, steps: Steps, row_start: Floats, launch_of_row: Integers) -> None:
+        self.moments = trace.launches["start"]
+        self._row_start = row_start
+        self._launch = np.append(launch_of_row, -1).astype(np.int32)
+        count = len(row_start)
+        linked = np.where(self._launch[:-1] >= 0, np.arange(count, dtype=np.int32), np.int32(count))
+        self._next_linked = np.append(np.minimum.accumulate(linked[::-1])[::-1], np.int32(count))
+        self.first = np.full(len(steps), np.inf)
+        for part in range(0, len(self.moments), _SLICE):
+            moments = self.moments[part : part + _SLICE]
+            home = np.searchsorted(steps.start, moments, side="right") - 1
+            within = (home >= 0) & (moments <= steps.end[np.maximum(home, 0)])
+            np.minimum.at(self.first, home[within], moments[within])
+
+    def behind(self, closed: Floats) -> Integers:
+        """The launch of the activity that ends each gap, or of the next one that has a launch; -1 for none."""
+        row = self._next_linked[np.searchsorted(self._row_start, closed, side="left")]
+        launch: Integers = self._launch[row].astype(np.int64)
+        return launch
+
+
+def _gaps(opened: Floats, closed: Floats, steps: Steps, launches: _Launches) -> _Gaps:
     first = np.searchsorted(steps.end, opened, side="right")
     last = np.searchsorted(steps.start, closed, side="left") - 1
     pieces = np.maximum(last - first + 1, 0)
@@ -234,64 +268,50 @@ def _gaps(busy: Ranges, steps: Steps, row_start: Floats, launch_of_row: Integers
     start, end = np.maximum(opened[gap], steps.start[step]), np.minimum(closed[gap], steps.end[step])
     real = end > start
     gap, step, start, end = gap[real], step[real], start[real], end[real]
-    launch = _next_launch(row_start, launch_of_row, closed)[gap]
-    return _Gaps(start, end, step, opened[gap], launch, _leading(step, launch, steps, trace))
+    launch = launches.behind(closed)[gap]
+    leads = launch >= 0
+    leads[leads] = launches.moments[launch[leads]] <= launches.first[step[leads]]
+    return _Gaps(start, end, step, opened[gap], launch, leads)
 
 
-def _next_launch(row_start: Floats, launch_of_row: Integers, closed: Floats) -> Integers:
-    """The launch behind the end of each gap: of the activity that ends it, or of the next one that has a launch."""
-    count = len(row_start)
-    linked = np.where(launch_of_row >= 0, np.arange(count), count)
-    following = np.append(np.minimum.accumulate(linked[::-1])[::-1], count)
-    row = following[np.searchsorted(row_start, closed, side="left")]
-    return np.where(row < count, np.append(launch_of_row, -1)[row], -1)
+@dataclass
+class _Idle:
+    """Sums over gaps: idle by step and cause, idle after synchronisations by step, the longest gap of each cause."""
 
+    causes: Floats
+    after_sync: Floats
+    longest: Floats
 
-def _leading(step: Integers, launch: Integers, steps: Steps, trace: Trace) -> Mask:
-    """Whether the launch that ends a gap is the first one of the step in which the host made it."""
-    leads = np.zeros(len(step), dtype=bool)
-    moments = trace.launches["start"]
-    if not len(moments) or not len(step):
-        return leads
-    known = launch >= 0
-    home = np.searchsorted(steps.start, moments, side="right") - 1
-    within = (home >= 0) & (moments <= steps.end[np.maximum(home, 0)])
-    first = np.full(len(steps), np.inf)
-    np.minimum.at(first, home[within], moments[within])
-    leads[known] = moments[launch[known]] <= first[step[known]]
-    return leads
+    @staticmethod
+    def nothing(steps: int) -> _Idle:
+        return _Idle(np.zeros((steps, len(CAUSES))), np.zeros(steps), np.zeros((len(CAUSES), 2)))
 
-
-def _explain(gaps: _Gaps, steps: Steps, host: HostRanges, trace: Trace) -> tuple[Floats, Floats, Floats]:
-    """Idle by step and cause, idle after synchronisations by step, and the longest gap of each cause."""
-    moments = trace.launches["start"]
-    known = gaps.launch >= 0
-    launched = np.full(len(gaps.start), np.inf)
-    launched[known] = moments[gaps.launch[known]]
-    handed_over = np.clip(launched, gaps.start, gaps.end)
-    thread = np.full(len(gaps.start), steps.thread, dtype=np.int64)
-    thread[known] = trace.launches["thread"][gaps.launch[known]]
-    shares = np.zeros((len(gaps.start), len(CAUSES)))
-    drained = np.zeros(len(gaps.start), dtype=bool)
-    for value in np.unique(thread):
-        mine = np.flatnonzero(thread == value)
-        threads = {int(value), steps.thread}
-        shares[mine, : _UNRECORDED + 1] = host.shares(gaps.start[mine], handed_over[mine], threads)
-        syncs = intervals.union([host.of(Activity.SYNC, one) for one in sorted(threads)])
-        reached = np.where(np.isfinite(gaps.opened[mine]), gaps.opened[mine], -1e300)
-        drained[mine] = intervals.contains(syncs, reached) | intervals.contains(syncs, reached + _SYNC_SLACK)
-    shares[:, _DEVICE] = gaps.end - handed_over
-    general = shares[np.ix_(gaps.leads, _GENERAL)]
-    shares[gaps.leads, _PREPARATION] = general.sum(axis=1)
-    shares[np.ix_(gaps.leads, _GENERAL)] = 0.0
-    causes = np.stack([_per_step(gaps, shares[:, index], steps) for index in range(len(CAUSES))], axis=1)
-    blamed = np.where(drained, shares[:, _DRAINING].sum(axis=1), 0.0)
-    longest: Floats = np.zeros((len(CAUSES), 2))
-    if len(gaps.start):
-        row = shares.argmax(axis=0)
-        longest = np.stack([shares[row, np.arange(len(CAUSES))], steps.number[gaps.step[row]]], axis=1)
-    return causes, _per_step(gaps, blamed, steps), longest
-
-
-def _per_step(gaps: _Gaps, values: Floats, steps: Steps) -> Floats:
-    return np.bincount(gaps.step, values, len(steps)).astype(np.float64)
+    def add(self, gaps: _Gaps, steps: Steps, host: HostRanges, trace: Trace) -> None:
+        """Charges some gaps to their causes."""
+        count = len(gaps.start)
+        if not count:
+            return
+        known = gaps.launch >= 0
+        launched, thread = np.full(count, np.inf), np.full(count, steps.thread, dtype=np.int64)
+        launched[known] = trace.launches["start"][gaps.launch[known]]
+        thread[known] = trace.launches["thread"][gaps.launch[known]]
+        handed_over = np.clip(launched, gaps.start, gaps.end)
+        shares, drained = np.zeros((count, len(CAUSES))), np.zeros(count, dtype=bool)
+        for value in np.unique(thread):
+            mine = np.flatnonzero(thread == value)
+            threads = {int(value), steps.thread}
+            shares[mine, : _UNRECORDED + 1] = host.shares(gaps.start[mine], handed_over[mine], threads)
+            syncs = intervals.union([host.of(Activity.SYNC, one) for one in sorted(threads)])
+            opened = gaps.opened[mine]
+            drained[mine] = intervals.contains(syncs, opened) | intervals.contains(syncs, opened + _SYNC_SLACK)
+        shares[:, _DEVICE] = gaps.end - handed_over
+        general = shares[np.ix_(gaps.leads, _GENERAL)]
+        shares[gaps.leads, _PREPARATION] = general.sum(axis=1)
+        shares[np.ix_(gaps.leads, _GENERAL)] = 0.0
+        for cause in range(len(CAUSES)):
+            self.causes[:, cause] += np.bincount(gaps.step, shares[:, cause], len(steps))
+            longest = int(shares[:, cause].argmax())
+            if shares[longest, cause] > self.longest[cause, 0]:
+                self.longest[cause] = shares[longest, cause], steps.number[gaps.step[longest]]
+        blamed = np.where(drained, shares[:, _DRAINING].sum(axis=1), 0.0)
+        self.after_sync += np.bincount(gaps.step, blamed, len(steps))

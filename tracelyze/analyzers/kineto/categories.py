@@ -74,6 +74,9 @@ class Activity(IntEnum):
     DROPPED = 11
 
 
+COVERAGE: Final = (Activity.RUNTIME, Activity.OPERATOR)
+"""Classes of which only outermost ranges are kept: there are millions, and nested ones explain nothing more."""
+
 _LOADER: Final = re.compile(
     r"^enumerate\(DataLoader\)|DataLoaderIter\b|train_dataloader_next|"
     r"wait_?for_?\w*batch|data_?load(er|ing)?\b|\b(load|fetch|next|get)_?(batch|data)\b|dataloading",

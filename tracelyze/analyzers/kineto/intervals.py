@@ -19,11 +19,13 @@ def merge(starts: Floats, ends: Floats) -> Ranges:
     """The union of ranges as sorted, disjoint ones; ranges that touch become one. Shapes [n] to [at most n]."""
     if not len(starts):
         return EMPTY
-    order = np.argsort(starts, kind="stable")
-    starts = starts[order]
-    reach = np.maximum.accumulate(ends[order])
-    opens = np.flatnonzero(starts[1:] > reach[:-1]) + 1
-    return starts[np.concatenate(([0], opens))], reach[np.concatenate((opens - 1, [len(reach) - 1]))]
+    if (starts[1:] < starts[:-1]).any():
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], ends[order]
+    reach = np.maximum.accumulate(ends)
+    opens = np.ones(len(starts), dtype=bool)
+    np.greater(starts[1:], reach[:-1], out=opens[1:])
+    return starts[opens], reach[np.append(opens[1:], True)]
 
 
 def union(sets: Sequence[Ranges]) -> Ranges:
@@ -75,10 +77,11 @@ def near(ranges: Ranges, start: float, end: float) -> Ranges:
 def outermost(table: Table) -> Array:
     """The rows of a table of host ranges that lie within no other of their thread, sorted by thread and time."""
     start, end, thread = table["start"], table["end"], table["thread"]
-    order = np.lexsort((-end, start, thread))
+    order = np.lexsort((-end, start, thread)).astype(np.int32)
     kept = []
     bounds = np.flatnonzero(np.diff(thread[order])) + 1
     for rows in np.split(order, bounds):
-        reach = np.maximum.accumulate(end[rows])
-        kept.append(rows[np.concatenate(([True], end[rows][1:] > reach[:-1]))])
-    return np.concatenate(kept)
+        own = end[rows]
+        reach = np.maximum.accumulate(own)
+        kept.append(rows[np.append(True, own[1:] > reach[:-1])])
+    return kept[0] if len(kept) == 1 else np.concatenate(kept)

@@ -9,26 +9,33 @@ from typing import Any, Final
 
 import numpy as np
 
-from tracelyze.analyzers.kineto.categories import Activity, Kind, activity_of, kind_of, may_launch
+from tracelyze.analyzers.kineto.categories import COVERAGE, Activity, Kind, activity_of, kind_of, may_launch
 from tracelyze.analyzers.kineto.events import Arguments, Span
 from tracelyze.analyzers.kineto.intervals import outermost
 from tracelyze.analyzers.kineto.records import TraceRecords
 from tracelyze.analyzers.kineto.source import TraceBytes
 from tracelyze.analyzers.kineto.table import Array, Numbering, Table
-from tracelyze.analyzers.kineto.trace import DEVICE_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, Collective, Trace
+from tracelyze.analyzers.kineto.trace import (
+    COVERAGE_COLUMNS,
+    DEVICE_COLUMNS,
+    HOST_COLUMNS,
+    LAUNCH_COLUMNS,
+    Collective,
+    Trace,
+)
 from tracelyze.errors import InputError
 
 MOST_ROWS: Final = 8_000_000
 """Most rows of one table (device work, launches, each host class): about 300 MB. A 2 GB trace has a million."""
 
 MOST_NAMES: Final = 100_000
+MOST_QUEUES: Final = 30_000
 LONGEST_NAME: Final = 400
 LATEST: Final = 1e16
-"""Distinct names that are told apart, the length at which a name is cut, and the largest credible time stamp (300 years
-in microseconds)."""
+"""Distinct names, and distinct streams and process groups, that are told apart, the length at which a name is cut,
+and the largest credible time stamp (300 years in microseconds)."""
 
 _NO_ARGUMENTS: Final = Arguments()
-_COVERAGE: Final = (Activity.RUNTIME, Activity.OPERATOR)
 _HOST_KINDS: Final = (Kind.RUNTIME, Kind.OPERATOR, Kind.ANNOTATION, Kind.FRAME)
 
 
@@ -65,7 +72,11 @@ class _Reading:
         self.device = Table(MOST_ROWS, DEVICE_COLUMNS)
         self.launches = Table(MOST_ROWS, LAUNCH_COLUMNS)
         self.host: dict[Activity, Table] = {
-            activity: Table(MOST_ROWS, HOST_COLUMNS, outermost if activity in _COVERAGE else None)
+            activity: Table(
+                MOST_ROWS,
+                COVERAGE_COLUMNS if activity is Activity.RUNTIME else HOST_COLUMNS,
+                outermost if activity in COVERAGE else None,
+            )
             for activity in Activity
             if activity is not Activity.DROPPED
         }
@@ -73,9 +84,9 @@ class _Reading:
         self.host_names = Numbering(MOST_NAMES, "(other names)")
         self.activities = np.zeros(0, dtype=np.int8)
         self.launching = np.zeros(0, dtype=bool)
-        self.queues = Numbering(MOST_NAMES, ("", "", ""))
+        self.queues = Numbering(MOST_QUEUES, ("", "", ""))
         self.threads = Numbering(MOST_NAMES, ("", ""))
-        self.collectives = Numbering(MOST_NAMES, Collective("", ""))
+        self.collectives = Numbering(MOST_QUEUES, Collective("", ""))
         self.collectives[("", "")] = 0
         self.collectives.keys_met.append(("", ""))
         self.events = 0
@@ -123,8 +134,8 @@ class _Reading:
             name=np.fromiter(
                 map(self.device_names.__getitem__, [span.name[:LONGEST_NAME] for span in rows]), np.int32, count
             ),
-            queue=np.fromiter(map(self.queues.__getitem__, queues), np.int32, count),
-            collective=np.fromiter(map(self.collectives.__getitem__, collectives), np.int32, count),
+            queue=np.fromiter(map(self.queues.__getitem__, queues), np.int16, count),
+            collective=np.fromiter(map(self.collectives.__getitem__, collectives), np.int16, count),
             kind=np.fromiter([kind for _, kind in chosen], np.int8, count),
         )
 
@@ -187,6 +198,8 @@ class _Reading:
             )
         for table in (self.device, self.launches, *self.host.values()):
             table.finish()
+        self.device.keep(np.argsort(self.device["start"], kind="stable").astype(np.int32))
+        self.launches.keep(np.argsort(self.launches["correlation"], kind="stable").astype(np.int32))
         base = records.properties.get("baseTimeNanoseconds", 0)
         return Trace(
             path=path,

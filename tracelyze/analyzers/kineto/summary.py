@@ -140,12 +140,14 @@ def summarise_trace(trace: Trace, position: int = 0) -> TraceSummary:
     )
 
 
-def _owners(trace: Trace) -> list[tuple[str, Array]]:
+def _owners(trace: Trace) -> list[tuple[str, Array | slice]]:
     """The devices of the trace and the rows of each."""
     if not len(trace.device):
         return []
     names = [str(process if device == -1 else device) for process, device, _ in trace.queues]
     distinct = sorted(set(names))
+    if len(distinct) == 1:
+        return [(distinct[0], slice(None))]
     number = np.array([distinct.index(name) for name in names])
     return [(name, np.flatnonzero(number[trace.device["queue"]] == index)) for index, name in enumerate(distinct)]
 
@@ -154,7 +156,6 @@ def _collectives(trace: Trace, steps: Steps, communication: Array) -> Collective
     rows = np.flatnonzero(communication)
     if not len(rows):
         return None
-    rows = rows[np.argsort(trace.device["start"][rows], kind="stable")]
     start, end = trace.device["start"][rows], trace.device["end"][rows]
     known: dict[tuple[int, int], str] = {}
     labels = []

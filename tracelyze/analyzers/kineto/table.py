@@ -1,17 +1,20 @@
-"""Rows of events as numpy columns that grow in place, so that reading a trace never holds two copies of it."""
+"""Rows of events as numpy columns that grow without leaving holes in the memory of the process."""
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.signedinteger[Any]]
 Mask = npt.NDArray[np.bool_]
+
+_FEWEST_ROWS: Final = 4096
 
 
 class Table:
@@ -26,7 +29,9 @@ class Table:
         self._limit = limit
         self._reduce = reduce
         self._reduce_at = 1 << 16
-        self._columns: dict[str, Array] = {name: np.empty(256, dtype) for name, dtype in columns.items()}
+        self._columns: dict[str, Array] = {
+            name: _pages(_FEWEST_ROWS, np.dtype(dtype)) for name, dtype in columns.items()
+        }
 
     def __getitem__(self, name: str) -> Array:
         """Column `name`, shape [rows]; a view, so not to be kept while the table grows."""
@@ -46,7 +51,9 @@ class Table:
         needed = self.rows + count
         for name, column in self._columns.items():
             if needed > len(column):
-                column.resize(max(needed, len(column) + len(column) // 4 + 256), refcheck=False)
+                grown = _pages(max(needed, 2 * len(column)), column.dtype)
+                grown[: self.rows] = column[: self.rows]
+                self._columns[name] = column = grown
             column[self.rows : needed] = values[name][:count]
         self.rows = needed
         if self._reduce is not None and self.rows >= self._reduce_at:
@@ -68,10 +75,16 @@ class Table:
         self.rows = kept
 
     def finish(self) -> None:
-        """Gives back the memory that growing reserved."""
+        """To be called once, when nothing more will be added."""
         self.reduce()
-        for column in self._columns.values():
-            column.resize(self.rows, refcheck=False)
+
+
+def _pages(rows: int, dtype: np.dtype[Any]) -> Array:
+    """An uninitialised column on pages of its own: those never written to take no memory, all go back when it is freed.
+
+    Columns that grow on the ordinary heap leave holes in it that add up to half of what they hold.
+    """
+    return np.frombuffer(mmap.mmap(-1, rows * dtype.itemsize), dtype=dtype)
 
 
 class Numbering(dict[Any, int]):

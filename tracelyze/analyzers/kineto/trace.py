@@ -14,12 +14,13 @@ DEVICE_COLUMNS = {
     "end": "f8",
     "correlation": "i8",
     "name": "i4",
-    "queue": "i4",
-    "collective": "i4",
+    "queue": "i2",
+    "collective": "i2",
     "kind": "i1",
 }
 LAUNCH_COLUMNS = {"correlation": "i8", "start": "f8", "thread": "i4"}
 HOST_COLUMNS = {"start": "f8", "end": "f8", "name": "i4", "thread": "i4"}
+COVERAGE_COLUMNS = {"start": "f8", "end": "f8", "thread": "i4"}
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,12 @@ class Collective:
 class Trace:
     """One file as read.
 
-    `device`: columns DEVICE_COLUMNS, one row per activity, `name` into `device_names`, `queue` into `queues` (process,
-    device, stream), `collective` into `collectives` (0: none). `launches`: runtime calls that may start device work.
-    `host`: one table per class of host activity, `name` into `host_names`, `thread` into `threads` (process, thread).
-    Operators and runtime calls hold outermost ranges only. Times are the file's own clock; `base` (microseconds) puts
-    files of one job on a common one.
+    `device`: columns DEVICE_COLUMNS, one row per activity in order of start, `name` into `device_names`, `queue` into
+    `queues` (process, device, stream), `collective` into `collectives` (0: none). `launches`: runtime calls that may
+    start device work, in order of correlation. `host`: one table per class of host activity, `name` into
+    `host_names`, `thread` into `threads` (process, thread). Operators and runtime calls hold outermost ranges only,
+    runtime calls without names. Times are the file's own clock; `base` (microseconds) puts files of one job on a
+    common one.
     """
 
     path: Path
