@@ -51,10 +51,31 @@ def install(torch: Any) -> None:
     except Exception:
         _current[0].off = True  # what is already in place stays and does nothing
         raise
+    _hide_from_compiler(torch)
     ending.install(recorder, quiet=bool(options.get("quiet")))
     if hasattr(os, "register_at_fork"):
         # A forked child is a process of its own: it records, into a folder of its own, if it ever trains.
         os.register_at_fork(after_in_child=lambda: _start_afresh(torch, run, switched_off))
+
+
+def _hide_from_compiler(torch: Any) -> None:
+    """torch.compile meets our functions as frames of their own after a graph break. It is to pass them by, as it does
+    with torch's own files, instead of compiling them: wrappers alone, the recorder with all that it calls."""
+    frames = torch._C._dynamo.eval_frame  # what torch._dynamo.eval_frame wraps; importing that takes a second
+    if not hasattr(frames, "set_code_exec_strategy"):
+        return  # older torch breaks once more in a compiled function that calls backward; results are the same
+    skip, default = frames._FrameAction.SKIP, frames._FrameAction.DEFAULT
+    functional, utils = torch.nn.functional, torch.nn.utils
+    scaler, data = torch.amp.grad_scaler.GradScaler, torch.utils.data
+    wrappers = [
+        torch.nn.Module.__call__, torch.autograd.backward, utils.clip_grad_norm_, utils.clip_grad_value_,
+        scaler.scale, scaler.unscale_, scaler.step,
+        data.DataLoader.__iter__, data.dataloader._BaseDataLoaderIter.__next__,
+        *(getattr(functional, name) for name in (*LOSSES, *DROPOUTS) if hasattr(functional, name)),
+    ]  # fmt: skip
+    ours = [recorder, is_loss, *(f for f in vars(Recorder).values() if isinstance(f, types.FunctionType))]
+    for function, within in [*((w, default) for w in wrappers), *((f, skip) for f in ours)]:
+        frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, within))
 
 
 def recorder() -> Recorder:

@@ -28,7 +28,7 @@ class Loss(Signal):
         self._divisor: float | None = None
         self._batch = 0
         self._stepped = False
-        self._in_step = False
+        self._backwards_at_step = 0
         self._mean: float | None = None
 
     def scale(self, original: Any, scaled: Any) -> None:
@@ -53,7 +53,8 @@ class Loss(Signal):
             value = scaled[1]
             if value.device.type == "cpu" and value.item() != 0:
                 factor = root.detach().item() / value.item()
-        if self.recorder.backwards <= WALK_FIRST or self.recorder.backwards % WALK_EVERY == 0:
+        count = self.recorder.backwards
+        if count <= WALK_FIRST or count % WALK_EVERY == 0 or self._backwards == 2:  # the second: gradients accumulate
             divisor = constant_divisor(self.torch, root.grad_fn)
             if divisor is not None and math.isfinite(factor):
                 self._divisor = divisor * factor
@@ -64,11 +65,11 @@ class Loss(Signal):
 
     def before_step(self, tracked: Any) -> None:
         self.recorder.sites.here("step")
-        self._in_step = True
+        self._backwards_at_step = self.recorder.backwards
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
-        closure = self._in_step and not self._stepped and row["step"] > 0 and self._closure(tracked)
-        self._in_step = False
+        # An optimizer that calls a closure (LBFGS) evaluates the loss several times: the first is the step's.
+        closure = self.recorder.backwards > self._backwards_at_step and not row.get("skipped")
         self._stepped = True
         row["backwards"] = self._backwards
         row["batch_size"] = self._batch or None
@@ -82,11 +83,6 @@ class Loss(Signal):
             row["loss"] = sum(values) * factor
         else:
             self.recorder.later(Readback(self.torch, values, lambda r, v: r.update(loss=sum(v) * factor)))
-
-    @staticmethod
-    def _closure(tracked: Any) -> bool:
-        """Optimizers that call the loss themselves, several times a step: the first value is the step's loss."""
-        return type(tracked.optimizer).__name__ == "LBFGS"
 
     def _watch(self, value: float) -> None:
         """Ask the sampled signals to look at this step if the loss is out of the ordinary."""

@@ -1,0 +1,131 @@
+"""However a program ends, its exit status and its words are its own, and what it did is on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tracelyze.analyzers.rundir import load
+
+from .conftest import Collect, environment, program, run_plain
+
+ENDS = ["ok", "exit", "os._exit", "raise", "raise-in-except", "replaced-hook", "handled", "own-handler", "SIGINT"]
+FATAL = ["SIGTERM", "SIGSEGV", "SIGABRT", "SIGKILL"]
+
+
+@pytest.mark.parametrize("how", [*ENDS, *FATAL])
+def test_status_and_output_are_those_of_plain_python(how: str, collect: Collect) -> None:
+    plain = run_plain(sys.executable, program("ending.py"), how)
+    collected = collect(sys.executable, program("ending.py"), how)
+    assert collected.process.returncode == plain.returncode
+    assert collected.process.stdout == plain.stdout
+    assert collected.own_stderr == plain.stderr, "tracebacks must not show the collector"
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "code"),
+    [
+        ("ok", "finished", None),
+        ("exit", "finished", None),
+        ("os._exit", "finished", 5),
+        ("raise", "exception", 1),
+        ("replaced-hook", "exception", 1),
+        ("handled", "finished", None),
+        ("SIGINT", "interrupted", 130),
+        ("SIGTERM", "signal", None),
+        ("SIGSEGV", "signal", None),
+        ("SIGKILL", "vanished", None),
+    ],
+)
+def test_the_end_is_known_afterwards(how: str, kind: str, code: int | None, collect: Collect) -> None:
+    (process,) = collect(sys.executable, program("ending.py"), how).run.processes
+    assert process.exit.kind == kind
+    assert code is None or process.exit.code == code
+    if how not in FATAL:
+        assert len(process.steps) == 200
+
+
+def test_an_exception_is_recorded_with_the_users_line(collect: Collect) -> None:
+    (process,) = collect(sys.executable, program("ending.py"), "raise").run.processes
+    (event,) = [row for row in process.events.records() if row["kind"] == "exception"]
+    assert event["name"] == "RuntimeError"
+    assert event["file"].endswith("ending.py")
+    assert event["source"] == "return model(x)"
+    assert "mat1 and mat2 shapes cannot be multiplied" in event["text"]
+    assert "tracelyze" not in event["text"]
+
+
+def test_an_exception_before_the_first_step_is_recorded(collect: Collect, tmp_path: Path) -> None:
+    script = tmp_path / "early.py"
+    script.write_text("import torch\nraise KeyError('learning_rate')\n")
+    (process,) = collect(sys.executable, str(script)).run.processes
+    assert [row["name"] for row in process.events.records() if row["kind"] == "exception"] == ["KeyError"]
+
+
+def test_nothing_older_than_a_second_is_lost_on_a_kill(tmp_path: Path) -> None:
+    """Killed at random moments: every step that ended more than a second before is on disk."""
+    chance = random.Random(7)
+    for attempt in range(3):
+        counter, folder = tmp_path / f"count{attempt}", tmp_path / f"run{attempt}"
+        wrapper = [sys.executable, "-m", "tracelyze", "collect", "--out", str(folder), "--"]
+        child = subprocess.Popen(
+            [*wrapper, sys.executable, program("ending.py"), "loop", str(counter)],
+            env=environment(), stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        history: list[tuple[float, int]] = []
+        deadline = time.time() + 60
+        while not (counter.exists() and counter.stat().st_size) and time.time() < deadline:
+            time.sleep(0.01)
+        stop = time.time() + chance.uniform(0.3, 2.5)
+        while time.time() < stop:
+            done, when = counter.read_text().split()
+            history.append((float(when), int(done)))
+            time.sleep(0.005)
+        killed = time.time()
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        must_be_there = max((done for when, done in history if when < killed - 1.0), default=0)
+        (process,) = load(folder).processes
+        steps = process.steps["step"]
+        assert len(steps) >= must_be_there
+        assert list(steps) == list(range(1, len(steps) + 1)), "what is there is complete and in order"
+        assert process.exit.kind == "vanished"
+
+
+def test_a_full_disk_ends_the_recording_and_not_the_training(collect: Collect) -> None:
+    """A limit on file size stands in for the full disk: the kernel refuses the write in the same way."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (6_000, 6_000))
+
+    collected = collect(sys.executable, program("ending.py"), "ok", preexec_fn=limit)
+    assert collected.process.returncode == 0
+    assert collected.process.stdout == "end\n"
+    (process,) = collected.run.processes
+    stopped = next(collected.folder.glob("rank*/stopped.txt")).read_text()
+    assert "too large" in json.loads(stopped)["reason"]
+    assert any("recording stopped" in note for note in [*process.notes, *collected.run.notes])
+    assert "recording stopped, the program goes on" in collected.process.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        blocked = Path("/proc/tracelyze-cannot-write-here")
+    else:
+        blocked = tmp_path / "locked" / "run"
+        blocked.parent.mkdir(mode=0o500)
+    wrapper = [sys.executable, "-m", "tracelyze", "collect", "--out", str(blocked), "--", sys.executable, "-c", "print(1)"]
+    process = subprocess.run(wrapper, capture_output=True, text=True, env=environment(), timeout=60)
+    assert process.returncode == 2
+    assert len(process.stderr.splitlines()) == 1
+    assert str(blocked) in process.stderr
+    assert "--out" in process.stderr

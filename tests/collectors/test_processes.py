@@ -1,0 +1,102 @@
+"""Every process that trains has its own folder; those that do not train leave no rows and cost nothing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import Collect, program, run_plain
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+
+def test_torchrun_ranks(collect: Collect) -> None:
+    plain = run_plain(*TORCHRUN, program("ranks.py"))
+    collected = collect(*TORCHRUN, program("ranks.py"))
+    assert sorted(collected.process.stdout.splitlines()) == sorted(plain.stdout.splitlines())
+    processes = collected.run.processes
+    assert [process.rank for process in processes] == [0, 1]
+    for process in processes:
+        assert len(process.steps) == 30
+        assert set(process.steps["grads_carried"]) == {0}
+        assert process.facts["world_size"] == 2
+        assert process.exit.kind == "finished"
+
+
+@pytest.mark.parametrize("how", ["spawn", "fork"])
+def test_scripts_that_start_their_own_trainers(how: str, collect: Collect) -> None:
+    collected = collect(sys.executable, program("ranks.py"), how)
+    assert collected.process.returncode == 0, collected.process.stderr
+    assert [len(process.steps) for process in collected.run.processes] == [30, 30]
+
+
+def test_a_failure_in_a_spawned_trainer_is_recorded(collect: Collect) -> None:
+    collected = collect(sys.executable, program("ranks.py"), "raise")
+    assert collected.process.returncode == 1
+    texts = [row["text"] for p in collected.run.processes for row in p.events.records() if row["kind"] == "exception"]
+    assert any("rank one has failed" in text for text in texts)
+
+
+def test_a_sweep_that_starts_trainers_by_subprocess(collect: Collect, tmp_path: Path) -> None:
+    script = tmp_path / "sweep.sh"
+    script.write_text(f"{sys.executable} {program('ending.py')} ok\n{sys.executable} {program('ending.py')} exit\n")
+    collected = collect("sh", str(script))
+    assert collected.process.returncode == 3
+    assert [len(process.steps) for process in collected.run.processes] == [200, 200]
+
+
+def test_trainer_in_a_thread(collect: Collect, tmp_path: Path) -> None:
+    script = tmp_path / "threaded.py"
+    script.write_text(
+        "import threading, runpy, sys\n"
+        f"sys.argv = ['ending.py', 'ok']\n"
+        f"t = threading.Thread(target=runpy.run_path, args=({program('ending.py')!r},))\n"
+        "t.start(); t.join()\n"
+    )
+    (process,) = collect(sys.executable, str(script)).run.processes
+    assert len(process.steps) == 200
+
+
+def test_programs_that_never_train_leave_a_note(collect: Collect) -> None:
+    code = "import torch; torch.nn.Linear(2, 2)(torch.ones(1, 2))"
+    collected = collect(sys.executable, "-c", code)
+    assert list(collected.folder.glob("rank*")) == []
+    (note,) = collected.folder.glob("seen-*.json")
+    assert '"forwards": 1' in note.read_text()
+
+
+def test_programs_without_torch_are_not_touched(collect: Collect) -> None:
+    collected = collect(sys.executable, "-c", "import sys; print('tracelyze' in sys.modules)")
+    assert collected.process.stdout == "False\n"
+    assert sorted(path.name for path in collected.folder.iterdir()) == ["run.json"]
+
+
+def test_an_error_of_ours_ends_one_signal_and_nothing_else(collect: Collect, tmp_path: Path) -> None:
+    """The script breaks what a signal relies on: that signal stops, says why, and the training does not notice."""
+    script = tmp_path / "hostile.py"
+    script.write_text(
+        "import runpy, sys, torch\n"
+        "def broken(*a, **k): raise OSError('broken on purpose')\n"
+        "torch._foreach_norm = broken\n"
+        f"sys.argv = ['ending.py', 'ok']\n"
+        f"runpy.run_path({program('ending.py')!r}, run_name='__main__')\n"
+    )
+    collected = collect(sys.executable, str(script))
+    assert collected.process.stdout == "end\n"
+    assert collected.own_stderr == ""
+    (process,) = collected.run.processes
+    assert len(process.steps) == 200
+    assert not process.steps.has("grad_norm")
+    assert process.steps.has("loss")
+    assert "broken on purpose" in process.facts["signals"]["gradient_norm"]["reason"]
+    (error,) = [row for row in process.events.records() if row["kind"] == "collector-error"]
+    assert error["name"] == "gradient_norm"
+
+
+def test_a_signal_can_be_switched_off(collect: Collect) -> None:
+    collected = collect(sys.executable, program("ending.py"), "ok", options=("--no-signal", "gradient_norm"))
+    (process,) = collected.run.processes
+    assert not process.steps.has("grad_norm")
+    assert "switched off" in process.lacks("steps.grad_norm")

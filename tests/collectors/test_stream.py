@@ -1,0 +1,107 @@
+"""The row stream: what was written is read back exactly, whatever byte the file was cut at."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pyarrow.ipc
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracelyze import schema
+from tracelyze.collectors import stream
+from tracelyze.collectors.stream import TableStream, record_batch, to_parquet
+
+VALUES = {
+    "bool": st.booleans(),
+    "int8": st.integers(-128, 127),
+    "int16": st.integers(-(2**15), 2**15 - 1),
+    "int32": st.integers(-(2**31), 2**31 - 1),
+    "int64": st.integers(-(2**63), 2**63 - 1),
+    "float64": st.floats(allow_nan=True, allow_infinity=True),
+    "string": st.text(max_size=20),
+}
+
+
+def rows_of(table: schema.Table) -> st.SearchStrategy[list[dict[str, Any]]]:
+    row = st.fixed_dictionaries({}, optional={c.name: st.none() | VALUES[c.type] for c in table.columns})
+    return st.lists(row, min_size=1, max_size=12)
+
+
+def same(a: Any, b: Any) -> bool:
+    both_nan = isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b)
+    return both_nan or a == b
+
+
+@pytest.mark.parametrize("table", schema.TABLES, ids=lambda table: table.name)
+def test_every_value_survives_and_null_is_not_nan(table: schema.Table) -> None:
+    @settings(max_examples=40, deadline=None)
+    @given(rows_of(table))
+    def check(rows: list[dict[str, Any]]) -> None:
+        read = record_batch(table, rows).to_pylist()
+        for row, back in zip(rows, read, strict=True):
+            assert all(same(row.get(column.name), back[column.name]) for column in table.columns)
+
+    check()
+
+
+def write(folder: Path, batches: list[list[dict[str, Any]]]) -> Path:
+    table = TableStream(schema.SAMPLES)
+    table.folder = folder
+    for batch in batches:
+        for row in batch:
+            table.append(row)
+        table.flush()
+    table.close(convert=False)
+    return folder / "samples.arrows"
+
+
+def test_a_cut_anywhere_leaves_exactly_the_complete_batches(tmp_path: Path) -> None:
+    path = write(tmp_path, [[{"time": float(10 * i + j), "step": j} for j in range(i + 1)] for i in range(6)])
+    whole = path.read_bytes()
+    seen = set()
+    for cut in range(0, len(whole), 37):
+        path.write_bytes(whole[:cut])
+        times: list[float] = []
+        try:
+            with pyarrow.ipc.open_stream(path) as reader:
+                while True:
+                    times += reader.read_next_batch().column("time").to_pylist()
+        except (StopIteration, pyarrow.ArrowInvalid, OSError):
+            pass
+        expected = [float(10 * i + j) for i in range(6) for j in range(i + 1)]
+        assert times == expected[: len(times)]
+        assert len(times) in (0, 1, 3, 6, 10, 15, 21), "whole batches only"
+        seen.add(len(times))
+    assert {0, 21} & seen
+    assert len(seen) >= 6
+
+
+def test_parquet_has_the_same_rows_and_the_stream_is_gone(tmp_path: Path) -> None:
+    path = write(tmp_path, [[{"time": 1.0, "host_rss": 5}, {"time": 2.0}], [{"time": math.nan}]])
+    to_parquet(path)
+    assert not path.exists()
+    rows = pyarrow.parquet.read_table(tmp_path / "samples.parquet").to_pylist()
+    assert [row["host_rss"] for row in rows] == [5, None, None]
+    assert math.isnan(rows[2]["time"])
+
+
+def test_a_long_stream_is_split_into_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "SEGMENT_BYTES", 20_000)
+    table = TableStream(schema.SAMPLES)
+    table.folder = tmp_path
+    for start in range(0, 2000, 100):
+        for index in range(start, start + 100):
+            table.append({"time": float(index)})
+        table.flush()
+    table.close(convert=True)
+    files = sorted(path.name for path in tmp_path.iterdir())
+    assert files[0] == "samples-00001.parquet"
+    assert "samples.parquet" in files
+    assert 3 <= len(files) <= 8
+    times = [row["time"] for f in ["samples.parquet", *files[:-1]] for row in pyarrow.parquet.read_table(tmp_path / f).to_pylist()]
+    assert times == [float(index) for index in range(2000)]

@@ -1,0 +1,100 @@
+"""A program under the collector sees what it would see under plain Python."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import PROGRAMS, Collect, environment, program, run_plain
+
+
+def forms(folder: Path) -> dict[str, list[str]]:
+    package = folder / "as_directory"
+    package.mkdir(exist_ok=True)
+    shutil.copy(program("probe.py"), package / "__main__.py")
+    return {
+        "script": [sys.executable, program("probe.py"), "--lr", "3e-4", "--help"],
+        "module": [sys.executable, "-m", "probe", "-q", "--", "x"],
+        "code": [sys.executable, "-c", "import probe, sys; print(probe.facts()); sys.exit(11)", "a b"],
+        "directory": [sys.executable, str(package), "z"],
+        "shell": ["sh", "-c", f"{sys.executable} {program('probe.py')} from-shell"],
+        "flags": [sys.executable, "-u", "-B", "-X", "dev", "-W", "ignore", program("probe.py")],
+    }
+
+
+@pytest.mark.parametrize("form", ["script", "module", "code", "directory", "shell", "flags"])
+def test_the_program_sees_plain_python(form: str, collect: Collect, tmp_path: Path) -> None:
+    command = forms(tmp_path)[form]
+    plain = run_plain(*command, cwd=PROGRAMS, input="from stdin")
+    assert plain.returncode == 11, plain.stderr
+    collected = collect(*command, cwd=PROGRAMS, input="from stdin", env={"PYTHONPATH": repository()})
+    assert collected.process.stdout == plain.stdout
+    assert collected.own_stderr == plain.stderr
+    assert collected.process.returncode == 11
+
+
+def test_the_users_own_sitecustomize_runs_as_before(collect: Collect, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import builtins\nbuiltins.seen = __file__\n")
+    paths = os.pathsep.join([str(tmp_path), repository()])
+    code = "import sys, torch; print(seen, sys.modules['sitecustomize'].__file__)"
+    process = collect(sys.executable, "-c", code, env={"PYTHONPATH": paths}).process
+    assert process.stdout.split() == [str(tmp_path / "sitecustomize.py")] * 2
+
+
+def test_models_can_be_copied_scripted_exported_and_compiled_as_before(collect: Collect) -> None:
+    plain = run_plain(sys.executable, "-W", "ignore", program("transforms.py"))
+    assert plain.returncode == 0, plain.stderr
+    collected = collect(sys.executable, "-W", "ignore", program("transforms.py"))
+    assert collected.process.stdout == plain.stdout
+
+
+def test_nothing_is_injected_when_switched_off(collect: Collect) -> None:
+    code = "import os, sys; print('TRACELYZE_RUN' in os.environ, os.environ.get('PYTHONPATH', ''))"
+    collected = collect(sys.executable, "-c", code, env={"TRACELYZE_DISABLE": "1", "PYTHONPATH": repository()})
+    assert collected.process.stdout == f"False {repository()}\n"
+    assert not collected.folder.exists()
+
+
+def test_flags_that_keep_the_collector_out_are_named_before_the_start(collect: Collect) -> None:
+    collected = collect(sys.executable, "-I", "-c", "print('ran')")
+    assert collected.process.stdout == "ran\n"
+    assert "-I ignores PYTHONPATH" in collected.process.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["no-such-program-here"], "no such program"),
+        (["train.py"], "did you mean tracelyze collect -- python train.py"),
+        ([sys.executable, "no_such_script.py"], "no_such_script.py: no such file"),
+        ([], "nothing to run"),
+    ],
+)
+def test_a_wrong_call_is_one_line_and_leaves_nothing(command: list[str], words: str, tmp_path: Path) -> None:
+    wrapper = [sys.executable, "-m", "tracelyze", "collect", "--out", str(tmp_path / "run"), "--", *command]
+    process = subprocess.run(
+        wrapper, capture_output=True, text=True, env=environment(PYTHONPATH=repository()), cwd=tmp_path, timeout=60
+    )
+    assert process.returncode == 2
+    assert words in process.stderr
+    assert len(process.stderr.splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_secrets_do_not_reach_the_disk(collect: Collect) -> None:
+    secret = "hf_" + "Q" * 34
+    collected = collect(
+        sys.executable, program("ending.py"), "ok", f"--api-key={secret}", env={"WANDB_API_KEY": secret, "MY_TOKEN": secret}
+    )
+    files = [path for path in collected.folder.rglob("*") if path.is_file()]
+    assert len(files) > 5
+    assert [path.name for path in files if secret.encode() in path.read_bytes()] == []
+
+
+def repository() -> str:
+    return str(Path(__file__).parents[2])
