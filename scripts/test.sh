@@ -7,12 +7,22 @@ cd "$(dirname "$0")/.."
 prepare dev
 
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
-say "ruff"
-"$VENV/bin/ruff" check .
-say "mypy"
-"$VENV/bin/mypy"
-say "import-linter"
-"$VENV/bin/lint-imports" --no-cache
-say "pytest"
+failed=
+check() {
+    name=$1
+    shift
+    say "$name"
+    "$@" || failed="$failed $name"
+}
+
 [ $# -gt 0 ] || set -- tests
-"$VENV/bin/python" -m pytest -n 2 "$@"
+check ruff "$VENV/bin/ruff" check --quiet .
+check mypy "$VENV/bin/mypy"
+check import-linter "$VENV/bin/lint-imports" --no-cache --quiet
+check pytest "$VENV/bin/python" -m pytest -n 2 "$@"
+
+if [ -n "$failed" ]; then
+    say "failed:$failed"
+    exit 1
+fi
+say "all checks passed"

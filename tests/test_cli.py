@@ -200,7 +200,7 @@ def test_a_reader_that_goes_away_is_no_error(run: Path) -> None:
 def test_rules(tmp_path: Path) -> None:
     listed = tracelyze("rules", cwd=tmp_path).stdout
     for rule in (*RULES, *TRACE_RULES):
-        assert re.search(rf"^{rule.id} +(critical|warning|info) +\\w", listed, re.MULTILINE)
+        assert re.search(rf"^{rule.id} +(critical|warning|info) +\S", listed, re.MULTILINE)
     data = json.loads(tracelyze("rules", "--format", "json", cwd=tmp_path).stdout)
     assert sorted(rule["id"] for rule in data) == sorted({rule.id for rule in (*RULES, *TRACE_RULES)})
     page = tracelyze("rules", "memory-leak", cwd=tmp_path).stdout
