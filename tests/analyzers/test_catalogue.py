@@ -28,7 +28,8 @@ def test_rule_files_are_short() -> None:
 @pytest.mark.parametrize("rule", rules.RULES, ids=IDS)
 def test_a_declaration_is_complete(rule: Rule) -> None:
     assert rule.severity in SEVERITIES
-    assert rule.title and not rule.title.endswith(".")
+    assert rule.title
+    assert not rule.title.endswith(".")
     assert rule.about.endswith(".")
     assert rule.not_when.endswith(".")
     assert all(threshold.source for threshold in rule.thresholds)

@@ -158,17 +158,22 @@ def test_a_loss_that_rises_for_good_diverges_where_it_turned(seed: int, rise: fl
 @settings(max_examples=20, deadline=None)
 def test_heavy_tails_have_few_spikes_and_planted_ones_are_found(seed: int) -> None:
     random = np.random.default_rng(seed)
-    norms = np.exp(0.3 * random.standard_t(5, 1000))
-    assert len(statistics.spikes(norms, factor=30)) == 0
+    norms = np.abs(1 + 0.2 * random.standard_t(4, 1000))
+    assert len(statistics.spikes(norms, factor=10)) < 3
     planted = [200, 400, 600, 800]
-    norms[planted] = 1e3
-    assert statistics.spikes(norms, factor=30) == planted
+    norms[planted] = 1e6
+    assert set(planted) <= set(statistics.spikes(norms, factor=10))
 
 
 def test_neighbouring_spikes_count_once() -> None:
     values = np.ones(200)
     values[[100, 101, 103, 150]] = [50, 90, 60, 40]
     assert statistics.spikes(values) == [101, 150]
+
+
+def test_a_new_level_is_no_spike() -> None:
+    assert statistics.spikes(np.concatenate([np.ones(100), np.full(100, 50.0)])) == []
+    assert statistics.spikes(np.concatenate([np.ones(100), np.logspace(0, 6, 100)])) == []
 
 
 @given(seed=seeds, slope=st.floats(-10, 10), noise=st.floats(0.01, 100))

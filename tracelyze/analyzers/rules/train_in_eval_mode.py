@@ -86,9 +86,9 @@ def _find(training: Training, limits: Limits) -> Finding | None:
 
 def _only_batch_norm(training: Training) -> bool:
     """Whether all mode-sensitive modules of the models are normalisations: those are often frozen on purpose."""
-    kinds = " ".join(row["sensitive"] or "" for row in training.process.models.records())
-    words = re.findall(r"[A-Za-z_]\w*", kinds)
-    return bool(words) and all("norm" in word.lower() or word == "x" for word in words)
+    rows = training.process.models.records()
+    kinds = [kind for row in rows for kind in re.split(r"[,;]\s*", row["sensitive"] or "") if kind]
+    return bool(kinds) and all("norm" in kind.lower() for kind in kinds)
 
 
 RULE = Rule(

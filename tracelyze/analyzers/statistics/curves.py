@@ -50,25 +50,27 @@ def divergence(values: Floats, *, rise: float = 0.15, regained: float = 0.1, sig
     return Divergence(minimum, float(np.median(level[-last:])), start, margin, int(bounds[lowest + 1]))
 
 
-def spikes(values: Floats, *, window: int = 64, sigmas: float = 8.0, factor: float = 1.2) -> list[int]:
-    """Indices of isolated upward spikes: each is the largest of its neighbourhood (8 values), in order.
+def spikes(values: Floats, *, window: int = 64, sigmas: float = 8.0, factor: float = 1.2, back: int = 8) -> list[int]:
+    """Indices of isolated upward spikes: each is the largest of its neighbourhood (`back` values), in order.
 
-    A spike exceeds the median of the `window` values before it by `sigmas` robust standard deviations and by `factor`.
-    Neighbours count as one. Robust scale is used because 10 % of outliers silence a mean and standard deviation.
+    A spike exceeds the median of the `window` values before it by `sigmas` robust standard deviations and by `factor`,
+    and one of the `back` values after it does not: a level that was left for good is no spike. Neighbours count as
+    one. Robust scale is used because 10 % of outliers silence a mean and standard deviation.
     """
     if len(values) <= window:
         return []
     trailing = sliding_window_view(values, window)[:-1]
-    found: list[int] = []
+    limits = np.full(len(values), np.inf)
     for begin in range(0, len(trailing), 20_000):  # in pieces: the medians copy their windows
         part = trailing[begin : begin + 20_000]
         middle = np.median(part, axis=1)
         scale = NORMAL_MAD * np.median(np.abs(part - middle[:, None]), axis=1)
-        x = values[window + begin : window + begin + len(part)]
-        found.extend((np.flatnonzero((x > middle + sigmas * scale) & (x > factor * middle)) + window + begin).tolist())
+        limits[window + begin : window + begin + len(part)] = np.maximum(middle + sigmas * scale, factor * middle)
     merged: list[int] = []
-    for index in found:
-        if merged and index - merged[-1] <= 8:
+    for index in np.flatnonzero(values > limits).tolist():
+        if not (values[index + 1 : index + 1 + back] <= limits[index]).any():
+            continue
+        if merged and index - merged[-1] <= back:
             merged[-1] = index if values[index] > values[merged[-1]] else merged[-1]
         else:
             merged.append(index)

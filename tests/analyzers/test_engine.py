@@ -1,0 +1,186 @@
+"""The engine: choice of rules, thresholds, failures, merging, causes, order, facts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tracelyze.analyzers import causality, diagnose, merging
+from tracelyze.analyzers.rule import Passed, Rule
+from tracelyze.analyzers.rules import RULES
+from tracelyze.diagnosis import Cost, Diagnosis, Exit, Finding
+from tracelyze.errors import InputError
+
+COUNT = 400
+NAN = float("nan")
+
+
+def finding(rule: str, **changes) -> Finding:
+    base = Finding(rule=rule, severity="critical", confidence="certain", title=rule, summary=".", fix=".")
+    return replace(base, **changes)
+
+
+def test_a_healthy_run_has_no_finding_and_one_check_per_rule(make) -> None:
+    diagnosis = diagnose(make.run(make.process()))
+    assert diagnosis.findings == []
+    assert diagnosis.verdict == "ok"
+    assert [check.rule for check in diagnosis.checks] == [rule.id for rule in RULES]
+    assert {check.status for check in diagnosis.checks} == {"passed", "skipped"}
+    assert all(check.reason for check in diagnosis.checks)
+    assert [chart.title for chart in diagnosis.charts] == ["Loss", "Gradient norm", "Time per step", "Memory"]
+    assert diagnosis.run.steps == COUNT
+    assert diagnosis.run.overhead == pytest.approx(0.008, rel=0.1)
+
+
+def test_the_diagnosis_is_plain_data(make) -> None:
+    steps = make.steps() | {"grads_carried": [0] + [8] * (COUNT - 1)}
+    steps["loss"][300:] = [NAN] * 100
+    data = diagnose(make.run(make.process(steps))).to_dict()
+    assert json.loads(json.dumps(data, allow_nan=False)) == data
+
+
+def test_choice_of_rules(make) -> None:
+    run = make.run(make.process())
+    assert [check.rule for check in diagnose(run, select=["crash", "killed"]).checks] == ["crash", "killed"]
+    assert "crash" not in [check.rule for check in diagnose(run, ignore=["crash"]).checks]
+    with pytest.raises(InputError, match="no such rule"):
+        diagnose(run, select=["crashh"])
+
+
+def test_thresholds_of_the_configuration(make) -> None:
+    steps = make.steps() | {"grads_carried": [0] + [8] * 50 + [0] * (COUNT - 51)}
+    run = make.run(make.process(steps))
+    assert diagnose(run).findings == []
+    changed = diagnose(run, thresholds={"missing-zero-grad": {"share": 0.1}})
+    assert [found.rule for found in changed.findings] == ["missing-zero-grad"]
+    assert any(evidence.source == "set in the configuration" for evidence in changed.findings[0].evidence)
+    with pytest.raises(InputError, match="it has: share, steps, tensors"):
+        diagnose(run, thresholds={"missing-zero-grad": {"typo": 1}})
+    with pytest.raises(InputError, match="no such rule"):
+        diagnose(run, thresholds={"typo": {"share": 1}})
+
+
+def test_a_rule_that_raises_is_skipped_and_the_others_go_on(make) -> None:
+    def broken(process, limits):
+        raise ZeroDivisionError("division by zero")
+
+    def fine(process, limits):
+        return Passed("fine")
+
+    rules = [
+        Rule("broken", "test", "info", "Broken", ".", broken),
+        Rule("fine", "test", "info", "Fine", ".", fine),
+        Rule("blind", "test", "info", "Blind", ".", fine, needs=(("steps.scale",), ("steps.clips", "steps.loss"))),
+    ]
+    checks = diagnose(make.run(make.process()), rules=rules).checks
+    assert [(check.status, check.reason) for check in checks] == [
+        ("skipped", "the rule itself failed: ZeroDivisionError: division by zero"),
+        ("passed", "fine"),
+        ("skipped", "steps.scale was not recorded"),
+    ]
+
+
+def test_a_skip_names_the_signal_that_is_off(make) -> None:
+    facts = {"signals": {"clipping": {"columns": ["steps.clipped_scaled"], "reason": "switched off"}}}
+    _, reason, _ = make.check("clip-before-unscale", make.process(facts=facts))
+    assert reason == "steps.clipped_scaled was not recorded: the signal clipping is off (switched off)"
+
+
+def test_the_same_fault_on_several_ranks_is_one_finding(make) -> None:
+    bad = make.steps() | {"grads_carried": [0] + [8] * (COUNT - 1)}
+    processes = [make.process(bad), make.process(bad), make.process()]
+    for rank, process in enumerate(processes):
+        process.facts = {"rank": rank}
+    diagnosis = diagnose(make.run(*processes))
+    (found,) = diagnosis.findings
+    assert found.ranks == [0, 1]
+    assert "2 ranks: 0, 1" in found.summary
+    assert diagnosis.run.ranks == 3
+
+
+def test_the_same_fault_of_two_optimizers_is_one_finding(make) -> None:
+    steps = make.steps() | {
+        "optimizer": [index % 2 for index in range(COUNT)],
+        "step": [1 + index // 2 for index in range(COUNT)],
+        "grads_carried": [0, 0] + [8] * (COUNT - 2),
+    }
+    both = [{"optimizer": 0, "name": "Adam"}, {"optimizer": 1, "name": "SGD"}]
+    (found,) = diagnose(make.run(make.process(steps, optimizers=both)), select=["missing-zero-grad"]).findings
+    assert "Adam" in found.title
+    assert "SGD" in found.summary
+
+
+def test_a_chain_of_causes_has_one_root(make) -> None:
+    steps = make.steps() | {"grads_carried": [0] + [8] * (COUNT - 1)}
+    norm = [1.0] * 100 + [10.0 ** (index / 10) for index in range(100)] + [1e10] * 200
+    steps |= {"grad_norm": norm, "loss": [1.0] * 250 + [NAN] * 150, "grads_nonfinite": [0] * 240 + [8] * 160}
+    events = [{"kind": "exception", "name": "ValueError", "text": "ValueError: NaN", "step": COUNT, "time": 20.0}]
+    diagnosis = diagnose(make.run(make.process(steps, events=events, end=Exit("exception", 1))))
+    assert [(f.rule, f.caused_by) for f in diagnosis.findings] == [
+        ("missing-zero-grad", None),
+        ("exploding-gradients", "missing-zero-grad"),
+        ("nonfinite-gradients", "exploding-gradients"),
+        ("loss-nonfinite", "nonfinite-gradients"),
+        ("crash", "loss-nonfinite"),
+    ]
+    assert next(mark.label for mark in diagnosis.charts[0].marks) == "missing-zero-grad"
+
+
+def test_two_faults_stay_two_roots_in_order_of_gravity(make) -> None:
+    steps = make.steps() | {"grads_carried": [0] + [8] * (COUNT - 1), "live_graphs": list(range(COUNT))}
+    findings = diagnose(make.run(make.process(steps))).findings
+    assert [(f.rule, f.caused_by) for f in findings] == [("missing-zero-grad", None), ("memory-leak", None)]
+
+
+RULE_A = Rule("a", "t", "info", "A", ".", lambda p, c: Passed("."))
+RULE_B = Rule("b", "t", "info", "B", ".", lambda p, c: Passed("."), consequence_of=("a",))
+RULE_C = Rule("c", "t", "info", "C", ".", lambda p, c: Passed("."), consequence_of=("a", "b"))
+
+
+def test_the_nearest_cause_explains() -> None:
+    found = [finding("c", first_step=30), finding("b", first_step=20), finding("a", first_step=10)]
+    explained = {f.rule: f.caused_by for f in causality.explain(found, [RULE_A, RULE_B, RULE_C])}
+    assert explained == {"a": None, "b": "a", "c": "b"}
+
+
+def test_a_later_finding_or_another_rank_explains_nothing() -> None:
+    rules = [RULE_A, RULE_B]
+    later = causality.explain([finding("a", first_step=30), finding("b", first_step=20)], rules)
+    assert [f.caused_by for f in later] == [None, None]
+    elsewhere = causality.explain([finding("a", ranks=[1]), finding("b", ranks=[0])], rules)
+    assert [f.caused_by for f in elsewhere] == [None, None]
+    unknown = causality.explain([finding("a"), finding("b", first_step=20)], rules)
+    assert [f.caused_by for f in unknown] == [None, "a"]
+
+
+def test_order_puts_each_root_before_its_consequences() -> None:
+    found = [
+        finding("late", caused_by="root", first_step=9),
+        finding("other", severity="warning"),
+        finding("early", caused_by="root", first_step=3),
+        finding("root", cost=Cost(1.0, 0.1)),
+        finding("dear", cost=Cost(100.0, 0.5)),
+    ]
+    assert [f.rule for f in causality.order(found)] == ["dear", "root", "early", "late", "other"]
+
+
+def test_merging_keeps_the_gravest_and_the_earliest() -> None:
+    one = finding("a", severity="warning", first_step=5, ranks=[0], cost=Cost(9.0, 0.1))
+    two = finding("a", first_step=8, ranks=[1], last_step=20)
+    (merged,) = merging.merge([one, two])
+    assert (merged.severity, merged.first_step, merged.last_step, merged.ranks) == ("critical", 5, 20, [0, 1])
+    assert merged.cost == Cost(9.0, 0.1)
+    assert merging.merge([]) == []
+
+
+def test_the_worst_end_is_the_end_of_the_run(make) -> None:
+    run = make.run(make.process(), make.process(end=Exit("vanished")))
+    assert diagnose(run).run.exit.kind == "vanished"
+
+
+def test_an_empty_run_is_not_called_healthy(make) -> None:
+    diagnosis: Diagnosis = diagnose(make.run())
+    assert {check.status for check in diagnosis.checks} == {"skipped"}
+    assert diagnosis.run.notes == ["nothing trained in this run: no optimizer took a step"]

@@ -1,0 +1,206 @@
+"""Rules about gradients: what they fire on, and the healthy look-alikes that they must not fire on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+COUNT = 400
+
+
+def test_missing_zero_grad_direct(make) -> None:
+    steps = make.steps() | {"grads_carried": [0] + [8] * (COUNT - 1)}
+    status, _, finding = make.check("missing-zero-grad", make.process(steps))
+    assert status == "fired"
+    assert (finding.confidence, finding.severity, finding.first_step) == ("certain", "critical", 2)
+    assert finding.location.line == 41
+    assert finding.charts
+
+
+def test_missing_zero_grad_from_the_middle_of_the_run(make) -> None:
+    steps = make.steps() | {"grads_carried": [0] * 200 + [8] * 200}
+    _, _, finding = make.check("missing-zero-grad", make.process(steps))
+    assert finding.first_step == 201
+    assert finding.cost.share == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    "carried",
+    [
+        [0] * COUNT,  # accumulation that clears, GAN, LBFGS
+        [0, 8, 8] + [0] * (COUNT - 3),  # cleared only from the fourth step on
+        [8 if index % 20 == 5 else 0 for index in range(COUNT)],  # now and then
+        [8 if index % 2 else 0 for index in range(COUNT)],  # every other step
+        [0] + [4] * (COUNT - 1),  # half of the tensors: that is partial-zero-grad
+    ],
+)
+def test_missing_zero_grad_is_silent(make, carried) -> None:
+    assert make.check("missing-zero-grad", make.process(make.steps() | {"grads_carried": carried}))[0] == "passed"
+
+
+def test_missing_zero_grad_counts_only_tensors_with_gradients(make) -> None:
+    steps = make.steps() | {"grads_none": [6] * COUNT, "grads_carried": [0] + [2] * (COUNT - 1)}
+    assert make.check("missing-zero-grad", make.process(steps))[0] == "fired"
+
+
+def curve(**columns):
+    """A log made elsewhere: step, loss, gradient norm, rate, and nothing else."""
+    count = len(next(iter(columns.values())))
+    return {"step": list(range(1, count + 1)), **{name: list(map(float, values)) for name, values in columns.items()}}
+
+
+def summed_gradients(count: int = COUNT) -> np.ndarray:
+    gradients = np.random.default_rng(0).normal(0.2, 1, (count, 100))
+    return np.linalg.norm(np.cumsum(gradients, axis=0), axis=1)
+
+
+def test_missing_zero_grad_signature(make) -> None:
+    loss = np.linspace(2, 1, COUNT)
+    process = make.process(curve(loss=loss, grad_norm=summed_gradients()), evals={}, loaders=[], optimizers=[])
+    status, _, finding = make.check("missing-zero-grad", process)
+    assert status == "fired"
+    assert finding.confidence == "likely"
+    assert [line.name for chart in finding.charts for line in chart.lines] == ["gradient norm"]
+
+
+def test_missing_zero_grad_signature_is_silent_on_a_warm_up_and_on_noise(make) -> None:
+    norm = summed_gradients()
+    warm_up = curve(loss=np.linspace(2, 1, COUNT), grad_norm=norm, lr=np.linspace(1e-5, 1e-3, COUNT))
+    assert make.check("missing-zero-grad", make.process(warm_up, optimizers=[]))[0] == "passed"
+    noise = curve(grad_norm=np.exp(np.random.default_rng(1).normal(0, 0.4, COUNT)))
+    assert make.check("missing-zero-grad", make.process(noise, optimizers=[]))[0] == "passed"
+    short = curve(grad_norm=norm[:20])
+    assert make.check("missing-zero-grad", make.process(short, optimizers=[]))[0] == "skipped"
+    blow_up = curve(grad_norm=np.exp(np.linspace(0, 12, COUNT)))
+    assert make.check("missing-zero-grad", make.process(blow_up, optimizers=[]))[0] == "passed"
+
+
+def test_partial_zero_grad(make) -> None:
+    steps = make.steps() | {"grads_carried": [0] + [3] * (COUNT - 1)}
+    status, _, finding = make.check("partial-zero-grad", make.process(steps))
+    assert status == "fired"
+    assert finding.title.startswith("3 of 8")
+    for carried in ([0] * COUNT, [0] + [8] * (COUNT - 1), [3 if i % 5 == 0 else 0 for i in range(COUNT)]):
+        assert make.check("partial-zero-grad", make.process(make.steps() | {"grads_carried": carried}))[0] == "passed"
+
+
+def test_zero_grad_after_backward(make) -> None:
+    cleared = [8] * 5 + [None] * (COUNT - 5)
+    steps = make.steps() | {"grads_cleared": cleared, "grads_none": [8] * COUNT}
+    status, _, finding = make.check("zero-grad-after-backward", make.process(steps))
+    assert status == "fired"
+    assert finding.location.line == 40
+    assert make.check("zero-grad-after-backward", make.process())[0] == "passed"
+    both = make.run(make.process(steps))
+    from tracelyze.analyzers import diagnose
+
+    found = {finding.rule: finding.caused_by for finding in diagnose(both).findings}
+    assert found == {"zero-grad-after-backward": None, "zero-gradients": "zero-grad-after-backward"}
+
+
+def test_zero_gradients_when_none_arrives(make) -> None:
+    status, _, finding = make.check("zero-gradients", make.process(make.steps() | {"grads_none": [8] * COUNT}))
+    assert status == "fired"
+    assert "None" in finding.title
+
+
+def test_zero_gradients_when_all_are_zero_in_sampled_steps(make) -> None:
+    zero = [8 if index % 4 == 0 else None for index in range(COUNT)]
+    status, _, finding = make.check("zero-gradients", make.process(make.steps() | {"grads_zero": zero}))
+    assert status == "fired"
+    assert "exactly zero" in finding.title
+
+
+def test_zero_gradients_is_silent(make) -> None:
+    skipped = make.steps() | {"grads_none": [8] * COUNT, "skipped": [True] * COUNT}
+    assert make.check("zero-gradients", make.process(skipped))[0] == "passed"
+    satisfied = make.steps() | {"grads_zero": [8] * COUNT, "loss": [0.0] * COUNT}
+    assert make.check("zero-gradients", make.process(satisfied))[0] == "passed"
+    now_and_then = make.steps() | {"grads_none": [8 if index % 7 == 0 else 0 for index in range(COUNT)]}
+    assert make.check("zero-gradients", make.process(now_and_then))[0] == "passed"
+
+
+def test_zero_gradients_lets_one_of_two_optimizers_rest(make) -> None:
+    steps = make.steps() | {
+        "optimizer": [index % 2 for index in range(COUNT)],
+        "grads_none": [8 if index % 2 and index < 200 else 0 for index in range(COUNT)],
+    }
+    assert make.check("zero-gradients", make.process(steps))[0] == "passed"
+
+
+def test_exploding_gradients(make) -> None:
+    norm = np.concatenate([np.ones(200), np.full(200, 1e4)]) * np.exp(np.random.default_rng(0).normal(0, 0.3, COUNT))
+    steps = make.steps() | {"grad_norm": norm.tolist(), "loss": [1.0] * 200 + [30.0] * 200}
+    status, _, finding = make.check("exploding-gradients", make.process(steps))
+    assert status == "fired"
+    assert finding.first_step == pytest.approx(201, abs=3)
+
+
+def test_exploding_gradients_on_the_way_to_infinity(make) -> None:
+    norm = np.concatenate([np.ones(300), np.exp(np.linspace(0, 40, 60)), np.full(40, np.inf)])
+    steps = make.steps() | {"grad_norm": norm.tolist()}
+    assert make.check("exploding-gradients", make.process(steps))[0] == "fired"
+
+
+@pytest.mark.parametrize(
+    "norm",
+    [
+        np.concatenate([np.linspace(1, 9, 100), np.full(300, 9.0)]),  # warm-up
+        np.where(np.arange(COUNT) == 300, 1e6, 1.0),  # one spike
+        np.exp(np.random.default_rng(5).normal(0, 1, COUNT)),  # heavy tails
+    ],
+)
+def test_exploding_gradients_is_silent(make, norm) -> None:
+    assert make.check("exploding-gradients", make.process(make.steps() | {"grad_norm": norm.tolist()}))[0] == "passed"
+
+
+def test_exploding_gradients_does_not_judge_two_optimizers(make) -> None:
+    steps = make.steps() | {"optimizer": [index % 2 for index in range(COUNT)], "grad_norm": list(range(1, COUNT + 1))}
+    assert make.check("exploding-gradients", make.process(steps))[0] == "skipped"
+
+
+def test_nonfinite_gradients_before_the_loss(make) -> None:
+    steps = make.steps() | {
+        "grads_nonfinite": [0] * 250 + [3] * 150,
+        "loss": [1.0] * 251 + [float("nan")] * 149,
+    }
+    events = [{"kind": "nonfinite-gradient", "name": "head.weight", "step": 250, "time": 12.5}]
+    status, _, finding = make.check("nonfinite-gradients", make.process(steps, events=events))
+    assert status == "fired"
+    assert finding.first_step == 251
+    assert "head.weight" in finding.title
+
+
+def test_nonfinite_gradients_is_silent(make) -> None:
+    handled = make.steps() | {
+        "grads_nonfinite": [3] + [0] * 399,
+        "skipped": [True] + [False] * 399,
+        "scale": [1.0] * 400,
+    }
+    assert make.check("nonfinite-gradients", make.process(handled))[0] == "passed"
+    lost = make.steps() | {"grads_nonfinite": [0] * 250 + [3] * 150, "loss": [1.0] * 250 + [float("nan")] * 150}
+    assert make.check("nonfinite-gradients", make.process(lost))[0] == "passed"
+
+
+def test_gradient_spikes(make) -> None:
+    norm = np.exp(np.random.default_rng(0).normal(0, 0.3, COUNT))
+    norm[[150, 220, 310]] = 80
+    status, _, finding = make.check("gradient-spikes", make.process(make.steps() | {"grad_norm": norm.tolist()}))
+    assert status == "fired"
+    assert "151, 221, 311" in finding.summary
+    healthy = np.abs(1 + 0.3 * np.random.default_rng(0).standard_t(4, COUNT))
+    assert make.check("gradient-spikes", make.process(make.steps() | {"grad_norm": healthy.tolist()}))[0] == "passed"
+    few = make.steps(100)
+    assert make.check("gradient-spikes", make.process(few, evals={}))[0] == "skipped"
+
+
+def test_clip_before_unscale(make) -> None:
+    steps = make.steps() | {"clipped_scaled": [True] * COUNT, "scale": [1024.0] * COUNT, "clips": [1] * COUNT}
+    status, _, finding = make.check("clip-before-unscale", make.process(steps))
+    assert status == "fired"
+    assert "1,024 times" in finding.summary
+    right = make.steps() | {"clipped_scaled": [False] * COUNT}
+    assert make.check("clip-before-unscale", make.process(right))[0] == "passed"
+    once = make.steps() | {"clipped_scaled": [True] + [False] * (COUNT - 1)}
+    assert make.check("clip-before-unscale", make.process(once))[0] == "passed"
+    assert make.check("clip-before-unscale", make.process())[0] == "skipped"

@@ -1,0 +1,193 @@
+"""Rules about the loss and about evaluation, with their healthy look-alikes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tracelyze.analyzers import diagnose
+
+COUNT = 400
+NAN = float("nan")
+
+
+def test_loss_nonfinite(make) -> None:
+    steps = make.steps()
+    steps["loss"][300:] = [NAN] * 100
+    status, _, finding = make.check("loss-nonfinite", make.process(steps))
+    assert status == "fired"
+    assert (finding.severity, finding.first_step, finding.title) == ("critical", 301, "The loss became NaN at step 301")
+    assert any(mark.label == "first NaN in training" for mark in finding.charts[0].marks)
+
+
+def test_loss_nonfinite_that_recovers_is_a_warning(make) -> None:
+    steps = make.steps()
+    steps["loss"][100] = NAN
+    assert make.check("loss-nonfinite", make.process(steps))[2].severity == "warning"
+
+
+def test_loss_nonfinite_says_what_moved_first(make) -> None:
+    steps = make.steps()
+    steps["loss"][300:] = [NAN] * 100
+    steps["grad_norm"][290:300] = np.logspace(0, 6, 10).tolist()
+    assert "gradient norm rose" in make.check("loss-nonfinite", make.process(steps))[2].summary
+
+
+def test_loss_nonfinite_leaves_skipped_steps_to_the_scaler(make) -> None:
+    steps = make.steps()
+    steps["loss"][5] = float("inf")
+    steps["skipped"] = [index == 5 for index in range(COUNT)]
+    assert make.check("loss-nonfinite", make.process(steps))[0] == "passed"
+    unknown = make.steps()
+    unknown["loss"][5] = None  # not measured is not NaN
+    assert make.check("loss-nonfinite", make.process(unknown))[0] == "passed"
+
+
+def test_loss_divergence(make) -> None:
+    loss = np.concatenate([np.linspace(2, 0.5, 200), np.linspace(0.5, 4, 200)])
+    status, _, finding = make.check("loss-divergence", make.process(make.steps() | {"loss": loss.tolist()}))
+    assert status == "fired"
+    assert finding.severity == "critical"
+    assert 150 < finding.first_step < 280
+
+
+def test_loss_divergence_is_silent(make) -> None:
+    recovers = np.linspace(2, 0.5, COUNT)
+    recovers[200:240] += 5
+    density = np.concatenate([np.linspace(2, -3, 200), np.linspace(-3, -1, 200)])
+    for loss in (recovers, density, np.ones(COUNT)):
+        assert make.check("loss-divergence", make.process(make.steps() | {"loss": loss.tolist()}))[0] != "fired"
+
+
+def test_loss_divergence_does_not_judge_gans_and_players(make) -> None:
+    rising = np.linspace(0.5, 4, COUNT).tolist()
+    gan = make.steps() | {"loss": rising, "optimizer": [index % 2 for index in range(COUNT)]}
+    assert make.check("loss-divergence", make.process(gan))[0] == "skipped"
+    rollouts = make.evals(200, 2) | {"loader": [None] * 200, "losses": [0] * 200, "forwards": [20] * 200}
+    player = make.process(make.steps() | {"loss": rising}, evals=rollouts)
+    assert make.check("loss-divergence", player)[0] == "skipped"
+
+
+def train_mode(evals):
+    count = len(evals["after_step"])
+    return evals | {"model_in_train": [True] * count, "modules_in_train": [3] * count, "modules": ["Dropout"] * count}
+
+
+def test_eval_in_train_mode(make) -> None:
+    status, _, finding = make.check("eval-in-train-mode", make.process(evals=train_mode(make.evals())))
+    assert status == "fired"
+    assert (finding.confidence, finding.first_step, finding.location.line) == ("certain", 100, 60)
+
+
+def test_eval_in_train_mode_of_a_single_pass_without_loader(make) -> None:
+    evals = train_mode(make.evals(1)) | {"loader": [None], "losses": [0], "loss": [None]}
+    _, _, finding = make.check("eval-in-train-mode", make.process(evals=evals))
+    assert finding.confidence == "likely"
+
+
+def test_functional_dropout_that_ignores_the_mode(make) -> None:
+    evals = make.evals() | {"dropouts": [20] * 4}
+    _, _, finding = make.check("eval-in-train-mode", make.process(evals=evals))
+    assert "training=self.training" in finding.fix_code
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},  # healthy
+        {"modules_in_train": [1] * 4, "dropouts": [20] * 4},  # Monte Carlo dropout: the model itself is in eval mode
+        {"trained": [False] * 4, "model_in_train": [True] * 4, "modules_in_train": [3] * 4},  # teacher, EMA
+        {"model_in_train": [True] * 4, "modules_sensitive": [0] * 4},  # nothing depends on the mode
+        {  # a generator's sample sheet: one forward, no loss, no other loader
+            "model_in_train": [True] * 4, "modules_in_train": [3] * 4, "forwards": [1] * 4, "losses": [0] * 4,
+            "loader": [0] * 4,
+        },
+        {  # training batches that the loop gave up
+            "model_in_train": [True] * 4, "modules_in_train": [3] * 4, "forwards": [2] * 4, "losses": [0] * 4,
+            "loader": [0] * 4, "grad_mode": [2] * 4,
+        },
+        {"model_in_train": [True, False, False, False], "modules_in_train": [3, 0, 0, 0]},  # one odd pass
+    ],
+)  # fmt: skip
+def test_eval_in_train_mode_is_silent(make, change) -> None:
+    assert make.check("eval-in-train-mode", make.process(evals=make.evals() | change))[0] != "fired"
+
+
+def test_eval_in_train_mode_does_not_take_rollouts_for_validation(make) -> None:
+    evals = train_mode(make.evals(COUNT, 1)) | {"loader": [None] * COUNT, "losses": [0] * COUNT}
+    assert make.check("eval-in-train-mode", make.process(evals=evals))[0] == "skipped"
+
+
+def imported(validation: np.ndarray):
+    count = 100 * len(validation)
+    loss = 0.5 + np.exp(-np.arange(count) / 300) + np.random.default_rng(0).normal(0, 0.03, count)
+    evals = {"after_step": [100 * (i + 1) for i in range(len(validation))], "loss": validation.tolist()}
+    return {"step": list(range(1, count + 1)), "loss": loss.tolist()}, evals
+
+
+def test_eval_in_train_mode_signature(make) -> None:
+    random = np.random.default_rng(0)
+    steps, evals = imported(0.7 * np.exp(random.normal(0, 0.4, 20)))
+    process = make.process(steps, evals=evals, optimizers=[], loaders=[])
+    _, _, finding = make.check("eval-in-train-mode", process)
+    assert (finding.confidence, finding.severity) == ("possible", "warning")
+    both = diagnose(make.run(process)).findings
+    assert [(f.rule, f.caused_by) for f in both] == [
+        ("eval-in-train-mode", None),
+        ("validation-fluctuation", "eval-in-train-mode"),
+    ]
+    calm, evals = imported(0.7 + 0.5 * np.exp(-np.arange(20) / 5) + random.normal(0, 0.005, 20))
+    assert diagnose(make.run(make.process(calm, evals=evals, optimizers=[], loaders=[]))).findings == []
+    few, evals = imported(0.7 * np.exp(random.normal(0, 0.4, 6)))
+    assert make.check("eval-in-train-mode", make.process(few, evals=evals, optimizers=[]))[0] == "skipped"
+
+
+def test_validation_fluctuation_of_a_tiny_set_is_sampling_noise(make) -> None:
+    losses = (0.7 * np.exp(np.random.default_rng(0).normal(0, 0.4, 20))).tolist()
+    evals = make.evals(20, 20) | {"loss": losses}
+    assert make.check("validation-fluctuation", make.process(evals=evals))[0] == "fired"
+    tiny = evals | {"samples": [50] * 20}
+    assert make.check("validation-fluctuation", make.process(evals=tiny))[0] == "passed"
+
+
+def test_two_validation_sets_do_not_fluctuate(make) -> None:
+    both = make.evals(20, 20) | {"loss": [0.5, 5.0] * 10, "loader": [1, 2] * 10}
+    assert make.check("validation-fluctuation", make.process(evals=both))[0] != "fired"
+
+
+def test_validation_nonfinite(make) -> None:
+    evals = make.evals() | {"loss": [0.5, NAN, 0.4, NAN]}
+    _, _, finding = make.check("validation-nonfinite", make.process(evals=evals))
+    assert (finding.first_step, finding.severity) == (200, "critical")
+    lost = make.steps() | {"loss": [1.0] * 150 + [NAN] * 250}
+    assert make.check("validation-nonfinite", make.process(lost, evals=evals))[0] == "passed"
+    assert make.check("validation-nonfinite", make.process())[0] == "passed"
+
+
+def test_train_in_eval_mode_after_a_validation(make) -> None:
+    steps = make.steps() | {
+        "model_in_train": [True] * 100 + [False] * 300,
+        "modules_in_train": [3] * 100 + [0] * 300,
+    }
+    _, _, finding = make.check("train-in-eval-mode", make.process(steps))
+    assert (finding.severity, finding.confidence, finding.first_step) == ("critical", "certain", 101)
+
+
+def test_train_in_eval_mode_from_the_start_may_be_meant(make) -> None:
+    steps = make.steps() | {"model_in_train": [False] * COUNT, "modules_in_train": [0] * COUNT}
+    _, _, finding = make.check("train-in-eval-mode", make.process(steps))
+    assert (finding.severity, finding.confidence) == ("warning", "possible")
+    frozen = [{"model": 0, "name": "ResNet", "sensitive": "BatchNorm2d x20"}]
+    assert make.check("train-in-eval-mode", make.process(steps, models=frozen))[0] == "passed"
+    partly = steps | {"modules_in_train": [1] * COUNT}
+    assert make.check("train-in-eval-mode", make.process(partly))[0] == "passed"
+
+
+def test_eval_with_grad(make) -> None:
+    evals = make.evals() | {"grad_mode": [2] * 4}
+    assert make.check("eval-with-grad", make.process(evals=evals))[0] == "fired"
+    assert make.check("eval-with-grad", make.process())[0] == "passed"
+    inference = make.evals() | {"grad_mode": [1] * 4}
+    assert make.check("eval-with-grad", make.process(evals=inference))[0] == "passed"
+    gave_up = evals | {"loader": [0] * 4, "losses": [0] * 4}
+    assert make.check("eval-with-grad", make.process(evals=gave_up))[0] == "skipped"

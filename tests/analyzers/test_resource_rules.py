@@ -1,0 +1,281 @@
+"""Rules about precision, memory, data loading and ends, with their healthy look-alikes."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tracelyze.analyzers import crash_families, diagnose
+from tracelyze.diagnosis import Exit
+
+COUNT = 400
+
+
+def scaled(scale: list[float]) -> dict[str, list[object]]:
+    """Scale by step, and the skips that its falls mean."""
+    falls = [later < now for now, later in itertools.pairwise(scale)]
+    return {"scale": scale, "skipped": [*falls, False]}
+
+
+def falling(start: float, times: int) -> list[float]:
+    return [start / 2**index for index in range(times)]
+
+
+def test_fp16_overflow_when_the_scale_collapses(make) -> None:
+    steps = make.steps() | scaled([1024.0] * 200 + falling(1024, 30) + [2.0**-19] * 170)
+    _, _, finding = make.check("fp16-overflow", make.process(steps))
+    assert (finding.severity, finding.confidence) == ("critical", "certain")
+    assert finding.first_step == pytest.approx(201, abs=2)
+
+
+def test_fp16_overflow_when_many_steps_are_skipped(make) -> None:
+    steps = make.steps() | {"scale": [1024.0] * COUNT, "skipped": [i >= 200 and i % 4 == 0 for i in range(COUNT)]}
+    assert make.check("fp16-overflow", make.process(steps))[0] == "fired"
+
+
+def test_fp16_overflow_signature_from_the_scale_alone(make) -> None:
+    columns = scaled([1024.0] * 100 + falling(1024, 30) + [2.0**-19] * 270)
+    log = {"step": list(range(1, COUNT + 1)), "scale": columns["scale"]}
+    _, _, finding = make.check("fp16-overflow", make.process(log, evals={}, optimizers=[]))
+    assert finding.confidence == "likely"
+
+
+@pytest.mark.parametrize(
+    "scale",
+    [
+        falling(65536, 12) + [32.0] * 388,  # the scaler finds its level
+        [65536.0] * COUNT,
+        [[1024.0, 2048.0][index % 40 == 0] for index in range(COUNT)],  # growth that is taken back: probing
+    ],
+)
+def test_fp16_overflow_is_silent(make, scale) -> None:
+    assert make.check("fp16-overflow", make.process(make.steps() | scaled(scale)))[0] == "passed"
+
+
+def test_fp16_overflow_is_skipped_without_a_scaler(make) -> None:
+    assert make.check("fp16-overflow", make.process())[0] == "skipped"
+
+
+def test_fp16_without_scaler(make) -> None:
+    half = make.steps() | {"autocast": [1] * COUNT}
+    assert make.check("fp16-without-scaler", make.process(half))[0] == "fired"
+    weights = [{"optimizer": 0, "name": "SGD", "device": "cpu", "dtype": "float16"}]
+    assert make.check("fp16-without-scaler", make.process(optimizers=weights))[0] == "fired"
+    silent = [half | {"scale": [1024.0] * COUNT}, half | {"loss_divisor": [1 / 1024] * COUNT}, make.steps()]
+    silent.append(make.steps() | {"autocast": [2] * COUNT})
+    for steps in silent:
+        assert make.check("fp16-without-scaler", make.process(steps))[0] == "passed"
+    off = {"signals": {"loss_scale": {"columns": ["steps.scale"], "reason": "too slow"}}}
+    assert make.check("fp16-without-scaler", make.process(half, facts=off))[0] == "skipped"
+
+
+def test_memory_leak_of_graphs(make) -> None:
+    steps = make.steps() | {"live_graphs": list(range(1, COUNT + 1))}
+    _, _, finding = make.check("memory-leak", make.process(steps))
+    assert (finding.confidence, finding.location.line) == ("certain", 41)
+    assert "loss.item()" in finding.fix
+
+
+def test_memory_leak_of_graphs_until_the_end_of_each_epoch(make) -> None:
+    steps = make.steps() | {"live_graphs": [index % 100 for index in range(COUNT)]}
+    assert make.check("memory-leak", make.process(steps))[0] == "fired"
+    windows = make.steps() | {"live_graphs": [index % 10 for index in range(COUNT)]}
+    assert make.check("memory-leak", make.process(windows))[0] == "passed"
+
+
+def test_memory_leak_of_the_device(make) -> None:
+    allocated = (2e9 + 5e6 * np.arange(COUNT)).tolist()
+    facts = {"device": {"type": "cuda", "memory_bytes": 8e9}}
+    cuda = [{"optimizer": 0, "name": "SGD", "device": "cuda:0", "dtype": "float32"}]
+    process = make.process(make.steps() | {"device_allocated": allocated}, facts=facts, optimizers=cuda)
+    _, _, finding = make.check("memory-leak", process)
+    assert (finding.severity, finding.confidence) == ("critical", "likely")
+    values = {evidence.name: evidence.value for evidence in finding.evidence}
+    assert values["growth of device memory"] == pytest.approx(5e6 / 2**20, rel=0.01)
+    assert values["time to exhaustion"] == pytest.approx((8e9 - 4e9) / 5e6 * 0.05, rel=0.1)
+
+
+def test_memory_leak_of_the_host_beyond_the_first_epoch(make) -> None:
+    climbing = make.steps() | {"host_rss": (500e6 + 1e6 * np.arange(COUNT)).astype(int).tolist()}
+    _, _, finding = make.check("memory-leak", make.process(climbing))
+    assert (finding.severity, finding.confidence) == ("warning", "possible")
+    one_epoch = [{"loader": 0, "dataset": "Cached", "length": COUNT, "num_workers": 0}]
+    assert make.check("memory-leak", make.process(climbing, loaders=one_epoch))[0] == "passed"
+
+
+@pytest.mark.parametrize(
+    "rss",
+    [
+        np.full(COUNT, 500e6),
+        500e6 + 300e6 * np.minimum(1, np.arange(COUNT) / 200),  # replay buffer that fills, then flat
+        500e6 + 50e6 * np.log1p(np.arange(COUNT)),  # warm-up
+        500e6 + 300e6 * ((np.arange(COUNT) % 37) / 37),  # sawtooth of batch shapes
+        500e6 + 10e3 * np.arange(COUNT),  # 4 MB in all
+    ],
+)
+def test_memory_leak_is_silent(make, rss) -> None:
+    assert make.check("memory-leak", make.process(make.steps() | {"host_rss": rss.astype(int).tolist()}))[0] == "passed"
+
+
+def test_memory_leak_needs_fifty_steps(make) -> None:
+    short = make.steps(30) | {"host_rss": [int(5e8 + 1e7 * i) for i in range(30)]}
+    assert make.check("memory-leak", make.process(short, evals={}))[0] == "skipped"
+
+
+def loading(make, wait: float, seconds: float, **loader):
+    steps = make.steps() | {"loader_wait": [wait] * COUNT, "seconds": [seconds] * COUNT}
+    settings = {"loader": 0, "dataset": "Images", "length": 100, "batch_size": 32, "num_workers": 0, "site": 2}
+    return make.process(steps, loaders=[settings | loader])
+
+
+def test_dataloader_bottleneck(make) -> None:
+    _, _, finding = make.check("dataloader-bottleneck", loading(make, 0.04, 0.06))
+    assert (finding.confidence, finding.location.line) == ("certain", 30)
+    assert "num_workers=8" in finding.fix_code
+    assert finding.cost.share == pytest.approx(0.6, abs=0.1)
+    assert {"num_workers", "pin_memory", "dataset"} <= {evidence.name for evidence in finding.evidence}
+
+
+def test_dataloader_bottleneck_with_too_few_workers_and_with_a_stream(make) -> None:
+    assert make.check("dataloader-bottleneck", loading(make, 0.04, 0.06, num_workers=2))[2].confidence == "likely"
+    assert make.check("dataloader-bottleneck", loading(make, 0.04, 0.06, iterable=True))[2].confidence == "possible"
+
+
+def test_dataloader_bottleneck_where_no_core_is_left(make) -> None:
+    process = loading(make, 0.05, 0.06, num_workers=8)
+    process.facts = {"cpus": 8}
+    _, _, finding = make.check("dataloader-bottleneck", process)
+    assert "cheaper" in finding.fix
+
+
+def test_dataloader_bottleneck_of_a_new_iterator_for_every_step(make) -> None:
+    columns = make.steps() | {"loader_wait": [0.04] * COUNT, "seconds": [0.06] * COUNT, "loader_first": [True] * COUNT}
+    _, _, finding = make.check("dataloader-bottleneck", make.process(columns))
+    assert "iterator" in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("wait", "seconds"),
+    [
+        (0.001, 0.05),  # little waiting
+        (0.001, 0.0015),  # tensors in memory: 31 us per sample
+        (0.0015, 0.003),  # less than handing a batch over costs
+    ],
+)
+def test_dataloader_bottleneck_is_silent(make, wait, seconds) -> None:
+    assert make.check("dataloader-bottleneck", loading(make, wait, seconds))[0] == "passed"
+
+
+def test_dataloader_bottleneck_does_not_count_first_batches_and_needs_steps(make) -> None:
+    steps = make.steps()
+    steps["loader_wait"] = [1.0 if first else 0.001 for first in steps["loader_first"]]
+    steps["seconds"] = [1.05 if first else 0.05 for first in steps["loader_first"]]
+    assert make.check("dataloader-bottleneck", make.process(steps))[0] == "passed"
+    assert make.check("dataloader-bottleneck", make.process(make.steps(15), evals={}))[0] == "skipped"
+    cuda = [{"optimizer": 0, "name": "SGD", "device": "cuda:0", "dtype": "float32"}]
+    assert make.check("dataloader-bottleneck", make.process(optimizers=cuda))[0] == "skipped"
+
+
+def exception(name: str, text: str, step: int = 7) -> list[dict[str, object]]:
+    return [{"kind": "exception", "name": name, "text": text, "step": step, "time": 1.0, "file": "train.py", "line": 9,
+             "source": "loss.backward()"}]  # fmt: skip
+
+
+CRASHES = {
+    "batchnorm-single-value": "Expected more than 1 value per channel when training, got input size torch.Size([1, 8])",
+    "backward-twice": "Trying to backward through the graph a second time (or directly access saved tensors)",
+    "inplace-modification": "a variable needed for gradient computation has been modified by an inplace operation",
+    "leaf-inplace": "a leaf Variable that requires grad is being used in an in-place operation.",
+    "non-scalar-backward": "grad can be implicitly created only for scalar outputs",
+    "no-grad-fn": "element 0 of tensors does not require grad and does not have a grad_fn",
+    "device-mismatch": "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!",
+    "dtype-mismatch": "mat1 and mat2 must have the same dtype, but got Double and Float",
+    "shape-mismatch": "mat1 and mat2 shapes cannot be multiplied (32x100 and 64x10)",
+    "label-out-of-range": "Target 10 is out of bounds.",
+    "cuda-error": "CUDA error: device-side assert triggered",
+    "worker-killed": "DataLoader worker (pid 4711) is killed by signal: Killed. ",
+    "collective-timeout": "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7)",
+    "state-dict": 'Error(s) in loading state_dict for Net:\n\tMissing key(s) in state_dict: "a.weight".',
+}
+
+
+@pytest.mark.parametrize("family", CRASHES)
+def test_crash_families(make, family) -> None:
+    known = crash_families.recognise("RuntimeError", CRASHES[family])
+    assert known is not None
+    assert known.name == family
+    traceback = (
+        f'Traceback (most recent call last):\n  File "train.py", line 9, in main\nRuntimeError: {CRASHES[family]}'
+    )
+    process = make.process(events=exception("RuntimeError", traceback), end=Exit("exception", 1))
+    _, _, finding = make.check("crash", process)
+    assert known.title in finding.title
+    assert (finding.first_step, finding.location.line) == (7, 9)
+    assert finding.fix == known.fix
+
+
+def test_crash_of_a_missing_gradient_and_in_a_worker() -> None:
+    update = "Traceback:\n  File \"train.py\", line 9\n    w = w - lr * w.grad\nTypeError: unsupported operand type(s) for *: 'float' and 'NoneType'"
+    assert crash_families.recognise("TypeError", update).name == "grad-is-none-in-update"
+    other = "TypeError: unsupported operand type(s) for *: 'float' and 'NoneType'"
+    assert crash_families.recognise("TypeError", other) is None
+    worker = (
+        "ValueError: Caught ValueError in DataLoader worker process 0.\nOriginal Traceback...\nValueError: bad record"
+    )
+    assert crash_families.recognise("ValueError", worker).name == "worker-exception"
+    assert crash_families.message("builtins.KeyError", "Traceback\nKeyError: 'label'") == "'label'"
+
+
+def test_an_unknown_crash_is_told_as_it_is(make) -> None:
+    process = make.process(events=exception("ValueError", "ValueError: nonsense"), end=Exit("exception", 1))
+    assert make.check("crash", process)[2].title.endswith("nonsense")
+
+
+def test_no_crash(make) -> None:
+    stopped = make.process(events=exception("KeyboardInterrupt", "KeyboardInterrupt"), end=Exit("interrupted", 130))
+    for process in (make.process(), stopped, make.process(end=Exit("running"))):
+        assert make.check("crash", process)[0] == "passed"
+    assert make.check("crash", make.process(end=Exit("vanished")))[0] == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind"),
+    [
+        ("torch.OutOfMemoryError", "CUDA out of memory. Tried to allocate 20.00 GiB.", "device"),
+        ("RuntimeError", "[enforce fail] DefaultCPUAllocator: can't allocate memory", "host"),
+        ("MemoryError", "Unable to allocate 8 GiB for an array", "host"),
+    ],
+)
+def test_out_of_memory_is_told_once(make, name, text, kind) -> None:
+    process = make.process(events=exception(name, f"{name}: {text}"), end=Exit("exception", 1))
+    diagnosis = diagnose(make.run(process))
+    assert [finding.rule for finding in diagnosis.findings] == ["out-of-memory"]
+    assert kind in diagnosis.findings[0].title
+
+
+def test_a_leak_explains_running_out_of_memory(make) -> None:
+    steps = make.steps() | {"live_graphs": list(range(1, COUNT + 1))}
+    events = exception("MemoryError", "MemoryError", step=COUNT)
+    findings = diagnose(make.run(make.process(steps, events=events, end=Exit("exception", 1)))).findings
+    assert [(f.rule, f.caused_by) for f in findings] == [("memory-leak", None), ("out-of-memory", "memory-leak")]
+
+
+def test_killed(make) -> None:
+    samples = {"time": [1.0, 2.0], "host_available": [5e9, 1e8], "host_rss": [1e9, 6e9]}
+    starved = make.process(samples=samples, end=Exit("vanished"), facts={"host_memory_bytes": 16e9})
+    assert "out of host memory" in make.check("killed", starved)[2].title
+    roomy = make.process(samples=samples | {"host_available": [5e9, 5e9]}, end=Exit("vanished"))
+    assert "probably not" in make.check("killed", roomy)[2].summary
+    signal = make.check("killed", make.process(end=Exit("signal", None, "Segmentation fault")))[2]
+    assert "Segmentation fault" in signal.title
+    full = make.process(end=Exit("vanished"))
+    full.notes.append("recording stopped at step 30: no space left on device")
+    assert make.check("killed", full)[2].confidence == "possible"
+
+
+def test_not_killed(make) -> None:
+    for end in (Exit("finished", 0), Exit("exception", 1), Exit("running"), Exit("interrupted")):
+        assert make.check("killed", make.process(end=end))[0] == "passed"
+    assert make.check("killed", make.process(end=Exit("unknown")))[0] == "skipped"
