@@ -8,23 +8,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tracelyze import schema
 from tracelyze.analyzers.kineto.source import BYTE_ORDER_MARK, GZIP_MAGIC
 from tracelyze.errors import InputError
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.kineto.trace import Trace
 
-_HEAD: Final = 1 << 16
+_HEAD: Final = 1 << 20
 _KEYS: Final = re.compile(rb'"(traceEvents|deviceProperties|distributedInfo|schemaVersion)"\s*:')
 _SUFFIXES: Final = (".json", ".json.gz", ".trace", ".gz")
 _RANK: Final = re.compile(r"(?:rank|worker)[-_ ]?(\d{1,6})", re.IGNORECASE)
 
 
 def is_trace(path: Path | str) -> bool:
-    """Whether `path` is a Kineto trace, or a folder with at least one directly in it. Reads the first 64 KiB."""
+    """Whether `path` is a Kineto trace, or a folder with at least one directly in it. Reads the first MiB."""
     path = Path(path)
     if path.is_dir():
-        if (path / "manifest.json").exists():
+        if (path / schema.RUN_FILE).exists():
             return False
         return any(_looks_like_trace(file) for file in _candidates(path))
     return path.is_file() and _looks_like_trace(path)

@@ -47,6 +47,19 @@ class _Kinds(dict[str, Kind]):
         return kind
 
 
+class _Threads(Numbering):
+    """Numbers for (process, thread). Thread numbers are text in old traces, and in some of them only in part."""
+
+    def __missing__(self, key: tuple[int | str, int | str]) -> int:
+        process, thread = key
+        if isinstance(thread, str) and thread.isascii() and thread.isdigit() and len(thread) < 19:
+            number = self[process, int(thread)]
+            if len(self) < MOST_NAMES:
+                self[key] = number
+            return number
+        return super().__missing__(key)
+
+
 def read_trace(path: Path | str) -> Trace:
     """The trace in file `path`. Raises InputError, in one line, where the file holds none."""
     path = Path(path)
@@ -85,7 +98,7 @@ class _Reading:
         self.activities = np.zeros(0, dtype=np.int8)
         self.launching = np.zeros(0, dtype=bool)
         self.queues = Numbering(MOST_QUEUES, ("", "", ""))
-        self.threads = Numbering(MOST_NAMES, ("", ""))
+        self.threads = _Threads(MOST_NAMES, ("", ""))
         self.collectives = Numbering(MOST_QUEUES, Collective("", ""))
         self.collectives[("", "")] = 0
         self.collectives.keys_met.append(("", ""))
@@ -178,7 +191,7 @@ class _Reading:
         table.append(start=start, end=start + length, **columns)
 
     def _threads(self, spans: list[Span]) -> Array:
-        keys = [(span.pid, _number(span.tid)) for span in spans]
+        keys = [(span.pid, span.tid) for span in spans]
         return np.fromiter(map(self.threads.__getitem__, keys), np.int32, len(spans))
 
     def _classify_new_names(self) -> None:
@@ -236,11 +249,6 @@ class _Reading:
         if any(table.full for table in (self.device, self.launches, *self.host.values())):
             notes.append(f"The trace holds more than {MOST_ROWS:,} events of one kind; the rest of them was left out.")
         return notes
-
-
-def _number(label: int | str) -> int | str:
-    """Thread numbers are text in old traces, and in some only in part."""
-    return int(label) if isinstance(label, str) and label.isascii() and label.isdigit() and len(label) < 19 else label
 
 
 def _group(arguments: Arguments) -> str:
