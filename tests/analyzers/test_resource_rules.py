@@ -217,7 +217,8 @@ def test_crash_families(make, family) -> None:
 
 
 def test_crash_of_a_missing_gradient_and_in_a_worker() -> None:
-    update = "Traceback:\n  File \"train.py\", line 9\n    w = w - lr * w.grad\nTypeError: unsupported operand type(s) for *: 'float' and 'NoneType'"
+    update = "Traceback:\n  File train.py, line 9\n    w = w - lr * w.grad\n"
+    update += "TypeError: unsupported operand type(s) for *: 'float' and 'NoneType'"
     assert crash_families.recognise("TypeError", update).name == "grad-is-none-in-update"
     other = "TypeError: unsupported operand type(s) for *: 'float' and 'NoneType'"
     assert crash_families.recognise("TypeError", other) is None

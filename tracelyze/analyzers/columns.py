@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -48,6 +48,22 @@ class ParquetPart:
             raise InputError(f"{self.path}: column {name} cannot be read ({reason}); {FRAGMENT}") from error
 
 
+def complete_batches(path: Path, source: Any) -> Iterator[Any]:
+    """Record batches of an Arrow stream up to the last one that is whole; what follows was never finished."""
+    import pyarrow as pa
+
+    try:
+        if path.stat().st_size == 0:
+            return
+        with source(str(path)) as file, pa.ipc.open_stream(file) as reader:
+            while True:
+                batch = reader.read_next_batch()
+                batch.validate(full=True)
+                yield batch
+    except (StopIteration, pa.ArrowException, OSError, ValueError):
+        return  # the end, or what the program was writing when it died
+
+
 class StreamPart:
     """One Arrow IPC stream of a table: the rows that were complete when the program stopped writing.
 
@@ -58,28 +74,9 @@ class StreamPart:
         import pyarrow as pa
 
         self.path = path
-        self.batches: list[pa.RecordBatch] = []
-        self.schema: pa.Schema = pa.schema([])
-        self.complete = False
-        self._salvage()
+        self.batches: list[Any] = list(complete_batches(path, pa.memory_map))
+        self.schema: pa.Schema = self.batches[0].schema if self.batches else pa.schema([])
         self.rows = sum(batch.num_rows for batch in self.batches)
-
-    def _salvage(self) -> None:
-        import pyarrow as pa
-
-        try:
-            if self.path.stat().st_size == 0:
-                return
-            with pa.memory_map(str(self.path)) as source, pa.ipc.open_stream(source) as reader:
-                self.schema = reader.schema
-                while True:
-                    batch = reader.read_next_batch()
-                    batch.validate(full=True)
-                    self.batches.append(batch)
-        except StopIteration:
-            self.complete = True
-        except (pa.ArrowException, OSError, ValueError):
-            return  # the rest is what the program was writing when it died
 
     def column(self, name: str) -> Any:
         import pyarrow as pa
@@ -139,10 +136,27 @@ def _numbers(part: Part, name: str) -> tuple[Floats, Mask]:
     if column.null_count == len(column):
         return _unknown(part.rows)
     known = np.broadcast_to(np.True_, len(column)) if column.null_count == 0 else column.is_valid().to_numpy()
+    only = _constant(column)
+    if only is not None:
+        return np.broadcast_to(np.float64(only), len(column)), np.broadcast_to(np.True_, len(column))
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.uint8())
     values = column.cast(pa.float64(), safe=False).to_numpy()
     return np.asarray(values, dtype=np.float64), np.asarray(known, dtype=bool)
+
+
+def _constant(column: Any) -> float | None:
+    """The value of a column that never changes: kept once, since a long run has many such columns."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if column.null_count or len(column) == 0:
+        return None
+    low, high = pc.min(column).as_py(), pc.max(column).as_py()
+    same = low == high and low is not None  # NaN is not among them: look for it
+    if not same or (pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py()):
+        return None
+    return float(low)
 
 
 def _unknown(rows: int) -> tuple[Floats, Mask]:

@@ -6,8 +6,10 @@ import os
 from typing import TYPE_CHECKING
 
 from tracelyze import schema
-from tracelyze.analyzers.columns import ParquetPart, StreamPart
+from tracelyze.analyzers.columns import ParquetPart, complete_batches
 from tracelyze.errors import InputError
+
+ROW_GROUP = 50_000
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,31 +31,45 @@ def compact_process(folder: Path) -> None:
 
 def _convert(stream: Path) -> None:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     target = stream.with_suffix(schema.TABLE_SUFFIX)
-    part = StreamPart(stream)
-    if not part.schema.names or _holds(target, part.rows):
-        if part.schema.names:
-            stream.unlink(missing_ok=True)
+    rows = sum(batch.num_rows for batch in complete_batches(stream, pa.OSFile))
+    if rows == 0:
+        return
+    if _holds(target, rows):  # converted before, but the stream was not deleted any more
+        stream.unlink(missing_ok=True)
         return
     scratch = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
-        with pq.ParquetWriter(scratch, part.schema, compression="zstd") as writer:
-            for begin in range(0, len(part.batches), 1000):
-                table = pa.Table.from_batches(part.batches[begin : begin + 1000], schema=part.schema)
-                writer.write_table(table.combine_chunks())
+        _write(stream, scratch)
         with scratch.open("rb") as written:
             os.fsync(written.fileno())
-        if not _holds(scratch, part.rows):
-            return
-        scratch.replace(target)
-        part.batches.clear()
-        stream.unlink(missing_ok=True)
+        if _holds(scratch, rows):
+            scratch.replace(target)
+            stream.unlink(missing_ok=True)
     except pa.ArrowException:
         return
     finally:
         scratch.unlink(missing_ok=True)
+
+
+def _write(stream: Path, target: Path) -> None:
+    """Write the stream's rows in row groups of a size that is good to read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    batches = complete_batches(stream, pa.OSFile)
+    first = next(batches)
+    with pq.ParquetWriter(target, first.schema, compression="zstd") as writer:
+        waiting, rows = [first], first.num_rows
+        for batch in batches:
+            waiting.append(batch)
+            rows += batch.num_rows
+            if rows >= ROW_GROUP:
+                writer.write_table(pa.Table.from_batches(waiting).combine_chunks())
+                waiting, rows = [], 0
+        if waiting:
+            writer.write_table(pa.Table.from_batches(waiting).combine_chunks())
 
 
 def _holds(path: Path, rows: int) -> bool:

@@ -105,6 +105,11 @@ def climb(memory: Series, relative: float, absolute: float) -> MemoryClimb | Non
     )  # fmt: skip
 
 
+def is_large(memory: Series, climb: MemoryClimb) -> bool:
+    """Device memory is counted exactly; the host's also moves with what its allocator keeps, so it takes more."""
+    return memory.device or climb.growth > 0.2 * float(memory.values[0])
+
+
 def kept_graphs(training: Training, least: float, sawtooth: float) -> Graphs | None:
     """Graphs that pile up over the whole run, or within each epoch; None if they do not, or were not recorded."""
     steps = training.steps

@@ -21,9 +21,9 @@ def passes(process: Process) -> Mask:
     """Rows of the table evals that are validations, shape [evals].
 
     The model must be one that an optimizer trains, and the pass must show that it measures: batches come from a loader
-    that feeds no training step, or losses were computed, or at least two forwards in passes that are rare. Forwards
-    with autograd on need the loader or the losses, since a training batch that was given up looks the same; frequent
-    passes over the training loader's own batch are part of the step (line search, bootstrapping).
+    that feeds no training step, or losses were computed, or at least two forwards in passes that are rare. In train
+    mode with autograd on, where a training batch that was given up looks alike, the passes must resemble each other;
+    frequent passes over the training loader's own batch are part of the step (line search, bootstrapping).
     """
     evals = process.evals
     other = np.isfinite(evals["loader"]) & ~np.isin(evals["loader"], training_loaders(process))
@@ -31,9 +31,18 @@ def passes(process: Process) -> Mask:
     losses = np.nan_to_num(evals["losses"]) > 0
     rare = len(evals) * RARE <= len(process.steps)
     several = np.nan_to_num(evals["forwards"]) >= 2
-    with_grad = evals["grad_mode"] == GRAD
-    measures = other | (losses & ~(same & (not rare))) | (several & rare & ~with_grad)
+    like_training = (evals["grad_mode"] == GRAD) & ~(evals["model_in_train"] == 0)
+    several &= ~like_training | _alike(evals["forwards"], like_training)
+    measures = other | (losses & ~(same & (not rare))) | (several & rare)
     return np.asarray(measures & (evals["trained"] == 1), dtype=bool)
+
+
+def _alike(forwards: Floats, among: Mask) -> Mask:
+    """Where a pass has as many forwards as nearly all passes `among` the rows, shape [rows]; at least three have."""
+    counts, times = np.unique(forwards[among & np.isfinite(forwards)], return_counts=True)
+    if not len(times) or times.max() < max(3, 0.8 * times.sum()):
+        return np.zeros(len(forwards), dtype=bool)
+    return np.asarray(forwards == counts[int(np.argmax(times))], dtype=bool)
 
 
 def training_loaders(process: Process) -> Floats:

@@ -109,7 +109,8 @@ def predict(waiting: Waiting, cpus: int | None, handover: float, most: int) -> P
     work of loading divided among the workers, and than all work together divided among the cores.
     """
     cores = cpus or most
-    workers = max(1, waiting.workers, min(most, cores))
+    stream = bool(waiting.loader.get("iterable"))  # more than one worker would yield every sample several times
+    workers = max(1, waiting.workers, 1 if stream else min(most, cores))
     bound = max(
         waiting.compute + handover * waiting.batches,
         waiting.work / workers,

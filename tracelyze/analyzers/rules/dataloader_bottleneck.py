@@ -30,7 +30,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     if seen is None:
         return Skipped(f"fewer than {waiting.MIN_STEPS} steps with a known wait beyond the first batches")
     told = f"a step waits {duration(seen.wait)} of {duration(seen.step)} for data ({percent(seen.share)} in all)"
-    if seen.share < limits["share"] or seen.wait < limits["handover"]:
+    stream = bool(seen.loader.get("iterable"))
+    if seen.share < limits["grave" if stream else "share"] or seen.wait < limits["handover"]:
         return Passed(told)
     if not seen.restarts and seen.per_sample is not None and seen.per_sample < limits["sample"] * 1e-6:
         return Passed(f"{told}, but only {duration(seen.per_sample)} per sample: handing it over would cost as much")

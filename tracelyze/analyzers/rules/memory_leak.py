@@ -41,8 +41,8 @@ def _nothing(series: leaks.Series | None) -> Passed | Skipped:
     if series is None or len(series.values) < 50:
         count = 0 if series is None else len(series.values)
         return Skipped(f"memory is known for {plural(count, 'step')}: 50 are needed to tell a leak from a warm-up")
-    change = series.values[-1] - series.values[len(series.values) // 10]
-    return Passed(f"{series.name} memory does not climb steadily (net change {change / MIB:+.1f} MiB)")
+    change = (series.values[-1] - series.values[len(series.values) // 10]) / MIB
+    return Passed(f"{series.name} memory does not climb steadily (net change {change:+.1f} MiB)")
 
 
 def _finding(
@@ -58,9 +58,9 @@ def _finding(
     urgent = climb is not None and left is not None and left < limits["horizon"] * climb.seconds_so_far
     evidence = [] if series is None or climb is None else leaks.evidence(series, climb, limits)
     if graphs:
-        count, name = Evidence("autograd graphs kept alive", graphs.kept, "graphs", limits["graphs"],
-                               limits.source("graphs")), graphs.pattern  # fmt: skip
-        evidence = [count, Evidence("graphs per step", graphs.per_step, "graphs/step"), *evidence]
+        name, source = graphs.pattern, limits.source("graphs")
+        kept = Evidence("autograd graphs kept alive", graphs.kept, "graphs", limits["graphs"], source)
+        evidence = [kept, Evidence("graphs per step", graphs.per_step, "graphs/step"), *evidence]
         title = f"Autograd graphs are kept alive: {number(graphs.kept)} of them {name}"
         cause = (
             f"From step {begin} on, {name}, earlier steps' autograd graphs stay in memory. Something the script "
@@ -79,7 +79,11 @@ def _finding(
     return Finding(
         rule=RULE.id,
         severity="critical" if urgent else "warning",
-        confidence="certain" if graphs else "likely" if series and series.device else "possible",
+        confidence="certain"
+        if graphs
+        else "likely"
+        if series and climb and leaks.is_large(series, climb)
+        else "possible",
         title=title,
         summary=cause,
         fix=FIX_GRAPHS if graphs else FIX_OTHER,

@@ -45,9 +45,23 @@ def divergence(values: Floats, *, rise: float = 0.15, regained: float = 0.1, sig
     within = float(np.median([spread(values[a:b]) for a, b in itertools.pairwise(bounds)]))
     noise = spread(np.diff(level)) / np.sqrt(2)
     margin = max(sigmas * noise, 0.5 * within, rise * minimum, regained * (start - minimum))
-    if not (level[-last:] > minimum + margin).all():
+    if not (level[-last:] > minimum + margin).all() or _comes_back(level[lowest:]):
         return None
     return Divergence(minimum, float(np.median(level[-last:])), start, margin, int(bounds[lowest + 1]))
+
+
+def _comes_back(level: Floats) -> bool:
+    """Whether the blocks since the minimum are on their way down again: halfway back from their peak, still falling.
+
+    A task that becomes harder in stages, or a peak that is being recovered from, ends so; a loss that collapsed to a
+    high plateau does not.
+    """
+    tail = level[int(np.argmax(level)) :]
+    if len(tail) < 6:
+        return False
+    end = float(np.median(tail[-max(2, len(tail) // 4) :]))
+    middle = float(np.median(tail[len(tail) // 3 : max(len(tail) // 3 + 1, 2 * len(tail) // 3)]))
+    return end < 0.5 * (float(level[0]) + float(tail[0])) and end < 0.9 * middle
 
 
 def spikes(values: Floats, *, window: int = 64, sigmas: float = 8.0, factor: float = 1.2, back: int = 8) -> list[int]:
@@ -60,21 +74,27 @@ def spikes(values: Floats, *, window: int = 64, sigmas: float = 8.0, factor: flo
     if len(values) <= window:
         return []
     trailing = sliding_window_view(values, window)[:-1]
-    limits = np.full(len(values), np.inf)
-    for begin in range(0, len(trailing), 20_000):  # in pieces: the medians copy their windows
-        part = trailing[begin : begin + 20_000]
-        middle = np.median(part, axis=1)
-        scale = NORMAL_MAD * np.median(np.abs(part - middle[:, None]), axis=1)
-        limits[window + begin : window + begin + len(part)] = np.maximum(middle + sigmas * scale, factor * middle)
     merged: list[int] = []
-    for index in np.flatnonzero(values > limits).tolist():
-        if not (values[index + 1 : index + 1 + back] <= limits[index]).any():
+    for index in _candidates(values, window, factor):
+        before = trailing[index - window]
+        middle = float(np.median(before))
+        limit = max(middle + sigmas * spread(before), factor * middle)
+        if values[index] <= limit or not (values[index + 1 : index + 1 + back] <= limit).any():
             continue
         if merged and index - merged[-1] <= back:
             merged[-1] = index if values[index] > values[merged[-1]] else merged[-1]
         else:
             merged.append(index)
     return merged
+
+
+def _candidates(values: Floats, window: int, factor: float) -> list[int]:
+    """Indices that may be spikes, from the medians of whole blocks: a median per index would cost much more."""
+    level = block_medians(values, max(1, len(values) // window))
+    row = np.minimum(np.arange(len(values)) * len(level) // len(values), len(level) - 1)
+    lowest = np.minimum(level[row], level[np.maximum(row - 1, 0)])
+    usual = np.where(lowest > 0, 0.5 * factor * lowest, -np.inf)
+    return [index for index in np.flatnonzero(values > usual).tolist() if index >= window]
 
 
 @dataclass(frozen=True)
