@@ -18,7 +18,7 @@ check() {
 [ $# -gt 0 ] || set -- tests
 check ruff "$VENV/bin/ruff" check --quiet .
 check mypy "$VENV/bin/mypy"
-check import-linter "$VENV/bin/lint-imports" --no-cache --quiet
+check import-linter "$VENV/bin/lint-imports" --no-cache --no-logo
 check pytest "$VENV/bin/python" -m pytest -n 2 "$@"
 
 if [ -n "$failed" ]; then

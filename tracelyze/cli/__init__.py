@@ -31,7 +31,7 @@ class ExitCode(IntEnum):
 app = typer.Typer(
     name="tracelyze",
     help="Finds out, after the fact, why a PyTorch training run went wrong.",
-    epilog="tracelyze collect -- python train.py   records a run;   tracelyze diagnose runs/train-...   explains it.",
+    epilog="Record a run with tracelyze collect -- python train.py, then explain it with tracelyze diagnose RUN.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

@@ -17,7 +17,7 @@ class Format(StrEnum):
     json = "json"
 
 
-@app.command()
+@app.command(short_help="List or explain the diagnoses.")
 def rules(
     identifier: Annotated[str | None, typer.Argument(metavar="[ID]", help="One rule's page.")] = None,
     format: Annotated[Format, typer.Option("--format", "-f", help="What to print on stdout.")] = Format.text,
@@ -37,7 +37,7 @@ def rules(
         emit(documentation.rule_page(chosen[0]))
 
 
-@app.command()
+@app.command(short_help="Print what is recorded, column by column.")
 def schema() -> None:
     """Print the documentation of the run directory: every file, table and column."""
     from tracelyze import documentation

@@ -40,7 +40,10 @@ class FailOn(StrEnum):
     info = "info"
 
 
-@app.command(epilog="Exit status: 0 done, 1 --fail-on was reached, 2 the input or the call is wrong.")
+@app.command(
+    short_help="Say what went wrong in a run.",
+    epilog="Exit status: 0 done, 1 --fail-on was reached, 2 the input or the call is wrong.",
+)
 def diagnose(
     run: Annotated[
         Path, typer.Argument(metavar="RUN", help="Run directory, or a profiler trace (.json, .json.gz, or a folder).")

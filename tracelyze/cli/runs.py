@@ -38,7 +38,7 @@ def import_tensorboard(file: File, run: Run) -> None:
     _say(tensorboard.import_events(file, run), run)
 
 
-@app.command()
+@app.command(short_help="Tidy up what a killed program left behind.")
 def compact(run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]) -> None:
     """Turn what a killed program left behind into Parquet files, as `diagnose` does by itself."""
     from tracelyze import analyzers
