@@ -189,5 +189,11 @@ def test_eval_with_grad(make) -> None:
     assert make.check("eval-with-grad", make.process())[0] == "passed"
     inference = make.evals() | {"grad_mode": [1] * 4}
     assert make.check("eval-with-grad", make.process(evals=inference))[0] == "passed"
-    gave_up = evals | {"loader": [0] * 4, "losses": [0] * 4}
+    raw = evals | {"loader": [None] * 4, "losses": [0] * 4}
+    assert make.check("eval-with-grad", make.process(evals=raw))[0] == "fired"
+    alike = raw | {"model_in_train": [True] * 4}
+    assert make.check("eval-with-grad", make.process(evals=alike))[0] == "fired"
+    unlike = alike | {"forwards": [2, 7, 3, 9]}
+    assert make.check("eval-with-grad", make.process(evals=unlike))[0] == "skipped"
+    gave_up = evals | {"loader": [0] * 4, "losses": [0] * 4, "model_in_train": [True] * 4}
     assert make.check("eval-with-grad", make.process(evals=gave_up))[0] == "skipped"

@@ -100,7 +100,9 @@ def test_memory_leak_of_the_device(make) -> None:
 def test_memory_leak_of_the_host_beyond_the_first_epoch(make) -> None:
     climbing = make.steps() | {"host_rss": (500e6 + 1e6 * np.arange(COUNT)).astype(int).tolist()}
     _, _, finding = make.check("memory-leak", make.process(climbing))
-    assert (finding.severity, finding.confidence) == ("warning", "possible")
+    assert (finding.severity, finding.confidence) == ("warning", "likely")
+    slow = make.steps() | {"host_rss": (500e6 + 1e5 * np.arange(COUNT)).astype(int).tolist()}
+    assert make.check("memory-leak", make.process(slow))[2].confidence == "possible"
     one_epoch = [{"loader": 0, "dataset": "Cached", "length": COUNT, "num_workers": 0}]
     assert make.check("memory-leak", make.process(climbing, loaders=one_epoch))[0] == "passed"
 
@@ -141,6 +143,11 @@ def test_dataloader_bottleneck(make) -> None:
 def test_dataloader_bottleneck_with_too_few_workers_and_with_a_stream(make) -> None:
     assert make.check("dataloader-bottleneck", loading(make, 0.04, 0.06, num_workers=2))[2].confidence == "likely"
     assert make.check("dataloader-bottleneck", loading(make, 0.04, 0.06, iterable=True))[2].confidence == "possible"
+
+
+def test_a_stream_must_wait_most_of_its_time(make) -> None:
+    assert make.check("dataloader-bottleneck", loading(make, 0.025, 0.06))[0] == "fired"
+    assert make.check("dataloader-bottleneck", loading(make, 0.025, 0.06, iterable=True))[0] == "passed"
 
 
 def test_dataloader_bottleneck_where_no_core_is_left(make) -> None:

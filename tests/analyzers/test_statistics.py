@@ -138,6 +138,17 @@ def test_a_falling_or_recovering_loss_does_not_diverge(seed: int, noise: float, 
     assert statistics.divergence(np.ones(count)) is None
 
 
+def test_a_task_that_becomes_harder_in_stages_does_not_diverge() -> None:
+    stages = [0.2 * 3**stage * np.exp(-np.arange(150) / 40) for stage in range(4)]
+    loss = np.concatenate(stages) * np.exp(np.random.default_rng(0).normal(0, 0.2, 600))
+    assert statistics.divergence(loss) is None
+
+
+def test_a_loss_that_collapses_to_a_plateau_diverges() -> None:
+    loss = np.concatenate([2 * np.exp(-np.arange(300) / 60) + 0.1, [1000.0] * 5, np.full(200, 2.3)])
+    assert statistics.divergence(loss * np.exp(np.random.default_rng(0).normal(0, 0.02, 505))) is not None
+
+
 def test_noise_around_a_converged_loss_does_not_diverge() -> None:
     random = np.random.default_rng(3)
     loss = 2 * np.exp(-np.arange(1000) / 30) + 1e-6 * np.exp(np.linspace(0, 2, 1000) + random.normal(0, 0.1, 1000))

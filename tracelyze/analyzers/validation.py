@@ -32,7 +32,7 @@ def passes(process: Process) -> Mask:
     rare = len(evals) * RARE <= len(process.steps)
     several = np.nan_to_num(evals["forwards"]) >= 2
     like_training = (evals["grad_mode"] == GRAD) & ~(evals["model_in_train"] == 0)
-    several &= ~like_training | _alike(evals["forwards"], like_training)
+    several &= ~like_training | (~same & _alike(evals["forwards"], like_training))
     measures = other | (losses & ~(same & (not rare))) | (several & rare)
     return np.asarray(measures & (evals["trained"] == 1), dtype=bool)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers import leaks, moments
-from tracelyze.analyzers.leaks import MIB
+from tracelyze.analyzers.leaks import MIB, Graphs, MemoryClimb, Series
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.words import duration, memory, number, plural
 from tracelyze.diagnosis import Evidence, Finding
@@ -32,31 +32,27 @@ def check(process: Process, limits: Limits) -> Outcome:
     climb = None if series is None else leaks.climb(series, limits["relative"], limits["absolute"] * MIB)
     if graphs is None and climb is None:
         return _nothing(series)
-    if graphs is None and series is not None and not series.device and leaks.first_epoch(training):
+    if graphs is None and series and not series.device and leaks.first_epoch(training):
         return Passed("host memory climbs, but within the first pass over the data, as a cache that fills does too")
     return [_finding(training, graphs, series, climb, limits)]
 
 
-def _nothing(series: leaks.Series | None) -> Passed | Skipped:
-    if series is None or len(series.values) < 50:
-        count = 0 if series is None else len(series.values)
+def _nothing(series: Series | None) -> Passed | Skipped:
+    count = 0 if series is None else len(series.values)
+    if series is None or count < 50:
         return Skipped(f"memory is known for {plural(count, 'step')}: 50 are needed to tell a leak from a warm-up")
     change = (series.values[-1] - series.values[len(series.values) // 10]) / MIB
     return Passed(f"{series.name} memory does not climb steadily (net change {change:+.1f} MiB)")
 
 
 def _finding(
-    training: Training,
-    graphs: leaks.Graphs | None,
-    series: leaks.Series | None,
-    climb: leaks.MemoryClimb | None,
-    limits: Limits,
+    training: Training, graphs: Graphs | None, series: Series | None, climb: MemoryClimb | None, limits: Limits
 ) -> Finding:
     first = graphs.first if graphs else climb.first if climb else 0
     begin = moments.step_at(training, first)
     left = climb.seconds_left if climb else None
-    urgent = climb is not None and left is not None and left < limits["horizon"] * climb.seconds_so_far
-    evidence = [] if series is None or climb is None else leaks.evidence(series, climb, limits)
+    urgent = bool(climb and left is not None and left < limits["horizon"] * climb.seconds_so_far)
+    evidence = leaks.evidence(series, climb, limits) if series and climb else []
     if graphs:
         name, source = graphs.pattern, limits.source("graphs")
         kept = Evidence("autograd graphs kept alive", graphs.kept, "graphs", limits["graphs"], source)
