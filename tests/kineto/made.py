@@ -111,9 +111,10 @@ def training(
     world_size: int = 1,
     base: float = 1_000_000.0,
 ) -> Made:
-    """A training of `steps` steps; per step, in microseconds: loading, then preparing, a pageable copy, then `kernels`
-    kernels of length `kernel` whose launch takes the host `launch` each, an allocation of `allocating` in their middle, a
-    collective, and a wait for the device if `waiting`. `slow` adds host time to single steps. The step ends synchronised.
+    """A training of `steps` steps; times in microseconds. Per step: loading, then preparing, a pageable copy, then
+    `kernels` kernels of length `kernel` whose launch takes the host `launch` each, an allocation in their middle, a
+    collective, and a wait for the device after every 20 kernels if `waiting`. `slow` adds host time to single steps. A
+    step ends with the device idle.
     """
     made = Made(rank=rank, world_size=world_size, base=base)
     loader = "_MultiProcessingDataLoaderIter" if workers else "_SingleProcessDataLoaderIter"

@@ -6,6 +6,7 @@ shortest kernels, and the ends tell how far apart the clocks of two ranks are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,6 +18,8 @@ from tracelyze.analyzers.kineto.table import Floats, Integers
 END_SPREAD: Final = 0.1
 """Ends further apart than this share of the longest kernel mean clocks that differ: a collective ends together
 (measured on eight ranks with a common clock: 1 to 7 us on kernels of 0.5 to 7.6 ms)."""
+
+_FEWEST_STEPS: Final = 3
 
 LEAST_END_SPREAD: Final = 50.0
 """Microseconds of end spread that say nothing about clocks, whatever the length of the kernels."""
@@ -92,7 +95,9 @@ def match(times: Mapping[int, CollectiveTimes]) -> Arrivals | None:
             first = times[ranks[members[0]]]
             rows.append((start, end, int(first.step[chosen[members[0]][place]]), key))
     if not rows:
-        return None
+        nothing = np.zeros((0, len(ranks)))
+        empty = Arrivals(ranks, nothing, nothing, np.zeros(0, np.int64), [], False, False, unmatched)
+        return empty if unmatched else None
     rows.sort(key=lambda row: float(np.nanmin(row[1])))
     start, end = np.stack([row[0] for row in rows]), np.stack([row[1] for row in rows])
     shift = np.zeros(len(ranks)) if _end_together(start, end) else _clock_shifts(end)
@@ -102,20 +107,57 @@ def match(times: Mapping[int, CollectiveTimes]) -> Arrivals | None:
     return Arrivals(ranks, start, end, step, kinds, bool(shift.any()), _end_together(start, end), unmatched)
 
 
-def blame(windows: Sequence[Arrivals]) -> tuple[dict[int, float], list[dict[int, float]]]:
-    """By rank, how long collectives wait for it, as the last, beyond the others' middle: in all, and per step."""
-    total: dict[int, float] = {rank: 0.0 for arrivals in windows for rank in arrivals.ranks}
-    steps: list[dict[int, float]] = []
+@dataclass(frozen=True)
+class Blame:
+    """Who the collectives wait for. `delay`: by rank, microseconds that they wait for it beyond the others' middle.
+
+    `lags`: by rank, how late it is in each step against the others' middle, negative where it is early. `led`: by rank,
+    in how many steps it delays most; in how many collectives it is last if there are fewer than three steps. `trials`:
+    how many steps, or collectives, that is of.
+    """
+
+    delay: dict[int, float]
+    lags: dict[int, list[float]]
+    led: dict[int, int]
+    trials: int
+
+    def chance(self, rank: int) -> float:
+        """How likely some rank leads as often as this one if all are equally likely to, times the number of ranks."""
+        ranks = len(self.delay)
+        more = range(self.led[rank], self.trials + 1)
+        tail = sum(math.comb(self.trials, k) * (1 / ranks) ** k * (1 - 1 / ranks) ** (self.trials - k) for k in more)
+        return min(1.0, ranks * tail)
+
+    def unevenness(self, rank: int) -> float:
+        """Spread of the rank's lateness over the steps as a share of its mean; infinite for fewer than three steps."""
+        lags = np.array(self.lags[rank])
+        if len(lags) < _FEWEST_STEPS or lags.mean() <= 0:
+            return math.inf
+        return float(lags.std(ddof=1) / lags.mean())
+
+
+def blame(windows: Sequence[Arrivals]) -> Blame:
+    """Sums up who is waited for, over all windows of a job."""
+    ranks = sorted({rank for arrivals in windows for rank in arrivals.ranks})
+    delay = dict.fromkeys(ranks, 0.0)
+    lags: dict[int, list[float]] = {rank: [] for rank in ranks}
+    leaders: list[int] = []
+    lasts: list[int] = []
     for arrivals in windows:
-        last, delay = arrivals.last(), arrivals.delay()
+        last, late = arrivals.last(), arrivals.delay()
         for step in np.unique(arrivals.step[arrivals.step >= 0]):
             own = dict.fromkeys(arrivals.ranks, 0.0)
-            for index in np.flatnonzero(arrivals.step == step):
-                own[arrivals.ranks[int(last[index])]] += float(delay[index])
-            steps.append(own)
-            for rank, value in own.items():
-                total[rank] += value
-    return total, steps
+            chosen = np.flatnonzero(arrivals.step == step)
+            for index in chosen:
+                own[arrivals.ranks[int(last[index])]] += float(late[index])
+            lasts += [arrivals.ranks[int(last[index])] for index in chosen]
+            leaders.append(max(own, key=lambda rank: own[rank]))
+            for place, rank in enumerate(arrivals.ranks):
+                delay[rank] += own[rank]
+                others = np.delete(arrivals.start[chosen], place, axis=1)
+                lags[rank].append(float(np.nansum(arrivals.start[chosen, place] - np.nanmedian(others, axis=1))))
+    counted = leaders if len(leaders) >= _FEWEST_STEPS else lasts
+    return Blame(delay, lags, {rank: counted.count(rank) for rank in ranks}, len(counted))
 
 
 def _of_key(times: CollectiveTimes, key: str) -> Sequence[int]:

@@ -16,8 +16,10 @@ _NEXT_RECORD: Final = re.compile(r'\}\s*,?\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|
 _WORD: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[-+]?\b(?:nan|inf|infinity)\b', re.IGNORECASE | re.DOTALL)
 _STRAY_BACKSLASH: Final = re.compile(r'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|)')
 
+_DEEPEST: Final = 1000
+_TOO_DEEP: Final = -1
 _ENDS_TRIED: Final = 8
-"""How many possible ends of a broken record are tried before it is given up."""
+"""Levels of nesting that are followed, and how many possible ends of a broken record are tried."""
 
 
 @dataclass
@@ -90,7 +92,7 @@ def _repair(text: str, at: int, final: bool) -> tuple[Any, int, bool] | None:
         if len(breaks) == _ENDS_TRIED:
             break
     closed = _closing_bracket(text, at) if text[at] == "{" else None
-    for end in sorted({*(match.start() + 1 for match in breaks), *([closed] if closed else [])}):
+    for end in sorted({*(match.start() + 1 for match in breaks), *([closed] if closed and closed > 0 else [])}):
         try:
             value = json.loads(_sanitised(text[at:end]), strict=False)
         except (ValueError, RecursionError):
@@ -100,9 +102,9 @@ def _repair(text: str, at: int, final: bool) -> tuple[Any, int, bool] | None:
     for match in breaks:
         if _is_event(text, match.end()):
             return None, match.end(), False
-    if closed:
+    if closed and closed > 0:
         return None, closed, False
-    if text[at] != "{" and not final:
+    if (closed == _TOO_DEEP or text[at] != "{") and not final:
         return None, max(at + 1, len(text) - 64), False
     return None
 
@@ -117,12 +119,14 @@ def _is_event(text: str, at: int) -> bool:
 
 
 def _closing_bracket(text: str, at: int) -> int | None:
-    """Where the value that opens at `at` is closed, if it is."""
+    """Where the value that opens at `at` is closed, if it is; _TOO_DEEP if no decoder can follow it."""
     depth = 0
     for token in _TOKEN.finditer(text, at):
         mark = token.group()
         if mark in "{[":
             depth += 1
+            if depth > _DEEPEST:
+                return _TOO_DEEP
         elif mark in "}]":
             depth -= 1
             if depth == 0:

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from tracelyze.analyzers.kineto.collectives import Arrivals, blame
+from tracelyze.analyzers.kineto.collectives import Arrivals, Blame, blame
 from tracelyze.analyzers.kineto.rule import MICROSECONDS, Job, TraceRule, charts
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.analyzers.words import duration, percent
@@ -19,34 +19,21 @@ def check(job: Job, limits: Limits) -> Outcome:
     usable = [arrivals for arrivals in job.arrivals if arrivals.trusted]
     if not usable:
         return Skipped("no collective could be matched between the ranks")
-    delays, steps = blame(usable)
-    ranks = sorted(delays)
-    worst = max(ranks, key=lambda rank: delays[rank])
-    total = sum(delays.values())
-    window = float(np.median([summary.window for summary in job.summaries])) * len(usable)
-    lost = delays[worst] / max(window, 1e-9)
-    portion = delays[worst] / total if total > 0 else 0.0
-    needed = max(limits["portion"], 1.5 / len(ranks))
-    led = [step for step in steps if max(step, key=lambda rank: step[rank]) == worst]
-    lasting = len(led) / len(steps) if steps else 0.0
-    if lost < limits["lost"] or portion < needed or lasting < limits["lasting"]:
-        return Passed(
-            f"rank {worst} delays the others most, by {percent(lost)} of the steps ({percent(portion)} of all such "
-            "delay)"
-        )
-    return [_finding(job, limits, usable, worst, lost, portion, delays, len(steps))]
+    blamed = blame(usable)
+    worst = max(blamed.delay, key=lambda rank: blamed.delay[rank])
+    window = sum(float(np.median([one.window for one in job.summaries])) for _ in usable)
+    lost = blamed.delay[worst] / max(window, 1e-9)
+    portion = blamed.delay[worst] / max(sum(blamed.delay.values()), 1e-9)
+    steady = blamed.chance(worst) <= limits["chance"] or blamed.unevenness(worst) <= limits["unevenness"]
+    if lost < limits["lost"] or portion < limits["portion"] or not steady:
+        return Passed(f"rank {worst} delays the others most, by {percent(lost)} of the steps, or not steadily")
+    return [_finding(job, limits, usable, blamed, worst, lost, portion)]
 
 
 def _finding(
-    job: Job,
-    limits: Limits,
-    usable: list[Arrivals],
-    worst: int,
-    lost: float,
-    portion: float,
-    delays: dict[int, float],
-    steps: int,
+    job: Job, limits: Limits, usable: list[Arrivals], blamed: Blame, worst: int, lost: float, portion: float
 ) -> Finding:
+    delays, steps = blamed.delay, len(blamed.lags[worst])
     summary = next(one for one in job.summaries if one.rank == worst)
     waits = np.concatenate([arrivals.waits() for arrivals in usable])
     waited = {rank: float(np.nansum(waits[:, index])) for index, rank in enumerate(usable[0].ranks)}
@@ -102,19 +89,11 @@ RULE: Final = TraceRule(
     ),
     check=check,
     thresholds=(
-        Threshold(
-            "lost",
-            0.05,
-            "share of the step",
-            "derived: a twentieth of every rank's time; below that the usual jitter of arrival times is as large",
-        ),
-        Threshold(
-            "portion", 0.5, "", "derived: more than all other ranks together; among few ranks 1.5 times an equal part"
-        ),
-        Threshold(
-            "lasting", 0.6, "share of the steps", "derived: of equally slow ranks each leads about equally often"
-        ),
-        Threshold("sure_steps", 3, "steps", "derived: fewer steps cannot tell a steady straggler from an accident"),
+        Threshold("lost", 0.05, "share of the step", "derived: below a twentieth, jitter of arrivals is as large"),
+        Threshold("portion", 0.5, "", "derived: more than all other ranks together"),
+        Threshold("chance", 0.02, "", "derived: how often equally slow ranks may look like this (binomial, all ranks)"),
+        Threshold("unevenness", 0.2, "", "derived: a delay that differs so little from step to step is no accident"),
+        Threshold("sure_steps", 3, "steps", "derived: fewer cannot tell a steady straggler from an accident"),
     ),
     not_when="all ranks are equally slow, or take turns",
     references=("https://pytorch.org/docs/stable/notes/ddp.html",),
