@@ -155,6 +155,17 @@ def test_a_later_finding_or_another_rank_explains_nothing() -> None:
     assert [f.caused_by for f in unknown] == [None, "a"]
 
 
+def test_of_two_rules_that_name_each_other_the_earlier_is_the_cause(make) -> None:
+    for divergence, explosion in ((10, 20), (20, 10)):
+        found = [
+            finding("loss-divergence", first_step=divergence),
+            finding("exploding-gradients", first_step=explosion),
+        ]
+        causes = {f.rule: f.caused_by for f in causality.explain(found, RULES)}
+        late, early = ("exploding-gradients", "loss-divergence")[:: 1 if divergence < explosion else -1]
+        assert causes == {early: None, late: early}
+
+
 def test_order_puts_each_root_before_its_consequences() -> None:
     found = [
         finding("late", caused_by="root", first_step=9),

@@ -85,7 +85,7 @@ def test_partial_zero_grad(make) -> None:
 
 
 def test_zero_grad_after_backward(make) -> None:
-    cleared = [8] * 5 + [None] * (COUNT - 5)
+    cleared = [None] + [8] * 5 + [None] * (COUNT - 6)  # the first step was not watched yet
     steps = make.steps() | {"grads_cleared": cleared, "grads_none": [8] * COUNT}
     status, _, finding = make.check("zero-grad-after-backward", make.process(steps))
     assert status == "fired"

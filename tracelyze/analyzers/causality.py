@@ -22,12 +22,18 @@ def on_rank(finding: Finding, rank: int) -> Finding:
 def explain(findings: Sequence[Finding], rules: Sequence[Rule]) -> list[Finding]:
     """Set `caused_by` of each finding (one per rule) to the nearest cause that began no later.
 
-    The nearest cause has the longest chain of causes behind it, and is the latest of those. Rules declare their causes,
-    and the declarations form no cycle (tested), so neither do the answers.
+    The nearest cause has the longest chain of causes behind it, and is the latest of those. Two rules may name each
+    other as a cause (a loss that diverges and gradients that explode): the one that began first is it, and at the same
+    step the one that comes first in the catalogue. So there are no cycles.
     """
     causes = {rule.id: rule.consequence_of for rule in rules}
+    place = {rule.id: index for index, rule in enumerate(rules)}
     by_rule = {finding.rule: finding for finding in findings}
     chosen: dict[str, str | None] = {}
+
+    def began(rule: str) -> tuple[int, int]:
+        onset = by_rule[rule].first_step
+        return (-1 if onset is None else onset, place.get(rule, len(place)))
 
     def depth(rule: str) -> int:
         cause = cause_of(rule)
@@ -35,21 +41,13 @@ def explain(findings: Sequence[Finding], rules: Sequence[Rule]) -> list[Finding]
 
     def cause_of(rule: str) -> str | None:
         if rule not in chosen:
-            effect = by_rule[rule]
-            possible = [c for c in causes.get(rule, ()) if c in by_rule and began_no_later(by_rule[c], effect)]
-            chosen[rule] = max(possible, key=lambda c: (depth(c), _onset(by_rule[c])), default=None)
+            ranks = set(by_rule[rule].ranks)
+            fired = [cause for cause in causes.get(rule, ()) if cause in by_rule and ranks & set(by_rule[cause].ranks)]
+            earlier = [cause for cause in fired if began(cause) < began(rule)]
+            chosen[rule] = max(earlier, key=lambda cause: (depth(cause), *began(cause)), default=None)
         return chosen[rule]
 
     return [replace(finding, caused_by=cause_of(finding.rule)) for finding in findings]
-
-
-def began_no_later(cause: Finding, effect: Finding) -> bool:
-    """Whether `cause` began at or before `effect`; an unknown onset is no objection. Findings must share a rank."""
-    if not set(cause.ranks) & set(effect.ranks):
-        return False
-    if cause.first_step is None or effect.first_step is None:
-        return True
-    return cause.first_step <= effect.first_step
 
 
 def order(findings: Sequence[Finding]) -> list[Finding]:

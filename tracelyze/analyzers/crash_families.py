@@ -102,6 +102,14 @@ FAMILIES = (
         source=r"\.grad\b",
     ),
     Family(
+        "scaler-without-update",
+        r"unscale_\(\) (is being called after step|has already been called)|step\(\) has already been called since",
+        "the loss scaler was not updated after the step before",
+        "GradScaler expects unscale_ (at most once), step and update in every step, in this order.",
+        "Call scaler.update() once after every scaler.step(optimizer).",
+        "scaler.scale(loss).backward()\nscaler.unscale_(optimizer)\nscaler.step(optimizer)\nscaler.update()",
+    ),
+    Family(
         "device-mismatch",
         r"Expected all tensors to be on the same device|should be the same|is on (cpu|cuda).*expected|but got "
         r"(cpu|cuda)",

@@ -95,6 +95,6 @@ RULE = Rule(
         Threshold("ratio", 100, "", "warm-up stays within one order of magnitude; two leave no doubt"),
         Threshold("norms", 40, "norms", "a quarter of it, ten, is the least that gives a level"),
     ),
-    consequence_of=("missing-zero-grad", "partial-zero-grad"),
+    consequence_of=("missing-zero-grad", "partial-zero-grad", "loss-divergence"),
     not_when="Warm-up within an order of magnitude, single spikes, several optimizers, reinforcement learning.",
 )

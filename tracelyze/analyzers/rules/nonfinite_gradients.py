@@ -78,6 +78,12 @@ RULE = Rule(
     about="A NaN in one gradient reaches every weight through the optimizer, or through clipping by the global norm.",
     check=check,
     needs=(("steps.grads_nonfinite",), ("steps.grad_norm",)),
-    consequence_of=("missing-zero-grad", "partial-zero-grad", "exploding-gradients", "fp16-without-scaler"),
+    consequence_of=(
+        "missing-zero-grad",
+        "partial-zero-grad",
+        "exploding-gradients",
+        "loss-divergence",
+        "fp16-without-scaler",
+    ),
     not_when="Overflow that GradScaler caught and skipped, and gradients of a loss that is not finite itself.",
 )

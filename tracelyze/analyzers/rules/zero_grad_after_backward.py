@@ -30,6 +30,8 @@ def _find(training: Training, limits: Limits) -> Finding | None:
     if int(bad.sum()) < limits["steps"] or bad.sum() < limits["share"] * usable.sum():
         return None
     first = int(np.argmax(bad))
+    while first > 0 and gone[first - 1] >= most[first - 1] and not usable[first - 1]:
+        first -= 1  # whether gradients had been there was not watched yet, that they are missing was
     begin = moments.step_at(training, first)
     share = float(bad.sum()) / float(usable.sum())
     return Finding(
@@ -53,7 +55,7 @@ def _find(training: Training, limits: Limits) -> Finding | None:
                      "none in a loop that clears before backward"),
         ],
         cost=moments.cost_of(training, moments.trained_steps(training)),
-        location=training.process.location("zero_grad"),
+        location=training.process.location("zero_grad") or training.process.location("step"),
         charts=pictures.over_steps(
             training, "Gradients missing at the step", "tensors",
             {"missing": "grads_none", "trainable": "parameters"}, [Mark(float(begin), "cleared too early")],

@@ -57,7 +57,7 @@ def _comes_back(level: Floats) -> bool:
     high plateau does not.
     """
     tail = level[int(np.argmax(level)) :]
-    if len(tail) < 6:
+    if len(tail) < 4:
         return False
     end = float(np.median(tail[-max(2, len(tail) // 4) :]))
     middle = float(np.median(tail[len(tail) // 3 : max(len(tail) // 3 + 1, 2 * len(tail) // 3)]))
