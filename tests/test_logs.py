@@ -103,7 +103,7 @@ def test_jsonl_with_nested_names_and_a_cut_off_end(tmp_path: Path) -> None:
     assert column(process, "scale") == [None, 65536.0]
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.lists(
         st.tuples(st.one_of(st.none(), st.floats()), st.one_of(st.none(), st.floats(width=32))), min_size=1, max_size=30
@@ -227,7 +227,7 @@ def test_damaged_event_file_is_read_up_to_the_damage(tmp_path: Path, cut: int | 
     assert column(process, "loss") == [3.0, 2.0]
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(position=st.integers(0, 200), byte=st.integers(1, 255))
 def test_no_damage_to_an_event_file_crashes_the_reader(tmp_path: Path, position: int, byte: int) -> None:
     data = bytearray(event(1.0, 1, "loss", 3.0) + event(2.0, 2, "loss", 2.0) + event(3.0, 3, "loss", 1.0))

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracelyze.redaction import ENVIRONMENT, MARK, allowed_environment, redact_argv, redact_text
@@ -62,6 +62,7 @@ def test_ordinary_lines_are_left_alone(text: str) -> None:
     assert redact_text(text) == text
 
 
+@settings(max_examples=600)
 @given(secret=SECRETS, name=st.sampled_from(SECRET_NAMES), form=st.integers(0, 6), before=st.sampled_from(HARMLESS))
 def test_no_named_secret_survives_in_a_command_line(secret: str, name: str, form: int, before: list[str]) -> None:
     given_as = [
@@ -74,6 +75,7 @@ def test_no_named_secret_survives_in_a_command_line(secret: str, name: str, form
     assert hidden[-2:] == ["--lr", "1e-3"]
 
 
+@settings(max_examples=600)
 @given(secret=SECRETS, name=st.sampled_from(SECRET_NAMES), form=st.integers(0, 7))
 def test_no_named_secret_survives_in_a_text(secret: str, name: str, form: int) -> None:
     text = [

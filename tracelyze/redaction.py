@@ -57,7 +57,7 @@ _HEADER: Final = re.compile(
 _SCHEME: Final = re.compile(r"(?i)\b(bearer|basic)(\s{1,8}+)([A-Za-z0-9._~+/=-]{8,}+)")
 _LOGIN: Final = re.compile(r"(?i)\b(login\s{1,8}+)([A-Fa-f0-9]{32,}+)")
 _NAME: Final = re.compile(
-    r"(?:(?<![\w.\-])|(?<=[?&]))(?P<name>[\w.\-]++)"
+    r"(?:(?<![\w.\-])|(?<=[?&]))(?P<name>--[\w.\-/]++|[\w.\-]++)"
     r"(?P<separator>['\"\])]{0,3}\s{0,8}+(?:=>|:=|[=:])\s{0,8}+|['\"]\s{0,8}+,\s{0,8}+(?=['\"])|(?P<space>\s{1,8}+))"
 )
 _VALUE: Final = re.compile(
