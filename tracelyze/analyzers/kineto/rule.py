@@ -111,13 +111,17 @@ def share(summary: TraceSummary, time: Floats) -> float:
     return float(time[chosen].sum()) / whole if whole > 0 else 0.0
 
 
-def share_without_worst(summary: TraceSummary, waits: Floats) -> float:
-    """The share that is left when the step that waited longest is left out: one stall does not make a bottleneck."""
+def recurring(summary: TraceSummary, time: Floats) -> float:
+    """Share of the steady steps that `time` makes up, with or without the step that has most of it, if that is less.
+
+    One stall, however long, does not make a bottleneck.
+    """
+    whole = share(summary, time)
     chosen = np.flatnonzero(steady(summary))
     if not summary.counted or len(chosen) < 3:
-        return share(summary, waits)
-    rest = np.delete(chosen, int(np.argmax(waits[chosen])))
-    return float(waits[rest].sum() / max(float(summary.duration[rest].sum()), 1e-9))
+        return whole
+    rest = np.delete(chosen, int(np.argmax(time[chosen])))
+    return min(whole, float(time[rest].sum() / max(float(summary.duration[rest].sum()), 1e-9)))
 
 
 def on_device(check: OneTraceCheck) -> TraceCheck:

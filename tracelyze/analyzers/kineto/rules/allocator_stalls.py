@@ -15,6 +15,7 @@ from tracelyze.analyzers.kineto.rule import (
     on_device,
     passed_below,
     place,
+    recurring,
     share,
     span,
 )
@@ -28,7 +29,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     device = summary.device
     assert device is not None
     time = device.cause("allocator")
-    value = share(summary, time)
+    value = recurring(summary, time)
     if value < limits["allocating"]:
         return passed_below("device idle during allocation calls", value, limits, "allocating")
     first, last = span(summary)

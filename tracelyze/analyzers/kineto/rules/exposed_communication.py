@@ -14,6 +14,7 @@ from tracelyze.analyzers.kineto.rule import (
     measured,
     on_device,
     passed_below,
+    recurring,
     share,
     span,
 )
@@ -28,7 +29,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     assert device is not None
     if not device.communication.any():
         return Passed("the steps hold no communication kernels")
-    exposed = share(summary, device.exposed_communication)
+    exposed = recurring(summary, device.exposed_communication)
     waiting = job.waiting(summary)
     part = min(waiting / max(summary.window, 1e-9), exposed) if waiting is not None else 0.0
     value = exposed - part

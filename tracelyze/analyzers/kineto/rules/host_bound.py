@@ -16,6 +16,7 @@ from tracelyze.analyzers.kineto.rule import (
     measured,
     on_device,
     passed_below,
+    recurring,
     share,
     span,
 )
@@ -31,7 +32,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     device = summary.device
     assert device is not None
     time = np.sum([device.cause(name) for name in HOST_WORK], axis=0)
-    value = share(summary, time)
+    value = recurring(summary, time)
     if value < limits["host_work"]:
         return passed_below("device idle while the host prepares the next launch", value, limits, "host_work")
     first, last = span(summary)

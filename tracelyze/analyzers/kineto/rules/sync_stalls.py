@@ -14,7 +14,7 @@ from tracelyze.analyzers.kineto.rule import (
     measured,
     on_device,
     place,
-    share,
+    recurring,
     span,
 )
 from tracelyze.analyzers.kineto.summary import TraceSummary
@@ -28,7 +28,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     assert device is not None
     steps = max(len(summary.number), 1)
     calls = sum(call.count for call in summary.syncs) / steps
-    value = share(summary, device.after_sync)
+    value = recurring(summary, device.after_sync)
     if calls < limits["calls"] or value < limits["stalled"]:
         return Passed(
             f"{number(calls)} waits for the device per step; the device stood still after them for {percent(value)} "
