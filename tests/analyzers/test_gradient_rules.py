@@ -204,3 +204,21 @@ def test_clip_before_unscale(make) -> None:
     once = make.steps() | {"clipped_scaled": [True] + [False] * (COUNT - 1)}
     assert make.check("clip-before-unscale", make.process(once))[0] == "passed"
     assert make.check("clip-before-unscale", make.process())[0] == "skipped"
+
+
+def test_unscaled_accumulation(make) -> None:
+    steps = make.steps() | {"backwards": [4] * COUNT, "loader_batches": [4] * COUNT, "loss_divisor": [1.0] * COUNT}
+    _, _, finding = make.check("unscaled-accumulation", make.process(steps))
+    assert (finding.severity, finding.confidence) == ("warning", "possible")
+    assert "4 times" in finding.summary
+    adam = [{"optimizer": 0, "name": "AdamW", "device": "cpu", "dtype": "float32"}]
+    assert make.check("unscaled-accumulation", make.process(steps, optimizers=adam))[2].severity == "info"
+    divided = steps | {"loss_divisor": [4.0] * COUNT}
+    assert make.check("unscaled-accumulation", make.process(divided))[0] == "passed"
+    weighted = steps | {"loss_divisor": [300.0 + index for index in range(COUNT)]}
+    assert make.check("unscaled-accumulation", make.process(weighted))[0] == "passed"
+    two_losses = steps | {"loader_batches": [1] * COUNT}
+    assert make.check("unscaled-accumulation", make.process(two_losses))[0] == "skipped"
+    two_optimizers = steps | {"optimizer": [index % 2 for index in range(COUNT)]}
+    assert make.check("unscaled-accumulation", make.process(two_optimizers))[0] == "skipped"
+    assert make.check("unscaled-accumulation", make.process())[0] == "skipped"  # no divisor is known
