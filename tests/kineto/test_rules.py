@@ -130,7 +130,7 @@ def test_the_advice_depends_on_whether_workers_are_used(tmp_path):
     helped = diagnose(training(loading=8_000, workers=True), tmp_path).findings[0]
     assert "num_workers=4" in alone.fix_code
     assert helped.fix_code == ""
-    assert "more workers" in helped.fix
+    assert "add workers" in helped.fix
 
 
 def test_cost_and_evidence_agree_with_the_construction(tmp_path):
