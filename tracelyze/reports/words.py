@@ -172,8 +172,8 @@ def verdict(diagnosis: Diagnosis) -> str:
     """The answer in one sentence."""
     if diagnosis.verdict == "critical":
         if diagnosis.run.exit.kind in ("exception", "signal", "vanished"):
-            return f"This run {ENDED[diagnosis.run.exit.kind]}, and its result cannot be trusted."
-        return "The result of this run cannot be trusted."
+            return f"This run {ENDED[diagnosis.run.exit.kind]}."
+        return "Something is seriously wrong with this run."
     if diagnosis.verdict == "warning":
         return "This run works, but something costs it quality, money or time."
     if diagnosis.verdict == "info":

@@ -65,7 +65,7 @@ def reading() -> Markup:
         for name, said in words.CONFIDENCE.items()
     ]
     severity = [
-        ("Critical", "the result of this run cannot be trusted, or the run died"),
+        ("Critical", "the result of this run cannot be trusted, the run died, or most of its time is lost"),
         ("Warning", "it costs quality, money or time"),
         ("Note", "worth knowing, nothing is broken"),
     ]
