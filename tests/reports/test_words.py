@@ -68,7 +68,7 @@ def test_margin_is_a_factor_where_that_means_something() -> None:
 
 def test_verdict_says_how_a_run_died() -> None:
     died = replace(examples.chain(), run=examples.run_facts(exit=Exit("signal", 137)))
-    assert words.verdict(died) == "This run was ended by a signal, and its result cannot be trusted."
+    assert words.verdict(died) == "This run was ended by a signal."
 
 
 def test_story_follows_the_chain_in_order_of_onset() -> None:

@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from tracelyze import redaction, schema
 from tracelyze.collectors import identity
-from tracelyze.collectors.sites import is_library, source_line
+from tracelyze.collectors.sites import is_library, shown_path, source_line
 
 if TYPE_CHECKING:
     from tracelyze.collectors.recorder import Recorder
@@ -78,7 +78,7 @@ def note_exception(recorder: Recorder, error: BaseException, kind: str) -> None:
         kind,
         type(error).__name__,
         redaction.redact_text(text[-20_000:]),
-        file=line.filename if line else None,
+        file=shown_path(line.filename) if line else None,
         line=line.lineno if line else None,
         source=source_line(line.filename, line.lineno or 0) if line else None,
     )

@@ -19,6 +19,7 @@ _LIBRARIES = tuple(
 )
 _OURS = os.path.normpath(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _MAX_SOURCE = 160
+_START = os.getcwd()
 
 
 class Sites:
@@ -51,7 +52,7 @@ class Sites:
             {
                 "site": number,
                 "role": role,
-                "file": code.co_filename,
+                "file": shown_path(code.co_filename),
                 "line": frame.f_lineno,
                 "function": code.co_name,
                 "source": source_line(code.co_filename, frame.f_lineno),
@@ -66,6 +67,11 @@ def is_library(filename: str) -> bool:
         return filename != "<string>" and not filename.startswith("<ipython")
     path = os.path.normpath(filename)
     return path.startswith(_LIBRARIES) or path.startswith(_OURS) or "site-packages" in path
+
+
+def shown_path(filename: str) -> str:
+    """A file as seen from the folder where the program was started (process.json names it), if it lies below."""
+    return filename.removeprefix(_START + os.sep)
 
 
 def source_line(filename: str, line: int) -> str | None:

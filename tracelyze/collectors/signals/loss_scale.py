@@ -21,6 +21,7 @@ class LossScale(Signal):
     def scaler_step(self, scaler: Any) -> None:
         """Copy the scale now: `update()` changes it in place."""
         self._used = True
+        self.recorder.sites.here("step")
         tensor = scaler._scale
         if tensor is not None:
             self._scale = Readback(self.torch, [tensor], lambda row, values: row.update(scale=values[0]))

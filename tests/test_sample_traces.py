@@ -1,0 +1,40 @@
+"""The recorded samples: small, neutral, and diagnosed as what their scripts say is wrong with them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tracelyze.analyzers import diagnose
+
+SAMPLES = Path(__file__).parents[1] / "sample_traces"
+NAMES = sorted(path.parent.name for path in SAMPLES.glob("*/run.json"))
+
+
+def test_there_is_one_per_headline_diagnosis_and_a_healthy_one() -> None:
+    assert NAMES == [
+        "dataloader-bottleneck", "eval-in-train-mode", "fp16-overflow", "healthy", "memory-leak", "missing-zero-grad",
+    ]  # fmt: skip
+    assert sorted(path.stem.replace("_", "-") for path in (SAMPLES / "scripts").glob("*.py")) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_root_cause_is_the_planted_one(name: str, tmp_path: Path) -> None:
+    shutil.copytree(SAMPLES / name, tmp_path / name)
+    diagnosis = diagnose(tmp_path / name)
+    roots = [finding.rule for finding in diagnosis.roots()]
+    assert roots == ([] if name == "healthy" else [name])
+    assert (diagnosis.verdict == "ok") == (name == "healthy")
+    for finding in diagnosis.roots():
+        assert finding.location is not None, "the report points at a line of the script"
+        assert (SAMPLES.parent / finding.location.file).read_text().splitlines()[finding.location.line - 1].strip()
+
+
+def test_they_are_small_and_say_nothing_of_the_machine_that_made_them() -> None:
+    files = [path for path in SAMPLES.rglob("*") if path.is_file() and "scripts" not in path.parts]
+    assert sum(path.stat().st_size for path in files) < 2_000_000
+    for path in files:
+        assert not re.search(rb'"(/home|/root|/Users|/tmp|/work)/', path.read_bytes()), path
