@@ -121,7 +121,8 @@ def test_eval_in_train_mode_does_not_take_rollouts_for_validation(make) -> None:
 def imported(validation: np.ndarray):
     count = 100 * len(validation)
     loss = 0.5 + np.exp(-np.arange(count) / 300) + np.random.default_rng(0).normal(0, 0.03, count)
-    evals = {"after_step": [100 * (i + 1) for i in range(len(validation))], "loss": validation.tolist()}
+    after = [100 * (i + 1) for i in range(len(validation))]
+    evals = {"after_step": after, "loss": validation.tolist(), "trained": [True] * len(validation)}
     return {"step": list(range(1, count + 1)), "loss": loss.tolist()}, evals
 
 

@@ -138,6 +138,12 @@ def test_a_falling_or_recovering_loss_does_not_diverge(seed: int, noise: float, 
     assert statistics.divergence(np.ones(count)) is None
 
 
+def test_a_short_dip_below_the_level_is_no_minimum() -> None:
+    loss = 3.2 + 0.5 * np.exp(-np.arange(1500) / 100) + np.random.default_rng(0).normal(0, 0.02, 1500)
+    loss[1000:1030] -= 1  # a running mean that was reset on resume
+    assert statistics.divergence(loss) is None
+
+
 def test_a_task_that_becomes_harder_in_stages_does_not_diverge() -> None:
     stages = [0.2 * 3**stage * np.exp(-np.arange(150) / 40) for stage in range(4)]
     loss = np.concatenate(stages) * np.exp(np.random.default_rng(0).normal(0, 0.2, 600))

@@ -26,5 +26,5 @@ def acts(process: Process) -> bool:
     evals = process.evals
     if len(evals) == 0 or not evals.has("trained"):
         return False
-    acting = (evals["trained"] == 1) & (np.nan_to_num(evals["losses"]) == 0) & ~np.isfinite(evals["loader"])
+    acting = (evals["trained"] == 1) & (evals["losses"] == 0) & ~np.isfinite(evals["loader"])
     return int(acting.sum()) >= max(10.0, ROLLOUT_PASSES_PER_STEP * len(process.steps))

@@ -58,7 +58,7 @@ def curve(process: Process) -> tuple[Floats, Floats, Floats]:
     made elsewhere, where nothing is known but the losses, all of them. Non-finite losses stay in.
     """
     evals = process.evals
-    chosen = passes(process) if evals.has("trained") else np.ones(len(evals), dtype=bool)
+    chosen = passes(process) if evals.has("forwards") else np.ones(len(evals), dtype=bool)
     chosen = chosen & evals.known("loss")
     if not chosen.any():
         return np.empty(0), np.empty(0), np.empty(0)

@@ -26,19 +26,21 @@ class Divergence:
 def divergence(values: Floats, *, rise: float = 0.15, regained: float = 0.1, sigmas: float = 6.0) -> Divergence | None:
     """Whether `values` (shape [steps], finite) left their minimum for good, or None.
 
-    Every block of the last tenth must lie above the smallest block of the first nine tenths by the largest of: `sigmas`
-    robust standard deviations of the differences between blocks, half the spread within blocks, the share `rise` of the
-    minimum, and the share `regained` of what had been gained since the start (so that the noise around a loss that
-    has converged to nearly nothing is no divergence). Curves that reach zero or below have no such minimum: None.
+    Every block of the last tenth must lie above the lowest level that several blocks of the first nine tenths held (a
+    median over three to five of them) by the largest of: `sigmas` robust standard deviations of the differences between
+    blocks, half the spread within blocks, the share `rise` of the minimum, and the share `regained` of what had been
+    gained since the start (so that the noise around a loss that has converged to nearly nothing is no divergence).
+    Curves that reach zero or below have no such minimum, and those on their way back have not left it: None.
     """
     if len(values) < 64:
         return None
     blocks = 64 if len(values) >= 512 else max(8, len(values) // 8)
     level = block_medians(values, blocks)
     last = max(2, int(np.ceil(blocks / 10)))
-    early = level[:-last]
-    lowest = int(np.argmin(early))
-    minimum, start = float(early[lowest]), float(level[0])
+    width = 5 if blocks >= 40 else 3  # a dip of a block or two is no level that the curve had reached
+    early = np.median(sliding_window_view(level[:-last], width), axis=1)
+    lowest = int(np.argmin(early)) + width // 2
+    minimum, start = float(early.min()), float(level[0])
     if minimum <= 0:
         return None
     bounds = edges(len(values), blocks)
