@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Union
 import msgspec
 from msgspec import Meta, Struct
 
-SKIPPED_PHASES: Final = "BEiICbnestfPNODVvRcr()=,STpFL"
+SKIPPED_PHASES: Final = "MBEiICbnestfPNODVvRcr()=,STpFL"
 
 Whole = Annotated[int, Meta(ge=-(2**62), le=2**62)]
 Label = Whole | str
@@ -42,37 +42,21 @@ class Span(Struct, gc=False, tag_field="ph", tag="X"):
     args: Arguments | None = None
 
 
-class Description(Struct, gc=False):
-    """The arguments of a metadata record."""
-
-    name: str = ""
-    labels: str = ""
-
-
-class Metadata(Struct, gc=False, tag_field="ph", tag="M"):
-    """The name of a process or a thread, and what kind of processor it stands for."""
-
-    name: str = ""
-    pid: Label = -1
-    tid: Label = -1
-    args: Description | None = None
-
-
 _SKIPPED = tuple(
     msgspec.defstruct(f"Skipped{number}", [], tag_field="ph", tag=phase, gc=False)
     for number, phase in enumerate(SKIPPED_PHASES)
 )
-_ANY_RECORD: Any = Union[(Span, Metadata, *_SKIPPED)]
+_ANY_RECORD: Any = Union[(Span, *_SKIPPED)]
 _decoder: Any = msgspec.json.Decoder(list[_ANY_RECORD])
 
 decode_records: Final[Callable[[bytes], list[Any]]] = _decoder.decode
-"""A JSON array of records as Span, Metadata and skipped ones; raises on anything that is not exactly that."""
+"""A JSON array of records as Span and skipped ones; raises on anything that is not exactly that."""
 
 DECODE_ERRORS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 """What `decode_records` raises: text that is not UTF-8 is a ValueError, nesting without end a RecursionError."""
 
 
-def lenient(record: Any) -> Span | Metadata | None:
+def lenient(record: Any) -> Span | None:
     """A record that the strict decoder refused, read field by field; None where it is no event that we use.
 
     Raises ValueError where the record is an event whose name, start or length cannot be made out.
@@ -82,11 +66,7 @@ def lenient(record: Any) -> Span | Metadata | None:
     arguments = record.get("args")
     if not isinstance(arguments, dict):
         arguments = {}
-    phase = record.get("ph")
-    if phase == "M":
-        description = Description(_text(arguments.get("name")), _text(arguments.get("labels")))
-        return Metadata(_text(record.get("name")), _label(record.get("pid")), _label(record.get("tid")), description)
-    if phase != "X":
+    if record.get("ph") != "X":
         return None
     ranks = arguments.get("Process Group Ranks", "")
     return Span(

@@ -35,16 +35,43 @@ LATEST: Final = 1e16
 """Distinct names, and distinct streams and process groups, that are told apart, the length at which a name is cut,
 and the largest credible time stamp (300 years in microseconds)."""
 
+LONGEST_REMEMBERED: Final = 4000
+BATCH: Final = 4096
+"""Length up to which a name's number is remembered, and events of a kind that are put into tables at once."""
+
 _NO_ARGUMENTS: Final = Arguments()
+_OTHER: Final = (Kind.ANNOTATION, "(other names)")
+_DEVICE_KINDS: Final = (Kind.KERNEL, Kind.COPY, Kind.SET)
 _HOST_KINDS: Final = (Kind.RUNTIME, Kind.OPERATOR, Kind.ANNOTATION, Kind.FRAME)
 
 
-class _Kinds(dict[str, Kind]):
-    def __missing__(self, category: str) -> Kind:
-        kind = kind_of(category)
+class _Waiting(dict[str, list[Span]]):
+    """By category, the list in which events of its kind wait to be put into tables."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_kind: dict[Kind, list[Span]] = {kind: [] for kind in Kind}
+
+    def __missing__(self, category: str) -> list[Span]:
+        spans = self.by_kind[kind_of(category)]
         if len(self) < MOST_NAMES:
-            self[category] = kind
-        return kind
+            self[category] = spans
+        return spans
+
+
+class _Names(dict[str, int]):
+    """Numbers for the names of one kind, out of a numbering that several kinds share; long names are cut."""
+
+    def __init__(self, shared: Numbering, kind: Kind) -> None:
+        super().__init__()
+        self._shared = shared
+        self._kind = kind
+
+    def __missing__(self, name: str) -> int:
+        number = self._shared[self._kind, name[:LONGEST_NAME]]
+        if len(self) < MOST_NAMES and len(name) < LONGEST_REMEMBERED:
+            self[name] = number
+        return number
 
 
 class _Threads(Numbering):
@@ -81,7 +108,7 @@ class _Reading:
     """The tables of a trace while they grow."""
 
     def __init__(self) -> None:
-        self.kinds = _Kinds()
+        self.waiting = _Waiting()
         self.device = Table(MOST_ROWS, DEVICE_COLUMNS)
         self.launches = Table(MOST_ROWS, LAUNCH_COLUMNS)
         self.host: dict[Activity, Table] = {
@@ -93,8 +120,10 @@ class _Reading:
             for activity in Activity
             if activity is not Activity.DROPPED
         }
-        self.device_names = Numbering(MOST_NAMES, "(other names)")
-        self.host_names = Numbering(MOST_NAMES, "(other names)")
+        self.device_numbers = Numbering(MOST_NAMES, _OTHER)
+        self.host_numbers = Numbering(MOST_NAMES, _OTHER)
+        self.device_names = _Names(self.device_numbers, Kind.KERNEL)
+        self.host_names = {kind: _Names(self.host_numbers, kind) for kind in _HOST_KINDS}
         self.activities = np.zeros(0, dtype=np.int8)
         self.launching = np.zeros(0, dtype=bool)
         self.queues = Numbering(MOST_QUEUES, ("", "", ""))
@@ -108,74 +137,66 @@ class _Reading:
         self.stacks = False
 
     def add(self, events: list[Any]) -> None:
-        """Sorts one block of events into the tables."""
+        """Sorts one block of events by kind; a kind is put into its tables when enough of it has come together."""
         self.events += len(events)
-        spans = [event for event in events if type(event) is Span]
-        kinds = [self.kinds[span.cat] for span in spans]
-        present = set(kinds)
-        if Kind.UNKNOWN in present:
-            self._decide_by_stream(spans, kinds)
-            present = set(kinds)
-        if present & {Kind.KERNEL, Kind.COPY, Kind.SET}:
-            self._add_device(spans, kinds)
-        for kind in _HOST_KINDS:
-            if kind in present:
-                self._add_host(kind, list(compress(spans, [k is kind for k in kinds])))
+        waiting = self.waiting
+        for event in events:
+            if type(event) is Span:
+                waiting[event.cat].append(event)
+        for kind, spans in waiting.by_kind.items():
+            if len(spans) >= BATCH or kind is Kind.IGNORED:
+                self._put(kind, spans)
 
-    def _decide_by_stream(self, spans: list[Span], kinds: list[Kind]) -> None:
-        for index, kind in enumerate(kinds):
-            if kind is Kind.UNKNOWN:
-                arguments = spans[index].args
-                stream = arguments.stream if arguments else -1
-                on_device = isinstance(stream, int) and stream >= 0
-                kinds[index] = Kind.KERNEL if on_device else Kind.IGNORED
+    def _put(self, kind: Kind, spans: list[Span]) -> None:
+        if kind is Kind.UNKNOWN:
+            self._add_device(Kind.KERNEL, [span for span in spans if _on_device(span)])
+        elif kind in _DEVICE_KINDS:
+            self._add_device(kind, spans)
+        elif kind is not Kind.IGNORED:
+            self._add_host(kind, spans)
+        spans.clear()
 
-    def _add_device(self, spans: list[Span], kinds: list[Kind]) -> None:
-        chosen = [(span, kind) for span, kind in zip(spans, kinds, strict=True) if Kind.KERNEL <= kind <= Kind.SET]
-        rows = [span for span, _ in chosen]
-        arguments = [span.args or _NO_ARGUMENTS for span in rows]
-        count = len(rows)
+    def _add_device(self, kind: Kind, spans: list[Span]) -> None:
+        count = len(spans)
+        arguments = [span.args or _NO_ARGUMENTS for span in spans]
         queues = [
             (span.pid, own.device, own.stream if own.stream != -1 else span.tid)
-            for span, own in zip(rows, arguments, strict=True)
+            for span, own in zip(spans, arguments, strict=True)
         ]
         collectives = [(own.collective, _group(own)) if own.collective else ("", "") for own in arguments]
         self._append(
             self.device,
-            rows,
+            spans,
             correlation=np.fromiter([own.correlation for own in arguments], np.int64, count),
-            name=np.fromiter(
-                map(self.device_names.__getitem__, [span.name[:LONGEST_NAME] for span in rows]), np.int32, count
-            ),
+            name=np.fromiter(map(self.device_names.__getitem__, [span.name for span in spans]), np.int32, count),
             queue=np.fromiter(map(self.queues.__getitem__, queues), np.int16, count),
             collective=np.fromiter(map(self.collectives.__getitem__, collectives), np.int16, count),
-            kind=np.fromiter([kind for _, kind in chosen], np.int8, count),
+            kind=np.full(count, kind, dtype=np.int8),
         )
 
     def _add_host(self, kind: Kind, spans: list[Span]) -> None:
         count = len(spans)
-        keys = [(kind, span.name[:LONGEST_NAME]) for span in spans]
-        name = np.fromiter(map(self.host_names.__getitem__, keys), np.int32, count)
+        name = np.fromiter(map(self.host_names[kind].__getitem__, [span.name for span in spans]), np.int32, count)
         self._classify_new_names()
+        activity = self.activities[name]
         if kind is Kind.FRAME:
             self.stacks = True
-        activity = self.activities[name]
-        if kind is Kind.RUNTIME:
-            self._add_launches(list(compress(spans, self.launching[name])))
-        elif kind is Kind.FRAME:
             wanted = activity != Activity.DROPPED
             spans, name, activity = list(compress(spans, wanted)), name[wanted], activity[wanted]
-        for value in np.unique(activity):
+        thread = self._threads(spans)
+        if kind is Kind.RUNTIME:
+            chosen = self.launching[name]
+            self._add_launches(list(compress(spans, chosen)), thread[chosen])
+        for value in np.unique(activity).tolist():
             chosen = activity == value
-            rows = list(compress(spans, chosen))
-            self._append(self.host[Activity(value)], rows, name=name[chosen], thread=self._threads(rows))
+            rows = spans if chosen.all() else list(compress(spans, chosen))
+            self._append(self.host[Activity(value)], rows, name=name[chosen], thread=thread[chosen])
 
-    def _add_launches(self, spans: list[Span]) -> None:
-        correlation = [span.args.correlation if span.args else -1 for span in spans]
-        linked = np.fromiter(correlation, np.int64, len(spans))
+    def _add_launches(self, spans: list[Span], thread: Array) -> None:
+        linked = np.fromiter([span.args.correlation if span.args else -1 for span in spans], np.int64, len(spans))
         start = np.fromiter([span.ts for span in spans], np.float64, len(spans))
         useful = (linked >= 0) & (np.abs(start) < LATEST)
-        self.launches.append(correlation=linked[useful], start=start[useful], thread=self._threads(spans)[useful])
+        self.launches.append(correlation=linked[useful], start=start[useful], thread=thread[useful])
 
     def _append(self, table: Table, spans: list[Span], **columns: Array) -> None:
         """Adds rows with their start and end; a negative length counts as none, an incredible time drops the row."""
@@ -195,20 +216,21 @@ class _Reading:
         return np.fromiter(map(self.threads.__getitem__, keys), np.int32, len(spans))
 
     def _classify_new_names(self) -> None:
-        known = len(self.activities)
-        new = self.host_names.keys_met[known:]
+        new = self.host_numbers.keys_met[len(self.activities) :]
         if new:
-            parts = [key if isinstance(key, tuple) else (Kind.ANNOTATION, key) for key in new]
-            activities = [activity_of(kind, name) for kind, name in parts]
-            launching = [kind is Kind.RUNTIME and may_launch(name) for kind, name in parts]
-            self.activities = np.append(self.activities, np.array(activities, dtype=np.int8))
-            self.launching = np.append(self.launching, np.array(launching, dtype=bool))
+            activities = np.array([activity_of(kind, name) for kind, name in new], dtype=np.int8)
+            launching = np.array([kind is Kind.RUNTIME and may_launch(name) for kind, name in new], dtype=bool)
+            self.activities = np.append(self.activities, activities)
+            self.launching = np.append(self.launching, launching)
 
     def finish(self, path: Path, records: TraceRecords) -> Trace:
         if not self.events:
             raise InputError(
                 f"{path}: holds no events that can be read, so there is nothing to analyse; export it again"
             )
+        for kind, spans in self.waiting.by_kind.items():
+            if spans:
+                self._put(kind, spans)
         for table in (self.device, self.launches, *self.host.values()):
             table.finish()
         self.device.keep(np.argsort(self.device["start"], kind="stable").astype(np.int32))
@@ -219,8 +241,8 @@ class _Reading:
             device=self.device,
             launches=self.launches,
             host=self.host,
-            device_names=self.device_names.keys_met,
-            host_names=[key[1] if isinstance(key, tuple) else key for key in self.host_names.keys_met],
+            device_names=[name for _, name in self.device_numbers.keys_met],
+            host_names=[name for _, name in self.host_numbers.keys_met],
             queues=self.queues.keys_met,
             threads=self.threads.keys_met,
             collectives=[Collective(*key) if isinstance(key, tuple) else key for key in self.collectives.keys_met],
@@ -249,6 +271,12 @@ class _Reading:
         if any(table.full for table in (self.device, self.launches, *self.host.values())):
             notes.append(f"The trace holds more than {MOST_ROWS:,} events of one kind; the rest of them was left out.")
         return notes
+
+
+def _on_device(span: Span) -> bool:
+    """Whether an event of an unknown category carries a stream, as device work does."""
+    stream = span.args.stream if span.args else -1
+    return isinstance(stream, int) and stream >= 0
 
 
 def _group(arguments: Arguments) -> str:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tracelyze.analyzers.kineto.events import Metadata, Span, lenient
+from tracelyze.analyzers.kineto.events import Span, lenient
 
 _DECODER: Final = json.JSONDecoder(strict=False)
 _BETWEEN: Final = re.compile(r"[\s,\x00]*")
@@ -26,7 +26,7 @@ _ENDS_TRIED: Final = 8
 class Salvage:
     """What was read: events, bytes used up, whether the array's closing bracket was met, records repaired and lost."""
 
-    events: list[Span | Metadata] = field(default_factory=list)
+    events: list[Span] = field(default_factory=list)
     consumed: int = 0
     ended: bool = False
     repaired: int = 0
