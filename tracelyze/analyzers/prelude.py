@@ -36,6 +36,6 @@ def what_moved_first(training: Training, first: int) -> str:
     rate = steps["lr"][max(0, first - 1) : first + 1]
     if len(rate) == 2 and rate[1] > 2 * rate[0] > 0:
         return f"The learning rate rose {number(rate[1] / rate[0])}-fold at that step."
-    if first == 0:
-        return "It was not finite from the first step on: look at inputs, initial weights and the loss function."
+    if first < 10:
+        return "It happened right at the start: look at inputs, initial weights, learning rate and the loss function."
     return "Neither loss nor gradient norm moved before: one batch or one operation made it, not a slow blow-up."

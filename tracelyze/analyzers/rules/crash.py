@@ -10,6 +10,7 @@ from tracelyze.diagnosis import Chart, Evidence, Finding, Location, Mark
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process
+from tracelyze.analyzers.words import plural
 
 NO_CRASH = {"finished": "the program ended by itself", "interrupted": "the program was interrupted by its user"}
 
@@ -66,7 +67,7 @@ def last_exception(process: Process) -> dict[str, Any] | None:
 
 
 def _summary(message: str, step: int | None, family: crash_families.Family | None) -> str:
-    when = "before the first optimizer step" if not step else f"after {step:,} optimizer steps"
+    when = "before the first optimizer step" if not step else f"after {plural(step, 'optimizer step')}"
     told = f"The program ended {when} with an exception that nothing caught: {message.rstrip('.')}."
     return f"{told} {family.meaning}" if family else told
 

@@ -48,10 +48,8 @@ def _finding(training: Training, seen: Overflows, limits: Limits) -> Finding:
     dead = (seen.scale is not None and seen.scale < limits["scale"]) or seen.recent >= 0.5
     loss = training.steps["loss"][seen.bad]
     forward = bool(training.steps.known("loss")[seen.bad].any()) and not np.isfinite(loss).any()
-    told = (
-        f"{percent(seen.recent)} of the last {seen.window} steps overflowed and were skipped: they cost their time "
-        "and changed nothing."
-    )
+    share = f", {percent(seen.recent)} of the last {seen.window}," if seen.recent > 0 else ""
+    told = f"{plural(seen.count, 'step')}{share} overflowed and were skipped: they cost their time and changed nothing."
     if seen.scale is not None and seen.backoffs:
         told += (
             f" The loss scale fell to {number(seen.scale)} and did not recover; small gradients vanish in float16 then."

@@ -14,6 +14,12 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process
 
+FIX_SIGNAL = (
+    "The stacks at that moment are in signals.txt of the run directory. A segmentation fault or an abort comes from "
+    "native "
+    "code at the named line; a request to terminate comes from a scheduler or a person: ask it why, and save "
+    "checkpoints."
+)
 FIX = (
     "Ask the system why: `dmesg` and `journalctl -k` name processes that were killed for memory, the scheduler's log "
     "names time limits and pre-emption. Save checkpoints, so that the next run can resume."
@@ -74,7 +80,7 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
         confidence="possible" if stopped else "certain",
         title=title,
         summary=told,
-        fix=FIX,
+        fix=FIX_SIGNAL if end.kind == "signal" else FIX,
         first_step=last,
         last_step=last,
         first_second=max(seconds, default=None),

@@ -59,8 +59,9 @@ def _finding(
         evidence = [kept, Evidence("graphs per step", graphs.per_step, "graphs/step"), *evidence]
         title = f"Autograd graphs are kept alive: {number(graphs.kept)} of them {name}"
         cause = (
-            f"From step {begin} on, {name}, earlier steps' autograd graphs stay in memory. Something the script "
-            "stores still refers to them: usually a summed loss, a list of losses or outputs, or a hidden state."
+            f"From step {begin} on, autograd graphs of earlier steps stay in memory {name}. Something that the "
+            "script stores "
+            "still refers to them: usually a summed loss, a list of losses or outputs, or a hidden state."
         )
     else:
         title, cause = "", "What holds it was not seen: no autograd graph was found to be kept."

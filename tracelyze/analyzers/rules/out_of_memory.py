@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers import crash_families, pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.analyzers.rules.crash import last_exception
-from tracelyze.analyzers.words import memory
+from tracelyze.analyzers.words import memory, plural
 from tracelyze.diagnosis import Evidence, Finding, Location, Mark
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ def check(process: Process, _limits: Limits) -> Outcome:
     sizes = [] if training is None else _sizes({c: training.steps[c] for c in COLUMNS})
     where = Location(event["file"], event["line"] or 0, "", event["source"] or "") if event["file"] else None
     early = not step
+    when = f"after {plural(step, 'step')}" if step else "before its first step"
     return [
         Finding(
             rule=RULE.id,
             severity="critical",
             confidence="certain",
-            title=f"The program ran out of {kind} memory "
-            f"{'before its first step' if early else f'after {step:,} steps'}",
+            title=f"The program ran out of {kind} memory {when}",
             summary=(
                 f"{crash_families.message(name, text)}. "
                 + ("It never fitted: model, optimizer state and one batch are too large together." if early

@@ -58,7 +58,8 @@ def _find(training: Training, limits: Limits) -> Finding | None:
                 "(detach, .data, no_grad, numpy on the way), or the optimizer holds another model's parameters."
                 if missing
                 else "Zero gradients mean that the loss does not react: dead units, a saturated or clamped output, a "
-                "loss multiplied by zero, or a mask that hides everything."
+                "loss multiplied by zero, a mask that hides everything, or gradients that are zeroed between "
+                "backward and step."
             )
         ),
         fix="Follow the loss back to the parameters: print loss.grad_fn, and which parameters have a gradient after "
