@@ -16,7 +16,7 @@ from tracelyze.analyzers.kineto import intervals
 from tracelyze.analyzers.kineto.categories import COVERAGE, Activity
 from tracelyze.analyzers.kineto.intervals import Ranges
 from tracelyze.analyzers.kineto.steps import Steps
-from tracelyze.analyzers.kineto.table import Array, Floats, Integers, Mask
+from tracelyze.analyzers.kineto.table import Array, Floats, Integers, Mask, most_frequent
 from tracelyze.analyzers.kineto.trace import Trace
 
 CAUSES: Final = (
@@ -297,7 +297,7 @@ class _Idle:
         thread[known] = trace.launches["thread"][gaps.launch[known]]
         handed_over = np.clip(launched, gaps.start, gaps.end)
         shares, drained = np.zeros((count, len(CAUSES))), np.zeros(count, dtype=bool)
-        for value in np.unique(thread):
+        for value in most_frequent(thread):
             mine = np.flatnonzero(thread == value)
             threads = {int(value), steps.thread}
             shares[mine, : _UNRECORDED + 1] = host.shares(gaps.start[mine], handed_over[mine], threads)
@@ -305,6 +305,8 @@ class _Idle:
             opened = gaps.opened[mine]
             drained[mine] = intervals.contains(syncs, opened) | intervals.contains(syncs, opened + _SYNC_SLACK)
         shares[:, _DEVICE] = gaps.end - handed_over
+        told = shares.sum(axis=1)
+        shares[:, _UNRECORDED] += np.maximum(gaps.end - gaps.start - told, 0.0)
         general = shares[np.ix_(gaps.leads, _GENERAL)]
         shares[gaps.leads, _PREPARATION] = general.sum(axis=1)
         shares[np.ix_(gaps.leads, _GENERAL)] = 0.0

@@ -19,6 +19,9 @@ END_SPREAD: Final = 0.1
 """Ends further apart than this share of the longest kernel mean clocks that differ: a collective ends together
 (measured on eight ranks with a common clock: 1 to 7 us on kernels of 0.5 to 7.6 ms)."""
 
+MOST_KEYS: Final = 2000
+"""Most pairs of process group and kind of collective that are matched."""
+
 _FEWEST_STEPS: Final = 3
 
 LEAST_END_SPREAD: Final = 50.0
@@ -78,7 +81,7 @@ def match(times: Mapping[int, CollectiveTimes]) -> Arrivals | None:
     ranks = sorted(times)
     rows: list[tuple[Floats, Floats, int, str]] = []
     unmatched: list[str] = []
-    for key in sorted({key for one in times.values() for key in one.keys}):
+    for key in sorted({key for one in times.values() for key in one.keys})[:MOST_KEYS]:
         members = [index for index, rank in enumerate(ranks) if key in times[rank].keys]
         if len(members) < 2:
             continue
@@ -161,7 +164,7 @@ def blame(windows: Sequence[Arrivals]) -> Blame:
 
 
 def _of_key(times: CollectiveTimes, key: str) -> Sequence[int]:
-    return [int(index) for index in np.flatnonzero(times.key == times.keys.index(key))]
+    return np.flatnonzero(times.key == times.keys.index(key)).tolist()
 
 
 def _end_together(start: Floats, end: Floats) -> bool:

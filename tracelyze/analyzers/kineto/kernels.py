@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from tracelyze.analyzers.kineto.categories import Activity, Kind
-from tracelyze.analyzers.kineto.table import Integers, Mask
+from tracelyze.analyzers.kineto.table import Integers, Mask, most_frequent
 from tracelyze.analyzers.kineto.trace import Trace
 
 NAMED: Final = re.compile(
@@ -104,7 +104,7 @@ def _inside_calls(trace: Trace, launch_of: Integers, rows: Mask) -> Mask:
     candidates = np.flatnonzero(rows & (launch_of >= 0))
     launches = launch_of[candidates]
     moments, threads = trace.launches["start"][launches], trace.launches["thread"][launches]
-    for thread in np.unique(calls["thread"]):
+    for thread in most_frequent(calls["thread"]):
         own = calls["thread"] == thread
         order = np.argsort(calls["start"][own], kind="stable")
         starts = calls["start"][own][order]

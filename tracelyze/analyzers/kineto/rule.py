@@ -14,7 +14,7 @@ from tracelyze.analyzers.kineto.table import Floats, Mask
 from tracelyze.analyzers.kineto.totals import CallTotal
 from tracelyze.analyzers.merging import merge
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
-from tracelyze.analyzers.words import duration, percent
+from tracelyze.analyzers.words import duration, number, percent
 from tracelyze.diagnosis import Chart, Cost, Evidence, Finding, Location, Severity
 
 MICROSECONDS: Final = 1e6
@@ -169,6 +169,13 @@ def span(summary: TraceSummary) -> tuple[int | None, int | None]:
     if not summary.counted or not len(summary.number):
         return None, None
     return int(summary.number[0]), int(summary.number[-1])
+
+
+def per_step(summary: TraceSummary, count: float, noun: str) -> str:
+    """A count over all steps in words: per step where steps are counted, else in all."""
+    if summary.counted:
+        return f"{number(count / max(len(summary.number), 1))} {noun} per step"
+    return f"{number(count)} {noun} in the trace"
 
 
 def charts(summary: TraceSummary, job: Job) -> list[Chart]:

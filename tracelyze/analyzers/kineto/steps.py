@@ -22,6 +22,8 @@ _EVEN: Final = 0.25
 """Largest spread (MAD over median) of the distances between marks that are taken for the same point of each step."""
 
 _LONGEST_SEQUENCE: Final = 200_000
+_MOST_NAMES: Final = 300
+"""Kernels, and names, that are looked at in the search for what repeats."""
 
 
 @dataclass(frozen=True)
@@ -134,10 +136,7 @@ def _repeated_annotation(trace: Trace) -> Steps | None:
     if not len(table) or extent is None:
         return None
     names, threads = table["name"], table["thread"]
-    counts = np.bincount(names)
-    for name in np.argsort(counts, kind="stable"):
-        if counts[name] < FEWEST_MARKS:
-            continue
+    for name in _rarest(names):
         rows = np.flatnonzero(names == name)
         if len(np.unique(threads[rows])) > 1:
             continue
@@ -156,10 +155,7 @@ def _repeated_kernels(trace: Trace) -> Steps | None:
     rows = np.flatnonzero(device["queue"] == queue)
     rows = rows[np.argsort(device["start"][rows], kind="stable")][:_LONGEST_SEQUENCE]
     names = device["name"][rows]
-    counts = np.bincount(names)
-    for name in np.argsort(counts, kind="stable"):
-        if counts[name] < FEWEST_MARKS:
-            continue
+    for name in _rarest(names):
         places = np.flatnonzero(names == name)
         distance = np.diff(places)
         period = float(np.median(distance))
@@ -190,6 +186,13 @@ def _ranges(source: str, number: Integers, table: Table, rows: Array) -> Steps:
         pause < 0.5 * np.median(end - start), np.minimum(following, np.where(np.isinf(following), end, following)), end
     )
     return Steps(source, number, start, end, int(table["thread"][rows[0]]))
+
+
+def _rarest(names: Integers) -> list[int]:
+    """Names that occur often enough to mark steps, the rarest first; at most _MOST_NAMES of them."""
+    counts = np.bincount(names)
+    order = np.argsort(counts, kind="stable")
+    return [int(name) for name in order[counts[order] >= FEWEST_MARKS][:_MOST_NAMES]]
 
 
 def _evenly(moments: Floats) -> bool:

@@ -15,7 +15,7 @@ from tracelyze.analyzers.kineto.categories import Activity
 from tracelyze.analyzers.kineto.collectives import CollectiveTimes
 from tracelyze.analyzers.kineto.reader import read_trace
 from tracelyze.analyzers.kineto.steps import Steps, find_steps
-from tracelyze.analyzers.kineto.table import Array, Floats, Integers
+from tracelyze.analyzers.kineto.table import Array, Floats, Integers, most_frequent
 from tracelyze.analyzers.kineto.totals import CallTotal, KernelTotal, OperatorTotal, PageableCopies
 from tracelyze.analyzers.kineto.trace import Trace
 
@@ -145,11 +145,12 @@ def _owners(trace: Trace) -> list[tuple[str, Array | slice]]:
     if not len(trace.device):
         return []
     names = [str(process if device == -1 else device) for process, device, _ in trace.queues]
-    distinct = sorted(set(names))
+    distinct = {name: index for index, name in enumerate(sorted(set(names)))}
     if len(distinct) == 1:
-        return [(distinct[0], slice(None))]
-    number = np.array([distinct.index(name) for name in names])
-    return [(name, np.flatnonzero(number[trace.device["queue"]] == index)) for index, name in enumerate(distinct)]
+        return [(names[0], slice(None))]
+    owner = np.array([distinct[name] for name in names])[trace.device["queue"]]
+    ordered = list(distinct)
+    return [(ordered[index], np.flatnonzero(owner == index)) for index in sorted(most_frequent(owner))]
 
 
 def _collectives(trace: Trace, steps: Steps, communication: Array) -> CollectiveTimes | None:
@@ -168,7 +169,8 @@ def _collectives(trace: Trace, steps: Steps, communication: Array) -> Collective
             known[name, collective] = f"{kind} [{said.group}]" if said.group else kind
         labels.append(known[name, collective])
     keys = sorted(set(labels))
-    key = np.array([keys.index(label) for label in labels], dtype=np.int64)
+    place = {label: index for index, label in enumerate(keys)}
+    key = np.array([place[label] for label in labels], dtype=np.int64)
     step = np.searchsorted(steps.start, start, side="right") - 1
     step = np.where((step >= 0) & (start <= steps.end[np.maximum(step, 0)]), step, -1) if len(steps) else step
     return CollectiveTimes(keys, key, start + trace.base, end + trace.base, step)

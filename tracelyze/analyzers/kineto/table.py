@@ -87,6 +87,12 @@ def _pages(rows: int, dtype: np.dtype[Any]) -> Array:
     return np.frombuffer(mmap.mmap(-1, rows * dtype.itemsize), dtype=dtype)
 
 
+def most_frequent(values: Array, most: int = 64) -> list[int]:
+    """The distinct values that occur most, at most `most`: what is done once for each of them stays bounded."""
+    distinct, counts = np.unique(values, return_counts=True)
+    return [int(value) for value in distinct[np.argsort(-counts, kind="stable")[:most]]]
+
+
 class Numbering(dict[Any, int]):
     """Numbers for keys, in the order in which they are first met; `keys_met` is the way back.
 

@@ -12,7 +12,7 @@ from tracelyze.analyzers.kineto import intervals
 from tracelyze.analyzers.kineto.attribution import Work
 from tracelyze.analyzers.kineto.categories import Activity, Kind
 from tracelyze.analyzers.kineto.steps import Steps
-from tracelyze.analyzers.kineto.table import Array, Floats, Integers
+from tracelyze.analyzers.kineto.table import Array, Floats, Integers, most_frequent
 from tracelyze.analyzers.kineto.trace import Trace
 
 MOST_ENTRIES: Final = 50
@@ -132,27 +132,22 @@ def call_totals(trace: Trace, activity: Activity, steps: Steps) -> list[CallTota
         return []
     rows = np.flatnonzero((table["start"] >= steps.start[0]) & (table["start"] < steps.end[-1]))
     duration = (table["end"] - table["start"])[rows]
-    found: dict[tuple[int, int, int], tuple[int, float]] = {}
     looked_up = rows[:_MOST_LOOKED_UP]
     moment, thread = table["start"][looked_up], table["thread"][looked_up]
+    behind = np.full((len(rows), 3), -1, dtype=np.int64)
+    behind[:, 0] = table["name"][rows]
     frame = _innermost(trace, Activity.PYTHON, moment, thread)
     operator = _enclosing(trace, Activity.OPERATOR, moment, thread)
-    frame_name = np.where(frame >= 0, _names(trace, Activity.PYTHON, frame), -1)
-    operator_name = np.where(operator >= 0, _names(trace, Activity.OPERATOR, operator), -1)
-    for index, row in enumerate(rows):
-        known = index < len(looked_up)
-        key = (
-            int(table["name"][row]),
-            int(frame_name[index]) if known else -1,
-            int(operator_name[index]) if known else -1,
-        )
-        count, time = found.get(key, (0, 0.0))
-        found[key] = (count + 1, time + float(duration[index]))
-    ordered = sorted(found.items(), key=lambda item: -item[1][1])[:MOST_ENTRIES]
-    return [_call(trace, *key, *sums) for key, sums in ordered]
+    behind[: len(looked_up), 1] = np.where(frame >= 0, _names(trace, Activity.PYTHON, frame), -1)
+    behind[: len(looked_up), 2] = np.where(operator >= 0, _names(trace, Activity.OPERATOR, operator), -1)
+    keys, group = np.unique(behind, axis=0, return_inverse=True)
+    count, time = np.bincount(group.ravel()), np.bincount(group.ravel(), duration)
+    order = np.argsort(-time, kind="stable")[:MOST_ENTRIES]
+    return [_call(trace, keys[index].tolist(), int(count[index]), float(time[index])) for index in order]
 
 
-def _call(trace: Trace, name: int, frame: int, operator: int, count: int, time: float) -> CallTotal:
+def _call(trace: Trace, key: list[int], count: int, time: float) -> CallTotal:
+    name, frame, operator = key
     place = _FRAME.match(trace.host_names[frame]) if frame >= 0 else None
     return CallTotal(
         name=trace.host_names[name],
@@ -174,7 +169,7 @@ def _enclosing(trace: Trace, activity: Activity, moment: Floats, thread: Array) 
     """The range of a class without nesting that holds each moment on its thread, -1 for none, shape [moments]."""
     table = trace.host[activity]
     found = np.full(len(moment), -1, dtype=np.int64)
-    for value in np.unique(thread):
+    for value in most_frequent(thread):
         own = np.flatnonzero(table["thread"] == value)
         if not len(own):
             continue
@@ -193,7 +188,7 @@ def _innermost(trace: Trace, activity: Activity, moment: Floats, thread: Array) 
     """
     table = trace.host[activity]
     found = np.full(len(moment), -1, dtype=np.int64)
-    for value in np.unique(thread):
+    for value in most_frequent(thread):
         own = np.flatnonzero(table["thread"] == value)
         if not len(own):
             continue

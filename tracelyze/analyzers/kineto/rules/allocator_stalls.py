@@ -14,6 +14,7 @@ from tracelyze.analyzers.kineto.rule import (
     measured,
     on_device,
     passed_below,
+    per_step,
     place,
     recurring,
     share,
@@ -21,7 +22,7 @@ from tracelyze.analyzers.kineto.rule import (
 )
 from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.rule import Limits, Outcome, Threshold
-from tracelyze.analyzers.words import duration, number, percent
+from tracelyze.analyzers.words import duration, percent
 from tracelyze.diagnosis import Evidence, Finding
 
 
@@ -33,7 +34,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     if value < limits["allocating"]:
         return passed_below("device idle during allocation calls", value, limits, "allocating")
     first, last = span(summary)
-    calls = sum(call.count for call in summary.allocations) / max(len(summary.number), 1)
+    calls = sum(call.count for call in summary.allocations)
     cost = lost(summary, float(time.sum()))
     worst = summary.allocations[0] if summary.allocations else None
     named = sorted({call.name for call in summary.allocations[:10]})
@@ -44,9 +45,10 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             confidence="certain" if summary.counted else "likely",
             title=f"The device stands still {percent(cost.share or 0)} of the time while memory is allocated",
             summary=(
-                "In every step the host asks the driver for device memory instead of reusing what it has: "
-                f"{number(calls)} calls of {' and '.join(named[:3])} per step, {duration(cost.seconds or 0)} of "
-                f"{duration(summary.window / MICROSECONDS)} during which the device had nothing to do."
+                "The host asks the driver for device memory again and again instead of reusing what it has: "
+                f"{per_step(summary, calls, 'calls')} of {' and '.join(named[:3])}, and "
+                f"{duration(cost.seconds or 0)} of {duration(summary.window / MICROSECONDS)} during which the "
+                "device had nothing to do."
             ),
             fix=(
                 "Keep PyTorch's caching allocator on (unset PYTORCH_NO_CUDA_MEMORY_CACHING and "
@@ -58,7 +60,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             last_step=last,
             evidence=[
                 measured("device idle during allocation calls", value, limits, "allocating"),
-                Evidence("allocation calls", round(calls, 1), "per step"),
+                Evidence("allocation calls", calls),
                 Evidence("device idle", round(share(summary, device.idle), 4), "share of the step"),
             ],
             cost=cost,

@@ -16,13 +16,14 @@ from tracelyze.analyzers.kineto.rule import (
     measured,
     on_device,
     passed_below,
+    per_step,
     recurring,
     share,
     span,
 )
 from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.rule import Limits, Outcome, Threshold
-from tracelyze.analyzers.words import duration, number, percent
+from tracelyze.analyzers.words import duration, percent
 from tracelyze.diagnosis import Evidence, Finding
 
 HOST_WORK: Final = ("optimizer", "launch", "operator", "python")
@@ -36,7 +37,6 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     if value < limits["host_work"]:
         return passed_below("device idle while the host prepares the next launch", value, limits, "host_work")
     first, last = span(summary)
-    steps = max(len(summary.number), 1)
     optimizer = share(summary, device.cause("optimizer"))
     cost = lost(summary, float(time.sum()))
     blurred = (
@@ -54,12 +54,12 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
         Finding(
             rule="host-bound",
             severity="warning",
-            confidence="possible" if summary.stacks or not summary.counted else "likely",
+            confidence="possible" if summary.stacks or not summary.counted or len(summary.number) < 3 else "likely",
             title=f"The device waits for the host to launch work {percent(cost.share or 0)} of the time",
             summary=(
                 "The device's queue ran empty while Python and PyTorch prepared the next kernel: "
-                f"{duration(cost.seconds or 0)} of {duration(summary.window / MICROSECONDS)}. Each step starts "
-                f"{number(device.activities / steps)} device activities of "
+                f"{duration(cost.seconds or 0)} of {duration(summary.window / MICROSECONDS)}. There are "
+                f"{per_step(summary, device.activities, 'device activities')}, of "
                 f"{duration(_typical(summary) / MICROSECONDS)} on average.{blurred}"
             ),
             fix=fix,
@@ -70,7 +70,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
                 measured("device idle while the host prepares the next launch", value, limits, "host_work"),
                 Evidence("device idle", round(share(summary, device.idle), 4), "share of the step"),
                 Evidence("of it in the optimizer", round(optimizer, 4), "share of the step"),
-                Evidence("device activities per step", round(device.activities / steps, 1)),
+                Evidence("device activities", device.activities),
             ],
             cost=cost,
             charts=charts(summary, job),

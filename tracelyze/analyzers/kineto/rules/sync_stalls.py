@@ -18,7 +18,7 @@ from tracelyze.analyzers.kineto.rule import (
     span,
 )
 from tracelyze.analyzers.kineto.summary import TraceSummary
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Threshold
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.analyzers.words import duration, number, percent
 from tracelyze.diagnosis import Evidence, Finding
 
@@ -26,6 +26,8 @@ from tracelyze.diagnosis import Evidence, Finding
 def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     device = summary.device
     assert device is not None
+    if not summary.counted:
+        return Skipped("no steps were found in the trace, so that waits cannot be counted per step")
     steps = max(len(summary.number), 1)
     calls = sum(call.count for call in summary.syncs) / steps
     value = recurring(summary, device.after_sync)
