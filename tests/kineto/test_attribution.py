@@ -201,6 +201,20 @@ def test_a_trace_without_repetition_is_one_window(tmp_path):
     assert (one.steps_from, one.counted, len(one.number)) == ("the whole trace", False, 1)
 
 
+def test_steps_of_a_host_that_runs_far_ahead_are_the_devices(tmp_path):
+    made = Made()
+    for step in range(6):
+        begin = made.now
+        for _ in range(30):
+            made.launch("gemm", 1000)
+        made.span("user_annotation", f"ProfilerStep#{step}", begin, made.now - begin)
+    one = summary(made, tmp_path)
+    assert one.steps_from == "ProfilerStep, as executed by the device"
+    assert one.duration.tolist() == [30_000] * 6
+    assert one.device is not None
+    assert one.device.idle.sum() == 0
+
+
 def test_python_frames_name_the_line_behind_a_wait(tmp_path):
     made = training(waiting=True)
     made.span(

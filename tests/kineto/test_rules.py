@@ -178,6 +178,15 @@ def test_several_windows_of_one_rank_are_judged_together(tmp_path):
     assert (diagnosis.run.ranks, len(diagnosis.findings)) == (1, 1)
 
 
+def test_an_unreadable_file_among_several_is_left_out_and_said(tmp_path):
+    for rank in range(2):
+        training(rank=rank, world_size=3).write(tmp_path / f"rank{rank}.json")
+    (tmp_path / "rank2.json").write_text('{"schemaVersion": 1, "traceEvents": [')
+    diagnosis = diagnose_traces(tmp_path)
+    assert diagnosis.run.ranks == 2
+    assert any("Left out" in note and "rank2.json" in note for note in diagnosis.run.notes)
+
+
 def test_thresholds_say_where_they_come_from():
     for rule in RULES:
         for threshold in rule.thresholds:

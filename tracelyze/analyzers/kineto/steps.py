@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -14,6 +14,9 @@ from tracelyze.analyzers.kineto.trace import Trace
 
 FEWEST_MARKS: Final = 3
 """Marks that it takes to speak of repetition where the profiler did not number the steps itself."""
+
+RUN_AHEAD: Final = 0.5
+"""Share of the window by which the device may end later than the host, before most work lies outside of it."""
 
 _NUMBERED: Final = re.compile(
     r"^\W*(?:train(?:ing)?[ _-]?)?(?:step|iter(?:ation)?|batch)[ _#:-]*(\d+)\W*$", re.IGNORECASE
@@ -62,6 +65,31 @@ def find_steps(trace: Trace) -> Steps | None:
         or _repeated_kernels(trace)
         or _whole(trace)
     )
+
+
+def as_executed(trace: Trace, steps: Steps, launch_of: Integers) -> Steps:
+    """The steps as the device ran them, where the host ran so far ahead that its own clock says little; else `steps`.
+
+    A step then lasts from the first work that was launched in it to that of the next. `launch_of`: each device row's
+    launch, -1 where unknown.
+    """
+    device = trace.device
+    if not steps.counted or not len(device):
+        return steps
+    window = steps.end[-1] - steps.start[0]
+    if float(device["end"].max()) - steps.end[-1] <= RUN_AHEAD * window:
+        return steps
+    linked = launch_of >= 0
+    moments = trace.launches["start"][launch_of[linked]]
+    home = np.searchsorted(steps.start, moments, side="right") - 1
+    inside = (home >= 0) & (moments <= steps.end[np.maximum(home, 0)])
+    first, last = np.full(len(steps), np.inf), np.full(len(steps), -np.inf)
+    np.minimum.at(first, home[inside], device["start"][linked][inside])
+    np.maximum.at(last, home[inside], device["end"][linked][inside])
+    if not np.isfinite(first).all() or (np.diff(first) <= 0).any():
+        return steps
+    end = np.append(first[1:], last[-1])
+    return replace(steps, source=f"{steps.source}, as executed by the device", start=first, end=end)
 
 
 def _profiler_steps(trace: Trace) -> Steps | None:

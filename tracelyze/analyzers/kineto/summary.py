@@ -14,10 +14,11 @@ from tracelyze.analyzers.kineto.attribution import CAUSES, DeviceTime, HostRange
 from tracelyze.analyzers.kineto.categories import Activity
 from tracelyze.analyzers.kineto.collectives import CollectiveTimes
 from tracelyze.analyzers.kineto.reader import read_trace
-from tracelyze.analyzers.kineto.steps import Steps, find_steps
+from tracelyze.analyzers.kineto.steps import Steps, as_executed, find_steps
 from tracelyze.analyzers.kineto.table import Array, Floats, Integers, most_frequent
 from tracelyze.analyzers.kineto.totals import CallTotal, KernelTotal, OperatorTotal, PageableCopies
 from tracelyze.analyzers.kineto.trace import Trace
+from tracelyze.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -91,10 +92,19 @@ class TraceSummary:
 def summarise(paths: Sequence[Path | str]) -> list[TraceSummary]:
     """A summary of each trace, folders replaced by the traces in them, ordered by rank and then by time.
 
-    Raises InputError where a path holds no trace.
+    One unreadable file among several is noted and left out. Raises InputError where no path holds a trace.
     """
     files = rankfiles.trace_files(paths)
-    summaries = [summarise_trace(read_trace(path), position) for position, path in enumerate(files)]
+    summaries: list[TraceSummary] = []
+    refused: list[InputError] = []
+    for position, path in enumerate(files):
+        try:
+            summaries.append(summarise_trace(read_trace(path), position))
+        except InputError as error:
+            refused.append(error)
+    if not summaries:
+        raise refused[0]
+    summaries[0].notes.extend(f"Left out: {error}." for error in refused)
     return sorted(summaries, key=lambda summary: (summary.rank, summary.begun))
 
 
@@ -103,6 +113,7 @@ def summarise_trace(trace: Trace, position: int = 0) -> TraceSummary:
     steps = find_steps(trace) or Steps("nothing", np.zeros(0, np.int64), np.zeros(0), np.zeros(0), -1, counted=False)
     host = HostRanges(trace)
     launch_of = attribution.launches_of(trace)
+    steps = as_executed(trace, steps, launch_of)
     communication = kernels.communication_rows(trace, launch_of)
     work = Work(communication, kernels.computing_rows(trace, communication))
     owners = _owners(trace)
