@@ -3,9 +3,9 @@
     python -m benchmarks.accuracy [--only PATTERN] [--jobs N] [--output RESULT.json] [--keep FOLDER]
 
 Per rule: recall over the runs that are labelled with it as root cause, precision over the runs on which it fired. A
-label with alternatives counts for the alternative that was found, and for its first one if none was. Findings of
-severity info are not counted. Over all runs: faulty runs whose roots are exactly the labelled ones, and healthy runs
-without an alarm.
+label with alternatives counts for the alternative that was found, and for the first that is a rule if none was.
+Findings of severity info are not counted. Over all runs: faulty runs whose roots are exactly the labelled ones, and
+healthy runs without an alarm.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def scores(judgements: list[Judgement]) -> dict[str, Score]:
         for root in training.roots:
             if root in judgement.uncovered:
                 continue
-            names = root.split("|")
+            names = [name for name in root.split("|") if name in judgement.known] or root.split("|")
             hit = next((name for name in names if name in judgement.roots), None)
             table[hit or names[0]].labelled += 1
             table[hit or names[0]].found += hit is not None
@@ -79,6 +79,8 @@ def totals(judgements: list[Judgement]) -> dict[str, Any]:
         "faulty": len(faulty),
         "faulty_right": sum(not j.problems for j in faulty),
         "faulty_found": sum(not any(p.kind in ("miss", "wrong cause", "failed") for p in j.problems) for j in faulty),
+        "faults": sum(len(j.training.roots) - len(j.uncovered) for j in faulty),
+        "faults_by_best_name": sum(root.split("|")[0] in j.roots for j in faulty for root in j.training.roots),
         "without_a_rule": sum(bool(j.uncovered) for j in judgements),
         "lines_right": sum(placed),
         "lines_given": len(placed),
@@ -108,6 +110,7 @@ def show(judgements: list[Judgement], seconds: float) -> None:
     print(f"\nhealthy runs without an alarm   {count['healthy_silent']} of {count['healthy']}")
     print(f"faulty runs with every root     {count['faulty_found']} of {count['faulty']}")
     print(f"  and nothing else              {count['faulty_right']} of {count['faulty']}")
+    print(f"faults by their best name       {count['faults_by_best_name']} of {count['faults']}")
     print(f"faulty runs without any rule    {count['without_a_rule']} (not counted above)")
     print(f"right line                      {count['lines_right']} of {count['lines_given']} given")
     print(f"{count['runs']} runs in {seconds:.0f} s")

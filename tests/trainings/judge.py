@@ -46,6 +46,11 @@ class Judgement:
     diagnose_seconds: float = 0.0
 
     @property
+    def known(self) -> set[str]:
+        """Rules that the diagnosis has an answer of, be it that they could not be evaluated."""
+        return {check["rule"] for check in self.diagnosis.get("checks", [])}
+
+    @property
     def findings(self) -> list[dict[str, Any]]:
         """Findings of severity warning or critical."""
         found = self.diagnosis.get("findings", [])
@@ -103,13 +108,12 @@ def diagnose(training: Training, folder: Path) -> Judgement:
 def judge(judgement: Judgement) -> None:
     """Adds to `judgement` what the diagnosis got wrong, fault by fault and finding by finding."""
     training = judgement.training
-    known = {check["rule"] for check in judgement.diagnosis["checks"]}
     expected: set[str] = set()
     for root in training.roots:
         names = root.split("|")
         expected.update(names)
         hits = [name for name in names if name in judgement.roots]
-        if not known.intersection(names):
+        if not judgement.known.intersection(names):
             judgement.uncovered.append(root)
         elif not hits:
             judgement.problems.append(missed(judgement, names))

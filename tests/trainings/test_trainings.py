@@ -23,7 +23,8 @@ CHOSEN = [training for training in TRAININGS if training.fast or EVERYTHING]
 def test_diagnosis_matches_the_label(training: Training, tmp_path: Path) -> None:
     judgement = diagnose(training, tmp_path)
     assert not judgement.problems, "\n".join(f"{p.kind}: {p.rule}: {p.why}" for p in judgement.problems)
-    assert judgement.diagnosis["run"]["steps"] > 0
+    if "optim" in training.script.read_text(encoding="utf-8"):
+        assert judgement.diagnosis["run"]["steps"] > 0
     if training.healthy:
         assert judgement.diagnosis["verdict"] in ("ok", "info")
     assert judgement.located is not False, f"points at the wrong line: {judgement.findings}"

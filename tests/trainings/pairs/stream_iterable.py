@@ -12,19 +12,22 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
 
-class Records(IterableDataset):
-    def __init__(self, count, seed, repeats):
-        self.count, self.seed, self.repeats = count, seed, repeats
+def write_lines(count, seed):
+    rng = random.Random(seed)
+    lines = []
+    for _ in range(count):
+        values = [round(rng.gauss(0, 1), 4) for _ in range(16)]
+        label = int(sum(values[:4]) > 0) + int(values[5] > 0.3)
+        lines.append(json.dumps({"values": values, "label": label}))
+    return lines
 
-    def lines(self):
-        rng = random.Random(self.seed)
-        for _ in range(self.count):
-            values = [round(rng.gauss(0, 1), 4) for _ in range(16)]
-            label = int(sum(values[:4]) > 0) + int(values[5] > 0.3)
-            yield json.dumps({"values": values, "label": label})
+
+class Records(IterableDataset):
+    def __init__(self, lines, repeats):
+        self.lines, self.repeats = lines, repeats
 
     def __iter__(self):
-        for line in self.lines():
+        for line in self.lines:
             for _ in range(self.repeats):
                 record = json.loads(line)
             yield torch.tensor(record["values"]), record["label"]
@@ -33,7 +36,7 @@ class Records(IterableDataset):
 def run(fault, batch_size):
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    loader = DataLoader(Records(6400, seed=1, repeats=60 if fault == "slow-parser" else 1), batch_size=batch_size)
+    loader = DataLoader(Records(write_lines(6400, seed=1), 60 if fault == "slow-parser" else 1), batch_size=batch_size)
     model = nn.Sequential(nn.Linear(16, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 3))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     loss_fn = nn.CrossEntropyLoss()
