@@ -133,7 +133,9 @@ def _measure(path: Path, arguments: argparse.Namespace) -> dict[str, list[Cost]]
 
 
 def _run(command: list[str]) -> Cost | None:
-    """Runs one reader; None if it fails."""
+    """Runs one reader; None if it fails, or its interpreter is not there."""
+    if not Path(command[0]).exists():
+        return None
     silent = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_WRONLY, 0) for number in (1, 2)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
     child = os.posix_spawn(command[0], command, environment, file_actions=silent)
