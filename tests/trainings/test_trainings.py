@@ -27,7 +27,8 @@ def test_diagnosis_matches_the_label(training: Training, tmp_path: Path) -> None
         assert judgement.diagnosis["run"]["steps"] > 0
     if training.healthy:
         assert judgement.diagnosis["verdict"] in ("ok", "info")
-    assert judgement.located is not False, f"points at the wrong line: {judgement.findings}"
+    places = [finding["location"] for finding in judgement.findings]
+    assert judgement.located is not False, f"none of {training.lines} in {places}"
 
 
 def test_every_script_is_labelled_once() -> None:
