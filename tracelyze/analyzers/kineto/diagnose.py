@@ -148,7 +148,7 @@ def _facts(paths: Sequence[Path | str], job: Job) -> RunFacts:
         duration_s=round(longest.window / MICROSECONDS, 6),
         steps=len(longest.number) if longest.counted else 0,
         ranks=len({summary.rank for summary in summaries}),
-        exit=Exit("unknown", None, "a profiler trace does not tell how the program ended"),
+        exit=Exit("unknown"),
         environment=environment,
         notes=notes,
     )

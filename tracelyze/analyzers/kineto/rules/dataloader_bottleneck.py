@@ -50,7 +50,13 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     if value >= limits["waiting"] and typical >= limits["least_wait"]:
         return [_finding(summary, job, limits, waits, value)]
     prepared = prepared_on_the_host(summary, job, limits)
-    return prepared or passed_below("waiting for the data loader", value, limits, "waiting")
+    return prepared or passed_below(f"waiting for the data loader{_first_batch(waits)}", value, limits, "waiting")
+
+
+def _first_batch(waits: Floats) -> str:
+    """The first batch, if it took far longer than the others: workers that start, which is not the steady state."""
+    first, others = float(waits[0]), float(np.median(waits))
+    return f" (the first batch alone took {duration(first / MICROSECONDS)})" if first > max(10 * others, 1e5) else ""
 
 
 def _finding(summary: TraceSummary, job: Job, limits: Limits, waits: Floats, value: float) -> Finding:

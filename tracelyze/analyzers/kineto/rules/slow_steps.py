@@ -17,7 +17,9 @@ from tracelyze.diagnosis import Cost, Evidence, Finding
 
 def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     if not summary.counted or len(summary.number) < limits["fewest_compared"] + 1:
-        return Skipped(f"{len(summary.number) if summary.counted else 'no'} steps in the trace are too few to compare")
+        return Skipped(
+            f"{plural(len(summary.number) if summary.counted else 0, 'step')} cannot be compared with each other"
+        )
     if reason := too_short(summary, limits):
         return Skipped(reason)
     later = np.arange(1, len(summary.number))
