@@ -3,9 +3,9 @@
     python benchmarks/overhead.py                    # all workloads, five pairs each
     python benchmarks/overhead.py --only transformer --pairs 9
 
-For every workload: user CPU and wall time of the training loop, measured inside the process after warm-up steps, as the
-ratio collected / bare of each pair, printed as median [smallest - largest]; the same for the whole process's start, up to
-the first step. Ratios of runs made in turn hold on a machine whose speed drifts; absolute times do not.
+For every workload: user CPU and wall time of the training loop, measured inside the process after warm-up steps, as
+the ratio collected / bare of each pair, printed as median [smallest - largest]; the same for the start of the process,
+up to its first step. Ratios of runs made in turn hold on a machine whose speed drifts; absolute times do not.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="also write the numbers as JSON")
     arguments = parser.parse_args()
     results = {}
-    print(f"{'workload':12} {'ms/step bare':>13} {'wall ratio':>24} {'CPU ratio':>24} {'us/step added':>22} {'start s added':>20}")
+    print(row("workload", "ms/step bare", "wall ratio", "CPU ratio", "us/step added", "start s added"))
     for name in arguments.only or WORKLOADS:
         results[name] = compare(name, arguments.pairs)
-        print(row(name, results[name]), flush=True)
+        print(row(name, *summary(results[name])), flush=True)
     if arguments.output:
         arguments.output.write_text(json.dumps(results, indent=1))
 
@@ -64,7 +64,13 @@ def measure(name: str, *, collected: bool) -> dict[str, float]:
         return json.loads(report.read_text())
 
 
-def row(name: str, pairs: list[dict[str, dict[str, float]]]) -> str:
+def row(name: str, bare: str, wall: str, cpu: str, added: str, start: str) -> str:
+    return f"{name:12} {bare:>12} {wall:>22} {cpu:>22} {added:>18} {start:>20}"
+
+
+def summary(pairs: list[dict[str, dict[str, float]]]) -> list[str]:
+    """The columns of a row: median [smallest - largest] over the pairs."""
+
     def spread(values: list[float], form: str) -> str:
         return f"{statistics.median(values):{form}} [{min(values):{form}} - {max(values):{form}}]"
 
@@ -73,7 +79,7 @@ def row(name: str, pairs: list[dict[str, dict[str, float]]]) -> str:
     added = [(p["collected"]["cpu"] - p["bare"]["cpu"]) * 1e6 for p in pairs]
     start = [p["collected"]["start_cpu"] - p["bare"]["start_cpu"] for p in pairs]
     bare = statistics.median(p["bare"]["wall"] for p in pairs) * 1e3
-    return f"{name:12} {bare:13.2f} {spread(wall, '.3f'):>24} {spread(cpu, '.3f'):>24} {spread(added, '.0f'):>22} {spread(start, '.2f'):>20}"
+    return [f"{bare:.2f}", spread(wall, ".3f"), spread(cpu, ".3f"), spread(added, ".0f"), spread(start, ".2f")]
 
 
 if __name__ == "__main__":

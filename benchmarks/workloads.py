@@ -11,6 +11,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -39,7 +40,11 @@ class Block(nn.Module):
 
 def convolutional() -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(3, 24, 3, padding=1), *[Block(24) for _ in range(7)], nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(24, 10)
+        nn.Conv2d(3, 24, 3, padding=1),
+        *[Block(24) for _ in range(7)],
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(24, 10),
     )
 
 
@@ -70,7 +75,8 @@ def endless(batches: DataLoader[tuple[torch.Tensor, ...]]) -> Iterator[tuple[tor
 
 def transformer() -> tuple[Step, int, int]:
     layer = nn.TransformerEncoderLayer(96, 4, 256, batch_first=True)
-    model = nn.Sequential(nn.Linear(16, 96), nn.TransformerEncoder(layer, 8, enable_nested_tensor=False), nn.Linear(96, 10))
+    encoder = nn.TransformerEncoder(layer, 8, enable_nested_tensor=False)
+    model = nn.Sequential(nn.Linear(16, 96), encoder, nn.Linear(96, 10))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     x, y = torch.randn(8, 32, 16), torch.randint(0, 10, (8, 32))
     return lambda: train(model, optimizer, x, y), 20, 12
@@ -98,8 +104,7 @@ def main() -> None:
         wall.append((time.perf_counter() - wall_start) / block)
         cpu.append((time.process_time() - cpu_start) / block)
     times = {"wall": statistics.median(wall), "cpu": statistics.median(cpu), "start_cpu": start_cpu}
-    with open(sys.argv[2], "w", encoding="utf-8") as report:
-        json.dump(times, report)
+    Path(sys.argv[2]).write_text(json.dumps(times), encoding="utf-8")
 
 
 if __name__ == "__main__":

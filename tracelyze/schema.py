@@ -84,16 +84,18 @@ STEPS = Table(
         Column("grads_zero", "int32", "tensors", "tensors whose gradient is exactly zero (with grad_norm)"),
         Column("grads_nonfinite", "int32", "tensors", "tensors whose gradient holds NaN or Inf (with grad_norm)"),
         Column("grads_carried", "int32", "tensors", "gradients that still held what an earlier step had consumed"),
-        Column("grads_cleared", "int32", "tensors", "gradients that a backward had filled and that were cleared before the step"),
+        Column("grads_cleared", "int32", "tensors", "gradients that a backward had filled, cleared before the step"),
+        Column("grads_discarded", "int32", "tensors", "gradients cleared between two backwards of the step"),
         Column("lr", "float64", "", "learning rate of the first parameter group"),
         Column("scale", "float64", "", "GradScaler's loss scale in force at the step"),
         Column("skipped", "bool", "", "GradScaler skipped the step because gradients overflowed"),
         Column("autocast", "int8", "", "autocast dtype at the training forward", AUTOCAST),
         Column("model_in_train", "bool", "", "the model was in train mode at the training forward"),
-        Column("modules_sensitive", "int32", "modules", "mode-sensitive modules (Dropout, BatchNorm, ...) of the model"),
+        Column("modules_sensitive", "int32", "modules", "mode-sensitive modules in it (Dropout, BatchNorm, ...)"),
         Column("modules_in_train", "int32", "modules", "how many of those were in train mode"),
         Column("loader", "int16", "", "DataLoader that fed the step (table loaders)"),
         Column("loader_wait", "float64", "s", "time the training thread waited for the loader's batches"),
+        Column("device_wait", "float64", "s", "time the device stood still while the host waited (CUDA events)"),
         Column("loader_batches", "int32", "batches", "batches fetched for the step"),
         Column("loader_first", "bool", "", "the wait contains an iterator's first batch (workers start)"),
         Column("host_rss", "int64", "bytes", "resident memory of the process at the end of the step"),
@@ -101,7 +103,7 @@ STEPS = Table(
         Column("device_reserved", "int64", "bytes", "device memory held by the caching allocator"),
         Column("device_peak", "int64", "bytes", "peak device memory in tensors since the process began"),
         Column("device_seconds", "float64", "s", "device time between the ends of consecutive steps (CUDA events)"),
-        Column("live_graphs", "int32", "graphs", "autograd graphs of earlier forwards that something still keeps alive"),
+        Column("live_graphs", "int32", "graphs", "autograd graphs of earlier forwards that are still kept alive"),
         Column("overhead", "float64", "s", "time spent in the collector's own hooks since the previous step"),
     ),
 )
@@ -153,6 +155,8 @@ OPTIMIZERS = Table(
         Column("elements", "int64", "", "parameter elements"),
         Column("device", "string", "", "device of the parameters"),
         Column("dtype", "string", "", "dtypes of the parameters"),
+        Column("site", "int32", "", "line of the script that makes it step (table sites)"),
+        Column("backward_site", "int32", "", "line of the backward before its first step (table sites)"),
         Column("options", "string", "", "learning rate, momentum, weight decay, ... of the first group, as JSON"),
     ),
 )
@@ -195,7 +199,7 @@ EVENTS = Table(
     (
         Column("time", "float64", "s", "on the process's monotonic clock"),
         Column("step", "int64", "", "optimizer steps (all optimizers) done before"),
-        Column("kind", "string", "", "exception, exit, nonfinite-gradient, thread-exception, collector-error, signal-reduced"),
+        Column("kind", "string", "", "exception, thread-exception, exit, nonfinite-gradient, collector-error"),
         Column("name", "string", "", "class of the exception, how the process ended, parameter, or signal"),
         Column("value", "float64", "", "exit code, or a number that belongs to the kind"),
         Column("file", "string", "", "innermost line of the script, where there is one"),
@@ -217,7 +221,19 @@ SAMPLES = Table(
     ),
 )
 
-TABLES: Final[tuple[Table, ...]] = (STEPS, EVALS, MODELS, OPTIMIZERS, LOADERS, SITES, EVENTS, SAMPLES)
+WINDOWS = Table(
+    "windows",
+    "One row per window of torch.profiler; its trace is a file in the same folder.",
+    (
+        Column("first_step", "int64", "", "first step inside the window"),
+        Column("last_step", "int64", "", "last step inside the window"),
+        Column("file", "string", "", "Kineto trace, gzipped JSON"),
+        Column("seconds", "float64", "s", "time that ending the window and writing it took"),
+        Column("step_seconds", "float64", "s", "mean duration of a profiled step"),
+    ),
+)
+
+TABLES: Final[tuple[Table, ...]] = (STEPS, EVALS, MODELS, OPTIMIZERS, LOADERS, SITES, EVENTS, SAMPLES, WINDOWS)
 
 
 def table(name: str) -> Table:

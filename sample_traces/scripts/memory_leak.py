@@ -16,7 +16,7 @@ def main():
     head = nn.Linear(96, 64)
     optimizer = torch.optim.AdamW([*model.parameters(), *head.parameters()], lr=2e-3)
     history, outputs = [], []
-    for step in range(300):
+    for _ in range(300):
         walk = (torch.randint(0, 64, (16, 1)) + torch.randint(-1, 2, (16, 33)).cumsum(1)) % 64
         states, _ = model(walk[:, :-1])
         logits = head(states)

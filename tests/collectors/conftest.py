@@ -52,7 +52,9 @@ def environment(**more: str) -> dict[str, str]:
 def collect(tmp_path: Path) -> Collect:
     """`collect("python", "x.py", ...)`: the program under `tracelyze collect`, run to its end."""
 
-    def start(*command: str, env: dict[str, str] | None = None, options: tuple[str, ...] = (), **more: object) -> Collected:
+    def start(
+        *command: str, env: dict[str, str] | None = None, options: tuple[str, ...] = (), **more: object
+    ) -> Collected:
         folder = tmp_path / f"run{len(list(tmp_path.glob('run*')))}"
         wrapper = [sys.executable, "-m", "tracelyze", "collect", "--out", str(folder), *options, "--", *command]
         process = subprocess.run(

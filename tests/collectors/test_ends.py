@@ -123,8 +123,9 @@ def test_a_folder_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
     else:
         blocked = tmp_path / "locked" / "run"
         blocked.parent.mkdir(mode=0o500)
-    wrapper = [sys.executable, "-m", "tracelyze", "collect", "--out", str(blocked), "--", sys.executable, "-c", "print(1)"]
-    process = subprocess.run(wrapper, capture_output=True, text=True, env=environment(), timeout=60)
+    wrapper = [sys.executable, "-m", "tracelyze", "collect", "--out", str(blocked), "--"]
+    command = [*wrapper, sys.executable, "-c", "print(1)"]
+    process = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=60)
     assert process.returncode == 2
     assert len(process.stderr.splitlines()) == 1
     assert str(blocked) in process.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +41,7 @@ class Recorded:
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     import subprocess
 
     folder = tmp_path_factory.mktemp("loops") / "run"
@@ -53,7 +52,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
         capture_output=True, text=True, env=environment(), timeout=300,
     )  # fmt: skip
     (process,) = load(folder).processes
-    yield Recorded(plain.stdout, collected.stdout, collected.stderr, process)
+    return Recorded(plain.stdout, collected.stdout, collected.stderr, process)
 
 
 def test_weights_and_random_numbers_are_bit_identical(recorded: Recorded) -> None:

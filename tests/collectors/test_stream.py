@@ -103,5 +103,6 @@ def test_a_long_stream_is_split_into_few_files(tmp_path: Path, monkeypatch: pyte
     assert files[0] == "samples-00001.parquet"
     assert "samples.parquet" in files
     assert 3 <= len(files) <= 8
-    times = [row["time"] for f in ["samples.parquet", *files[:-1]] for row in pyarrow.parquet.read_table(tmp_path / f).to_pylist()]
+    tables = [pyarrow.parquet.read_table(tmp_path / name) for name in ["samples.parquet", *files[:-1]]]
+    times = [row["time"] for table in tables for row in table.to_pylist()]
     assert times == [float(index) for index in range(2000)]

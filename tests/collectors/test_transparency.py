@@ -88,9 +88,8 @@ def test_a_wrong_call_is_one_line_and_leaves_nothing(command: list[str], words: 
 
 def test_secrets_do_not_reach_the_disk(collect: Collect) -> None:
     secret = "hf_" + "Q" * 34
-    collected = collect(
-        sys.executable, program("ending.py"), "ok", f"--api-key={secret}", env={"WANDB_API_KEY": secret, "MY_TOKEN": secret}
-    )
+    hidden = {"WANDB_API_KEY": secret, "MY_TOKEN": secret}
+    collected = collect(sys.executable, program("ending.py"), "ok", f"--api-key={secret}", env=hidden)
     files = [path for path in collected.folder.rglob("*") if path.is_file()]
     assert len(files) > 5
     assert [path.name for path in files if secret.encode() in path.read_bytes()] == []

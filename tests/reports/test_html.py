@@ -70,7 +70,8 @@ def test_policy_allows_exactly_the_scripts_of_the_page() -> None:
 def test_order_is_cause_then_consequences_then_the_rest() -> None:
     said = words("chain").split("tracelyze", 1)[1]  # after the title of the window
     order = [
-        "Something is seriously wrong with this run.", "Root cause: ", "About this record", "What to change", "Evidence",
+        "Something is seriously wrong with this run.", "Root cause: ", "About this record", "What to change",
+        "Evidence",
         "When this would be a false alarm", "What followed: 3 consequences", "The loss is not a number",
         "What was checked", "The run at a glance", "python train.py --lr 3e-4", "How to read this report",
     ]  # fmt: skip

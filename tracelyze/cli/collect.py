@@ -27,16 +27,22 @@ def collect(
         list[str] | None,
         typer.Option("--no-signal", metavar="NAME,...", help="Do not record this signal; may be repeated."),
     ] = None,
+    profile_every: Annotated[
+        int,
+        typer.Option(
+            "--profile-every", metavar="N", min=0, help="Profile 4 steps in every N; they are slower.  [default: never]"
+        ),
+    ] = 0,
 ) -> None:
     """Run COMMAND and record what its training does.
 
     COMMAND keeps its arguments, terminal, signals and exit status. TRACELYZE_DISABLE=1 in the environment runs it
     unobserved.
     """
-    from tracelyze.collectors.launch import CollectOptions
     from tracelyze.collectors.launch import collect as launch
+    from tracelyze.collectors.options import CollectOptions
 
-    launch(command or [], out, CollectOptions(quiet=quiet, signals_off=_signals(no_signal or [])))
+    launch(command or [], out, CollectOptions(quiet, _signals(no_signal or []), profile_every))
 
 
 def _signals(given: list[str]) -> tuple[str, ...]:

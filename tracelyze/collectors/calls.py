@@ -1,7 +1,7 @@
 """Outermost module calls, and which of them trained: a call trained if a backward ran through its output.
 
-That is seen directly: a pre-hook on the output's autograd node runs when a backward reaches it, and its object dies with
-the graph. Calls without autograd, and calls whose graph died or aged unvisited, evaluated something.
+That is seen directly: a pre-hook on the output's autograd node runs when a backward reaches it, and dies with the
+graph. Calls without autograd, and calls whose graph died or aged unvisited, evaluated something.
 """
 
 from __future__ import annotations
@@ -26,9 +26,28 @@ class Call:
     """One outermost module call. Holds no tensor and no module."""
 
     __slots__ = (
-        "model", "start", "end", "step", "mode", "hooked", "trained", "dead", "batch_size", "loader", "dropouts",
-        "losses", "loss_sum", "device_loss", "in_train", "sensitive", "sensitive_in_train", "kinds", "autocast", "site",
-    )  # fmt: skip
+        "autocast",
+        "batch_size",
+        "dead",
+        "device_loss",
+        "dropouts",
+        "end",
+        "hooked",
+        "in_train",
+        "kinds",
+        "loader",
+        "loss_sum",
+        "losses",
+        "mode",
+        "model",
+        "sensitive",
+        "sensitive_in_train",
+        "site",
+        "start",
+        "step",
+        "trained",
+        "watched",
+    )
 
     def __init__(self, model: Model, start: float, end: float, step: int, mode: int) -> None:
         self.model = model
@@ -37,6 +56,7 @@ class Call:
         self.step = step
         self.mode = mode
         self.hooked = False
+        self.watched = 0
         self.trained = False
         self.dead = False
         self.batch_size: int | None = None
@@ -64,22 +84,22 @@ class Model:
 
 
 class _Watch:
-    """Lives exactly as long as the autograd node it hangs on."""
+    """Lives as long as the autograd node it hangs on. A call's graph is dead when all its outputs' nodes are."""
 
-    __slots__ = ("call", "calls", "counted")
+    __slots__ = ("call", "calls")
 
-    def __init__(self, call: Call, calls: Calls, counted: bool) -> None:
+    def __init__(self, call: Call, calls: Calls) -> None:
         self.call = call
         self.calls = calls
-        self.counted = counted
-        if counted:
-            calls.live_graphs += 1
+        calls.live_graphs += call.watched == 0
+        call.watched += 1
 
     def reached(self, _gradients: Any) -> None:
         self.call.trained = True
 
     def __del__(self) -> None:
-        if self.counted:
+        self.call.watched -= 1
+        if self.call.watched == 0:
             self.call.dead = True
             self.calls.live_graphs -= 1
 
@@ -126,7 +146,7 @@ class Calls:
         for tensor in tensors_of(self._torch, output):
             node = tensor.grad_fn
             if node is not None:
-                node.register_prehook(_Watch(call, self, counted=not call.hooked).reached)
+                node.register_prehook(_Watch(call, self).reached)
                 call.hooked = True
 
     def backward_begins(self) -> None:
@@ -174,16 +194,20 @@ class Calls:
 
 
 def tensors_of(torch: Any, output: Any) -> list[Any]:
-    """The first few tensors in a module's output: a tensor, or a sequence or mapping of tensors."""
-    if isinstance(output, torch.Tensor):
-        return [output]
-    if isinstance(output, dict):
-        values = list(output.values())
-    elif isinstance(output, (tuple, list)):
-        values = list(output)
-    else:
-        values = list(getattr(output, "__dict__", {}).values())
-    return [value for value in values if isinstance(value, torch.Tensor)][:MAX_HOOKED_OUTPUTS]
+    """The first few tensors in a module's output: a tensor, or a nest of sequences and mappings of tensors."""
+    found: list[Any] = []
+    pending = [output]
+    while pending and len(found) < MAX_HOOKED_OUTPUTS:
+        value = pending.pop(0)
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, dict):
+            pending += value.values()
+        elif isinstance(value, (tuple, list)):
+            pending += value[:MAX_HOOKED_OUTPUTS]
+        elif hasattr(value, "__dataclass_fields__"):
+            pending += vars(value).values()
+    return found
 
 
 def first_dimension(torch: Any, args: Any, kwargs: Any) -> int | None:

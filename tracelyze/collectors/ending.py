@@ -101,7 +101,8 @@ def _finish(recorder: Recorder, quiet: bool) -> None:
     end(recorder, name, {"finished": None, "interrupted": 130.0, "exception": 1.0}[name])
     first = recorder.folder is not None and recorder.folder.name.startswith("rank00000")
     if first and recorder.steps and not quiet and multiprocessing.parent_process() is None:
-        sys.stderr.write(f"[tracelyze] {recorder.steps} steps recorded. Next: tracelyze diagnose {recorder.run_shown}\n")
+        said = f"{recorder.steps} steps recorded. Next: tracelyze diagnose {recorder.run_shown}"
+        sys.stderr.write(f"[tracelyze] {said}\n")
 
 
 def _last_error() -> str | None:

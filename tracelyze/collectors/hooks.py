@@ -7,7 +7,6 @@ or compiles, so that graphs are what they are without us. What is seen goes to t
 from __future__ import annotations
 
 import functools
-import json
 import os
 import sys
 import threading
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tracelyze.collectors import ending
+from tracelyze.collectors.options import CollectOptions, from_environment
 from tracelyze.collectors.recorder import Recorder
 
 LOSSES = (
@@ -42,9 +42,8 @@ _current: list[Recorder] = []
 def install(torch: Any) -> None:
     """Put every hook in place. Called once per process, right after torch was imported."""
     run = Path(os.environ["TRACELYZE_RUN"])
-    options = json.loads(os.environ.get("TRACELYZE_OPTIONS") or "{}")
-    switched_off = tuple(options.get("signals_off", ()))
-    _current.append(Recorder(torch, run, switched_off))
+    options = from_environment()
+    _current.append(Recorder(torch, run, options))
     try:
         for put in (_modules, _functions, _backward, _optimizers, _clipping, _loss_scaling, _loaders):
             put(torch)
@@ -52,10 +51,10 @@ def install(torch: Any) -> None:
         _current[0].off = True  # what is already in place stays and does nothing
         raise
     _hide_from_compiler(torch)
-    ending.install(recorder, quiet=bool(options.get("quiet")))
+    ending.install(recorder, quiet=options.quiet)
     if hasattr(os, "register_at_fork"):
         # A forked child is a process of its own: it records, into a folder of its own, if it ever trains.
-        os.register_at_fork(after_in_child=lambda: _start_afresh(torch, run, switched_off))
+        os.register_at_fork(after_in_child=lambda: _start_afresh(torch, run, options))
 
 
 def _hide_from_compiler(torch: Any) -> None:
@@ -83,9 +82,9 @@ def recorder() -> Recorder:
     return _current[0]
 
 
-def _start_afresh(torch: Any, run: Path, switched_off: tuple[str, ...]) -> None:
+def _start_afresh(torch: Any, run: Path, options: CollectOptions) -> None:
     ending.forget_fatal_signals()
-    _current[0] = Recorder(torch, run, switched_off)
+    _current[0] = Recorder(torch, run, options)
 
 
 def _modules(torch: Any) -> None:
@@ -178,7 +177,7 @@ def _like(original: Any, wrapper: Any) -> Any:
 
 
 def _backward(torch: Any) -> None:
-    """One place sees `Tensor.backward`, Lightning, Accelerate and DDP. Reentrant checkpointing calls it within itself."""
+    """One place sees `Tensor.backward`, Lightning, Accelerate and DDP. Reentrant checkpointing nests calls of it."""
     original = torch.autograd.backward
     is_compiling = torch.compiler.is_compiling
 
@@ -190,7 +189,7 @@ def _backward(torch: Any) -> None:
         try:
             recorder().backward_begins(tensors)
             result = original(tensors, *args, **kwargs)
-            recorder().fire("after_backward", tensors)
+            recorder().backward_ends(tensors)
             return result
         finally:
             local.backward = False
@@ -284,6 +283,7 @@ def _loaders(torch: Any) -> None:
 
     @functools.wraps(advance)
     def __next__(self: Any) -> Any:
+        recorder().fire("waiting", self)
         start = clock()
         try:
             batch = advance(self)

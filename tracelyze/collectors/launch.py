@@ -6,13 +6,11 @@ injected travels in the environment and reaches every Python process that the pr
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
 import shutil
 import sys
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
@@ -20,6 +18,7 @@ from typing import NoReturn
 import tracelyze
 from tracelyze import redaction, schema
 from tracelyze.collectors import identity
+from tracelyze.collectors.options import CollectOptions
 from tracelyze.errors import InputError
 
 INJECTED = Path(__file__).parent / "inject"
@@ -27,26 +26,17 @@ _PYTHON = re.compile(r"python(\d+(\.\d+)?)?(\.exe)?$")
 _FLAGS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 
 
-@dataclass(frozen=True)
-class CollectOptions:
-    """`signals_off`: names of signals that are not recorded."""
-
-    quiet: bool = False
-    signals_off: tuple[str, ...] = ()
-
-
 def collect(command: list[str], out: Path | None, options: CollectOptions) -> NoReturn:
-    """Run `command` under the collector; never returns. InputError if the call is wrong; nothing is left behind then."""
+    """Run `command` under the collector; never returns. InputError, and nothing left behind, if the call is wrong."""
     if not command:
-        raise InputError("nothing to run: write the command after two dashes, e.g. tracelyze collect -- python train.py")
+        raise InputError("nothing to run: write the command after two dashes: tracelyze collect -- python train.py")
     program = _find(command)
     if os.environ.get("TRACELYZE_DISABLE", "") not in ("", "0"):
         os.execv(program, command)
     _check_script(command)
     run = _new_run(out if out is not None else _default_folder(command))
     environment = dict(os.environ)
-    environment["TRACELYZE_RUN"] = str(run)
-    environment["TRACELYZE_OPTIONS"] = json.dumps({"quiet": options.quiet, "signals_off": list(options.signals_off)})
+    environment |= {"TRACELYZE_RUN": str(run)} | options.to_environment()
     paths = [str(INJECTED), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment["PYTHONPATH"] = os.pathsep.join(paths)
     identity.write_json(run / schema.RUN_FILE, _manifest(command))
@@ -54,7 +44,7 @@ def collect(command: list[str], out: Path | None, options: CollectOptions) -> No
         _say(f"recording to {_shown(run)}")
     blocked = _blocking_flag(command)
     if blocked:
-        _say(f"{command[0]} {blocked} ignores PYTHONPATH, through which the collector gets in: nothing will be recorded")
+        _say(f"{command[0]} {blocked} ignores PYTHONPATH, by which the collector gets in: nothing will be recorded")
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(program, command, environment)
@@ -65,7 +55,8 @@ def _find(command: list[str]) -> str:
     if program is not None:
         return program
     if command[0].endswith(".py"):
-        raise InputError(f"{command[0]} is not a program: did you mean tracelyze collect -- python {' '.join(command)} ?")
+        meant = f"tracelyze collect -- python {' '.join(command)}"
+        raise InputError(f"{command[0]} is not a program: did you mean {meant}?")
     raise InputError(f"{command[0]}: no such program; check the spelling, or that its environment is active")
 
 
@@ -110,7 +101,7 @@ def _default_folder(command: list[str]) -> Path:
     script = _script(command)
     name = Path(script).stem if script else _module(command) or Path(command[0]).stem
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", name) or "run"
-    base = Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    base = Path("runs") / f"{name}-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
     folder, number = base, 2
     while folder.exists():
         folder, number = base.with_name(f"{base.name}-{number}"), number + 1

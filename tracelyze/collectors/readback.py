@@ -65,7 +65,7 @@ class Known:
 
 
 class EventPair:
-    """Device time between two CUDA events, as a column of a row. Has the same methods as a Readback."""
+    """Device time between two CUDA events, added to a column of a row. Has the same methods as a Readback."""
 
     def __init__(self, begin: Any, end: Any, column: str) -> None:
         self._begin, self._end, self._column = begin, end, column
@@ -75,4 +75,4 @@ class EventPair:
 
     def fill(self, row: dict[str, Any]) -> None:
         self._end.synchronize()
-        row[self._column] = self._begin.elapsed_time(self._end) / 1000.0
+        row[self._column] = row.get(self._column, 0.0) + self._begin.elapsed_time(self._end) / 1000.0

@@ -14,14 +14,16 @@ import time
 import traceback
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tracelyze import redaction, schema
 from tracelyze.collectors import identity, optimizers
+from tracelyze.collectors.by_hand import HandUpdates
 from tracelyze.collectors.calls import Calls, tensors_of
 from tracelyze.collectors.optimizers import Tracked
+from tracelyze.collectors.options import CollectOptions
 from tracelyze.collectors.readback import Later
 from tracelyze.collectors.signals import SIGNALS
 from tracelyze.collectors.signals.signal import MOMENTS, Signal
@@ -37,8 +39,9 @@ RESERVED_BYTES = 1024  # kept on disk from the start, so that "the disk is full"
 class Recorder:
     """One per process. Its methods are called by the hooks, never raise, and never touch what the program computes."""
 
-    def __init__(self, torch: Any, run: Path, switched_off: Iterable[str] = ()) -> None:
+    def __init__(self, torch: Any, run: Path, options: CollectOptions) -> None:
         self.torch = torch
+        self.options = options
         self.off = False
         self.steps = 0
         self.backwards = 0
@@ -48,6 +51,7 @@ class Recorder:
         self.dropouts = 0  # dropouts that really dropped: the hooks compare before and after a call
         self.alert = False  # this step is out of the ordinary: sampled signals look at it
         self.loader_in_hand: int | None = None
+        self.backward_site: int | None = None
         self.opened = False
         self.folder: Path | None = None
         self.ended = False
@@ -63,12 +67,13 @@ class Recorder:
         self._streams = {table.name: TableStream(table) for table in schema.TABLES}
         self._optimizers: weakref.WeakKeyDictionary[Any, Tracked] = weakref.WeakKeyDictionary()
         self._optimizer_count = 0
+        self._hand: HandUpdates | None = HandUpdates(self)
         self.sites = Sites(lambda row: self.emit("sites", row))
         self.calls = Calls(self)
         self.states: dict[str, dict[str, Any]] = {}
         self._moments: dict[str, list[tuple[Signal, Callable[..., None]]]] = {moment: [] for moment in MOMENTS}
         for kind in SIGNALS:
-            self._switch_on(kind, set(switched_off))
+            self._switch_on(kind)
 
     # Time and rows
 
@@ -131,8 +136,28 @@ class Recorder:
             return
         if not self.opened:
             self.open()
+        self._by_hand(lambda hand: hand.backward_begins(roots))
         self.backwards += 1
         self.fire("before_backward", roots)
+
+    def backward_ends(self, roots: Any) -> None:
+        """It returned."""
+        self.fire("after_backward", roots)
+        if not self.off and self._is_owner("after_backward"):
+            self._by_hand(lambda hand: hand.backward_ends())
+
+    def _by_hand(self, tell: Callable[[HandUpdates], None]) -> None:
+        """Watch for updates without an optimizer, as long as no optimizer has stepped."""
+        if self._hand is None:
+            return
+        if any(isinstance(tracked.optimizer, self.torch.optim.Optimizer) for tracked in self.tracked()):
+            self._hand = None
+            return
+        try:
+            tell(self._hand)
+        except Exception as error:
+            self._hand = None
+            self.event("collector-error", "by_hand", redaction.redact_text(f"{type(error).__name__}: {error}"))
 
     def step_begins(self, optimizer: Any) -> None:
         """An optimizer's step was called (for fused optimizers under GradScaler also when the kernel will skip)."""
@@ -171,7 +196,8 @@ class Recorder:
         if tracked is None:
             tracked = self._optimizers[optimizer] = Tracked(optimizer, self._optimizer_count)
             self._optimizer_count += 1
-            self.emit("optimizers", optimizers.describe(tracked))
+            sites = {"site": self.sites.here("step"), "backward_site": self.backward_site}
+            self.emit("optimizers", optimizers.describe(tracked) | sites)
         return tracked
 
     def tracked(self) -> list[Tracked]:
@@ -223,6 +249,7 @@ class Recorder:
         """The program has ended: write the rest and, unless that would take long, turn the streams into Parquet."""
         if not self.opened or self.ended:
             return
+        self._by_hand(lambda hand: hand.finish())
         self.ended = True
         self._stop.set()
         if self.off:
@@ -284,15 +311,17 @@ class Recorder:
             if moment in ("before_backward", "before_step"):
                 self._owner = me
             return True
-        if moment in ("before_backward", "before_step") and not any(t.ident == self._owner for t in threading.enumerate()):
+        if moment in ("before_backward", "before_step"):
+            if any(thread.ident == self._owner for thread in threading.enumerate()):
+                return False
             self._owner = me
             return True
         return False
 
-    def _switch_on(self, kind: type[Signal], switched_off: set[str]) -> None:
+    def _switch_on(self, kind: type[Signal]) -> None:
         state: dict[str, Any] = {"columns": list(kind.columns), "reason": ""}
         self.states[kind.name] = state
-        if kind.name in switched_off:
+        if kind.name in self.options.signals_off:
             state["reason"] = "switched off when the run was started"
             return
         try:

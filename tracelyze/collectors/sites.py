@@ -1,4 +1,4 @@
-"""Lines of the script that matter: who called backward, step, clip, the loader, the model. Once per line, not per call."""
+"""Lines of the script that matter: who called backward, step, the loader, the model. Once per line, not per call."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from typing import IO, Any
 from tracelyze import schema
 
 SEGMENT_BYTES = 48 * 2**20
+ROW_GROUP = 50_000  # rows; many small groups make a file slow to read
 _CODES = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "float64": "d"}
 
 
@@ -72,7 +73,7 @@ class TableStream:
         import pyarrow.ipc
 
         # Unbuffered: what is acknowledged is in the kernel's hands and survives the death of this process.
-        self._file = open(self._path(schema.STREAM_SUFFIX), "wb", buffering=0)
+        self._file = open(self._path(schema.STREAM_SUFFIX), "wb", buffering=0)  # noqa: SIM115
         self._writer = pyarrow.ipc.new_stream(self._file, arrow_schema)
 
     def _path(self, suffix: str) -> Path:
@@ -103,8 +104,14 @@ def to_parquet(stream: Path) -> None:
     temporary = target.with_suffix(".tmp")
     with open(stream, "rb") as source, pyarrow.ipc.open_stream(source) as reader:
         with pyarrow.parquet.ParquetWriter(temporary, reader.schema, compression="zstd") as writer:
+            held: list[Any] = []
             for batch in reader:
-                writer.write_batch(batch)
+                held.append(batch)
+                if sum(one.num_rows for one in held) >= ROW_GROUP:
+                    writer.write_table(pyarrow.Table.from_batches(held))
+                    held = []
+            if held:
+                writer.write_table(pyarrow.Table.from_batches(held))
     os.replace(temporary, target)
     stream.unlink()
 

@@ -40,5 +40,6 @@ if __name__ == "__main__":
             child.join()
     else:
         dist.init_process_group("gloo")
-        os.write(1, f"rank {dist.get_rank()} {train(dist.get_rank())}\n".encode())  # one write: lines of ranks do not mix
+        line = f"rank {dist.get_rank()} {train(dist.get_rank())}\n"
+        os.write(1, line.encode())  # in one write: lines of ranks do not mix
         dist.destroy_process_group()

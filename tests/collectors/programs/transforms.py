@@ -67,4 +67,5 @@ for name, function in {"forward": lambda a, b: loss_of(model(a), b), "whole step
 
 buffer = io.BytesIO()
 torch.save({"model": model, "optimizer": optimizer.state_dict()}, buffer)
-print("saved", b"tracelyze" in buffer.getvalue(), b"tracelyze" in pickle.dumps(model), type(copy.deepcopy(model)).__name__)
+ours = [b"tracelyze" in buffer.getvalue(), b"tracelyze" in pickle.dumps(model)]
+print("saved", ours, type(copy.deepcopy(model)).__name__)

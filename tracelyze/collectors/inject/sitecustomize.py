@@ -1,12 +1,20 @@
-"""Runs at the start of every Python process of a collected program: waits for torch, costs nothing until then.
+"""Runs at the start of every Python process of a collected program: waits for torch, costs nothing before.
 
-The folder of this file comes first in PYTHONPATH. It waits for `import torch` and installs the hooks right after, before
-the next line of the script. A sitecustomize of the user's own is run as if this one were not there.
+The folder of this file comes first in PYTHONPATH. It waits for `import torch` and installs the hooks right after,
+before the next line of the script. A sitecustomize of the user's own is run as if this one were not there.
 """
+
+from __future__ import annotations
 
 import os
 import sys
-from importlib.machinery import PathFinder
+from importlib._bootstrap import module_from_spec  # importlib.util costs 8 ms
+from importlib.machinery import ModuleSpec, PathFinder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from importlib.abc import Loader
+    from types import ModuleType
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
@@ -16,14 +24,14 @@ class _TorchFinder:
     """Finds torch as Python would, then installs the hooks when torch's own code has run."""
 
     @staticmethod
-    def find_spec(name, path=None, target=None):
+    def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if name != "torch":
             return None
         sys.meta_path.remove(_TorchFinder)
         spec = None
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)
-            spec = find(name, path, target) if find else None
+            spec = find(name, path, target) if find is not None else None
             if spec is not None:
                 break
         if spec is not None and getattr(spec.loader, "exec_module", None) is not None:
@@ -32,35 +40,29 @@ class _TorchFinder:
 
 
 class _TorchLoader:
-    def __init__(self, inner):
+    def __init__(self, inner: Loader) -> None:
         self._inner = inner
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
 
-    def create_module(self, spec):
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._inner.create_module(spec)
 
-    def exec_module(self, module):
+    def exec_module(self, module: ModuleType) -> None:
         # What the program can see of torch is what it would see without us.
-        module.__spec__.loader = self._inner
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._inner
         module.__loader__ = self._inner
         self._inner.exec_module(module)
         _install(module)
 
 
-def _install(torch):
+def _install(torch: ModuleType) -> None:
     try:
         if "tracelyze" not in sys.modules:
             # The script may run in another environment than tracelyze: take the package from where this file lies.
-            spec = PathFinder.find_spec("tracelyze", [PACKAGE_PARENT])
-            module = type(sys)("tracelyze")
-            module.__spec__ = spec
-            module.__loader__ = spec.loader
-            module.__file__ = spec.origin
-            module.__path__ = list(spec.submodule_search_locations)
-            sys.modules["tracelyze"] = module
-            spec.loader.exec_module(module)
+            _import(PathFinder.find_spec("tracelyze", [PACKAGE_PARENT]))
         from tracelyze.collectors import hooks
 
         hooks.install(torch)
@@ -68,17 +70,19 @@ def _install(torch):
         sys.stderr.write(f"[tracelyze] not recording: {type(error).__name__}: {error}\n")
 
 
-def _run_users_own():
+def _run_users_own() -> None:
     """Run the sitecustomize that Python would have found without this one, under its own name."""
     spec = PathFinder.find_spec("sitecustomize", [entry for entry in sys.path if entry != HERE])
+    if spec is not None and spec.loader is not None:
+        _import(spec)
+
+
+def _import(spec: ModuleSpec | None) -> None:
+    """Import the module of this spec under its own name, whatever is there under that name now."""
     if spec is None or spec.loader is None:
-        return
-    module = type(sys)("sitecustomize")
-    module.__spec__ = spec
-    module.__loader__ = spec.loader
-    module.__file__ = spec.origin
-    module.__cached__ = spec.cached
-    sys.modules["sitecustomize"] = module
+        raise ImportError(f"tracelyze is not where it was: {PACKAGE_PARENT}")
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
 
 

@@ -14,6 +14,7 @@ from tracelyze.collectors.signals.loss import Loss
 from tracelyze.collectors.signals.loss_scale import LossScale
 from tracelyze.collectors.signals.memory import Memory
 from tracelyze.collectors.signals.mode import Mode
+from tracelyze.collectors.signals.profiler_windows import ProfilerWindows
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.signals.step_time import StepTime
 
@@ -32,4 +33,5 @@ SIGNALS: tuple[type[Signal], ...] = (
     Memory,
     LiveGraphs,
     Evaluation,
+    ProfilerWindows,
 )

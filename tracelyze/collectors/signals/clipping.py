@@ -1,4 +1,4 @@
-"""Gradient clipping: how often, at which max_norm, and whether the gradients were still multiplied by the loss scale."""
+"""Gradient clipping: how often, at which max_norm, and whether gradients still had the loss scale in them."""
 
 from __future__ import annotations
 

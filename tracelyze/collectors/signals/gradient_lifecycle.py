@@ -1,7 +1,7 @@
 """Whether gradients that a step consumed were cleared before the next backward added to them.
 
-Seen on the gradients themselves, not on calls of zero_grad: autograd counts in-place changes of a tensor (`_version`), so
-(is None, _version) read at four points per optimizer tells every way of clearing from none at all:
+Seen on the gradients themselves, not on calls of zero_grad: autograd counts in-place changes of a tensor (`_version`),
+so (is None, _version) read at four points per optimizer tells every way of clearing from none at all:
 
     after a step       what is there now has been consumed
     before a backward  still there, untouched? then nobody cleared it
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracelyze.collectors.by_hand import ByHand
 from tracelyze.collectors.optimizers import Tracked
 from tracelyze.collectors.readback import Readback
 from tracelyze.collectors.signals.signal import Signal
@@ -28,6 +29,7 @@ class _State:
     def __init__(self) -> None:
         self.consumed: list[int] = []
         self.last: list[int] = []
+        self.at_step: list[int] = []
         self.kept: list[bool] = []  # consumed by a step and untouched since
         self.any_kept = False
         self.really_kept: bool | None = None  # answer to "are the untouched gradients really not zero?"
@@ -35,11 +37,18 @@ class _State:
         self.answer: dict[str, Any] = {}
         self.row: dict[str, int | None] = {}
         self.suspicious = False
+        self.discarded = 0
 
 
 class GradientLifecycle(Signal):
     name = "gradient_lifecycle"
-    columns = ("steps.parameters", "steps.grads_none", "steps.grads_carried", "steps.grads_cleared")
+    columns = (
+        "steps.parameters",
+        "steps.grads_none",
+        "steps.grads_carried",
+        "steps.grads_cleared",
+        "steps.grads_discarded",
+    )
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
@@ -50,6 +59,9 @@ class GradientLifecycle(Signal):
 
     def before_backward(self, roots: Any) -> None:
         tracked = self.recorder.tracked()
+        if self._watch_backward and not self._first_backward:
+            for one in tracked:
+                self._look_for_discarded(one)
         self._watch_backward = len(tracked) > 1 or any(
             t.count < FIRST_STEPS or self._state(t).suspicious for t in tracked
         )
@@ -67,23 +79,29 @@ class GradientLifecycle(Signal):
         self._backwards_at_step = self.recorder.backwards
         state = self._state(tracked)
         now = versions(tracked.parameters())
+        state.at_step = now
         carried = self._carried(state, now)
-        cleared = None
-        if self._watch_backward and len(state.last) == len(now):
-            cleared = sum(before != NONE and version == NONE for before, version in zip(state.last, now, strict=True))
         missing = now.count(NONE)
-        state.suspicious = missing > 0
+        cleared = self._cleared(state, tracked, now)
+        state.suspicious = missing > 0 or bool(cleared) or bool(state.discarded)
         state.row = {
-            "parameters": len(now), "grads_none": missing, "grads_carried": carried, "grads_cleared": cleared,
-        }  # fmt: skip
+            "parameters": len(now),
+            "grads_none": missing,
+            "grads_carried": carried,
+            "grads_cleared": cleared,
+            "grads_discarded": state.discarded if self._watch_backward else None,
+        }
+        state.discarded = 0
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if row.get("skipped"):
             return  # nothing was consumed
         state = self._state(tracked)
-        now = versions(tracked.parameters())
+        # Updates by hand are noticed late, when gradients may be cleared already; the update itself left them.
+        now = state.at_step if isinstance(tracked.optimizer, ByHand) else versions(tracked.parameters())
         if self.recorder.backwards > self._backwards_at_step and tracked.count > 1:  # a closure ran inside the step
-            state.row |= {"grads_carried": self._carried(state, now), "grads_none": now.count(NONE), "grads_cleared": None}
+            carried = self._carried(state, now)
+            state.row |= {"grads_carried": carried, "grads_none": now.count(NONE), "grads_cleared": None}
         row.update(state.row)
         state.row = {}
         state.consumed = state.last = now
@@ -93,6 +111,30 @@ class GradientLifecycle(Signal):
 
     def _state(self, tracked: Tracked) -> _State:
         return self._states.setdefault(tracked.index, _State())
+
+    def _cleared(self, state: _State, tracked: Tracked, now: list[int]) -> int | None:
+        """Gradients that the last backward filled and that are None, or zeros written since, at the step."""
+        if not self._watch_backward or len(state.last) != len(now):
+            return None
+        gone = sum(before != NONE and version == NONE for before, version in zip(state.last, now, strict=True))
+        if gone or any(before == version for before, version in zip(state.last, now, strict=True)):
+            return gone
+        # Every gradient was changed in place after the backward: clipping and unscaling do that, and so does clearing
+        # to zeros. The values tell, where reading them does not make anyone wait.
+        gradients = [p.grad for p in tracked.parameters()]
+        if gradients and all(g.device.type == "cpu" and g.layout is self.torch.strided for g in gradients[:QUESTIONED]):
+            with self.torch.no_grad():
+                if not any(bool(gradient.any()) for gradient in gradients[:QUESTIONED]):
+                    return len(gradients)
+        return 0
+
+    def _look_for_discarded(self, tracked: Tracked) -> None:
+        """Between two backwards of one step, gradients that the first had filled became None."""
+        state = self._state(tracked)
+        now = versions(tracked.parameters())
+        if len(now) == len(state.last):
+            gone = sum(before != NONE and version == NONE for before, version in zip(state.last, now, strict=True))
+            state.discarded = max(state.discarded, gone)
 
     def _look_for_kept(self, tracked: Tracked) -> None:
         state = self._state(tracked)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from tracelyze.collectors.readback import EventPair
 from tracelyze.collectors.signals.signal import Signal
 
 
@@ -12,7 +13,7 @@ class Loader(Signal):
     """A loader whose batch was in hand when backward was called feeds the training; waits for others are not its."""
 
     name = "loader"
-    columns = ("steps.loader", "steps.loader_wait", "steps.loader_batches", "steps.loader_first")
+    columns = ("steps.loader", "steps.loader_wait", "steps.device_wait", "steps.loader_batches", "steps.loader_first")
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
@@ -22,6 +23,9 @@ class Loader(Signal):
         self._count = 0
         self._training: set[int] = set()
         self._waits: list[tuple[int, float, bool]] = []
+        self._on_cuda = False
+        self._idle_from: Any = None
+        self._idle: list[EventPair] = []
 
     def iterate(self, loader: Any, iterator: Any) -> None:
         """`iter(loader)` returned `iterator`."""
@@ -33,11 +37,22 @@ class Loader(Signal):
         self._iterators[iterator] = number
         self._fresh.add(iterator)
 
+    def waiting(self, iterator: Any) -> None:
+        """The device reaches this mark when it has done all that was queued before: from then on it waits too."""
+        if self._on_cuda and not self.torch.cuda.is_current_stream_capturing():
+            self._idle_from = self.torch.cuda.Event(enable_timing=True)
+            self._idle_from.record()
+
     def batch(self, iterator: Any, seconds: float) -> None:
         """The iterator handed out a batch after `seconds` of waiting."""
         number = self._iterators.get(iterator)
         if number is None:
             return
+        if self._idle_from is not None:
+            until = self.torch.cuda.Event(enable_timing=True)
+            until.record()
+            self._idle.append(EventPair(self._idle_from, until, "device_wait"))
+            self._idle_from = None
         first = iterator in self._fresh
         self._fresh.discard(iterator)
         self._waits.append((number, seconds, first))
@@ -54,6 +69,11 @@ class Loader(Signal):
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
         waits = [wait for wait in self._waits if wait[0] in self._training]
         self._waits = []
+        for pair in self._idle:
+            self.recorder.later(pair)
+        self._idle = []
+        parameters = tracked.parameters()
+        self._on_cuda = bool(parameters) and bool(parameters[0].is_cuda)
         if waits:
             row["loader"] = waits[-1][0]
             row["loader_wait"] = sum(seconds for _, seconds, _ in waits)

@@ -1,4 +1,4 @@
-"""The loss of every step, as the script's own value: without GradScaler's factor, and how often it was differentiated."""
+"""The loss of every step as the script's own value, without GradScaler's factor, and how many backwards it had."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Loss(Signal):
             self._scaled = (weakref.ref(scaled), original.detach())
 
     def before_backward(self, roots: Any) -> None:
-        self.recorder.sites.here("backward")
+        self.recorder.backward_site = self.recorder.sites.here("backward")
         if self._stepped:
             self._values, self._backwards, self._divisor, self._batch = [], 0, None, 0
             self._stepped = False
@@ -47,12 +47,7 @@ class Loss(Signal):
         root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
         if type(root) is not self.torch.Tensor or root.numel() != 1:
             return
-        scaled, self._scaled = self._scaled, None
-        value, factor = root.detach(), 1.0
-        if scaled is not None and scaled[0]() is root:
-            value = scaled[1]
-            if value.device.type == "cpu" and value.item() != 0:
-                factor = root.detach().item() / value.item()
+        value, factor = self._unscaled(root)
         count = self.recorder.backwards
         if count <= WALK_FIRST or count % WALK_EVERY == 0 or self._backwards == 2:  # the second: gradients accumulate
             divisor = constant_divisor(self.torch, root.grad_fn)
@@ -62,6 +57,16 @@ class Loss(Signal):
             value = value.item()
             self._watch(value)
         self._values.append(value)
+
+    def _unscaled(self, root: Any) -> tuple[Any, float]:
+        """The loss without the scaler's factor, and that factor where it can be read without waiting."""
+        scaled, self._scaled = self._scaled, None
+        if scaled is None or id(scaled[0]()) != id(root):
+            return root.detach(), 1.0
+        original = scaled[1]
+        if original.device.type != "cpu" or original.item() == 0:
+            return original, math.nan
+        return original, root.detach().item() / original.item()
 
     def before_step(self, tracked: Any) -> None:
         self.recorder.sites.here("step")

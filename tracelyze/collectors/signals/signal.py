@@ -10,6 +10,7 @@
     unscale(scaler, optimizer)        GradScaler.unscale_ returned
     scaler_step(scaler)               GradScaler.step was called
     iterate(loader, iterator)         iter(DataLoader) returned an iterator
+    waiting(iterator)                 the script asks it for a batch
     batch(iterator, seconds)          it handed out a batch after `seconds` of waiting
     exhausted(iterator)               it had no more
     before_step(tracked)              an optimizer's step was called
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 MOMENTS = (
     "forward", "settled", "loss", "before_backward", "after_backward", "clip", "scale", "unscale", "scaler_step",
-    "iterate", "batch", "exhausted", "before_step", "after_step", "finished",
+    "iterate", "waiting", "batch", "exhausted", "before_step", "after_step", "finished",
 )  # fmt: skip
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracelyze.collectors.readback import EventPair
 from tracelyze.collectors.optimizers import Tracked
+from tracelyze.collectors.readback import EventPair
 from tracelyze.collectors.signals.signal import Signal
 
 

@@ -1,0 +1,80 @@
+"""Training loops without a torch optimizer: `p -= lr * p.grad`, or an optimizer class of the script's own.
+
+There is no step to stand in, so the step is seen on the parameters: those that the first backward reached, changed
+between one backward and the next. Its gradients are looked at right after the backward that completed them.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tracelyze.collectors.recorder import Recorder
+
+MAX_NODES = 20_000  # graph nodes searched for parameters
+FINGERPRINT = 4  # leading elements compared where a change leaves no trace in the version (`p.data -= ...`)
+
+
+class ByHand:
+    """Stands in for the optimizer: has its `param_groups`, holds the parameters weakly."""
+
+    def __init__(self, parameters: list[Any]) -> None:
+        self._parameters = [weakref.ref(parameter) for parameter in parameters]
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        return [{"params": [parameter for ref in self._parameters if (parameter := ref()) is not None]}]
+
+
+class HandUpdates:
+    """Turns changes of the parameters between backwards into steps. Rests for good once an optimizer has stepped."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._optimizer: ByHand | None = None
+        self._before: list[Any] | None = None
+
+    def backward_begins(self, roots: Any) -> None:
+        """Was there a step since the last backward?"""
+        if self._optimizer is None:
+            root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
+            self._optimizer = ByHand(leaves(getattr(root, "grad_fn", None)))
+        elif self._before is not None and self._state() != self._before:
+            self._recorder.step_ends(self._optimizer)
+        self._before = None
+
+    def finish(self) -> None:
+        """The program ends: was there a step after the last backward?"""
+        if self._optimizer is not None and self._before is not None and self._state() != self._before:
+            self._recorder.step_ends(self._optimizer)
+
+    def backward_ends(self) -> None:
+        """The gradients are as a step would find them."""
+        if self._optimizer is not None and self._optimizer.param_groups[0]["params"]:
+            self._before = self._state()
+            self._recorder.step_begins(self._optimizer)
+
+    def _state(self) -> list[Any]:
+        """What an update changes. Values are read on the CPU only, where that does not wait for anything."""
+        assert self._optimizer is not None
+        parameters = self._optimizer.param_groups[0]["params"]
+        first = parameters[0] if parameters else None
+        values = first.detach().flatten()[:FINGERPRINT].tolist() if first is not None and not first.is_cuda else []
+        return [[parameter._version for parameter in parameters], values]
+
+
+def leaves(node: Any) -> list[Any]:
+    """The parameters that a backward from this autograd node reaches."""
+    found: dict[int, Any] = {}
+    seen: set[Any] = set()
+    pending = [node]
+    while pending and len(seen) < MAX_NODES:
+        node = pending.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node.name() == "torch::autograd::AccumulateGrad":
+            found[id(node.variable)] = node.variable
+        pending += [following for following, _ in node.next_functions]
+    return list(found.values())

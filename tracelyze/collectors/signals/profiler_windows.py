@@ -1,0 +1,78 @@
+"""Windows of torch.profiler: now and then, a few steps with every operator and kernel.
+
+Off unless asked for (`collect --profile-every N`): a profiled step is slower than others. A window is one trace file in
+the process's folder; the analyzer reads it as it reads any Kineto trace. If the script profiles itself, ours waits.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tracelyze.collectors.optimizers import Tracked
+from tracelyze.collectors.signals.signal import Signal
+
+STEPS = 4  # of one window; the first holds the profiler's own start
+FIRST = 10  # steps before the first window: past warm-up
+MAX_WINDOWS = 10
+
+
+class ProfilerWindows(Signal):
+    name = "profiler_windows"
+    columns = tuple(f"windows.{name}" for name in ("first_step", "last_step", "file", "seconds", "step_seconds"))
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._every = recorder.options.profile_every
+        if not self._every:
+            raise RuntimeError("off unless collect is started with --profile-every N")
+        self._next = FIRST
+        self._profiler: Any = None
+        self._first = 0
+        self._began = 0.0
+        self._windows = 0
+
+    def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
+        if tracked.index != 0:
+            return
+        if self._profiler is not None:
+            if tracked.count - self._first >= STEPS:
+                self._end(tracked.count)
+            else:
+                self._profiler.step()
+        elif tracked.count >= self._next and self._windows < MAX_WINDOWS:
+            self._begin(tracked.count)
+
+    def finished(self) -> None:
+        if self._profiler is not None:
+            self._end(self._first + STEPS)
+
+    def _begin(self, step: int) -> None:
+        if self.torch._C._autograd._profiler_enabled():
+            self._next = step + 1
+            return
+        activity = self.torch.profiler.ProfilerActivity
+        kinds = [activity.CPU, *([activity.CUDA] if self.torch.cuda.is_available() else [])]
+        self._profiler = self.torch.profiler.profile(activities=kinds)
+        self._profiler.start()
+        self._first, self._began = step, time.perf_counter()
+
+    def _end(self, step: int) -> None:
+        profiler, self._profiler = self._profiler, None
+        step_seconds = (time.perf_counter() - self._began) / max(1, step - self._first)
+        start = time.perf_counter()
+        profiler.stop()
+        name = f"window-{self._first:08d}.json.gz"
+        profiler.export_chrome_trace(str(self.recorder.folder_or_fail() / name))
+        self._windows += 1
+        self._next = step + self._every
+        self.recorder.emit(
+            "windows",
+            {
+                "first_step": self._first + 1,
+                "last_step": step,
+                "file": name,
+                "seconds": time.perf_counter() - start,
+                "step_seconds": step_seconds,
+            },
+        )
