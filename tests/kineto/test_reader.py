@@ -210,6 +210,20 @@ def test_file_that_unpacks_without_end_is_refused(tmp_path, monkeypatch):
         read_trace(path)
 
 
+LIGHT = """
+import sys
+from tracelyze.analyzers.kineto import diagnose_traces
+diagnose_traces(sys.argv[1])
+print(sorted({"pandas", "pyarrow", "torch", "typer", "plotly"} & set(sys.modules)))
+"""
+
+
+def test_a_trace_is_judged_without_heavy_imports(tmp_path):
+    path = training(steps=4).write(tmp_path / "trace.json")
+    done = subprocess.run([sys.executable, "-c", LIGHT, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 HOSTILE = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))

@@ -74,7 +74,7 @@ class Activity(IntEnum):
     DROPPED = 11
 
 
-COVERAGE: Final = (Activity.RUNTIME, Activity.OPERATOR)
+COVERAGE: Final = (Activity.RUNTIME, Activity.OPERATOR, Activity.COMMUNICATION)
 """Classes of which only outermost ranges are kept: there are millions, and nested ones explain nothing more."""
 
 _LOADER: Final = re.compile(

@@ -109,10 +109,12 @@ def summarise(paths: Sequence[Path | str]) -> list[TraceSummary]:
 
 
 def summarise_trace(trace: Trace, position: int = 0) -> TraceSummary:
-    """The summary of one trace. `position`: its rank if neither the file nor its name tells one."""
+    """The summary of one trace, which is used up. `position`: its rank if neither the file nor its name tells one."""
     steps = find_steps(trace) or Steps("nothing", np.zeros(0, np.int64), np.zeros(0), np.zeros(0), -1, counted=False)
     host = HostRanges(trace)
     launch_of = attribution.launches_of(trace)
+    for table in (trace.device, trace.launches):
+        table.drop("correlation")  # a large trace has a million of them, and the links are made
     steps = as_executed(trace, steps, launch_of)
     communication = kernels.communication_rows(trace, launch_of)
     work = Work(communication, kernels.computing_rows(trace, communication))

@@ -74,6 +74,10 @@ class Table:
             column[:kept] = chosen
         self.rows = kept
 
+    def drop(self, name: str) -> None:
+        """Gives up a column that is no longer needed, and its memory."""
+        self._columns.pop(name, None)
+
     def finish(self) -> None:
         """To be called once, when nothing more will be added."""
         self.reduce()

@@ -35,12 +35,12 @@ class Collective:
 class Trace:
     """One file as read.
 
-    `device`: columns DEVICE_COLUMNS, one row per activity in order of start, `name` into `device_names`, `queue` into
-    `queues` (process, device, stream), `collective` into `collectives` (0: none). `launches`: runtime calls that may
-    start device work, in order of correlation. `host`: one table per class of host activity, `name` into
-    `host_names`, `thread` into `threads` (process, thread). Operators and runtime calls hold outermost ranges only,
-    runtime calls without names. Times are the file's own clock; `base` (microseconds) puts files of one job on a
-    common one.
+    `device`: columns DEVICE_COLUMNS, one row per activity in order of start, `name` into `device_names`, `queue`
+    into `queues` (process, device, stream), `collective` into `collectives` (0: none). `launches`: runtime calls
+    that may start device work, in order of correlation. `host`: one table per class of host activity, `name` into
+    `host_names`, `thread` into `threads` (process, thread). Operators, runtime and communication calls hold
+    outermost ranges only, runtime calls without names. Times are the file's own clock; `base` (microseconds) puts
+    files of one job on a common one.
     """
 
     path: Path
