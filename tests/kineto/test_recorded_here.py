@@ -23,12 +23,13 @@ class Slow(torch.utils.data.Dataset):
         return 8 * (STEPS + 3)
 
     def __getitem__(self, index: int):
-        time.sleep(self.seconds)
+        if self.seconds:
+            time.sleep(self.seconds)
         return torch.full((64,), float(index)), torch.zeros(1)
 
 
-def record(path, seconds: float, marks: bool, stacks: bool = False):
-    """A small training under the profiler; the trace's path. `marks`: with the profiler's own steps."""
+def record(path, seconds: float, marks: bool, stacks: bool = False, work: float = 0.02):
+    """A small training under the profiler, `work` seconds per step; the trace's path. `marks`: with the profiler's steps."""
     model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(4)), torch.nn.Linear(64, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     loader = torch.utils.data.DataLoader(Slow(seconds), batch_size=8)
@@ -42,7 +43,7 @@ def record(path, seconds: float, marks: bool, stacks: bool = False):
         for number, (inputs, targets) in enumerate(loader):
             if number == STEPS + 1:
                 break
-            time.sleep(0.02)
+            time.sleep(work)
             optimizer.zero_grad()
             torch.nn.functional.mse_loss(model(inputs), targets).backward()
             optimizer.step()
@@ -67,7 +68,7 @@ def test_a_slow_dataset_is_found(tmp_path, marks, source, count):
 
 
 def test_a_quick_dataset_is_not(tmp_path):
-    path = record(tmp_path / "trace.json", 0.0, marks=True, stacks=True)
+    path = record(tmp_path / "trace.json", 0.0, marks=True, stacks=True, work=0.2)
     diagnosis = diagnose_traces(path)
     assert "dataloader-bottleneck" not in {finding.rule for finding in diagnosis.findings}
     assert not [note for note in diagnosis.run.notes if "not valid" in note or "could not be read" in note]
