@@ -29,7 +29,7 @@ class Slow(torch.utils.data.Dataset):
 
 
 def record(path, seconds: float, marks: bool, stacks: bool = False, work: float = 0.02):
-    """A small training under the profiler, `work` seconds per step; the trace's path. `marks`: with the profiler's steps."""
+    """A small training under the profiler, `work` seconds per step; the trace's path. `marks`: with its own steps."""
     model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(4)), torch.nn.Linear(64, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     loader = torch.utils.data.DataLoader(Slow(seconds), batch_size=8)
