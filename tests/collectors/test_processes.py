@@ -100,3 +100,24 @@ def test_a_signal_can_be_switched_off(collect: Collect) -> None:
     (process,) = collected.run.processes
     assert not process.steps.has("grad_norm")
     assert "switched off" in process.lacks("steps.grad_norm")
+
+
+@pytest.mark.parametrize(("how", "carried"), [("none", {0}), ("zero", {0}), ("data", {0}), ("never", {4})])
+def test_loops_without_an_optimizer_are_recorded(how: str, carried: set[int], collect: Collect) -> None:
+    (process,) = collect(sys.executable, program("by_hand.py"), how).run.processes
+    steps = list(process.steps.records())
+    assert len(steps) == 40
+    assert {row["grads_carried"] for row in steps[2:]} == carried
+    assert steps[5]["loss"] > 0
+    assert steps[5]["grad_norm"] > 0
+    assert [row["name"] for row in process.optimizers.records()] == ["ByHand"]
+
+
+def test_profiler_windows(collect: Collect) -> None:
+    options = ("--profile-every", "50")
+    (process,) = (collected := collect(sys.executable, program("ending.py"), "ok", options=options)).run.processes
+    windows = list(process.tables["windows"].records())
+    assert [(row["first_step"], row["last_step"]) for row in windows][:2] == [(11, 14), (65, 68)]
+    for row in windows:
+        assert next(collected.folder.glob(f"rank*/{row['file']}")).stat().st_size > 1000
+    assert len(process.steps) == 200

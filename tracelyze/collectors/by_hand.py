@@ -34,26 +34,29 @@ class HandUpdates:
         self._recorder = recorder
         self._optimizer: ByHand | None = None
         self._before: list[Any] | None = None
+        self._steps = False
 
     def backward_begins(self, roots: Any) -> None:
         """Was there a step since the last backward?"""
         if self._optimizer is None:
             root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
             self._optimizer = ByHand(leaves(getattr(root, "grad_fn", None)))
-        elif self._before is not None and self._state() != self._before:
-            self._recorder.step_ends(self._optimizer)
+        else:
+            self.finish()
         self._before = None
 
     def finish(self) -> None:
-        """The program ends: was there a step after the last backward?"""
+        """If the parameters changed since the last backward, that was a step."""
         if self._optimizer is not None and self._before is not None and self._state() != self._before:
+            self._steps = True
             self._recorder.step_ends(self._optimizer)
 
     def backward_ends(self) -> None:
         """The gradients are as a step would find them."""
         if self._optimizer is not None and self._optimizer.param_groups[0]["params"]:
             self._before = self._state()
-            self._recorder.step_begins(self._optimizer)
+            if self._steps:  # not before it is known that nobody else steps
+                self._recorder.step_begins(self._optimizer)
 
     def _state(self) -> list[Any]:
         """What an update changes. Values are read on the CPU only, where that does not wait for anything."""
