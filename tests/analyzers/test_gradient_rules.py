@@ -17,6 +17,27 @@ def test_missing_zero_grad_direct(make) -> None:
     assert finding.charts
 
 
+def test_of_several_optimizers_the_own_line_is_named(make) -> None:
+    sites = [{"site": 7, "role": "backward", "line": 46}, {"site": 8, "role": "step", "line": 47}]
+    sites += [{"site": 9, "role": "backward", "line": 54}, {"site": 10, "role": "step", "line": 55}]
+    both = [
+        {"optimizer": 0, "name": "Adam", "backward_site": 7, "site": 8},
+        {"optimizer": 1, "name": "Adam", "backward_site": 9, "site": 10},
+    ]
+    steps = make.steps() | {
+        "optimizer": [index % 2 for index in range(COUNT)],
+        "grads_carried": [0, 0] + [8 * (index % 2) for index in range(COUNT - 2)],
+    }
+    process = make.process(steps, optimizers=both, sites=sites)
+    assert make.check("missing-zero-grad", process)[2].location.line == 55
+    assert [training.backward_location.line for training in process.trainings] == [46, 54]
+    unknown = make.process(steps, optimizers=[{"optimizer": 0}, {"optimizer": 1}], sites=sites)
+    assert [training.step_location.line for training in unknown.trainings] == [47, 47]
+    partial = steps | {"grads_carried": [0, 0] + [3 * (index % 2) for index in range(COUNT - 2)]}
+    found = make.check("partial-zero-grad", make.process(partial, optimizers=both, sites=sites))[2]
+    assert found.location.line == 55
+
+
 def test_missing_zero_grad_from_the_middle_of_the_run(make) -> None:
     steps = make.steps() | {"grads_carried": [0] * 200 + [8] * 200}
     _, _, finding = make.check("missing-zero-grad", make.process(steps))

@@ -132,6 +132,21 @@ class Training:
         """The optimizer's row of the table `optimizers`; empty if it was not recorded."""
         return next((row for row in self.process.optimizers.records() if row["optimizer"] == self.optimizer), {})
 
+    @property
+    def step_location(self) -> Location | None:
+        """The line that makes this optimizer step; the first line that makes any step where that is not known."""
+        return self.process.site(self.facts.get("site")) or self.process.location("step")
+
+    @property
+    def backward_location(self) -> Location | None:
+        """The line of the backward before this optimizer's first step; else the first line with a backward."""
+        return self.process.site(self.facts.get("backward_site")) or self.process.location("backward")
+
+    @property
+    def zero_grad_location(self) -> Location | None:
+        """The line that clears gradients, where only one optimizer can be meant by it."""
+        return self.process.location("zero_grad") if len(self.process.trainings) == 1 else None
+
 
 @dataclass
 class Process:

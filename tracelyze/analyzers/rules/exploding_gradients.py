@@ -72,7 +72,7 @@ def _grown(training: Training, first: int, ratio: float, limits: Limits) -> Find
             Evidence("late norm over early norm", ratio, "", limits["ratio"], limits.source("ratio")),
             Evidence("learning rate there", _number(training.steps["lr"][first])),
         ],
-        location=training.process.location("backward"),
+        location=training.backward_location,
         charts=pictures.grad_norm(training, [Mark(float(begin), "leaves its level")])
         + pictures.loss(training, [Mark(float(begin), "gradients leave their level")]),
         false_alarm="A loss whose scale was changed on purpose during the run.",

@@ -74,7 +74,7 @@ def _finding(training: Training, seen: Overflows, limits: Limits) -> Finding:
             Evidence("back-offs without recovery", seen.backoffs, "", limits["backoffs"], limits.source("backoffs")),
         ],
         cost=moments.cost_of(training, seen.bad),
-        location=training.process.location("step"),
+        location=training.step_location,
         charts=pictures.loss_scale(training, [Mark(float(begin), "overflows begin")])
         + pictures.loss(training, [Mark(float(begin), "overflows begin")]),
         false_alarm="A scaler with a very short growth interval skips often by design.",

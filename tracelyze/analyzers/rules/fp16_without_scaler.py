@@ -68,7 +68,7 @@ def _finding(training: Training, half: Mask, dtype: str, weights: bool, limits: 
             Evidence("parameters", dtype),
         ],
         cost=moments.cost_of(training, half),
-        location=training.process.location("backward"),
+        location=training.backward_location,
         charts=pictures.loss(training, [Mark(float(begin), "float16 without scaler")]) + pictures.grad_norm(training),
         false_alarm="A framework that scales the loss by itself, out of sight of torch's GradScaler.",
     )

@@ -67,7 +67,7 @@ def _finding(training: Training, bad: np.ndarray, limits: Limits) -> Finding:
             Evidence("last finite loss before", _last_finite(steps["loss"][:first]), ""),
         ],
         cost=moments.cost_of(training, bad if recovered else affected),
-        location=training.process.location("loss") or training.process.location("backward"),
+        location=training.process.location("loss") or training.backward_location,
         charts=pictures.loss(training, marks) + pictures.grad_norm(training, marks),
         false_alarm="A loss that is meant to be Inf for rejected samples, and is never stepped on, is harmless.",
     )

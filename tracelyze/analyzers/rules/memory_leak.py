@@ -89,7 +89,7 @@ def _finding(
         last_step=moments.last_step(training),
         first_second=moments.second_at(training, first),
         evidence=evidence,
-        location=training.process.location("backward") if graphs else None,
+        location=training.backward_location if graphs else None,
         charts=leaks.charts(training, begin, bool(graphs)),
         false_alarm="A buffer that is still filling when the run ends (replay memory, cache) climbs in the same way.",
     )

@@ -49,7 +49,6 @@ def _direct(training: Training, limits: Limits) -> Finding | Passed:
         where = "no step" if count == 0 else f"only {count} of {int(usable.sum()):,} steps"
         return Passed(f"{where} consumed gradients that an earlier step had already consumed")
     begin, name = moments.step_at(training, first), moments.name_of(training)
-    location = training.process.location("backward")
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -71,7 +70,7 @@ def _direct(training: Training, limits: Limits) -> Finding | Passed:
             Evidence("tensors per such step", float(np.median(steps["grads_carried"][carried])), "tensors"),
         ],
         cost=moments.cost_of(training, carried),
-        location=location,
+        location=training.step_location if name else training.backward_location,  # several may share a backward
         charts=_charts(training, begin),
         false_alarm=ALIKE,
     )

@@ -59,7 +59,7 @@ def _finding(training: Training, first: int, count: int) -> Finding:
             Evidence("steps with such gradients", count, "steps"),
             Evidence("loss at that step", _number(training.steps["loss"][first])),
         ],
-        location=training.process.location("backward"),
+        location=training.backward_location,
         charts=pictures.grad_norm(training, [Mark(float(begin), "not finite")])
         + pictures.loss(training, [Mark(float(begin), "gradient not finite")]),
         false_alarm="Non-finite gradients that the script itself detects and discards before the step.",

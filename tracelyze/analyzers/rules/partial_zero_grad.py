@@ -57,7 +57,7 @@ def _find(training: Training, limits: Limits) -> Finding | None:
             Evidence("tensors with gradients", of, "tensors"),
         ],
         cost=moments.cost_of(training, part),
-        location=training.process.location("zero_grad") or training.process.location("backward"),
+        location=training.zero_grad_location or training.step_location,
         charts=pictures.over_steps(
             training, "Gradients that an earlier step had already used", "tensors",
             {"carried over": "grads_carried", "trainable": "parameters"}, [Mark(float(begin), "first old gradients")],

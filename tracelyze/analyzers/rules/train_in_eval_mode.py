@@ -74,7 +74,7 @@ def _find(training: Training, limits: Limits) -> Finding | None:
             Evidence("of them in train mode", 0, "modules"),
         ],
         cost=moments.cost_of(training, off) if flipped else None,
-        location=training.process.location("forward") or training.process.location("backward"),
+        location=training.process.location("forward") or training.backward_location,
         charts=pictures.over_steps(
             training, "Modules in train mode at training steps", "modules",
             {"in train mode": "modules_in_train", "mode-sensitive": "modules_sensitive"},

@@ -14,7 +14,7 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process, Training
 
-SCALE_MATTERS = ("SGD", "ASGD")  # their step is as long as the gradient; Adam and its kin divide the length out again
+SCALE_MATTERS = ("SGD", "ASGD", "ByHand")  # steps as long as the gradient; Adam and its kin divide that out
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -48,8 +48,9 @@ def _finding(training: Training, count: int, whole: float, limits: Limits) -> Fi
     begin = moments.step_at(training, 0)
     name = str(training.facts.get("name") or "the optimizer")
     matters = name in SCALE_MATTERS
+    called = "an update by hand" if name == "ByHand" else name
     effect = (
-        f"With {name} each update is {count} times as long as that of one large batch, as if the learning rate were."
+        f"With {called} each update is {count} times as long as that of one large batch, as if the learning rate were."
         if matters
         else f"{name} divides most of that out again, but gradient clipping and logged norms are off by that factor."
     )
@@ -72,9 +73,9 @@ def _finding(training: Training, count: int, whole: float, limits: Limits) -> Fi
         evidence=[
             Evidence("backwards per step", count, "", 2, "accumulation starts at two"),
             Evidence("observed losses that were not divided", whole, "share", limits["share"], limits.source("share")),
-            Evidence("optimizer", name),
+            Evidence("optimizer", called),
         ],
-        location=training.process.location("backward"),
+        location=training.backward_location,
         charts=pictures.grad_norm(training, [Mark(float(begin), f"{count} backwards per step")]),
         false_alarm="Losses that are sums on purpose, or a learning rate that was chosen for summed gradients.",
     )

@@ -55,7 +55,7 @@ def _find(training: Training, limits: Limits) -> Finding | None:
                      "none in a loop that clears before backward"),
         ],
         cost=moments.cost_of(training, moments.trained_steps(training)),
-        location=training.process.location("zero_grad") or training.process.location("step"),
+        location=training.zero_grad_location or training.step_location,
         charts=pictures.over_steps(
             training, "Gradients missing at the step", "tensors",
             {"missing": "grads_none", "trainable": "parameters"}, [Mark(float(begin), "cleared too early")],

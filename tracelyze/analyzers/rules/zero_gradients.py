@@ -76,7 +76,7 @@ def _find(training: Training, limits: Limits) -> Finding | None:
             Evidence("of them with gradient None", int(none[first]), "tensors"),
         ],
         cost=moments.cost_of(training, affected),
-        location=training.process.location("backward"),
+        location=training.backward_location,
         charts=pictures.over_steps(
             training, "Gradients that are missing or zero", "tensors",
             {"None": "grads_none", "zero": "grads_zero", "trainable": "parameters"},
