@@ -134,11 +134,25 @@ def test_zero_gradients_when_all_are_zero_in_sampled_steps(make) -> None:
 
 def test_zero_gradients_is_silent(make) -> None:
     skipped = make.steps() | {"grads_none": [8] * COUNT, "skipped": [True] * COUNT}
-    assert make.check("zero-gradients", make.process(skipped))[0] == "passed"
+    assert make.check("zero-gradients", make.process(skipped))[0] == "skipped"
     satisfied = make.steps() | {"grads_zero": [8] * COUNT, "loss": [0.0] * COUNT}
-    assert make.check("zero-gradients", make.process(satisfied))[0] == "passed"
+    assert make.check("zero-gradients", make.process(satisfied))[0] == "skipped"
     now_and_then = make.steps() | {"grads_none": [8 if index % 7 == 0 else 0 for index in range(COUNT)]}
     assert make.check("zero-gradients", make.process(now_and_then))[0] == "passed"
+
+
+def test_zero_gradients_of_an_optimizer_that_holds_nothing_trainable(make) -> None:
+    steps = make.steps() | {"parameters": [0] * COUNT}
+    held = [{"optimizer": 0, "name": "AdamW", "parameters": 2}]
+    _, _, finding = make.check("zero-gradients", make.process(steps, optimizers=held))
+    assert (finding.severity, finding.first_step) == ("critical", 1)
+    assert "none of the 2 tensors" in finding.summary
+    later = steps | {"parameters": [0] * 200 + [8] * 200}  # thawed by a schedule
+    assert make.check("zero-gradients", make.process(later))[0] == "passed"
+    beside = steps | {"optimizer": [index % 2 for index in range(COUNT)]}
+    assert make.check("zero-gradients", make.process(beside))[0] == "skipped"
+    without = steps | {"backwards": [0] * COUNT}
+    assert make.check("zero-gradients", make.process(without))[0] == "skipped"
 
 
 def test_zero_gradients_lets_one_of_two_optimizers_rest(make) -> None:
@@ -173,6 +187,29 @@ def test_exploding_gradients_on_the_way_to_infinity(make) -> None:
 )
 def test_exploding_gradients_is_silent(make, norm) -> None:
     assert make.check("exploding-gradients", make.process(make.steps() | {"grad_norm": norm.tolist()}))[0] == "passed"
+
+
+def test_a_loss_that_runs_away_below_zero_is_an_explosion(make) -> None:
+    growth = np.exp(np.linspace(0, 14, COUNT))
+    steps = make.steps() | {"grad_norm": growth.tolist(), "loss": (1 - growth).tolist()}
+    _, _, finding = make.check("exploding-gradients", make.process(steps))
+    assert "wrong sign" in finding.summary
+    assert "penalty" in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("norm", "loss"),
+    [
+        (np.linspace(1, 400, COUNT), np.linspace(5, -300, COUNT)),  # density on a thin manifold
+        (np.exp(np.linspace(0, 9, COUNT)), np.linspace(2, -8, COUNT)),  # flow whose likelihood still improves
+        (np.ones(COUNT), -np.exp(np.linspace(0, 14, COUNT))),  # a linear objective
+    ],
+)
+def test_losses_below_zero_are_no_explosion(make, norm, loss) -> None:
+    steps = make.steps() | {"grad_norm": norm.tolist(), "loss": loss.tolist()}
+    status, reason, _ = make.check("exploding-gradients", make.process(steps))
+    assert status == "passed"
+    assert ("but the loss improved" in reason) == (norm[-1] > 1000)
 
 
 def test_exploding_gradients_does_not_judge_two_optimizers(make) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.run import Floats, Process, Training
 
 FIX = "Lower the learning rate or warm it up, and clip the gradient norm right before the step."
+FIX_SIGN = "Check the sign of every term of the loss (a penalty is added), and bound those that have no lower end."
 FIX_CODE = "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)\noptimizer.step()"
 
 
@@ -38,11 +39,14 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
         return Skipped(f"{len(norm)} gradient norms: {limits['norms']:.0f} are needed to see a level and its change")
     base = float(np.median(norm[min(5, len(norm) // 10) : max(10, len(norm) // 4)]))
     late = float(np.median(norm[-3:] if len(broken) else norm[-max(5, len(norm) // 10) :]))
-    if late < limits["ratio"] * base or (not len(broken) and _improves(steps["loss"])):
-        return Passed(f"the gradient norm ended at {number(late / base)} times its early level")
+    runaway = late >= limits["runaway"] * base and _falls_without_bound(steps["loss"], limits["ratio"])
+    harmless = not len(broken) and not runaway and _improves(steps["loss"])
+    if late < limits["ratio"] * base or harmless:
+        told = f"the gradient norm ended at {number(late / base)} times its early level"
+        return Passed(told + (", but the loss improved" if late >= limits["ratio"] * base else ""))
     level = statistics.onset(norm, 10 * base)
     before = 0 if not level else int(rows[level - 1]) + 1  # the step after the last norm that was measured as usual
-    return _grown(training, before, late / base, limits)
+    return _grown(training, before, late / base, runaway, limits)
 
 
 def _improves(loss: Floats) -> bool:
@@ -52,8 +56,23 @@ def _improves(loss: Floats) -> bool:
     return len(loss) >= 20 and bool(np.median(loss[-part:]) < np.median(loss[:part]))
 
 
-def _grown(training: Training, first: int, ratio: float, limits: Limits) -> Finding:
+def _falls_without_bound(loss: Floats, factor: float) -> bool:
+    """Whether the loss fell below zero to `factor` times its early size, and was still falling at the end."""
+    loss = loss[np.isfinite(loss)]
+    if len(loss) < 20:
+        return False
+    level = statistics.block_medians(loss, 10)
+    return bool(level[-1] < min(level[-2], 0.0) and -level[-1] >= factor * max(abs(float(level[0])), 1.0))
+
+
+def _grown(training: Training, first: int, ratio: float, runaway: bool, limits: Limits) -> Finding:
     begin = moments.step_at(training, first)
+    told = (
+        "while the loss falls ever faster below zero. Nothing that measures an error does that: some term of the loss "
+        "has the wrong sign or no bound, and the weights run away along it."
+        if runaway
+        else "while the loss does not improve or is lost."
+    )
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -61,10 +80,10 @@ def _grown(training: Training, first: int, ratio: float, limits: Limits) -> Find
         title=f"Gradients{moments.name_of(training)} explode: their norm is {number(ratio)} times its early level",
         summary=(
             f"From step {begin} on the gradient norm stays more than ten times above its early level and ends at "
-            f"{number(ratio)} times of it, while the loss does not improve or is lost."
+            f"{number(ratio)} times of it, {told}"
         ),
-        fix=FIX,
-        fix_code=FIX_CODE,
+        fix=FIX_SIGN if runaway else FIX,
+        fix_code="" if runaway else FIX_CODE,
         first_step=begin,
         last_step=moments.last_step(training),
         first_second=moments.second_at(training, first),
@@ -93,6 +112,7 @@ RULE = Rule(
     needs=(("steps.grad_norm",),),
     thresholds=(
         Threshold("ratio", 100, "", "warm-up stays within one order of magnitude; two leave no doubt"),
+        Threshold("runaway", 1000, "", "flows and VAEs end below zero too, but their norms stay within two orders"),
         Threshold("norms", 40, "norms", "a quarter of it, ten, is the least that gives a level"),
     ),
     consequence_of=("missing-zero-grad", "partial-zero-grad", "loss-divergence"),

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers import moments, pictures, statistics
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
+from tracelyze.analyzers import moments, pictures, statistics, untrainable
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.analyzers.words import plural
 from tracelyze.diagnosis import Evidence, Finding, Mark
 
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The longest stretch of observed steps without a single gradient that is not zero."""
-    findings = [found for training in process.trainings if (found := _find(training, limits)) is not None]
-    return findings or Passed("gradients reached the steps and were not all zero")
+    return combine(_check(training, limits) for training in process.trainings)
 
 
-def _find(training: Training, limits: Limits) -> Finding | None:
+def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
     steps = training.steps
-    usable = moments.trained_steps(training) & steps.known("grads_none") & (steps["parameters"] > 0)
     none, zero = np.nan_to_num(steps["grads_none"]), np.nan_to_num(steps["grads_zero"])
+    trained = moments.trained_steps(training) & steps.known("grads_none")
+    if untrainable.is_so(training, trained, int(limits["steps"])):
+        return untrainable.finding(training, trained, RULE.id)
     dead = none + zero >= steps["parameters"]
-    observed = usable & (
-        steps.known("grads_zero") | dead
-    )  # whether present gradients are zero is looked at now and then
+    usable = trained & (steps["parameters"] > 0)
+    observed = usable & (steps.known("grads_zero") | dead)  # whether gradients are zero is looked at now and then
     satisfied = steps["loss"] == 0  # a hinge that is satisfied has no gradient, rightly
     rows = np.flatnonzero(observed & ~satisfied)
     if not len(rows):
-        return None
+        return Skipped("no step was observed that had a backward, trainable tensors, and a loss other than zero")
     begin, end = statistics.longest_run(dead[rows])
     whole = end - begin == len(rows)
     alone = len(training.process.trainings) == 1
     enough = end - begin >= limits["steps"] or (whole and end - begin >= limits["least"])
     if not enough or not (alone or whole):  # beside others, an optimizer may rest for a while
-        return None
+        return Passed(f"{int((~dead[rows]).sum()):,} of {len(rows):,} observed steps had gradients that were not zero")
     first, last = int(rows[begin]), int(rows[end - 1])
     missing = bool((none[rows[begin:end]] >= steps["parameters"][rows[begin:end]]).all())
     what = "None" if missing else "exactly zero"
