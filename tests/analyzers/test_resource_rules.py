@@ -185,6 +185,41 @@ def test_dataloader_bottleneck_does_not_count_first_batches_and_needs_steps(make
     assert make.check("dataloader-bottleneck", make.process(optimizers=cuda))[0] == "skipped"
 
 
+def on_device(make, wait: float, idle: float, seconds: float, **loader):
+    """The host waits `wait` seconds of each step, the device stands idle for `idle` of them."""
+    process = loading(make, wait, seconds, **loader)
+    steps = make.steps() | {
+        "loader_wait": [wait] * COUNT,
+        "seconds": [seconds] * COUNT,
+        "device_wait": [None, *[idle] * (COUNT - 1)],
+        "device_seconds": [None, *[seconds] * (COUNT - 1)],
+    }
+    cuda = [{"optimizer": 0, "name": "SGD", "device": "cuda:0", "dtype": "float32"}]
+    return make.process(steps, optimizers=cuda, loaders=list(process.loaders.records()))
+
+
+def test_dataloader_bottleneck_of_a_device_that_stands_idle(make) -> None:
+    _, _, finding = make.check("dataloader-bottleneck", on_device(make, 0.04, 0.035, 0.06))
+    assert "device" in finding.title
+    assert finding.evidence[0].name == "share of time the device stood idle for data"
+    assert finding.evidence[0].value == pytest.approx(0.035 / 0.06, rel=0.05)
+    assert "num_workers=8" in finding.fix_code
+    saving = next(e.value for e in finding.evidence if e.name == "predicted saving per step")
+    assert saving <= 0.035 / 0.06
+    assert any(line.name == "device idle for data" for chart in finding.charts for line in chart.lines)
+
+
+def test_a_wait_that_the_queue_of_the_device_hides_is_none(make) -> None:
+    status, reason, _ = make.check("dataloader-bottleneck", on_device(make, 0.04, 0.0005, 0.06))
+    assert status == "passed"
+    assert "device" in reason
+
+
+def test_the_wait_for_a_validation_loader_is_not_the_trainings(make) -> None:
+    process = on_device(make, 0.002, 0.05, 0.06)  # the device waited for other batches than those of the step
+    assert make.check("dataloader-bottleneck", process)[0] == "passed"
+
+
 def exception(name: str, text: str, step: int = 7) -> list[dict[str, object]]:
     return [{"kind": "exception", "name": name, "text": text, "step": step, "time": 1.0, "file": "train.py", "line": 9,
              "source": "loss.backward()"}]  # fmt: skip

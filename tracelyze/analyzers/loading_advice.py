@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.words import percent
+from tracelyze.analyzers.words import duration, percent
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.waiting import Prediction
+    from tracelyze.analyzers.waiting import Prediction, Waiting
 
 RESTART, CHEAPER, WORKERS = "restart", "cheaper", "workers"
 
@@ -25,6 +25,13 @@ def of(way: str, predicted: Prediction) -> tuple[str, str]:
         f"Load in {processes}, so that batches are made while the model computes.",
         f"With num_workers={count} a step is predicted to be {gain} shorter.",
     )
+
+
+def waits(seen: Waiting) -> str:
+    """A clause on what a typical step spends waiting: the host's wait, and on a device what its queue did not hide."""
+    if not seen.on_device:
+        return f"{duration(seen.idle)} of it is spent waiting"
+    return f"the device stands idle for {duration(seen.idle)} of it while the host waits {duration(seen.wait)}"
 
 
 def code(way: str, predicted: Prediction, batch_size: int | None) -> str:

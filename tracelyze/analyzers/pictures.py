@@ -84,6 +84,7 @@ def time_split(training: Training, marks: Sequence[Mark] = ()) -> list[Chart]:
     names = {
         "whole step": "seconds",
         "waiting for data": "loader_wait",
+        "device idle for data": "device_wait",
         "device": "device_seconds",
         "tracelyze": "overhead",
     }

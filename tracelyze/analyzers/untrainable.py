@@ -38,7 +38,8 @@ def finding(training: Training, trained: Mask, rule: str) -> Finding:
         confidence="certain",
         title=f"The optimizer holds nothing that can be trained, for all {plural(count, 'step')}",
         summary=(
-            f"In the whole run {of} that the optimizer holds had requires_grad set when it stepped, so no backward could give one a gradient. "
+            f"In the whole run {of} that the optimizer holds had requires_grad set when it stepped, so no backward "
+            "could give one a gradient. "
             "Backward did run, so something else in the model is trainable, but nobody updates that. Nothing was "
             "learned."
         ),

@@ -20,14 +20,17 @@ ALWAYS = 0.9  # share of steps whose wait contains an iterator's first batch
 class Waiting:
     """Wait for data per step, medians in seconds. `rows`: the steps it was measured on, shape [steps].
 
-    `step` is the wall time of a step without evaluation passes; `compute` what remains of it without the wait.
-    `share` is the summed wait over the summed time. `work` is the time that one process needs to make the step's data,
-    `per_sample` that time for one sample, None where the batch size is unknown. `restarts`: an iterator was made anew
-    for nearly every step, although the loader has more to give.
+    `wait` is the host's wait; `idle` the part of it in which nothing was computed: all of it on the CPU, on a device
+    (`on_device`) only what its queue did not hide. `step` is the wall time of a step without evaluation passes;
+    `compute` what remains of it without `idle`. `share` is the summed idle time over the summed time. `work` is the
+    time that one process needs to make the step's data, `per_sample` that time for one sample, None where the batch
+    size is unknown. `restarts`: an iterator was made anew for nearly every step, although the loader has more to give.
     """
 
     rows: Mask
     wait: float
+    idle: float
+    on_device: bool
     step: float
     compute: float
     share: float
@@ -56,7 +59,10 @@ def measure(training: Training) -> Waiting | None:
     """The wait of the steady steps: without the warm-up, and without first batches of iterators (workers start)."""
     steps = training.steps
     seconds, wait = steps["seconds"], steps["loader_wait"]
-    usable = np.isfinite(seconds) & np.isfinite(wait) & (seconds > 0)
+    on_device = steps.has("device_wait")
+    # The device's wait counts all loaders; a validation's batches are not this training's.
+    idle = np.minimum(steps["device_wait"], wait) if on_device else wait
+    usable = np.isfinite(seconds) & np.isfinite(wait) & np.isfinite(idle) & (seconds > 0)
     usable[: min(3, len(usable))] = False
     first = usable & (steps["loader_first"] == 1)
     loader = _loader(training)
@@ -69,20 +75,22 @@ def measure(training: Training) -> Waiting | None:
         return None
     evaluating = validation.seconds_within_steps(training.process, steps["time"], seconds)
     net = np.maximum(seconds - evaluating, wait)[usable]
-    wait, batches = wait[usable], batches[usable]
+    wait, idle, batches = wait[usable], idle[usable], batches[usable]
     samples = np.where(np.isfinite(steps["batch_size"]), steps["batch_size"], loader.get("batch_size") or np.nan)[
         usable
     ]
-    middle, compute = float(np.median(wait)), float(np.median(net - wait))
+    middle, compute = float(np.median(wait)), float(np.median(net - idle))
     workers = int(loader.get("num_workers") or 0)
-    work = workers * (middle + compute) if workers else middle
+    work = workers * float(np.median(net)) if workers else middle
     size = float(np.median(samples[samples > 0])) if (samples > 0).any() else 0.0
     return Waiting(
         rows=usable,
         wait=middle,
+        idle=float(np.median(idle)),
+        on_device=on_device,
         step=float(np.median(net)),
         compute=compute,
-        share=float(wait.sum() / net.sum()),
+        share=float(idle.sum() / net.sum()),
         batches=max(1.0, float(np.median(batches))),
         work=work,
         per_sample=work / size if size else None,
@@ -127,7 +135,7 @@ def cheaper(waiting: Waiting, sample: float) -> Prediction:
 
 
 def _prediction(waiting: Waiting, workers: int, saved: float) -> Prediction:
-    saved = min(waiting.wait, max(0.0, saved))
+    saved = min(waiting.idle, max(0.0, saved))
     return Prediction(workers, saved, saved / waiting.step if waiting.step > 0 else 0.0)
 
 

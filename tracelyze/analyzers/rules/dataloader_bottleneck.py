@@ -20,7 +20,8 @@ SETTINGS = ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory"
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The measured wait of the training with the most steps, where nothing hides it."""
-    if process.device != "cpu" or process.steps.has("device_seconds"):
+    on_device = process.device != "cpu" or process.steps.has("device_seconds")
+    if on_device and not process.steps.has("device_wait"):
         return Skipped(
             "the model is on a device whose queue may hide the wait: whether the device itself idles for data takes a "
             "profiler trace"
@@ -29,9 +30,10 @@ def check(process: Process, limits: Limits) -> Outcome:
     seen = waiting.measure(training)
     if seen is None:
         return Skipped(f"fewer than {waiting.MIN_STEPS} steps with a known wait beyond the first batches")
-    told = f"a step waits {duration(seen.wait)} of {duration(seen.step)} for data ({percent(seen.share)} in all)"
+    who = "the device stands idle for data" if seen.on_device else "a step waits for data"
+    told = f"{who} {duration(seen.idle)} of {duration(seen.step)} ({percent(seen.share)} in all)"
     stream = bool(seen.loader.get("iterable"))
-    if seen.share < limits["grave" if stream else "share"] or seen.wait < limits["handover"]:
+    if seen.share < limits["grave" if stream else "share"] or seen.idle < limits["handover"]:
         return Passed(told)
     if not seen.restarts and seen.per_sample is not None and seen.per_sample < limits["sample"] * 1e-6:
         return Passed(f"{told}, but only {duration(seen.per_sample)} per sample: handing it over would cost as much")
@@ -60,18 +62,19 @@ def _finding(
         rule=RULE.id,
         severity="critical" if predicted.share >= limits["grave"] else "warning",
         confidence="possible" if stream else "likely" if seen.workers else "certain",
-        title=f"The training waits for data {percent(seen.share)} of its time",
+        title=f"The {'device' if seen.on_device else 'training'} waits for data {percent(seen.share)} of its time",
         summary=(
-            f"A typical step takes {duration(seen.step)}, and {duration(seen.wait)} of it is spent waiting for the "
-            f"next batch (num_workers={seen.workers}). {promise}{live if stream else ''}"
+            f"A typical step takes {duration(seen.step)}, and {advice.waits(seen)} for the next batch "
+            f"(num_workers={seen.workers}). {promise}{live if stream else ''}"
         ),
         fix=fix,
         fix_code=advice.code(way, predicted, seen.loader.get("batch_size")),
         first_step=begin,
         last_step=moments.last_step(training),
         evidence=[
-            Evidence("share of time spent waiting", seen.share, "share", limits["share"], limits.source("share")),
-            Evidence("median wait per step", seen.wait * 1e3, "ms", limits["handover"] * 1e3,
+            Evidence("share of time the device stood idle for data" if seen.on_device else
+                     "share of time spent waiting", seen.share, "share", limits["share"], limits.source("share")),
+            Evidence("median wait per step", seen.idle * 1e3, "ms", limits["handover"] * 1e3,
                      limits.source("handover")),
             Evidence("loading time per sample", None if seen.per_sample is None else seen.per_sample * 1e6, "us",
                      limits["sample"], limits.source("sample")),
