@@ -143,6 +143,48 @@ def test_eval_in_train_mode_signature(make) -> None:
     assert make.check("eval-in-train-mode", make.process(few, evals=evals, optimizers=[]))[0] == "skipped"
 
 
+def overfitted(make, losses, train=None):
+    count = len(losses)
+    steps = make.steps() if train is None else make.steps() | {"loss": list(map(float, train))}
+    return make.process(steps, evals=make.evals(count, COUNT // count) | {"loss": list(map(float, losses))})
+
+
+def test_overfitting(make) -> None:
+    losses = np.concatenate([np.linspace(2, 0.6, 6), np.linspace(0.62, 1.3, 14)])
+    status, _, finding = make.check("overfitting", overfitted(make, losses))
+    assert status == "fired"
+    assert (finding.severity, finding.first_step, finding.last_step) == ("warning", 120, 400)
+    assert finding.cost.share == pytest.approx(0.7, abs=0.02)
+    slight = np.concatenate([np.linspace(2, 0.6, 6), np.linspace(0.605, 0.68, 14)])
+    assert make.check("overfitting", overfitted(make, slight))[2].severity == "info"
+
+
+@pytest.mark.parametrize(
+    ("losses", "train"),
+    [
+        (np.linspace(2, 0.5, 20), None),  # still falling
+        (0.6 + 0.02 * np.random.default_rng(0).standard_normal(20), None),  # flat
+        (np.concatenate([np.linspace(2, 0.6, 16), np.linspace(0.65, 1, 4)]), None),  # four passes at the end
+        (np.concatenate([np.linspace(2, 0.6, 6), np.linspace(0.62, 1.3, 14)]), np.linspace(0.5, 3, COUNT)),  # diverges
+        (
+            np.concatenate([np.linspace(2, 0.6, 10), [1.5, 1.4, 1.2, 1, 0.9, 0.8, 0.75, 0.7, 0.65, 0.62]]),
+            None,
+        ),  # a bump
+    ],
+)
+def test_overfitting_is_silent(make, losses, train) -> None:
+    assert make.check("overfitting", overfitted(make, losses, train))[0] == "passed"
+
+
+def test_overfitting_needs_passes_a_level_and_one_optimizer(make) -> None:
+    rising = np.concatenate([np.linspace(2, 0.6, 6), np.linspace(0.62, 1.3, 14)])
+    assert make.check("overfitting", overfitted(make, rising[:8]))[0] == "skipped"
+    assert make.check("overfitting", overfitted(make, rising - 2))[0] == "skipped"
+    gan = make.steps() | {"optimizer": [index % 2 for index in range(COUNT)]}
+    evals = make.evals(20, 20) | {"loss": rising.tolist()}
+    assert make.check("overfitting", make.process(gan, evals=evals))[0] == "skipped"
+
+
 def test_validation_fluctuation_of_a_tiny_set_is_sampling_noise(make) -> None:
     losses = (0.7 * np.exp(np.random.default_rng(0).normal(0, 0.4, 20))).tolist()
     evals = make.evals(20, 20) | {"loss": losses}

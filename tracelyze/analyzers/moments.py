@@ -51,6 +51,13 @@ def cost_of(training: Training, affected: Mask) -> Cost | None:
     return Cost(spent, spent / total)
 
 
+def scaled(cost: Cost | None, part: float) -> Cost | None:
+    """The `part` (0 to 1) of a cost."""
+    if cost is None or cost.seconds is None or cost.share is None:
+        return cost
+    return Cost(part * cost.seconds, part * cost.share)
+
+
 def skipped(training: Training) -> Mask:
     """Steps that GradScaler skipped, shape [steps]; false where nothing is known."""
     return np.asarray(training.steps["skipped"] == 1, dtype=bool)

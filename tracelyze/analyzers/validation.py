@@ -6,12 +6,15 @@ that the loop gave up. Those are not judged.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers import moments
+
 if TYPE_CHECKING:
-    from tracelyze.analyzers.run import Floats, Mask, Process
+    from tracelyze.analyzers.run import Floats, Mask, Process, Training
 
 RARE = 5  # steps per pass: a pass more often than that belongs to the step itself
 GRAD = 2
@@ -66,6 +69,17 @@ def curve(process: Process) -> tuple[Floats, Floats, Floats]:
     _kinds, inverse, counts = np.unique(keys[chosen], axis=0, return_inverse=True, return_counts=True)
     frequent = np.flatnonzero(chosen)[inverse.reshape(-1) == int(np.argmax(counts))]
     return evals["after_step"][frequent], evals["loss"][frequent], evals["samples"][frequent]
+
+
+def training_before(training: Training, after: Floats) -> Floats:
+    """Median training loss before each validation, back to the validation before; NaN without one. Shape of `after`.
+
+    `after`: steps that were done before each validation, in order.
+    """
+    losses = training.steps["loss"]
+    bounds = np.concatenate(([0], np.searchsorted(moments.numbers(training), after, side="right")))
+    parts = [losses[a:b][np.isfinite(losses[a:b])] for a, b in itertools.pairwise(bounds)]
+    return np.array([np.median(part) if len(part) else np.nan for part in parts], dtype=np.float64)
 
 
 def seconds_within_steps(process: Process, ends: Floats, seconds: Floats) -> Floats:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers import moments, pictures
+from tracelyze.analyzers import accumulation, moments, pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.analyzers.words import percent
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -20,7 +20,7 @@ SCALE_MATTERS = ("SGD", "ASGD", "ByHand")  # steps as long as the gradient; Adam
 def check(process: Process, limits: Limits) -> Outcome:
     """Accumulation that shows beyond doubt (one batch of the loader per backward), with losses divided by nothing."""
     if len(process.trainings) > 1:
-        return Skipped("several optimizers: which backward belongs to whom is not known")
+        return Skipped(accumulation.SEVERAL_OPTIMIZERS)
     return combine(_check(training, limits) for training in process.trainings)
 
 
@@ -32,7 +32,7 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
         return Passed("one backward per step: nothing is accumulated")
     alike = (backwards == count) & (steps["loader_batches"] == count)
     if alike.sum() < max(limits["steps"], limits["share"] * len(steps)):
-        return Skipped("several backwards per step, but not one per batch of a loader: they may be different losses")
+        return Skipped(accumulation.NOT_PER_BATCH)
     own = [site for site in training.process.locations("backward") if ".backward(" in site.source]
     if not own:
         return Skipped("backward is called by a framework, which may normalise the loss by itself")

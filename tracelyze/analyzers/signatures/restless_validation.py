@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -42,19 +41,12 @@ def measure(process: Process) -> Restlessness | Skipped:
     reason = style.unjudgeable(training)
     if reason:
         return Skipped(reason)
-    noise, own = statistics.fluctuation(losses), statistics.fluctuation(_training_at(training.steps["loss"], steps))
+    noise, own = statistics.fluctuation(losses), statistics.fluctuation(validation.training_before(training, steps))
     if noise is None or own is None:
         return Skipped("too few training losses between the validations")
     known = samples[np.isfinite(samples)]
     ratio = noise.noise / own.noise if own.noise > 0 else float("inf")
     return Restlessness(noise.relative, ratio, steps, float(np.median(known)) if len(known) else None)
-
-
-def _training_at(losses: Floats, steps: Floats) -> Floats:
-    """Median training loss before each validation, back to the validation before, shape [validations]."""
-    bounds = np.concatenate(([0], np.clip(steps, 0, len(losses)))).astype(np.intp)
-    parts = [losses[a:b][np.isfinite(losses[a:b])] for a, b in itertools.pairwise(bounds)]
-    return np.array([np.median(part) for part in parts if len(part)])
 
 
 def finding(process: Process, rule: str, fix: str, fix_code: str) -> list[Finding] | Passed | Skipped:

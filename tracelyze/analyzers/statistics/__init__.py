@@ -3,10 +3,12 @@
 from tracelyze.analyzers.statistics.curves import (
     Divergence,
     Fluctuation,
+    Rise,
     divergence,
     fluctuation,
     longest_run,
     outliers,
+    rise,
     sawtooth,
     spikes,
 )
@@ -33,6 +35,7 @@ __all__ = [
     "Divergence",
     "Fluctuation",
     "PowerLaw",
+    "Rise",
     "block_medians",
     "block_minima",
     "divergence",
@@ -42,6 +45,7 @@ __all__ = [
     "onset",
     "outliers",
     "power_law_growth",
+    "rise",
     "runs_of",
     "sawtooth",
     "slope_interval",

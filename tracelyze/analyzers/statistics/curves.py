@@ -9,7 +9,15 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
-from tracelyze.analyzers.statistics.robust import NORMAL_MAD, Floats, block_medians, edges, runs_of, spread
+from tracelyze.analyzers.statistics.robust import (
+    NORMAL_MAD,
+    Floats,
+    block_medians,
+    edges,
+    kendall_tau,
+    runs_of,
+    spread,
+)
 
 
 @dataclass(frozen=True)
@@ -97,6 +105,37 @@ def _candidates(values: Floats, window: int, factor: float) -> list[int]:
     lowest = np.minimum(level[row], level[np.maximum(row - 1, 0)])
     usual = np.where(lowest > 0, 0.5 * factor * lowest, -np.inf)
     return [index for index in np.flatnonzero(values > usual).tolist() if index >= window]
+
+
+@dataclass(frozen=True)
+class Rise:
+    """A curve that turned upwards: its minimum, where that was, and the level of its last five values."""
+
+    minimum: float
+    lowest: int
+    end: float
+    margin: float
+
+
+def rise(values: Floats, *, sigmas: float = 3.0, share: float = 0.05) -> Rise | None:
+    """Whether `values` (shape [evaluations], finite, above zero) ended in a steady rise from their minimum, or None.
+
+    Judged once, at the end: no new minimum among the last five, their median above the minimum by `share` and by a
+    margin, and Kendall's tau since the minimum above a half. The minimum of E noisy values lies below their level by
+    sqrt(2 ln E) deviations, which the margin adds to `sigmas`. The deviation is the largest of those between values
+    one, two and five apart, so that a curve that wanders is not taken for one that rises.
+    """
+    count = len(values)
+    lowest = int(np.argmin(values)) if count else 0
+    if count < 10 or lowest > count - 6 or values[lowest] <= 0:
+        return None
+    apart = (1, 2, 5) if count >= 20 else (1, 2)
+    noise = max(spread(values[lag:] - values[:-lag]) for lag in apart) / np.sqrt(2)
+    margin = float(max(noise * (sigmas + np.sqrt(2 * np.log(count))), share * values[lowest]))
+    minimum, end = float(values[lowest]), float(np.median(values[-5:]))
+    if end <= minimum + margin or kendall_tau(block_medians(values[lowest:], 100)) <= 0.5:
+        return None
+    return Rise(minimum, lowest, end, margin)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,115 @@
+"""Rules about several backwards per step, or none, and the look-alikes that they must not fire on."""
+
+from __future__ import annotations
+
+import pytest
+
+COUNT = 400
+
+
+def accumulating(make, count: int = 4, **columns):
+    """Steps of `count` micro-batches each."""
+    return make.steps() | {"backwards": [count] * COUNT, "loader_batches": [count] * COUNT} | columns
+
+
+def discarding(make, **columns):
+    discarded = {"grads_discarded": [None] + [8] * (COUNT - 1), "clips": [0] * COUNT}
+    return accumulating(make, **(discarded | columns))
+
+
+def test_discarded_microbatches(make) -> None:
+    status, _, finding = make.check("discarded-microbatches", make.process(discarding(make)))
+    assert status == "fired"
+    assert (finding.severity, finding.first_step, finding.location.line) == ("critical", 1, 41)
+    assert finding.cost.share == pytest.approx(0.75, abs=0.01)
+    assert "% 4 == 0" in finding.fix_code
+
+
+@pytest.mark.parametrize(
+    ("columns", "status"),
+    [
+        ({"grads_discarded": [None] + [0] * 5 + [None] * (COUNT - 6)}, "passed"),  # accumulates and clears once
+        ({"backwards": [1] * COUNT}, "passed"),  # nothing is accumulated
+        ({"grads_discarded": [8 if index % 50 == 7 else 0 for index in range(COUNT)]}, "passed"),  # batches given up
+        ({"grads_cleared": [None] * COUNT}, "skipped"),  # closure: LBFGS
+        ({"backwards": [2] * COUNT, "loader_batches": [1] * COUNT}, "skipped"),  # SAM: two passes over a batch
+        ({"loader_batches": [None] * COUNT}, "skipped"),  # nothing tells micro-batches from passes
+        ({"clips": [4] * COUNT}, "skipped"),  # private training: clipped sums are kept elsewhere
+        ({"optimizer": [index % 2 for index in range(COUNT)]}, "skipped"),  # GAN
+    ],
+)
+def test_discarded_microbatches_is_silent(make, columns, status) -> None:
+    assert make.check("discarded-microbatches", make.process(discarding(make, **columns)))[0] == status
+
+
+def clipping(make, **columns):
+    return accumulating(make, **({"clips": [4] * COUNT, "clip_max_norm": [0.5] * COUNT} | columns))
+
+
+def test_clip_per_microbatch(make) -> None:
+    status, _, finding = make.check("clip-per-microbatch", make.process(clipping(make)))
+    assert status == "fired"
+    assert (finding.severity, finding.confidence) == ("warning", "likely")
+    assert "0.5" in finding.fix_code
+
+
+def test_clippings_that_follow_the_number_of_backwards_are_certain(make) -> None:
+    counts = [3 if index % 50 == 49 else 4 for index in range(COUNT)]
+    steps = clipping(make, clips=counts, backwards=counts, loader_batches=counts)
+    assert make.check("clip-per-microbatch", make.process(steps))[2].confidence == "certain"
+
+
+@pytest.mark.parametrize(
+    ("columns", "status"),
+    [
+        ({"clips": [1] * COUNT}, "passed"),  # once, before the step
+        ({"clips": [8] * COUNT}, "passed"),  # once per parameter tensor
+        ({"clips": [0] * COUNT}, "passed"),  # never
+        ({"backwards": [1] * COUNT, "clips": [1] * COUNT}, "passed"),  # nothing is accumulated
+        ({"grads_discarded": [4] * COUNT}, "passed"),  # each backward is clipped alone: private training
+        ({"loader_batches": [1] * COUNT}, "skipped"),  # several losses of one batch
+        ({"optimizer": [index % 2 for index in range(COUNT)]}, "skipped"),
+    ],
+)
+def test_clip_per_microbatch_is_silent(make, columns, status) -> None:
+    assert make.check("clip-per-microbatch", make.process(clipping(make, **columns)))[0] == status
+
+
+@pytest.mark.parametrize("facts", [{"groups": 4}, {"parameters": 4}])
+def test_one_clipping_per_part_is_no_clipping_per_microbatch(make, facts) -> None:
+    process = make.process(clipping(make), optimizers=[{"optimizer": 0, "name": "Adam", "parameters": 8} | facts])
+    assert make.check("clip-per-microbatch", process)[0] == "skipped"
+
+
+def test_as_many_clipping_lines_as_microbatches_may_be_one_per_module(make) -> None:
+    sites = [{"site": index, "role": "clip", "file": "train.py", "line": 50 + index} for index in range(4)]
+    assert make.check("clip-per-microbatch", make.process(clipping(make), sites=sites))[0] == "skipped"
+
+
+def test_step_without_backward(make) -> None:
+    every_other = make.steps() | {"backwards": [1 - index % 2 for index in range(COUNT)]}
+    status, _, finding = make.check("step-without-backward", make.process(every_other))
+    assert status == "fired"
+    assert (finding.confidence, finding.first_step) == ("likely", 2)
+    assert "same gradients" in finding.summary
+    cleared = every_other | {"grads_none": [8 * (index % 2) for index in range(COUNT)]}
+    assert make.check("step-without-backward", make.process(cleared))[2].confidence == "certain"
+
+
+@pytest.mark.parametrize(
+    ("columns", "status"),
+    [
+        ({"backwards": [1] * COUNT}, "passed"),
+        ({"backwards": [6] * COUNT}, "passed"),  # closure
+        ({"backwards": [0] * 5 + [1] * (COUNT - 5)}, "passed"),  # a few steps at the start
+        ({"backwards": [0 if index % 100 == 0 else 1 for index in range(COUNT)]}, "passed"),  # one per epoch
+        ({"backwards": [0] * COUNT}, "skipped"),  # torch.autograd.grad
+        ({"backwards": [None] * COUNT}, "skipped"),
+        (
+            {"optimizer": [i % 2 for i in range(COUNT)], "backwards": [1 - i % 2 for i in range(COUNT)]},
+            "skipped",  # one backward, two optimizers
+        ),
+    ],
+)
+def test_step_without_backward_is_silent(make, columns, status) -> None:
+    assert make.check("step-without-backward", make.process(make.steps() | columns))[0] == status

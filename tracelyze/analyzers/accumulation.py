@@ -1,0 +1,11 @@
+"""Gradient accumulation, as far as it shows: why some loops with several backwards per step cannot be judged."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SEVERAL_OPTIMIZERS: Final = "several optimizers: which backward belongs to whom is not known"
+NOT_PER_BATCH: Final = (
+    "several backwards per step, but not one per batch of a loader: they may be different losses, or two passes over "
+    "the same batch"
+)
