@@ -99,7 +99,7 @@ def test_json_is_the_contract_and_nothing_else_is_written(run: Path, tmp_path: P
     assert data["verdict"] == "critical"
     assert [finding["rule"] for finding in data["findings"]] == ["loss-nonfinite"]
     assert data["findings"][0]["first_step"] == 7
-    assert {check["rule"] for check in data["checks"]} == {rule.id for rule in RULES}
+    assert {check["rule"] for check in data["checks"]} == {rule.id for rule in (*RULES, *TRACE_RULES)}
     assert sorted(run.rglob("*")) == before
 
 
@@ -171,7 +171,10 @@ def test_a_profiler_trace_instead_of_a_run(run: Path, tmp_path: Path) -> None:
     assert {check["rule"] for check in data["checks"]} == {rule.id for rule in TRACE_RULES}
     (tmp_path / "tracelyze.toml").write_text("[thresholds.host-bound]\nfewest_steps = 4\n")
     assert tracelyze("diagnose", run, "--no-html", cwd=tmp_path).returncode == 0  # one configuration serves both
-    assert_refused(tracelyze("diagnose", run, "--select", "host-bound", cwd=tmp_path), "host-bound", "traces")
+    done = tracelyze("diagnose", run, "--select", "host-bound", "--format", "json", cwd=tmp_path)
+    (check,) = json.loads(done.stdout)["checks"]
+    assert (check["rule"], check["status"]) == ("host-bound", "skipped")
+    assert "--profile-every" in check["reason"]
 
 
 def test_wrong_calls_and_inputs(tmp_path: Path) -> None:

@@ -102,6 +102,7 @@ class Workshop:
         samples: Columns | None = None,
         models: list[dict[str, Any]] | None = None,
         sites: list[dict[str, Any]] | None = None,
+        windows: list[dict[str, Any]] | None = None,
         facts: dict[str, Any] | None = None,
         end: Exit | None = None,
     ) -> Process:
@@ -120,8 +121,9 @@ class Workshop:
             "samples": samples or {},
             "models": rows_of(models or [{"model": 0, "name": "Net", "sensitive": "Dropout x2, BatchNorm1d"}]),
             "sites": rows_of(SITES if sites is None else sites),
+            "windows": rows_of(windows or []),
         }  # fmt: skip
-        tables = {spec.name: Table(spec, MemoryColumns(spec, given.get(spec.name, {}))) for spec in schema.TABLES}
+        tables = {spec.name: Table(spec, MemoryColumns(spec, given[spec.name])) for spec in schema.TABLES}
         return Process("rank00000", {"rank": 0, "cpus": 8, **(facts or {})}, tables, end or Exit("finished", 0))
 
     def check(self, rule: str, *processes: Process) -> tuple[str, str, Finding | None]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tracelyze.analyzers import causality, diagnose, merging
+from tracelyze.analyzers.kineto.rules import RULES as TRACE_RULES
 from tracelyze.analyzers.rule import Passed, Rule
 from tracelyze.analyzers.rules import RULES
 from tracelyze.diagnosis import Cost, Diagnosis, Exit, Finding
@@ -26,7 +27,8 @@ def test_a_healthy_run_has_no_finding_and_one_check_per_rule(make) -> None:
     diagnosis = diagnose(make.run(make.process()))
     assert diagnosis.findings == []
     assert diagnosis.verdict == "ok"
-    assert [check.rule for check in diagnosis.checks] == [rule.id for rule in RULES]
+    only_traces = [rule.id for rule in TRACE_RULES if rule.id not in {rule.id for rule in RULES}]
+    assert [check.rule for check in diagnosis.checks] == [rule.id for rule in RULES] + only_traces
     assert {check.status for check in diagnosis.checks} == {"passed", "skipped"}
     assert all(check.reason for check in diagnosis.checks)
     assert [chart.title for chart in diagnosis.charts] == ["Loss", "Gradient norm", "Time per step", "Memory"]

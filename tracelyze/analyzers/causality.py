@@ -10,6 +10,7 @@ from tracelyze.analyzers.merging import gravity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tracelyze.analyzers.kineto.rule import TraceRule
     from tracelyze.analyzers.rule import Rule
     from tracelyze.diagnosis import Finding
 
@@ -19,7 +20,7 @@ def on_rank(finding: Finding, rank: int) -> Finding:
     return replace(finding, ranks=[rank])
 
 
-def explain(findings: Sequence[Finding], rules: Sequence[Rule]) -> list[Finding]:
+def explain(findings: Sequence[Finding], rules: Sequence[Rule | TraceRule]) -> list[Finding]:
     """Set `caused_by` of each finding (one per rule) to the nearest cause that began no later.
 
     The nearest cause has the longest chain of causes behind it, and is the latest of those. Two rules may name each

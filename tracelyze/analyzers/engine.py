@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
+    from tracelyze.analyzers.kineto.rule import TraceRule
+
 
 def diagnose(
     run: Run | Path | str,
@@ -25,29 +27,45 @@ def diagnose(
     select: Collection[str] = (),
     ignore: Collection[str] = (),
     thresholds: Mapping[str, Mapping[str, float]] | None = None,
-    rules: Sequence[Rule] = RULES,
+    rules: Sequence[Rule] | None = None,
 ) -> Diagnosis:
     """What is wrong with `run`, a loaded run or its directory.
 
     `select` limits the diagnosis to these rule ids, `ignore` leaves some out; `thresholds` overrides a rule's numbers
-    by name. Every remaining rule ends in one check. InputError for an unreadable run, an unknown rule or threshold.
+    by name; `rules` takes the catalogue's place. Every remaining rule ends in one check, those that only profiler
+    traces can tell included. InputError for an unreadable run, an unknown rule or threshold.
     """
-    chosen = _choose(rules, select, ignore)
+    from tracelyze.analyzers.kineto.rules import RULES as TRACE_RULES
+    from tracelyze.analyzers.windows import Windows, joined
+
+    traced = TRACE_RULES if rules is None else ()
+    rules = RULES if rules is None else rules
+    _known(select, ignore, thresholds or {}, (*rules, *traced))
+    chosen = [rule for rule in rules if _wanted(rule.id, select, ignore)]
+    extra = [rule for rule in traced if _wanted(rule.id, select, ignore)]
     limits = _limits(rules, thresholds or {})
     if not isinstance(run, Run):
         run = rundir.load(run)
-    facts = overview.Facts()
+    facts, windows = overview.Facts(), Windows()
     answers = {rule.id: _Answers() for rule in chosen}
     for process in run.processes:
         for rule in chosen:
             answers[rule.id].add(process, evaluate(rule, process, limits[rule.id]))
         facts.add(process)
+        windows.add(process, run.path)
         process.forget()
-    checks = [answers[rule.id].check(rule, facts.why_nothing(run)) for rule in chosen]
-    found = [finding for rule in chosen for finding in merge(answers[rule.id].findings)]
-    findings = causality.order(causality.explain(found, chosen))
+    nothing = facts.why_nothing(run)
+    outcomes = {rule.id: answers[rule.id].outcome(nothing) for rule in chosen}
+    profiled = windows.judge([rule.id for rule in extra], thresholds or {}, nothing)
+    outcomes |= {rule: joined(outcomes[rule], seen) if rule in outcomes else seen for rule, seen in profiled.items()}
+    told: list[Rule | TraceRule] = [*chosen, *(rule for rule in extra if rule.id not in answers)]
+    checks = [_check(rule, outcomes[rule.id]) for rule in told]
+    found = [finding for rule in told for finding in _findings(outcomes[rule.id])]
+    findings = causality.order(causality.explain(found, told))
     charts = facts.charts(findings)
-    return Diagnosis(facts.run(run), worst(findings), findings, checks, charts, tracelyze.__version__)
+    facts_of_run = facts.run(run)
+    facts_of_run.notes.extend(windows.notes)
+    return Diagnosis(facts_of_run, worst(findings), findings, checks, charts, tracelyze.__version__)
 
 
 def evaluate(rule: Rule, process: Process, limits: Limits) -> Outcome:
@@ -81,25 +99,50 @@ def _has(process: Process, name: str) -> bool:
     return process.tables[table].has(column)
 
 
-def _choose(rules: Sequence[Rule], select: Collection[str], ignore: Collection[str]) -> list[Rule]:
-    known = {rule.id for rule in rules}
+def _wanted(identifier: str, select: Collection[str], ignore: Collection[str]) -> bool:
+    return (not select or identifier in select) and identifier not in ignore
+
+
+def _known(
+    select: Collection[str],
+    ignore: Collection[str],
+    thresholds: Mapping[str, Mapping[str, float]],
+    rules: Sequence[Rule | TraceRule],
+) -> None:
+    """InputError for a rule or threshold that no rule declares. A rule for runs and one for traces may share an id."""
+    names: dict[str, set[str]] = {}
+    for rule in rules:
+        names.setdefault(rule.id, set()).update(threshold.name for threshold in rule.thresholds)
     for identifier in (*select, *ignore):
-        if identifier not in known:
+        if identifier not in names:
             raise InputError(f"{identifier}: no such rule; `tracelyze rules` lists them")
-    return [rule for rule in rules if (not select or rule.id in select) and rule.id not in ignore]
+    for identifier, values in thresholds.items():
+        if identifier not in names:
+            raise InputError(f"thresholds for {identifier}: no such rule; `tracelyze rules` lists them")
+        for name in values:
+            if name not in names[identifier]:
+                known = ", ".join(sorted(names[identifier])) or "none"
+                raise InputError(f"{identifier} has no threshold {name!r}; it has: {known}")
 
 
 def _limits(rules: Sequence[Rule], thresholds: Mapping[str, Mapping[str, float]]) -> dict[str, Limits]:
-    by_id = {rule.id: rule for rule in rules}
-    for identifier, values in thresholds.items():
-        if identifier not in by_id:
-            raise InputError(f"thresholds for {identifier}: no such rule; `tracelyze rules` lists them")
-        names = {threshold.name for threshold in by_id[identifier].thresholds}
-        for name in values:
-            if name not in names:
-                known = ", ".join(sorted(names)) or "none"
-                raise InputError(f"{identifier} has no threshold {name!r}; it has: {known}")
-    return {rule.id: Limits(rule.thresholds, thresholds.get(rule.id)) for rule in rules}
+    """Limits of each rule, of which it takes those thresholds that it declares itself."""
+    limits = {}
+    for rule in rules:
+        names = {threshold.name for threshold in rule.thresholds}
+        given = thresholds.get(rule.id, {})
+        limits[rule.id] = Limits(rule.thresholds, {name: value for name, value in given.items() if name in names})
+    return limits
+
+
+def _findings(outcome: Outcome) -> list[Finding]:
+    return outcome if isinstance(outcome, list) else []
+
+
+def _check(rule: Rule | TraceRule, outcome: Outcome) -> Check:
+    if isinstance(outcome, list):
+        return Check(rule.id, "fired", outcome[0].title, rule.title)
+    return Check(rule.id, "passed" if isinstance(outcome, Passed) else "skipped", outcome.reason, rule.title)
 
 
 @dataclass
@@ -118,11 +161,11 @@ class _Answers:
         else:
             self.findings += [causality.on_rank(finding, process.rank) for finding in outcome]
 
-    def check(self, rule: Rule, nothing: str | None) -> Check:
+    def outcome(self, nothing: str | None) -> Outcome:
+        """One answer for all processes: a finding, else what passed, else why not. `nothing`: why nobody trained."""
         if self.findings:
-            return Check(rule.id, "fired", merge(self.findings)[0].title, rule.title)
+            return merge(self.findings)
         if self.passed:
             others = f" ({len(self.passed)} processes)" if len(self.passed) > 1 else ""
-            return Check(rule.id, "passed", self.passed[0] + others, rule.title)
-        reason = nothing or (self.skipped[0] if self.skipped else "the run holds no process")
-        return Check(rule.id, "skipped", reason, rule.title)
+            return Passed(self.passed[0] + others)
+        return Skipped(nothing or (self.skipped[0] if self.skipped else "the run holds no process"))

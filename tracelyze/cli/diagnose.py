@@ -110,26 +110,10 @@ def _diagnose(path: Path, settings: Settings) -> Diagnosis:
     """The diagnosis of a run directory or of profiler traces. One configuration serves both."""
     from tracelyze import analyzers, schema
     from tracelyze.analyzers import kineto
-    from tracelyze.analyzers.rules import RULES
 
-    if not (path / schema.RUN_FILE).exists() and kineto.is_trace(path):
-        return kineto.diagnose_traces(
-            path, select=settings.select, ignore=settings.ignore, thresholds=settings.thresholds
-        )
-    known = {rule.id: {threshold.name for threshold in rule.thresholds} for rule in RULES}
-    select = [identifier for identifier in settings.select if identifier in known]
-    if settings.select and not select:
-        raise InputError(f"{', '.join(settings.select)}: told from profiler traces only; select a rule for runs too")
-    return analyzers.diagnose(
-        path,
-        select=select,
-        ignore=[identifier for identifier in settings.ignore if identifier in known],
-        thresholds={
-            rule: {name: value for name, value in numbers.items() if name in known[rule]}
-            for rule, numbers in settings.thresholds.items()
-            if rule in known
-        },
-    )
+    traces = not (path / schema.RUN_FILE).exists() and kineto.is_trace(path)
+    diagnose = kineto.diagnose_traces if traces else analyzers.diagnose
+    return diagnose(path, select=settings.select, ignore=settings.ignore, thresholds=settings.thresholds)
 
 
 def _identifiers(given: list[str] | None) -> tuple[str, ...]:

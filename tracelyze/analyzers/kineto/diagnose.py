@@ -11,9 +11,10 @@ from tracelyze.analyzers import causality
 from tracelyze.analyzers.kineto import collectives
 from tracelyze.analyzers.kineto.collectives import Arrivals
 from tracelyze.analyzers.kineto.pictures import step_chart
+from tracelyze.analyzers.kineto.reader import read_trace
 from tracelyze.analyzers.kineto.rule import MICROSECONDS, Job, TraceRule
 from tracelyze.analyzers.kineto.rules import RULES
-from tracelyze.analyzers.kineto.summary import TraceSummary, summarise
+from tracelyze.analyzers.kineto.summary import TraceSummary, summarise, summarise_trace
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped
 from tracelyze.analyzers.words import percent
 from tracelyze.diagnosis import Check, Diagnosis, Exit, Finding, RunFacts, worst
@@ -50,6 +51,19 @@ def diagnose_traces(
     ordered = causality.order(_explained(findings, chosen))
     pictures = list(job.picture.values())[:4]
     return Diagnosis(_facts(named, job), worst(ordered), ordered, checks, pictures, tracelyze.__version__)
+
+
+def judge(
+    files: Mapping[Path, int], rules: Collection[str], thresholds: Mapping[str, Mapping[str, float]]
+) -> dict[str, Outcome]:
+    """The answer of each of `rules` to the traces of one window, one per rank; ids that traces cannot tell are absent.
+
+    `files`: the rank of each trace, where the trace itself does not tell it. InputError for an unreadable trace.
+    """
+    summaries = [summarise_trace(read_trace(path), rank) for path, rank in files.items()]
+    job = as_job(sorted(summaries, key=lambda summary: summary.rank))
+    limits = _limits(thresholds)
+    return {rule.id: _evaluate(rule, job, limits[rule.id]) for rule in RULES if rule.id in rules}
 
 
 def as_job(summaries: list[TraceSummary]) -> Job:

@@ -1,0 +1,126 @@
+"""Windows of torch.profiler that a run recorded: what the rules for Kineto traces say about them.
+
+A window is a few steps, so a rule's finding counts when most windows that could be judged show it. The steps of a trace
+are counted from its own start; findings are told in the steps of the run.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.kineto.diagnose import judge
+from tracelyze.analyzers.merging import gravity
+from tracelyze.analyzers.rule import Outcome, Passed, Skipped
+from tracelyze.analyzers.words import plural
+from tracelyze.diagnosis import Cost, Evidence, Finding
+from tracelyze.errors import InputError
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.run import Process
+
+NONE: Final = "no profiler window was recorded; collect --profile-every N records some"
+MOST: Final = 0.5
+MOST_SOURCE: Final = "derived: what is so all the time shows in most windows; single ones meet a checkpoint or an epoch"
+
+
+@dataclass
+class Window:
+    """The traces of one window by rank: `files` maps each to its rank. Steps are those of the run."""
+
+    first_step: int
+    last_step: int
+    files: dict[Path, int] = field(default_factory=dict)
+
+
+@dataclass
+class Windows:
+    """The windows of a run, collected process by process."""
+
+    found: dict[tuple[int, int], Window] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, process: Process, run: Path) -> None:
+        """The windows of one process whose traces lie in its folder of `run`."""
+        for row in process.tables["windows"].records():
+            if not row["file"] or row["first_step"] is None:
+                continue
+            path = run / process.name / Path(row["file"]).name
+            first, last = row["first_step"], row["last_step"] or row["first_step"]
+            if path.is_file():
+                self.found.setdefault((process.attempt, first), Window(first, last)).files[path] = process.rank
+            else:
+                self.notes.append(f"{path.name}: the trace of steps {first} to {last} is missing")
+
+    def judge(
+        self, rules: Collection[str], thresholds: Mapping[str, Mapping[str, float]], nothing: str | None
+    ) -> dict[str, Outcome]:
+        """The answer of each of the trace rules `rules`; a trace that cannot be read is left out and noted.
+
+        `nothing`: why nobody trained, if so.
+        """
+        answers: dict[str, list[tuple[Window, Outcome]]] = defaultdict(list)
+        for key in sorted(self.found) if rules else ():
+            try:
+                outcomes = judge(self.found[key].files, rules, thresholds)
+            except InputError as error:
+                self.notes.append(str(error))
+                continue
+            for rule, outcome in outcomes.items():
+                answers[rule].append((self.found[key], outcome))
+        unread = nothing or (f"no profiler window could be read: {self.notes[0]}" if self.notes else NONE)
+        return {rule: _together(answers[rule]) if answers[rule] else Skipped(unread) for rule in rules}
+
+
+def _together(answers: Sequence[tuple[Window, Outcome]]) -> Outcome:
+    """One answer for all windows."""
+    fired = [(window, outcome) for window, outcome in answers if isinstance(outcome, list) and outcome]
+    passed = [outcome for _, outcome in answers if isinstance(outcome, Passed)]
+    judged = len(fired) + len(passed)
+    if not judged:
+        reasons = [outcome.reason for _, outcome in answers if isinstance(outcome, Skipped)]
+        return Skipped(f"{plural(len(answers), 'profiler window')}: {reasons[0]}")
+    if len(fired) <= MOST * judged:
+        others = f"; {len(fired)} of {judged} profiler windows show more" if fired else ""
+        return Passed(f"{passed[0].reason} (profiler window){others}")
+    return [_of_the_run(fired, judged)]
+
+
+def _of_the_run(fired: Sequence[tuple[Window, list[Finding]]], judged: int) -> Finding:
+    """The gravest finding of the windows, in the run's steps, with what it costs per step."""
+    window, lead = min(((window, found[0]) for window, found in fired), key=lambda pair: gravity(pair[1]))
+    steps = f"profiled steps {window.first_step:,} to {window.last_step:,}"
+    several = f" Seen in {len(fired)} of {plural(judged, 'profiler window')}, most clearly in {steps}."
+    share = Evidence("profiler windows that show it", len(fired) / judged, "share", MOST, MOST_SOURCE)
+    return replace(
+        lead,
+        summary=lead.summary + several,
+        first_step=min(window.first_step for window, _ in fired),
+        last_step=max(window.last_step for window, _ in fired),
+        ranks=sorted({rank for _, found in fired for rank in found[0].ranks}),
+        evidence=[*lead.evidence, share],
+        cost=Cost(None, lead.cost.share) if lead.cost else None,
+        charts=[replace(chart, title=f"{chart.title}, {steps}") for chart in lead.charts],
+    )
+
+
+def joined(recorded: Outcome, profiled: Outcome) -> Outcome:
+    """One answer of a rule that both the recorded steps and the windows can tell.
+
+    The recorded steps outnumber the profiled ones, which are slower besides; the windows answer where they cannot.
+    """
+    if isinstance(recorded, Skipped):
+        return recorded if isinstance(profiled, Skipped) else profiled
+    if not isinstance(recorded, list) or not isinstance(profiled, list):
+        return recorded
+    shown = profiled[0]
+    evidence = [item for item in shown.evidence if item.name not in {known.name for known in recorded[0].evidence}]
+    lead = replace(
+        recorded[0],
+        evidence=[*recorded[0].evidence, *evidence],
+        charts=[*recorded[0].charts, *shown.charts],
+    )
+    return [lead, *recorded[1:]]
