@@ -313,6 +313,9 @@ def test_killed(make) -> None:
     assert "probably not" in make.check("killed", roomy)[2].summary
     signal = make.check("killed", make.process(end=Exit("signal", None, "Segmentation fault")))[2]
     assert "Segmentation fault" in signal.title
+    assert signal.location is None
+    told = "Fatal Python error: Aborted, in forward at line 24 of train.py"  # worded by exits.py, see test_rundir.py
+    assert make.check("killed", make.process(end=Exit("signal", None, told)))[2].location.line == 24
     full = make.process(end=Exit("vanished"))
     full.notes.append("recording stopped at step 30: no space left on device")
     assert make.check("killed", full)[2].confidence == "possible"

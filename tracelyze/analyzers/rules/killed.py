@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,11 +10,12 @@ import numpy as np
 from tracelyze.analyzers import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.words import memory, percent
-from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.diagnosis import Evidence, Finding, Location, Mark
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process
 
+STACK = re.compile(r", in (?P<function>\S+) at line (?P<line>\d+) of (?P<file>.+)$")  # as exits.py words it
 FIX_SIGNAL = (
     "The stacks at that moment are in signals.txt of the run directory. A segmentation fault or an abort comes from "
     "native "
@@ -50,6 +52,12 @@ def _starved(process: Process, limits: Limits) -> tuple[bool, float | None]:
     known = resident[np.isfinite(resident)]
     size = float(total) if isinstance(total, int | float) else left + (float(known[-1]) if len(known) else 0.0)
     return bool(size > 0 and left < limits["left"] * size), left
+
+
+def _place(process: Process) -> Location | None:
+    """The innermost line of the program in the stacks that a fatal signal left."""
+    found = STACK.search(process.exit.detail)
+    return Location(found["file"], int(found["line"]), found["function"]) if found else None
 
 
 def _finding(process: Process, starved: bool, left: float | None, stopped: str | None, limits: Limits) -> Finding:
@@ -90,6 +98,7 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
             Evidence("memory left on the machine", None if left is None else memory(left), "",
                      f"{percent(limits['left'])} of all", limits.source("left")),
         ],
+        location=_place(process),
         charts=pictures.memory(training, [Mark(float(last), "last recorded step")]) if training else [],
         false_alarm="A run directory copied from another machine while the program was still running there.",
     )  # fmt: skip
