@@ -147,6 +147,8 @@ def test_zero_gradients_of_an_optimizer_that_holds_nothing_trainable(make) -> No
     _, _, finding = make.check("zero-gradients", make.process(steps, optimizers=held))
     assert (finding.severity, finding.first_step) == ("critical", 1)
     assert "none of the 2 tensors" in finding.summary
+    sampled = steps | {"grads_none": [0 if index % 50 == 0 else None for index in range(COUNT)]}
+    assert "all 400 steps" in make.check("zero-gradients", make.process(sampled, optimizers=held))[2].title
     later = steps | {"parameters": [0] * 200 + [8] * 200}  # thawed by a schedule
     assert make.check("zero-gradients", make.process(later))[0] == "passed"
     beside = steps | {"optimizer": [index % 2 for index in range(COUNT)]}

@@ -23,11 +23,11 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
     steps = training.steps
     none, zero = np.nan_to_num(steps["grads_none"]), np.nan_to_num(steps["grads_zero"])
-    trained = moments.trained_steps(training) & steps.known("grads_none")
+    trained = moments.trained_steps(training)
     if untrainable.is_so(training, trained, int(limits["steps"])):
         return untrainable.finding(training, trained, RULE.id)
     dead = none + zero >= steps["parameters"]
-    usable = trained & (steps["parameters"] > 0)
+    usable = trained & steps.known("grads_none") & (steps["parameters"] > 0)
     observed = usable & (steps.known("grads_zero") | dead)  # whether gradients are zero is looked at now and then
     satisfied = steps["loss"] == 0  # a hinge that is satisfied has no gradient, rightly
     rows = np.flatnonzero(observed & ~satisfied)
