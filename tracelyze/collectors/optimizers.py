@@ -16,6 +16,7 @@ class Tracked:
         self._optimizer = weakref.ref(optimizer)
         self.index = index
         self.count = 0
+        self.on_cuda = False
         self._parameters: list[Any] = []
         self._held = -1
         self._refreshed = -REFRESH_EVERY
@@ -34,6 +35,7 @@ class Tracked:
         if held != self._held or self.count - self._refreshed >= REFRESH_EVERY:
             self._held, self._refreshed = held, self.count
             self._parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+            self.on_cuda = bool(self._parameters) and bool(self._parameters[0].is_cuda)
         return self._parameters
 
 

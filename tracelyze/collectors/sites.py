@@ -27,27 +27,30 @@ class Sites:
 
     def __init__(self, emit: Callable[[dict[str, Any]], None]) -> None:
         self._emit = emit
-        self._numbers: dict[tuple[str, CodeType, int], int] = {}
-        self._library: dict[CodeType, bool] = {}
+        # By identity: hashing a code object hashes its constants, every time. The objects are kept, so ids stay theirs.
+        self._numbers: dict[tuple[str, int, int], int] = {}
+        self._library: dict[int, bool] = {}
+        self._kept: list[CodeType] = []
 
     def here(self, role: str) -> int | None:
         """Number of the innermost line of the script on the current stack; None if only libraries are on it."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             code = frame.f_code
-            library = self._library.get(code)
+            library = self._library.get(id(code))
             if library is None:
-                library = self._library[code] = is_library(code.co_filename)
+                self._kept.append(code)
+                library = self._library[id(code)] = is_library(code.co_filename)
             if not library:
-                key = (role, code, frame.f_lasti)
+                key = (role, id(code), frame.f_lasti)
                 number = self._numbers.get(key)
                 return number if number is not None else self._add(key, frame)
             frame = frame.f_back
         return None
 
-    def _add(self, key: tuple[str, CodeType, int], frame: FrameType) -> int:
+    def _add(self, key: tuple[str, int, int], frame: FrameType) -> int:
         number = self._numbers[key] = len(self._numbers)
-        role, code, _ = key
+        role, code = key[0], frame.f_code
         self._emit(
             {
                 "site": number,

@@ -8,8 +8,8 @@ that a long run becomes a few files and not thousands.
 from __future__ import annotations
 
 import os
+import threading
 from array import array
-from collections import deque
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,7 +26,12 @@ class TableStream:
     def __init__(self, table: schema.Table) -> None:
         self.table = table
         self.folder: Path | None = None  # rows wait in memory until there is one
-        self._rows: deque[dict[str, Any]] = deque()
+        # A list per column, not a dict per row: dicts of this size come from malloc, and while they wait for the disk
+        # they lie between the tensors of the training and keep it from reusing its own memory (1.5 ms a step of page
+        # faults, measured on a CNN).
+        self._columns = self._empty()
+        self._rows = 0
+        self._lock = threading.Lock()
         self._part = 0
         self._file: IO[bytes] | None = None
         self._writer: Any = None
@@ -39,16 +44,19 @@ class TableStream:
 
     def append(self, row: dict[str, Any]) -> None:
         """Queue one row. Columns that it leaves out, or sets to None, are null."""
-        self._rows.append(row)
+        with self._lock:
+            for name, values in self._columns.items():
+                values.append(row.get(name))
+            self._rows += 1
 
     def flush(self) -> int:
         """Write what is queued as one batch; returns the number of rows. Raises OSError when the disk refuses."""
-        rows: list[dict[str, Any]] = []
-        while self._rows and self.folder is not None:
-            rows.append(self._rows.popleft())
-        if not rows:
+        if self._rows == 0 or self.folder is None:
             return 0
-        batch = record_batch(self.table, rows)
+        with self._lock:
+            rows, self._rows = self._rows, 0
+            columns, self._columns = self._columns, self._empty()
+        batch = column_batch(self.table, columns)
         if self._writer is None:
             self._open(batch.schema)
         self._writer.write_batch(batch)
@@ -56,7 +64,7 @@ class TableStream:
         if self._bytes > SEGMENT_BYTES:
             self.close(convert=True)
             self._part += 1
-        return len(rows)
+        return rows
 
     def close(self, convert: bool) -> None:
         """End the current part. `convert` turns it into Parquet; without, the next reader does."""
@@ -68,6 +76,9 @@ class TableStream:
         self._bytes = 0
         if convert:
             to_parquet(self._path(schema.STREAM_SUFFIX))
+
+    def _empty(self) -> dict[str, list[Any]]:
+        return {column.name: [] for column in self.table.columns}
 
     def _open(self, arrow_schema: Any) -> None:
         import pyarrow.ipc
@@ -83,14 +94,19 @@ class TableStream:
 
 
 def record_batch(table: schema.Table, rows: list[dict[str, Any]]) -> Any:
-    """Rows as an Arrow record batch.
+    """Rows as an Arrow record batch; what a row leaves out is null."""
+    return column_batch(table, {column.name: [row.get(column.name) for row in rows] for column in table.columns})
+
+
+def column_batch(table: schema.Table, values: dict[str, list[Any]]) -> Any:
+    """Columns of equal length, None where nothing is known, as an Arrow record batch.
 
     Built from buffers of the standard library: `pyarrow.array` would import pandas into the training process, where
     that takes most of a second and fails at interpreter exit.
     """
     import pyarrow as pa
 
-    columns = [_array(pa, column, [row.get(column.name) for row in rows]) for column in table.columns]
+    columns = [_array(pa, column, values[column.name]) for column in table.columns]
     fields = [pa.field(column.name, _type(pa, column)) for column in table.columns]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 

@@ -7,18 +7,24 @@ so (is None, _version) read at four points per optimizer tells every way of clea
     before a backward  still there, untouched? then nobody cleared it
     after a backward   its new versions (needed only when several optimizers share the model)
     before a step      untouched since consumed, and added to: carried over
+
+All steps of a young run are looked at, then as many as BUDGET of the step time allows; all of them on suspicion.
 """
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from tracelyze.collectors.by_hand import ByHand
 from tracelyze.collectors.optimizers import Tracked
 from tracelyze.collectors.readback import Readback
 from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.stride import Stride
 
 NONE = -1
+BUDGET = 0.002  # share of the step time
+YOUNG = 100  # steps that are all looked at
 FIRST_STEPS = 5  # steps in which clearing between backward and step is watched without suspicion
 QUESTIONED = 4  # gradients whose value is looked at once, on suspicion
 
@@ -38,6 +44,9 @@ class _State:
         self.row: dict[str, int | None] = {}
         self.suspicious = False
         self.discarded = 0
+        self.stride = Stride(BUDGET, YOUNG)
+        self.looking = True  # at the step that is being made
+        self.cost = 0.0
 
 
 class GradientLifecycle(Signal):
@@ -61,23 +70,31 @@ class GradientLifecycle(Signal):
         tracked = self.recorder.tracked()
         if self._watch_backward and not self._first_backward:
             for one in tracked:
-                self._look_for_discarded(one)
+                if self._state(one).looking:
+                    self._look_for_discarded(one)
         self._watch_backward = len(tracked) > 1 or any(
             t.count < FIRST_STEPS or self._state(t).suspicious for t in tracked
         )
         if self._first_backward or len(tracked) > 1:
             for one in tracked:
+                start = time.perf_counter()
                 self._look_for_kept(one)
+                self._state(one).cost += time.perf_counter() - start
         self._first_backward = False
 
     def after_backward(self, roots: Any) -> None:
         if self._watch_backward:
             for tracked in self.recorder.tracked():
-                self._state(tracked).last = versions(tracked.parameters())
+                if (state := self._state(tracked)).looking:
+                    state.last = versions(tracked.parameters())
 
     def before_step(self, tracked: Tracked) -> None:
         self._backwards_at_step = self.recorder.backwards
         state = self._state(tracked)
+        if not state.looking:
+            state.row = {"parameters": len(tracked.parameters())}
+            return
+        start = time.perf_counter()
         now = versions(tracked.parameters())
         state.at_step = now
         carried = self._carried(state, now)
@@ -92,14 +109,27 @@ class GradientLifecycle(Signal):
             "grads_discarded": state.discarded if self._watch_backward else None,
         }
         state.discarded = 0
+        state.cost += time.perf_counter() - start
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if row.get("skipped"):
             return  # nothing was consumed
         state = self._state(tracked)
+        if state.looking:
+            state.stride.spent(state.cost)
+            state.cost = 0.0
+        state.stride.step_ended(row["time"])
+        looked, state.looking = state.looking, state.suspicious or state.any_kept or state.stride.due(tracked.count)
+        self._first_backward = True
+        if not state.looking:
+            row.update(state.row)
+            state.row, state.kept, state.any_kept = {}, [], False
+            return
+        start = time.perf_counter()
         # Updates by hand are noticed late, when gradients may be cleared already; the update itself left them.
         now = state.at_step if isinstance(tracked.optimizer, ByHand) else versions(tracked.parameters())
-        if self.recorder.backwards > self._backwards_at_step and tracked.count > 1:  # a closure ran inside the step
+        closure = self.recorder.backwards > self._backwards_at_step  # ran inside the step
+        if looked and closure and tracked.count > 1:
             carried = self._carried(state, now)
             state.row |= {"grads_carried": carried, "grads_none": now.count(NONE), "grads_cleared": None}
         row.update(state.row)
@@ -107,7 +137,7 @@ class GradientLifecycle(Signal):
         state.consumed = state.last = now
         state.kept = [version != NONE for version in now]
         state.any_kept = any(state.kept)
-        self._first_backward = True
+        state.cost += time.perf_counter() - start
 
     def _state(self, tracked: Tracked) -> _State:
         return self._states.setdefault(tracked.index, _State())

@@ -1,7 +1,7 @@
 """The global gradient norm, and how many gradients are zero or not finite.
 
-The dearest signal of all: a kernel per tensor. It measures its own cost and takes every n-th step so as to stay within
-BUDGET of the step time, every step while the run is young, and at once when the loss is out of the ordinary.
+The dearest signal of all: a kernel per tensor. It is taken at every step of a young run, then as often as BUDGET of the
+step time allows, and at once when the loss is out of the ordinary.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 from tracelyze.collectors.optimizers import Tracked
 from tracelyze.collectors.readback import Known, Later, Readback
 from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.stride import Stride
 
-BUDGET = 0.01  # share of the step time
+BUDGET = 0.005  # share of the step time
 FIRST_STEPS = 20
-MAX_STRIDE = 50
 MAX_NAMED = 5  # events that name a parameter with a non-finite gradient
 AT_STEP, FROM_CLIP = 1, 2
 
@@ -30,9 +30,7 @@ class GradientNorm(Signal):
         self._clip_norms: list[Any] = []
         self._backwards_at_step = 0
         self._measured: Later | None = None
-        self._cost = 0.0
-        self._step_time = 0.0
-        self._ended: dict[int, float] = {}
+        self._strides: dict[int, Stride] = {}
         self._named = 0
 
     def clip(self, max_norm: Any, total_norm: Any) -> None:
@@ -41,11 +39,11 @@ class GradientNorm(Signal):
 
     def before_step(self, tracked: Tracked) -> None:
         self._backwards_at_step = self.recorder.backwards
-        if tracked.count % self.stride(tracked) == 0 or self.recorder.alert:
+        if self._stride(tracked).due(tracked.count) or self.recorder.alert:
             self._measure(tracked)
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        self._learn_step_time(tracked, row["time"])
+        self._stride(tracked).step_ended(row["time"])
         if self._measured is not None and self.recorder.backwards > self._backwards_at_step:
             self._measure(tracked)  # a closure ran inside the step: what was measured before it is stale
         if self._measured is not None:
@@ -55,17 +53,14 @@ class GradientNorm(Signal):
         self._measured = None
         self._clip_norms = []
 
-    def stride(self, tracked: Tracked) -> int:
-        """Every how many steps the norm is taken."""
-        if tracked.count < FIRST_STEPS or not self._step_time:
-            return 1
-        return min(MAX_STRIDE, max(1, math.ceil(self._cost / (BUDGET * self._step_time))))
+    def _stride(self, tracked: Tracked) -> Stride:
+        return self._strides.setdefault(tracked.index, Stride(BUDGET, FIRST_STEPS))
 
     def _measure(self, tracked: Tracked) -> None:
         torch = self.torch
         start = time.perf_counter()
         parameters = tracked.parameters()
-        if parameters and parameters[0].is_cuda and torch.cuda.is_current_stream_capturing():
+        if tracked.on_cuda and torch.cuda.is_current_stream_capturing():
             return
         gradients = [g for p in parameters if (g := p.grad) is not None and g.layout is torch.strided]
         if not gradients:
@@ -81,8 +76,7 @@ class GradientNorm(Signal):
                 if isinstance(scale, torch.Tensor):  # fused optimizers get their gradients still scaled
                     facts[0] = facts[0] / scale
                 self._measured = Readback(torch, facts, lambda row, values: self._fill(row, tracked, *values))
-        cost = time.perf_counter() - start
-        self._cost = cost if not self._cost else 0.9 * self._cost + 0.1 * cost
+        self._stride(tracked).spent(time.perf_counter() - start)
 
     def _on_host(self, norms: list[float], tracked: Tracked) -> Known:
         total = math.sqrt(sum(norm * norm for norm in norms))
@@ -102,14 +96,6 @@ class GradientNorm(Signal):
             held = [p for p in tracked.parameters() if p.grad is not None]
             name = self.recorder.calls.parameter_name(held[int(first)]) if int(first) < len(held) else None
             self.recorder.event("nonfinite-gradient", name or f"tensor {int(first)} of the optimizer", value=nonfinite)
-
-    def _learn_step_time(self, tracked: Tracked, now: float) -> None:
-        before = self._ended.get(tracked.index)
-        self._ended[tracked.index] = now
-        if before is not None:
-            seconds = now - before
-            # A slow outlier (an evaluation, a checkpoint) must not buy budget: move up slowly, down at once.
-            self._step_time = min(seconds, self._step_time * 1.05) if self._step_time else seconds
 
 
 def _from_clip(row: dict[str, Any], norms: list[float]) -> None:

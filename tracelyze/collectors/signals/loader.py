@@ -72,8 +72,7 @@ class Loader(Signal):
         for pair in self._idle:
             self.recorder.later(pair)
         self._idle = []
-        parameters = tracked.parameters()
-        self._on_cuda = bool(parameters) and bool(parameters[0].is_cuda)
+        self._on_cuda = tracked.on_cuda
         if waits:
             row["loader"] = waits[-1][0]
             row["loader_wait"] = sum(seconds for _, seconds, _ in waits)

@@ -21,9 +21,8 @@ class Memory(Signal):
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         row["host_rss"] = self._resident()
-        parameters = tracked.parameters()
-        if parameters and parameters[0].is_cuda:
-            stats = self.torch.cuda.memory_stats_as_nested_dict(parameters[0].device)
+        if tracked.on_cuda:
+            stats = self.torch.cuda.memory_stats_as_nested_dict(tracked.parameters()[0].device)
             row["device_allocated"] = stats["allocated_bytes"]["all"]["current"]
             row["device_reserved"] = stats["reserved_bytes"]["all"]["current"]
             row["device_peak"] = stats["allocated_bytes"]["all"]["peak"]

@@ -24,8 +24,7 @@ class StepTime(Signal):
         self._ended[tracked.index] = now
         if before is not None:
             row["seconds"] = now - before
-        parameters = tracked.parameters()
-        if parameters and parameters[0].is_cuda and not self.torch.cuda.is_current_stream_capturing():
+        if tracked.on_cuda and not self.torch.cuda.is_current_stream_capturing():
             event = self.torch.cuda.Event(enable_timing=True)
             event.record()
             previous = self._events.get(tracked.index)
