@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 FIX = "Lower the learning rate or warm it up, and clip the gradient norm right before the step."
 FIX_SIGN = "Check the sign of every term of the loss (a penalty is added), and bound those that have no lower end."
+RUNAWAY = (
+    "while the loss falls ever faster below zero. Nothing that measures an error does that: some term of the loss has "
+    "the wrong sign or no bound, and the weights run away along it."
+)
 FIX_CODE = "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)\noptimizer.step()"
 
 
@@ -35,10 +39,11 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
     rows = np.flatnonzero(measured & (steps["grad_norm"] > 0))
     rows = rows[rows < until]
     norm = steps["grad_norm"][rows]
-    if len(norm) < limits["norms"]:
+    if len(norm) < (limits["norms"] / 2 if len(broken) else limits["norms"]):
         return Skipped(f"{len(norm)} gradient norms: {limits['norms']:.0f} are needed to see a level and its change")
     base = float(np.median(norm[min(5, len(norm) // 10) : max(10, len(norm) // 4)]))
-    late = float(np.median(norm[-3:] if len(broken) else norm[-max(5, len(norm) // 10) :]))
+    tail = norm[-max(5, len(norm) // 10) :]
+    late = float(np.max(norm[-2:]) if len(broken) else np.median(tail))  # an explosion into NaN may take two steps
     runaway = late >= limits["runaway"] * base and _falls_without_bound(steps["loss"], limits["ratio"])
     harmless = not len(broken) and not runaway and _improves(steps["loss"])
     if late < limits["ratio"] * base or harmless:
@@ -67,12 +72,7 @@ def _falls_without_bound(loss: Floats, factor: float) -> bool:
 
 def _grown(training: Training, first: int, ratio: float, runaway: bool, limits: Limits) -> Finding:
     begin = moments.step_at(training, first)
-    told = (
-        "while the loss falls ever faster below zero. Nothing that measures an error does that: some term of the loss "
-        "has the wrong sign or no bound, and the weights run away along it."
-        if runaway
-        else "while the loss does not improve or is lost."
-    )
+    told = RUNAWAY if runaway else "while the loss does not improve or is lost."
     return Finding(
         rule=RULE.id,
         severity="critical",

@@ -16,7 +16,7 @@ from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.signals.stride import Stride
 
 BUDGET = 0.005  # share of the step time
-FIRST_STEPS = 20
+FIRST_STEPS = 100
 MAX_NAMED = 5  # events that name a parameter with a non-finite gradient
 AT_STEP, FROM_CLIP = 1, 2
 
