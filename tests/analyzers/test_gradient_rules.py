@@ -38,6 +38,12 @@ def test_of_several_optimizers_the_own_line_is_named(make) -> None:
     assert found.location.line == 55
 
 
+def test_without_an_optimizer_the_fix_names_none(make) -> None:
+    steps = make.steps() | {"grads_carried": [0] + [8] * (COUNT - 1)}
+    process = make.process(steps, optimizers=[{"optimizer": 0, "name": "ByHand", "device": "cpu"}])
+    assert "optimizer" not in make.check("missing-zero-grad", process)[2].fix_code
+
+
 def test_missing_zero_grad_from_the_middle_of_the_run(make) -> None:
     steps = make.steps() | {"grads_carried": [0] * 200 + [8] * 200}
     _, _, finding = make.check("missing-zero-grad", make.process(steps))

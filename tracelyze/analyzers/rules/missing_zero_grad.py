@@ -19,6 +19,7 @@ FIX = (
     "Clear the gradients once per optimizer step: right before the first backward pass of the step, or after the step."
 )
 FIX_CODE = "optimizer.zero_grad()\nloss.backward()\noptimizer.step()"
+CODE_BY_HAND = "for parameter in parameters:\n    parameter.grad = None\nloss.backward()"
 ALIKE = "If you sum gradients over several optimizer steps on purpose, which is rare, this is what you asked for."
 
 
@@ -60,7 +61,7 @@ def _direct(training: Training, limits: Limits) -> Finding | Passed:
             f"everything since the start, so what was trained from step {begin} on cannot be trusted."
         ),
         fix=FIX,
-        fix_code=FIX_CODE,
+        fix_code=CODE_BY_HAND if training.facts.get("name") == "ByHand" else FIX_CODE,
         first_step=begin,
         last_step=moments.step_at(training, int(np.flatnonzero(carried)[-1])),
         first_second=moments.second_at(training, first),
