@@ -121,3 +121,21 @@ def test_profiler_windows(collect: Collect) -> None:
     for row in windows:
         assert next(collected.folder.glob(f"rank*/{row['file']}")).stat().st_size > 1000
     assert len(process.steps) == 200
+
+
+def test_an_error_outside_of_any_signal_ends_the_recording_and_nothing_else(collect: Collect, tmp_path: Path) -> None:
+    script = tmp_path / "hostile.py"
+    script.write_text(
+        "import runpy, sys, torch\n"
+        "def broken(*a, **k): raise OSError('broken on purpose')\n"
+        "sys.modules['tracelyze.collectors.optimizers'].describe = broken\n"
+        "sys.argv = ['ending.py', 'ok']\n"
+        f"runpy.run_path({program('ending.py')!r}, run_name='__main__')\n"
+    )
+    collected = collect(sys.executable, str(script))
+    assert collected.process.returncode == 0
+    assert collected.process.stdout == "end\n"
+    assert collected.own_stderr == ""
+    assert collected.process.stderr.count("recording stopped, the program goes on: OSError: broken on purpose") == 1
+    (stopped,) = collected.folder.glob("rank*/stopped.txt")
+    assert "broken on purpose" in stopped.read_text()

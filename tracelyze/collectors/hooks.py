@@ -121,7 +121,7 @@ def is_loss(torch: Any, module: Any, output: Any) -> bool:
         return True
     if not isinstance(output, torch.Tensor) or output.dim() != 0:
         return False
-    return next(module.parameters(), None) is None
+    return not any(part._parameters for part in module.modules())
 
 
 def _functions(torch: Any) -> None:

@@ -6,6 +6,7 @@ folder for it at the first backward, or at an exception before that. Launchers a
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -36,6 +37,19 @@ CONVERT_BYTES = 64 * 2**20  # streams above this are left to the first reader: e
 RESERVED_BYTES = 1024  # kept on disk from the start, so that "the disk is full" can still be written down
 
 
+def _never_raises(method: Callable[..., None]) -> Callable[..., None]:
+    """An error of ours in what the hooks call ends the recording; the program does not see it."""
+
+    @functools.wraps(method)
+    def safe(self: Recorder, *args: Any, **kwargs: Any) -> None:
+        try:
+            method(self, *args, **kwargs)
+        except Exception as error:
+            self._stop_recording(error)
+
+    return safe
+
+
 class Recorder:
     """One per process. Its methods are called by the hooks, never raise, and never touch what the program computes."""
 
@@ -57,6 +71,7 @@ class Recorder:
         self.ended = False
         self.run = run
         self._owner: int | None = None
+        self._calls_failed = False
         self._overhead_reported = 0.0
         self._clock = time.perf_counter()
         self._pending: deque[tuple[dict[str, Any], list[Later]]] = deque()
@@ -104,18 +119,20 @@ class Recorder:
                 self._fail(signal, error)
         self.overhead += time.perf_counter() - start
 
+    @_never_raises
     def forward(
         self, module: Any, args: Any, kwargs: Any, output: Any, start: float, dropouts: int, losses: int
     ) -> None:
         """An outermost module call, begun at `start`, has returned; so many dropouts and losses were called in it."""
         self.forwards += 1
-        if self.off or not self._is_owner("forward"):
+        if self.off or self._calls_failed or not self._is_owner("forward"):
             return
         begin = time.perf_counter()
         try:
             call = self.calls.record(module, args, kwargs, output, start - self._clock, dropouts)
-        except Exception as error:
-            self._stop_recording(error)
+        except Exception as error:  # a module that cannot be hashed, say: steps can be recorded without the calls
+            self._calls_failed = True
+            self.event("collector-error", "calls", redaction.redact_text("".join(traceback.format_exception(error))))
             return
         self.overhead += time.perf_counter() - begin
         if call is None:
@@ -125,11 +142,13 @@ class Recorder:
             for value in tensors_of(self.torch, output):
                 self.loss_returned(value)
 
+    @_never_raises
     def loss_returned(self, value: Any) -> None:
         """A loss function returned to the script. Matters in evaluation passes; backward shows the others."""
         if isinstance(value, self.torch.Tensor) and value.dim() == 0:
             self.fire("loss", value)
 
+    @_never_raises
     def backward_begins(self, roots: Any) -> None:
         """`torch.autograd.backward` was called by the program."""
         if self.off or not self._is_owner("before_backward"):
@@ -140,6 +159,7 @@ class Recorder:
         self.backwards += 1
         self.fire("before_backward", roots)
 
+    @_never_raises
     def backward_ends(self, roots: Any) -> None:
         """It returned."""
         self.fire("after_backward", roots)
@@ -159,6 +179,7 @@ class Recorder:
             self._hand = None
             self.event("collector-error", "by_hand", redaction.redact_text(f"{type(error).__name__}: {error}"))
 
+    @_never_raises
     def step_begins(self, optimizer: Any) -> None:
         """An optimizer's step was called (for fused optimizers under GradScaler also when the kernel will skip)."""
         if self.off or not self._is_owner("before_step"):
@@ -167,6 +188,7 @@ class Recorder:
             self.open()
         self.fire("before_step", self.track(optimizer))
 
+    @_never_raises
     def step_ends(self, optimizer: Any, skipped: bool | None = None) -> None:
         """A step is over: gather its row from the signals. `skipped` is what GradScaler did, None without one."""
         if self.off or not self._is_owner("after_step"):
@@ -245,6 +267,7 @@ class Recorder:
         finally:
             self._lock.release()
 
+    @_never_raises
     def close(self) -> None:
         """The program has ended: write the rest and, unless that would take long, turn the streams into Parquet."""
         if not self.opened or self.ended:
@@ -344,11 +367,14 @@ class Recorder:
         self.event("collector-error", signal.name, text)
 
     def _stop_recording(self, error: Exception) -> None:
+        if self.off:
+            return
         self.off = True
-        reason = f"{type(error).__name__}: {error}"
+        reason = redaction.redact_text(f"{type(error).__name__}: {error}")
         try:
-            with open(self.folder_or_fail() / schema.STOPPED_FILE, "r+b") as reserved:
-                reserved.write(json.dumps({"step": self.steps, "reason": reason}).encode()[:RESERVED_BYTES])
+            if self.folder is not None:
+                with open(self.folder / schema.STOPPED_FILE, "r+b") as reserved:
+                    reserved.write(json.dumps({"step": self.steps, "reason": reason}).encode()[:RESERVED_BYTES])
         except OSError:
             pass
         self._complain(error)
