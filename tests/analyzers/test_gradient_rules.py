@@ -118,6 +118,9 @@ def test_zero_grad_after_backward(make) -> None:
     assert status == "fired"
     assert finding.location.line == 40
     assert make.check("zero-grad-after-backward", make.process())[0] == "passed"
+    zeros = steps | {"grads_none": [0] * COUNT, "grads_cleared": [None] + [8] * (COUNT - 1)}
+    zeros["grads_zero"] = [8 if index < 20 or index % 10 == 0 else None for index in range(COUNT)]  # seldom looked at
+    assert make.check("zero-grad-after-backward", make.process(zeros))[2].first_step == 1
     both = make.run(make.process(steps))
     from tracelyze.analyzers import diagnose
 

@@ -145,6 +145,17 @@ def test_dataloader_bottleneck_with_too_few_workers_and_with_a_stream(make) -> N
     assert make.check("dataloader-bottleneck", loading(make, 0.04, 0.06, iterable=True))[2].confidence == "possible"
 
 
+def test_batches_of_slow_workers_come_in_bursts(make) -> None:
+    burst = [0.097 if index % 2 else 0.001 for index in range(COUNT)]
+    steps = make.steps() | {"loader_wait": burst, "seconds": [wait + 0.002 for wait in burst]}
+    settings = {"loader": 0, "dataset": "Images", "length": 100, "batch_size": 32, "num_workers": 2, "site": 2}
+    _, _, finding = make.check("dataloader-bottleneck", make.process(steps, loaders=[settings]))
+    assert "num_workers=8" in finding.fix_code
+    hiccups = [2.0 if index % 60 == 59 else 0.001 for index in range(COUNT)]
+    rare = make.steps() | {"loader_wait": hiccups, "seconds": [wait + 0.03 for wait in hiccups]}
+    assert make.check("dataloader-bottleneck", make.process(rare, loaders=[settings]))[0] == "passed"
+
+
 def test_a_stream_must_wait_most_of_its_time(make) -> None:
     assert make.check("dataloader-bottleneck", loading(make, 0.025, 0.06))[0] == "fired"
     assert make.check("dataloader-bottleneck", loading(make, 0.025, 0.06, iterable=True))[0] == "passed"

@@ -28,7 +28,7 @@ def of(way: str, predicted: Prediction) -> tuple[str, str]:
 
 
 def waits(seen: Waiting) -> str:
-    """A clause on what a typical step spends waiting: the host's wait, and on a device what its queue did not hide."""
+    """A clause on what a step spends waiting: the host's wait, and on a device what its queue did not hide."""
     if not seen.on_device:
         return f"{duration(seen.idle)} of it is spent waiting"
     return f"the device stands idle for {duration(seen.idle)} of it while the host waits {duration(seen.wait)}"

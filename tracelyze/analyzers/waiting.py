@@ -13,18 +13,20 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.run import Mask, Training
 
 MIN_STEPS = 20
+LONGEST = 0.02  # share of the steps that is left out of means: a hiccup is not what a step usually waits
 ALWAYS = 0.9  # share of steps whose wait contains an iterator's first batch
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """Wait for data per step, medians in seconds. `rows`: the steps it was measured on, shape [steps].
+    """Wait for data per step, means in seconds over all but the longest steps: with workers, batches come in bursts.
 
-    `wait` is the host's wait; `idle` the part of it in which nothing was computed: all of it on the CPU, on a device
-    (`on_device`) only what its queue did not hide. `step` is the wall time of a step without evaluation passes;
-    `compute` what remains of it without `idle`. `share` is the summed idle time over the summed time. `work` is the
-    time that one process needs to make the step's data, `per_sample` that time for one sample, None where the batch
-    size is unknown. `restarts`: an iterator was made anew for nearly every step, although the loader has more to give.
+    `rows`: the steps it was measured on, shape [steps]. `wait` is the host's wait; `idle` the part of it in which
+    nothing was computed: all of it on the CPU, on a device (`on_device`) only what its queue did not hide. `step` is
+    the wall time of a step without evaluation passes; `compute` what remains of it without `idle`. `share` is the
+    summed idle time over the summed time. `work` is the time that one process needs to make the step's data,
+    `per_sample` that time for one sample, None where the batch size is unknown. `restarts`: an iterator was made anew
+    for nearly every step, although the loader has more to give.
     """
 
     rows: Mask
@@ -79,17 +81,18 @@ def measure(training: Training) -> Waiting | None:
     samples = np.where(np.isfinite(steps["batch_size"]), steps["batch_size"], loader.get("batch_size") or np.nan)[
         usable
     ]
-    middle, compute = float(np.median(wait)), float(np.median(net - idle))
+    usual = net <= np.quantile(net, 1 - LONGEST)
+    middle, step, stalled = (float(values[usual].mean()) for values in (wait, net, idle))
     workers = int(loader.get("num_workers") or 0)
-    work = workers * float(np.median(net)) if workers else middle
+    work = workers * step if workers else middle
     size = float(np.median(samples[samples > 0])) if (samples > 0).any() else 0.0
     return Waiting(
         rows=usable,
         wait=middle,
-        idle=float(np.median(idle)),
+        idle=stalled,
         on_device=on_device,
-        step=float(np.median(net)),
-        compute=compute,
+        step=step,
+        compute=step - stalled,
         share=float(idle.sum() / net.sum()),
         batches=max(1.0, float(np.median(batches))),
         work=work,

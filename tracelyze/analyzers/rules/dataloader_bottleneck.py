@@ -64,7 +64,7 @@ def _finding(
         confidence="possible" if stream else "likely" if seen.workers else "certain",
         title=f"The {'device' if seen.on_device else 'training'} waits for data {percent(seen.share)} of its time",
         summary=(
-            f"A typical step takes {duration(seen.step)}, and {advice.waits(seen)} for the next batch "
+            f"A step takes {duration(seen.step)} on average, and {advice.waits(seen)} for the next batch "
             f"(num_workers={seen.workers}). {promise}{live if stream else ''}"
         ),
         fix=fix,
@@ -74,7 +74,7 @@ def _finding(
         evidence=[
             Evidence("share of time the device stood idle for data" if seen.on_device else
                      "share of time spent waiting", seen.share, "share", limits["share"], limits.source("share")),
-            Evidence("median wait per step", seen.idle * 1e3, "ms", limits["handover"] * 1e3,
+            Evidence("mean wait per step", seen.idle * 1e3, "ms", limits["handover"] * 1e3,
                      limits.source("handover")),
             Evidence("loading time per sample", None if seen.per_sample is None else seen.per_sample * 1e6, "us",
                      limits["sample"], limits.source("sample")),

@@ -26,7 +26,8 @@ def _find(training: Training, limits: Limits) -> Finding | None:
     usable = steps.known("grads_cleared") & (np.nan_to_num(steps["backwards"], nan=1) > 0) & ~moments.skipped(training)
     gone = np.nan_to_num(steps["grads_none"]) + np.nan_to_num(steps["grads_zero"])
     most = limits["tensors"] * steps["parameters"]
-    bad = usable & (steps["grads_cleared"] > 0) & (steps["grads_cleared"] + gone >= most) & (gone >= most)
+    empty = (gone >= most) | ~steps.known("grads_zero")  # clearing to zeros is seen at steps whose values are not
+    bad = usable & (steps["grads_cleared"] > 0) & (steps["grads_cleared"] + gone >= most) & empty
     if int(bad.sum()) < limits["steps"] or bad.sum() < limits["share"] * usable.sum():
         return None
     first = int(np.argmax(bad))
@@ -58,7 +59,8 @@ def _find(training: Training, limits: Limits) -> Finding | None:
         location=training.zero_grad_location or training.step_location,
         charts=pictures.over_steps(
             training, "Gradients missing at the step", "tensors",
-            {"missing": "grads_none", "trainable": "parameters"}, [Mark(float(begin), "cleared too early")],
+            {"missing": "grads_none", "cleared": "grads_cleared", "trainable": "parameters"},
+            [Mark(float(begin), "cleared too early")],
         ) + pictures.loss(training),
         false_alarm="A program that computes gradients only to look at them, and steps on purpose without them.",
     )  # fmt: skip
