@@ -208,6 +208,13 @@ def test_a_loss_that_runs_away_below_zero_is_an_explosion(make) -> None:
     assert "penalty" in finding.fix
 
 
+def test_exploding_gradients_where_late_steps_are_looked_at_seldom(make) -> None:
+    norm = np.exp(np.maximum(0, np.arange(COUNT) - 150) / 25)
+    sampled = [float(value) if step < 100 or step % 25 == 24 else None for step, value in enumerate(norm)]
+    steps = make.steps() | {"grad_norm": sampled, "loss": np.linspace(1, 30, COUNT).tolist()}
+    assert make.check("exploding-gradients", make.process(steps))[0] == "fired"
+
+
 @pytest.mark.parametrize(
     ("norm", "loss"),
     [

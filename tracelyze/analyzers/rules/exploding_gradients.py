@@ -42,7 +42,7 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
     if len(norm) < (limits["norms"] / 2 if len(broken) else limits["norms"]):
         return Skipped(f"{len(norm)} gradient norms: {limits['norms']:.0f} are needed to see a level and its change")
     base = float(np.median(norm[min(5, len(norm) // 10) : max(10, len(norm) // 4)]))
-    tail = norm[-max(5, len(norm) // 10) :]
+    tail = norm[-max(3, int((rows >= 0.9 * len(steps)).sum())) :]  # of the steps: young runs are sampled more densely
     late = float(np.max(norm[-2:]) if len(broken) else np.median(tail))  # an explosion into NaN may take two steps
     runaway = late >= limits["runaway"] * base and _falls_without_bound(steps["loss"], limits["ratio"])
     harmless = not len(broken) and not runaway and _improves(steps["loss"])
