@@ -100,6 +100,8 @@ def _modules(torch: Any) -> None:
         seen = recorder()
         if seen.off:
             return original(self, *args, **kwargs)
+        if not seen.prepared:
+            seen.prepare()
         local.root = self
         losses, dropouts, start = seen.losses, seen.dropouts, clock()
         try:

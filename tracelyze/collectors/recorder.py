@@ -6,6 +6,7 @@ folder for it at the first backward, or at an exception before that. Launchers a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -66,6 +67,7 @@ class Recorder:
         self.alert = False  # this step is out of the ordinary: sampled signals look at it
         self.loader_in_hand: int | None = None
         self.backward_site: int | None = None
+        self.prepared = False
         self.opened = False
         self.folder: Path | None = None
         self.ended = False
@@ -118,6 +120,16 @@ class Recorder:
             except Exception as error:
                 self._fail(signal, error)
         self.overhead += time.perf_counter() - start
+
+    def prepare(self) -> None:
+        """A model is about to be called for the first time: import what writing takes, before there are activations.
+
+        What an import allocates stays. Among the activations of a first step it would keep the training from reusing
+        its own memory: twice the page faults at every later step, 8 % of a CNN's step time, measured.
+        """
+        self.prepared = True
+        with contextlib.suppress(Exception):  # tried again, and reported, when there is something to write
+            import pyarrow.ipc  # noqa: F401
 
     @_never_raises
     def forward(
