@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.kineto.rule import TraceRule
 
 
+LONG = 300_000  # steps above which columns are read anew for every rule, to keep a long run within 500 MB
+
+
 def diagnose(
     run: Run | Path | str,
     *,
@@ -51,6 +54,8 @@ def diagnose(
     for process in run.processes:
         for rule in chosen:
             answers[rule.id].add(process, evaluate(rule, process, limits[rule.id]))
+            if len(process.steps) > LONG:
+                process.forget()
         facts.add(process)
         windows.add(process, run.path)
         process.forget()
