@@ -1,31 +1,36 @@
-"""The training loops of `overhead.py`. `python workloads.py NAME REPORT` trains one and writes its times as JSON.
+"""The training loops of `overhead.py`: `python workloads.py NAME REPORT EDITS STARTED` trains one, writes its times.
 
 Times are medians over blocks of steps after the warm-up, so that a hiccup of the machine does not count: wall and
-processor seconds per step, and the processor seconds of the process up to its first step.
+processor seconds per step; wall seconds from STARTED (Unix time) to the end of the first step; peak resident bytes.
+EDITS is what the script does itself to log: none, tensorboard, csv or traceml.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import resource
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-Step = Callable[[], None]
+Batches = Iterator[tuple[torch.Tensor, torch.Tensor]]
+Workload = tuple[nn.Module, torch.optim.Optimizer, Batches, int]
 
 
-def mlp() -> tuple[Step, int, int]:
+def mlp() -> Workload:
     model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    x, y = torch.randn(32, 32), torch.randint(0, 10, (32,))
-    return lambda: train(model, optimizer, x, y), 200, 12
+    batch = torch.randn(32, 32), torch.randint(0, 10, (32,))
+    return model, torch.optim.AdamW(model.parameters(), lr=1e-3), always(batch), 200
 
 
 class Block(nn.Module):
@@ -38,73 +43,112 @@ class Block(nn.Module):
         return F.relu(x + self.norm_two(self.two(F.relu(self.norm_one(self.one(x))))))
 
 
-def convolutional() -> nn.Module:
-    return nn.Sequential(
-        nn.Conv2d(3, 24, 3, padding=1),
-        *[Block(24) for _ in range(7)],
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(24, 10),
-    )
+def convolutional() -> tuple[nn.Module, torch.optim.Optimizer]:
+    head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(24, 10)]
+    model = nn.Sequential(nn.Conv2d(3, 24, 3, padding=1), *[Block(24) for _ in range(7)], *head)
+    return model, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
 
-def cnn() -> tuple[Step, int, int]:
-    model = convolutional()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    x, y = torch.randn(4, 3, 24, 24), torch.randint(0, 10, (4,))
-    return lambda: train(model, optimizer, x, y), 20, 12
+def cnn() -> Workload:
+    return *convolutional(), always((torch.randn(4, 3, 24, 24), torch.randint(0, 10, (4,)))), 20
 
 
-def loader() -> tuple[Step, int, int]:
-    model = convolutional()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+def loader() -> Workload:
     data = TensorDataset(torch.randn(2000, 3, 24, 24), torch.randint(0, 10, (2000,)))
-    batches = endless(DataLoader(data, batch_size=4, shuffle=True, num_workers=2, persistent_workers=True))
-
-    def step() -> None:
-        x, y = next(batches)
-        train(model, optimizer, x, y)
-
-    return step, 20, 12
+    batches = DataLoader(data, batch_size=4, shuffle=True, num_workers=4, persistent_workers=True)
+    return *convolutional(), endless(batches), 20
 
 
-def endless(batches: DataLoader[tuple[torch.Tensor, ...]]) -> Iterator[tuple[torch.Tensor, ...]]:
+def transformer() -> Workload:
+    layer = nn.TransformerEncoderLayer(96, 4, 256, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 8, enable_nested_tensor=False)
+    model = nn.Sequential(nn.Linear(16, 96), encoder, nn.Linear(96, 10))
+    batch = torch.randn(8, 32, 16), torch.randint(0, 10, (8, 32))
+    return model, torch.optim.AdamW(model.parameters(), lr=1e-4), always(batch), 20
+
+
+def ddp() -> Workload:
+    torch.distributed.init_process_group("gloo")
+    model, _, batches, block = transformer()
+    wrapped = nn.parallel.DistributedDataParallel(model)
+    return wrapped, torch.optim.AdamW(wrapped.parameters(), lr=1e-4), batches, block
+
+
+def always(batch: tuple[torch.Tensor, torch.Tensor]) -> Batches:
+    while True:
+        yield batch
+
+
+def endless(batches: DataLoader[Any]) -> Batches:
     while True:
         yield from batches
 
 
-def transformer() -> tuple[Step, int, int]:
-    layer = nn.TransformerEncoderLayer(96, 4, 256, batch_first=True)
-    encoder = nn.TransformerEncoder(layer, 8, enable_nested_tensor=False)
-    model = nn.Sequential(nn.Linear(16, 96), encoder, nn.Linear(96, 10))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    x, y = torch.randn(8, 32, 16), torch.randint(0, 10, (8, 32))
-    return lambda: train(model, optimizer, x, y), 20, 12
+def logger(edits: str, folder: Path) -> Callable[[int, torch.Tensor], None]:
+    """What the script does with the loss of a step."""
+    if edits == "tensorboard":
+        from torch.utils.tensorboard import SummaryWriter
+
+        writer: Any = SummaryWriter(str(folder / "board"))
+        return lambda step, loss: writer.add_scalar("loss", loss.item(), step)
+    if edits == "csv":
+        from lightning.pytorch.loggers import CSVLogger
+
+        csv = CSVLogger(str(folder))
+
+        def log(step: int, loss: torch.Tensor) -> None:
+            csv.log_metrics({"loss": loss.item()}, step=step)
+            csv.save()  # writes every 100th time, its default
+
+        return log
+    return lambda _step, _loss: None
 
 
-def train(model: nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor, y: torch.Tensor) -> None:
-    optimizer.zero_grad()
-    F.cross_entropy(model(x).flatten(0, -2), y.flatten()).backward()
-    optimizer.step()
+def around_step(edits: str) -> Callable[[nn.Module], contextlib.AbstractContextManager[Any]]:
+    if edits == "traceml":
+        import traceml_ai
+
+        traceml_ai.init(mode="auto")
+        return traceml_ai.trace_step
+    return lambda _model: contextlib.nullcontext()
 
 
 def main() -> None:
+    name, report, edits, started = sys.argv[1], Path(sys.argv[2]), sys.argv[3], float(sys.argv[4])
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    step, block, blocks = globals()[sys.argv[1]]()
-    step()
-    start_cpu = time.process_time()
-    for _ in range(2 * block):
-        step()
+    tracing = around_step(edits)
+    model, optimizer, batches, block = globals()[name]()
+    log = logger(edits, report.parent)
+    done = 0
+
+    def train(steps: int) -> None:
+        nonlocal done
+        for _ in range(steps):
+            with tracing(model):
+                x, y = next(batches)
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x).flatten(0, -2), y.flatten())
+                loss.backward()
+                optimizer.step()
+            done += 1
+            log(done, loss)
+
+    train(1)
+    start = time.time() - started
+    train(2 * block)
     wall, cpu = [], []
-    for _ in range(blocks):
+    for _ in range(12):
         wall_start, cpu_start = time.perf_counter(), time.process_time()
-        for _ in range(block):
-            step()
+        train(block)
         wall.append((time.perf_counter() - wall_start) / block)
         cpu.append((time.process_time() - cpu_start) / block)
-    times = {"wall": statistics.median(wall), "cpu": statistics.median(cpu), "start_cpu": start_cpu}
-    Path(sys.argv[2]).write_text(json.dumps(times), encoding="utf-8")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    times = {"wall": statistics.median(wall), "cpu": statistics.median(cpu), "start": start, "peak": peak}
+    if int(os.environ.get("RANK", "0")) == 0:
+        report.write_text(json.dumps(times), encoding="utf-8")
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
