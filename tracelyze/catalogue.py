@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tracelyze.suggestions import unknown
@@ -63,9 +64,21 @@ def entries() -> list[Entry]:
     return sorted(found, key=lambda entry: families.index(entry.family))
 
 
-def threshold_names() -> dict[str, set[str]]:
-    """Names of the thresholds by rule id."""
-    return {entry.id: {threshold.name for threshold in entry.thresholds} for entry in entries()}
+class ThresholdNames(Mapping[str, Collection[str]]):
+    """Names of the thresholds by rule id. The rules are imported at the first look: most calls name none of them."""
+
+    @cached_property
+    def _names(self) -> dict[str, set[str]]:
+        return {entry.id: {threshold.name for threshold in entry.thresholds} for entry in entries()}
+
+    def __getitem__(self, rule: str) -> Collection[str]:
+        return self._names[rule]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def check_ids(identifiers: Collection[str], known: Mapping[str, object], origin: str) -> None:

@@ -28,7 +28,7 @@ PROJECT_FILE = "pyproject.toml"
 KEYS = ("select", "ignore", "thresholds")
 
 Rules = Mapping[str, Collection[str]]
-"""The names of a rule's thresholds, by its id: see :func:`tracelyze.catalogue.threshold_names`."""
+"""The names of a rule's thresholds, by its id: see :class:`tracelyze.catalogue.ThresholdNames`."""
 
 
 @dataclass(frozen=True)

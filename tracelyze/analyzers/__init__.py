@@ -1,6 +1,26 @@
-"""Turns a recorded run into a diagnosis: :func:`diagnose`, or :func:`load` to look at the run oneself."""
+"""Turns a recorded run into a diagnosis: :func:`diagnose`, or :func:`load` to look at the run oneself.
 
-from tracelyze.analyzers.engine import diagnose
-from tracelyze.analyzers.rundir import compact, load
+What these import is imported when one of them is asked for: a profiler trace is judged without the rules for runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.engine import diagnose
+    from tracelyze.analyzers.rundir import compact, load
 
 __all__ = ["compact", "diagnose", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "diagnose":
+        from tracelyze.analyzers.engine import diagnose
+
+        return diagnose
+    if name in ("compact", "load"):
+        from tracelyze.analyzers import rundir
+
+        return getattr(rundir, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -99,7 +99,7 @@ def _settings(config: Path | None, select: tuple[str, ...], ignore: tuple[str, .
     from tracelyze import catalogue
     from tracelyze import config as configuration
 
-    rules = catalogue.threshold_names()
+    rules = catalogue.ThresholdNames()
     catalogue.check_ids(select, rules, "--select")
     catalogue.check_ids(ignore, rules, "--ignore")
     settings = configuration.load(config, Path.cwd(), rules)
