@@ -6,7 +6,7 @@ not be made, and the facts of the run. Additions are allowed within a schema ver
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal
 
 SCHEMA_VERSION: Final = 1
@@ -18,6 +18,24 @@ Status = Literal["fired", "passed", "skipped"]
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
 CONFIDENCES: Final[tuple[Confidence, ...]] = ("certain", "likely", "possible")
+
+KINDS: Final = {
+    "compute": "computing",
+    "communication": "communication",
+    "copy": "copies and fills",
+    "input": "waiting for the data loader",
+    "sync": "waiting in a synchronisation",
+    "allocator": "device memory allocation",
+    "checkpoint": "saving or logging",
+    "optimizer": "optimizer",
+    "launch": "runtime calls",
+    "operator": "operators",
+    "python": "Python code",
+    "preparation": "host work before the first kernel",
+    "device": "launch latency, waiting on the device",
+    "unrecorded": "nothing recorded",
+}
+"""What the time of a step goes into, with what a legend calls it. A colour in a report means one of these."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +72,13 @@ class Line:
     """One line of a chart; None is a gap. NaN and Inf are drawn as gaps, so name them in a mark.
 
     `bars`: parts of a whole at each x; all lines of this style in a chart stand on top of each other.
+    `kind`: one of KINDS where the line is the time that went into it, else empty.
     """
 
     name: str
     y: list[float | None]
     style: Literal["line", "points", "steps", "bars"] = "line"
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,6 +105,67 @@ class Chart:
     threshold: float | None = None
     threshold_label: str = ""
     log_y: bool = False
+
+
+@dataclass(frozen=True)
+class Lane:
+    """What one stream or one host thread did over a stretch of time: columns, one entry per slice that is drawn.
+
+    `start` (from the beginning of the stretch) and `length` are microseconds; `level` is the depth of nesting, 0
+    outermost; `label` points into the timeline's names; `kind` into KINDS, by position. `merged`: how many activities
+    a slice stands for, `busy` how many microseconds of them it covers. `slices`: activities of the lane in all;
+    `busy_us`: how much of the stretch they cover.
+    """
+
+    name: str
+    start: list[float]
+    length: list[float]
+    level: list[int]
+    label: list[int]
+    kind: list[int]
+    merged: list[int]
+    busy: list[float]
+    slices: int
+    busy_us: float
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What streams and threads did next to each other during one step, thinned to what a screen can show.
+
+    `unit_us`: activities shorter than this are drawn together with their neighbours. `note`: what was chosen and why.
+    """
+
+    title: str
+    note: str
+    length_us: float
+    unit_us: float
+    names: list[str]
+    lanes: list[Lane]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A table. `columns`: heading and unit (as in Evidence; empty for words) of each.
+
+    `rows`: a value for each column, the first of them a short name whose long form `full` holds, or an empty string.
+    `rest`: what the rows leave out, in words.
+    """
+
+    title: str
+    about: str
+    columns: list[tuple[str, str]]
+    rows: list[list[float | int | str | None]]
+    full: list[str]
+    rest: str = ""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What only a page can show, made when one is asked for: timelines of single steps, tables of what took time."""
+
+    timelines: list[Timeline] = field(default_factory=list)
+    listings: list[Listing] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -151,7 +232,10 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The whole answer. Findings are ordered: root causes first, then by severity, confidence and cost."""
+    """The whole answer. Findings are ordered: root causes first, then by severity, confidence and cost.
+
+    `picture` is no part of the JSON contract: a thousand slices say nothing that the findings do not.
+    """
 
     run: RunFacts
     verdict: Verdict
@@ -160,10 +244,11 @@ class Diagnosis:
     charts: list[Chart] = field(default_factory=list)
     tracelyze_version: str = ""
     schema_version: int = SCHEMA_VERSION
+    picture: Picture | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON contract as plain data, keys in the order of the contract."""
-        data = asdict(self)
+        data = asdict(replace(self, picture=None))
         order = ("schema_version", "tracelyze_version", "run", "verdict", "findings", "checks", "charts")
         return {key: data[key] for key in order}
 
