@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tracelyze.analyzers.kineto.blocks import Blocks
 from tracelyze.analyzers.kineto.categories import COVERAGE, Activity, Kind, activity_of, kind_of, may_launch
 from tracelyze.analyzers.kineto.events import Arguments, Span
 from tracelyze.analyzers.kineto.intervals import outermost
@@ -87,8 +88,11 @@ class _Threads(Numbering):
         return super().__missing__(key)
 
 
-def read_trace(path: Path | str) -> Trace:
-    """The trace in file `path`. Raises InputError, in one line, where the file holds none."""
+def read_trace(path: Path | str, blocks: Blocks | None = None) -> Trace:
+    """The trace in file `path`. Raises InputError, in one line, where the file holds none.
+
+    `blocks` is filled with what lies where in the file, for a second look at a part of it.
+    """
     path = Path(path)
     collecting = gc.isenabled()
     gc.disable()  # the decoded records hold no cycles, and looking for some would cost a third of the time
@@ -98,6 +102,8 @@ def read_trace(path: Path | str) -> Trace:
             reading = _Reading()
             for events in records:
                 reading.add(events)
+                if blocks is not None:
+                    blocks.add(*records.place, events)
             return reading.finish(path, records)
     finally:
         if collecting:

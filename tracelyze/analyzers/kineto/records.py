@@ -33,7 +33,8 @@ class TraceRecords:
     """Iterates over lists of decoded events. Afterwards the attributes say what else the file held.
 
     `properties`: the keys beside `traceEvents`. `truncated`: why the events end before the array does, or empty.
-    `repaired` and `lost`: records that were put right, and that could not be read.
+    `repaired` and `lost`: records that were put right, and that could not be read. While iterating, `place` is where
+    the events just given stand in the file: offset and length in bytes of JSON.
     Raises InputError if the file is no Kineto trace.
     """
 
@@ -43,6 +44,7 @@ class TraceRecords:
         self.truncated = ""
         self.repaired = 0
         self.lost = 0
+        self.place = (0, 0)
 
     def __iter__(self) -> Iterator[list[Any]]:
         buffer = self._open()
@@ -55,6 +57,7 @@ class TraceRecords:
                 buffer += more
             events, used = _decode_prefix(buffer, separator)
             if used:
+                self.place = (self._source.total - len(buffer), used)
                 yield events
                 buffer = buffer[used:].lstrip(b", \t\r\n")
                 size = BLOCK
@@ -63,6 +66,7 @@ class TraceRecords:
             self.repaired += found.repaired
             self.lost += found.lost
             if found.events:
+                self.place = (self._source.total - len(buffer), found.consumed)
                 yield found.events
             buffer = buffer[found.consumed :]
             if found.ended:

@@ -61,6 +61,14 @@ class TraceBytes:
             raise InputError(f"{self.path}: more than {LARGEST_TRACE >> 30} GiB of JSON; profile fewer steps per file")
         return data.removeprefix(BYTE_ORDER_MARK) if first else data
 
+    def skip_to(self, offset: int) -> None:
+        """Goes forward, so that the next byte read is the one at `offset` of the JSON."""
+        if self._inflate is None:
+            self._file.seek(offset)
+            self.total = offset
+        while self.total < offset and self.read(min(offset - self.total, 1 << 17)):
+            pass
+
     def _unpack(self, size: int) -> bytes:
         inflate = self._inflate
         assert inflate is not None

@@ -1,0 +1,224 @@
+"""A second look at a few steps of a trace: every operator, runtime call and Python function of the host, nested.
+
+The first look keeps what the attribution needs, which is outermost ranges. For a picture the inner ones are wanted
+too, with their Python stacks, but only those of the steps that are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Union
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from tracelyze.analyzers.kineto import events
+from tracelyze.analyzers.kineto.blocks import HOST_KINDS, Blocks
+from tracelyze.analyzers.kineto.categories import Activity, Kind, activity_of, kind_of
+from tracelyze.analyzers.kineto.events import DECODE_ERRORS, SKIPPED_PHASES, Label, Whole
+from tracelyze.analyzers.kineto.salvage import salvage
+from tracelyze.analyzers.kineto.source import TraceBytes
+from tracelyze.analyzers.kineto.table import Array, Floats, Integers, Numbering
+
+MOST_EVENTS: Final = 600_000
+"""Host events that are kept: about 30 MB."""
+
+_MOST_NAMES: Final = 50_000
+_LONGEST: Final = 400
+_LONGEST_STACK: Final = 4000
+
+
+class _Arguments(Struct, gc=False):
+    stack: str = msgspec.field(name="Call stack", default="")
+    sequence: Label = msgspec.field(name="Sequence number", default=-1)
+    forward: Label = msgspec.field(name="Fwd thread id", default=0)
+
+
+class _Span(Struct, gc=False, tag_field="ph", tag="X"):
+    cat: str = ""
+    name: str = ""
+    pid: Label = -1
+    tid: Label = -1
+    ts: float = 0.0
+    dur: float = 0.0
+    args: _Arguments | None = None
+
+
+_SKIPPED = tuple(
+    msgspec.defstruct(f"Other{number}", [], tag_field="ph", tag=phase, gc=False)
+    for number, phase in enumerate(SKIPPED_PHASES)
+)
+_RECORD: Any = Union[(_Span, *_SKIPPED)]
+_decoder: Any = msgspec.json.Decoder(list[_RECORD])
+
+
+@dataclass
+class Detail:
+    """Host events of some windows of time, in order of thread and start; arrays of shape [events].
+
+    `kind` (:class:`categories.Kind`), `activity`, `name` into `names`, `thread` into `threads`, `stack` into `stacks`
+    (-1: none), `sequence`: number of the autograd node that a forward operator makes and its backward runs (-1: none),
+    `backward`: whether the event belongs to a backward. `complete`: False if there were more than MOST_EVENTS.
+    """
+
+    start: Floats
+    end: Floats
+    kind: Integers
+    activity: Integers
+    name: Integers
+    thread: Integers
+    stack: Integers
+    sequence: Integers
+    backward: Array
+    names: list[str]
+    stacks: list[str]
+    threads: list[tuple[Any, Any]]
+    complete: bool
+
+
+def look_again(path: Path, blocks: Blocks, windows: list[tuple[float, float]], threads: list[tuple[Any, Any]]) -> Detail:
+    """The host events that touch one of `windows`. `threads`: those of the trace, whose numbers stay as they are."""
+    found = _Found(windows, threads)
+    with TraceBytes(path) as source:
+        for offset, length in blocks.within(windows):
+            source.skip_to(offset)
+            text = _read(source, length)
+            if not found.add(_decoded(text)):
+                break
+    return found.finish()
+
+
+def _read(source: TraceBytes, length: int) -> bytes:
+    parts = []
+    while length > 0 and (part := source.read(length)):
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)
+
+
+def _decoded(text: bytes) -> list[Any]:
+    text = text.strip(b", \t\r\n")
+    try:
+        return list(_decoder.decode(b"[" + text + b"]"))
+    except DECODE_ERRORS:
+        return salvage(text, final=True).events
+
+
+def thread_key(process: int | str, thread: int | str) -> tuple[int | str, int | str]:
+    """A thread as the trace's list of threads holds it: numbers that are written as text are numbers."""
+    if isinstance(thread, str) and thread.isascii() and thread.isdigit() and len(thread) < 19:
+        return process, int(thread)
+    return process, thread
+
+
+@dataclass
+class _Found:
+    """Rows while they are gathered."""
+
+    windows: list[tuple[float, float]]
+    known_threads: list[tuple[Any, Any]]
+    rows: list[tuple[float, float, int, int, int, int, int, bool]] = field(default_factory=list)
+    parts: list[Array] = field(default_factory=list)
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        self.names = Numbering(_MOST_NAMES, (Kind.ANNOTATION, "(other names)"))
+        self.stacks = Numbering(_MOST_NAMES, "")
+        self.threads = Numbering(_MOST_NAMES, ("", ""))
+        for key in self.known_threads:
+            self.threads[key]
+        self.kinds: dict[str, Kind | None] = {}
+
+    def add(self, spans: Iterable[Any]) -> bool:
+        """Takes the events of one block; False when there is no room for more."""
+        rows = self.rows
+        for span in spans:
+            if not isinstance(span, (_Span, events.Span)):
+                continue
+            kind = self._kind(span.cat)
+            start, end = span.ts, span.ts + max(span.dur, 0.0)
+            if kind is None or not any(start < high and end >= low for low, high in self.windows):
+                continue
+            args = span.args if isinstance(span, _Span) else None
+            sequence = args.sequence if args is not None else -1
+            rows.append(
+                (
+                    start,
+                    end,
+                    kind,
+                    self.names[kind, span.name[:_LONGEST]],
+                    self.threads[thread_key(span.pid, span.tid)],
+                    self.stacks[args.stack[:_LONGEST_STACK]] if args is not None and args.stack else -1,
+                    sequence if isinstance(sequence, int) and sequence < 2**62 else -1,
+                    args is not None and args.forward not in (0, "0"),
+                )
+            )
+        self.count += len(rows)
+        self.parts.append(np.array(rows, dtype=_ROW))
+        rows.clear()
+        return self.count < MOST_EVENTS
+
+    def finish(self) -> Detail:
+        table = np.concatenate(self.parts) if self.parts else np.zeros(0, dtype=_ROW)
+        table = table[np.lexsort((-table["end"], table["start"], table["thread"]))]
+        names = self.names.keys_met
+        activity = np.array([activity_of(kind, name) for kind, name in names] or [Activity.DROPPED], dtype=np.int8)
+        return Detail(
+            **{name: np.ascontiguousarray(table[name]) for name in table.dtype.names or ()},
+            activity=activity[table["name"]],
+            names=[name for _, name in names],
+            stacks=self.stacks.keys_met,
+            threads=self.threads.keys_met,
+            complete=self.count < MOST_EVENTS,
+        )
+
+    def _kind(self, category: str) -> Kind | None:
+        if category not in self.kinds:
+            kind = kind_of(category)
+            found = kind if kind in HOST_KINDS else None
+            if len(self.kinds) >= 1000:
+                return found
+            self.kinds[category] = found
+        return self.kinds[category]
+
+
+_ROW: Final = np.dtype(
+    [
+        ("start", "f8"),
+        ("end", "f8"),
+        ("kind", "i1"),
+        ("name", "i4"),
+        ("thread", "i4"),
+        ("stack", "i4"),
+        ("sequence", "i8"),
+        ("backward", "?"),
+    ]
+)
+
+
+def parents(start: Floats, end: Floats) -> Integers:
+    """The innermost range that holds each, -1 for none, shape [ranges]. Sorted by start and then by falling end."""
+    found = np.full(len(start), -1, dtype=np.int64)
+    open_: list[int] = []
+    begins, ends = start.tolist(), end.tolist()
+    for index, begin in enumerate(begins):
+        while open_ and ends[open_[-1]] <= begin:
+            open_.pop()
+        if open_:
+            found[index] = open_[-1]
+        open_.append(index)
+    return found
+
+
+def innermost(start: Floats, end: Floats, parent: Integers, moment: Floats) -> Integers:
+    """The innermost of nested ranges that holds each moment, -1 for none, shape [moments]."""
+    place = np.searchsorted(start, moment, side="right") - 1
+    while len(start):
+        missed = np.flatnonzero((place >= 0) & (end[np.maximum(place, 0)] < moment))
+        if not len(missed):
+            break
+        place[missed] = parent[place[missed]]
+    return place.astype(np.int64)
