@@ -291,25 +291,7 @@ class _Idle:
         count = len(gaps.start)
         if not count:
             return
-        known = gaps.launch >= 0
-        launched, thread = np.full(count, np.inf), np.full(count, steps.thread, dtype=np.int64)
-        launched[known] = trace.launches["start"][gaps.launch[known]]
-        thread[known] = trace.launches["thread"][gaps.launch[known]]
-        handed_over = np.clip(launched, gaps.start, gaps.end)
-        shares, drained = np.zeros((count, len(CAUSES))), np.zeros(count, dtype=bool)
-        for value in most_frequent(thread):
-            mine = np.flatnonzero(thread == value)
-            threads = {int(value), steps.thread}
-            shares[mine, : _UNRECORDED + 1] = host.shares(gaps.start[mine], handed_over[mine], threads)
-            syncs = intervals.union([host.of(Activity.SYNC, one) for one in sorted(threads)])
-            opened = gaps.opened[mine]
-            drained[mine] = intervals.contains(syncs, opened) | intervals.contains(syncs, opened + _SYNC_SLACK)
-        shares[:, _DEVICE] = gaps.end - handed_over
-        told = shares.sum(axis=1)
-        shares[:, _UNRECORDED] += np.maximum(gaps.end - gaps.start - told, 0.0)
-        general = shares[np.ix_(gaps.leads, _GENERAL)]
-        shares[gaps.leads, _PREPARATION] = general.sum(axis=1)
-        shares[np.ix_(gaps.leads, _GENERAL)] = 0.0
+        shares, drained, _ = _charged(gaps, steps, host, trace)
         for cause in range(len(CAUSES)):
             self.causes[:, cause] += np.bincount(gaps.step, shares[:, cause], len(steps))
             longest = int(shares[:, cause].argmax())
@@ -317,3 +299,46 @@ class _Idle:
                 self.longest[cause] = shares[longest, cause], steps.number[gaps.step[longest]]
         blamed = np.where(drained, shares[:, _DRAINING].sum(axis=1), 0.0)
         self.after_sync += np.bincount(gaps.step, blamed, len(steps))
+
+
+def gaps_between(
+    trace: Trace, steps: Steps, rows: Array | slice, launch_of: Integers, host: HostRanges
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Every idle piece of one device within `steps`, charged to causes: for a few steps, as a picture shows them.
+
+    Returns start, end, when the work that ended it was launched (its end if before), all of shape [pieces], and the
+    microseconds by cause, shape [pieces, CAUSES].
+    """
+    start, end = trace.device["start"][rows], trace.device["end"][rows]
+    busy = intervals.near(intervals.merge(start, end), float(steps.start[0]), float(steps.end[-1]))
+    opened, closed = np.append(-np.inf, busy[1]), np.append(busy[0], np.inf)
+    gaps = _gaps(opened, closed, steps, _Launches(trace, steps, start, launch_of[rows]))
+    if not len(gaps.start):
+        return gaps.start, gaps.end, gaps.end, np.zeros((0, len(CAUSES)))
+    shares, _, handed_over = _charged(gaps, steps, host, trace)
+    return gaps.start, gaps.end, handed_over, shares
+
+
+def _charged(gaps: _Gaps, steps: Steps, host: HostRanges, trace: Trace) -> tuple[Floats, Mask, Floats]:
+    """Microseconds of each gap by cause, whether it began behind a synchronisation, and when its work was launched."""
+    count = len(gaps.start)
+    known = gaps.launch >= 0
+    launched, thread = np.full(count, np.inf), np.full(count, steps.thread, dtype=np.int64)
+    launched[known] = trace.launches["start"][gaps.launch[known]]
+    thread[known] = trace.launches["thread"][gaps.launch[known]]
+    handed_over = np.clip(launched, gaps.start, gaps.end)
+    shares, drained = np.zeros((count, len(CAUSES))), np.zeros(count, dtype=bool)
+    for value in most_frequent(thread):
+        mine = np.flatnonzero(thread == value)
+        threads = {int(value), steps.thread}
+        shares[mine, : _UNRECORDED + 1] = host.shares(gaps.start[mine], handed_over[mine], threads)
+        syncs = intervals.union([host.of(Activity.SYNC, one) for one in sorted(threads)])
+        opened = gaps.opened[mine]
+        drained[mine] = intervals.contains(syncs, opened) | intervals.contains(syncs, opened + _SYNC_SLACK)
+    shares[:, _DEVICE] = gaps.end - handed_over
+    told = shares.sum(axis=1)
+    shares[:, _UNRECORDED] += np.maximum(gaps.end - gaps.start - told, 0.0)
+    general = shares[np.ix_(gaps.leads, _GENERAL)]
+    shares[gaps.leads, _PREPARATION] = general.sum(axis=1)
+    shares[np.ix_(gaps.leads, _GENERAL)] = 0.0
+    return shares, drained, handed_over
