@@ -25,7 +25,10 @@ SOURCES = [
 
 # What each part may import besides the standard library and itself. What only type checkers see is not imported.
 WALLS = {
-    "collectors": {"pyarrow", "tracelyze", "tracelyze.schema", "tracelyze.redaction", "tracelyze.errors"},
+    "collectors": {
+        "pyarrow", "tracelyze", "tracelyze.schema", "tracelyze.redaction", "tracelyze.errors",
+        "psutil", "pynvml",  # where they are installed
+    },
     "analyzers": {
         "numpy", "pandas", "pyarrow", "msgspec",
         "tracelyze", "tracelyze.schema", "tracelyze.diagnosis", "tracelyze.errors", "tracelyze.suggestions",

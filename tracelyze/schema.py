@@ -10,6 +10,12 @@
         signals.txt                             Python stacks written when a fatal signal arrived
         stopped.txt                             why recording stopped early, blank if it did not
 
+`tracelyze import kineto` writes run.json and, instead of processes, one folder per trace of a profiler:
+
+      trace-00000/                              the first of the imported files
+        trace.json                              where it came from, its rank, its clock, what was wrong with it
+        device.parquet, host.parquet, ...       one file per trace table below
+
 A missing value (null) means "was not measured"; a NaN is a NaN of the training. The two are never mixed.
 This module is plain standard library: it is imported inside the training process.
 """
@@ -216,8 +222,23 @@ SAMPLES = Table(
         Column("time", "float64", "s", "on the process's monotonic clock"),
         Column("step", "int64", "", "optimizer steps done so far"),
         Column("host_rss", "int64", "bytes", "resident memory of the process"),
-        Column("host_available", "int64", "bytes", "memory that the machine can still hand out"),
+        Column("host_pss", "int64", "bytes", "the same, pages shared with others counted in part (now and then)"),
+        Column("host_uss", "int64", "bytes", "the same, pages of its own only (now and then)"),
+        Column("host_swap", "int64", "bytes", "memory of the process that was swapped out (now and then)"),
+        Column("host_available", "int64", "bytes", "memory that the machine, or the container, can still hand out"),
         Column("cpu_seconds", "float64", "s", "processor time the process has used"),
+        Column("machine_cpu", "float64", "share", "processors of the machine that were busy since the last sample"),
+        Column("cpu_throttled", "float64", "s", "time for which the container's processor limit stopped it, in all"),
+        Column("faults_minor", "int64", "", "page faults of the process that needed no disk, in all"),
+        Column("faults_major", "int64", "", "page faults of the process that had to wait for a disk, in all"),
+        Column("swapped_in", "int64", "bytes", "memory that the machine read back from swap since it was started"),
+        Column("disk_read", "int64", "bytes", "what the process has read from disks (not from the page cache), in all"),
+        Column("children", "int32", "processes", "processes that it has started and that live: loader workers, mostly"),
+        Column("children_rss", "int64", "bytes", "their resident memory, summed: pages that they share count each time"),
+        Column("children_pss", "int64", "bytes", "the same, shared pages counted in part (now and then)"),
+        Column("children_uss", "int64", "bytes", "the same, pages of their own only (now and then)"),
+        Column("children_cpu_seconds", "float64", "s", "processor time that the living ones have used"),
+        Column("children_disk_read", "int64", "bytes", "what the living ones have read from disks"),
     ),
 )
 
@@ -234,6 +255,56 @@ WINDOWS = Table(
 )
 
 TABLES: Final[tuple[Table, ...]] = (STEPS, EVALS, MODELS, OPTIMIZERS, LOADERS, SITES, EVENTS, SAMPLES, WINDOWS)
+
+
+TRACE_FILE: Final = "trace.json"
+
+DEVICE = Table(
+    "device",
+    "One row per activity of a device (kernel, copy, fill), in order of their starts.",
+    (
+        Column("start", "float64", "us", "start, on the clock of the trace"),
+        Column("end", "float64", "us", "end, on the same clock"),
+        Column("correlation", "int64", "", "links to the launch that has the same number; -1: unknown"),
+        Column("name", "int32", "", "label of the set `device name`"),
+        Column("queue", "int16", "", "label of the set `queue`: process, device, stream"),
+        Column("collective", "int16", "", "label of the set `collective`: what it is, process group and ranks; 0: none"),
+        Column("kind", "int8", "", "what it does", {1: "computes or communicates", 2: "copies", 3: "fills"}),
+    ),
+)
+LAUNCHES = Table(
+    "launches",
+    "One row per call of the device's runtime that may have started device work, in order of `correlation`.",
+    (
+        Column("correlation", "int64", "", "number that the started work bears, too"),
+        Column("start", "float64", "us", "when the call began"),
+        Column("thread", "int32", "", "label of the set `thread`: process, thread"),
+    ),
+)
+HOST = Table(
+    "host",
+    "One row per range of host activity, class by class. Of runtime calls, operators and communication calls only the "
+    "outermost ranges of each thread are kept, of Python functions those of the program itself.",
+    (
+        Column("activity", "int8", "", "what the thread was doing: see the classes in analyzers/kineto/categories.py"),
+        Column("start", "float64", "us", "start, on the clock of the trace"),
+        Column("end", "float64", "us", "end, on the same clock"),
+        Column("name", "int32", "", "label of the set `host name`; -1: not kept"),
+        Column("thread", "int32", "", "label of the set `thread`: process, thread"),
+    ),
+)
+LABELS = Table(
+    "labels",
+    "The texts behind the numbers of the other tables.",
+    (
+        Column("set", "string", "", "`device name`, `host name`, `queue`, `thread` or `collective`"),
+        Column("number", "int32", "", "number within the set"),
+        Column("text", "string", "", "the name; for queues, threads and collectives a JSON list"),
+    ),
+)
+
+TRACE_TABLES: Final[tuple[Table, ...]] = (DEVICE, LAUNCHES, HOST, LABELS)
+"""The tables of a folder into which `tracelyze import kineto` put one profiler trace, beside its TRACE_FILE."""
 
 
 def table(name: str) -> Table:

@@ -80,21 +80,6 @@ def host_memory() -> int | None:
     return min(total, int(limit)) if limit and limit.isdigit() else total
 
 
-def sample() -> dict[str, Any]:
-    """Resident memory, what the machine can still hand out, and processor time: one row of the table samples."""
-    times = os.times()
-    available = None
-    for line in (_read("/proc/meminfo") or "").splitlines():
-        if line.startswith("MemAvailable:"):
-            available = int(line.split()[1]) * 1024
-    statm = _read("/proc/self/statm")
-    return {
-        "host_rss": int(statm.split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm else None,
-        "host_available": available,
-        "cpu_seconds": times.user + times.system,
-    }
-
-
 def _rank(torch: Any) -> tuple[int, int]:
     try:
         distributed = torch.distributed

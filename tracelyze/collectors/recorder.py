@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tracelyze import redaction, schema
-from tracelyze.collectors import identity, optimizers
+from tracelyze.collectors import identity, optimizers, sampling
 from tracelyze.collectors.by_hand import HandUpdates
 from tracelyze.collectors.calls import Calls, tensors_of
 from tracelyze.collectors.optimizers import Tracked
@@ -248,6 +248,7 @@ class Recorder:
         try:
             facts = identity.facts(self.torch)
             facts["clock"]["zero"] = time.time() - self.now()
+            self.fire("opened")
             facts["signals"] = self.states
             self._facts = facts
             self.folder = self.run / identity.folder_name(facts)
@@ -263,6 +264,7 @@ class Recorder:
                 stream.folder = self.folder
             self._thread = threading.Thread(target=self._write_forever, name="tracelyze", daemon=True)
             self._thread.start()
+            sampling.start(self, self._moments["every_second"], self._fail, self._stop)
         except Exception as error:
             self.off = True
             self._complain(error)
@@ -310,15 +312,9 @@ class Recorder:
         return self.folder
 
     def _write_forever(self) -> None:
-        last_sample, pause = 0.0, FIRST_FLUSH_SECONDS
+        pause = FIRST_FLUSH_SECONDS
         while not self._stop.wait(pause) and not self.off:
             pause = min(FLUSH_SECONDS, 2 * pause)
-            if self.now() - last_sample >= 1.0:
-                last_sample = self.now()
-                try:
-                    self.emit("samples", identity.sample() | {"time": last_sample, "step": self.steps})
-                except Exception as error:
-                    self.states["samples"] = {"columns": [], "reason": f"{type(error).__name__}: {error}"}
             self.flush()
 
     def _release(self, wait: bool = False) -> None:

@@ -12,6 +12,7 @@ from tracelyze.collectors.signals.live_graphs import LiveGraphs
 from tracelyze.collectors.signals.loader import Loader
 from tracelyze.collectors.signals.loss import Loss
 from tracelyze.collectors.signals.loss_scale import LossScale
+from tracelyze.collectors.signals.machine import Machine
 from tracelyze.collectors.signals.memory import Memory
 from tracelyze.collectors.signals.mode import Mode
 from tracelyze.collectors.signals.profiler_windows import ProfilerWindows
@@ -31,6 +32,7 @@ SIGNALS: tuple[type[Signal], ...] = (
     LearningRate,
     Loader,
     Memory,
+    Machine,
     LiveGraphs,
     Evaluation,
     ProfilerWindows,

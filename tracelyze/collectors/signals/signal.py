@@ -15,6 +15,8 @@
     exhausted(iterator)               it had no more
     before_step(tracked)              an optimizer's step was called
     after_step(tracked, row)          and returned (or GradScaler skipped it): fill the row
+    opened()                          the process trains: it gets a folder, and its threads are about to start
+    every_second(row)                 on a thread of ours: fill a row of the table samples, or write rows of your own
     finished()                        the program ends
 """
 
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 
 MOMENTS = (
     "forward", "settled", "loss", "before_backward", "after_backward", "clip", "scale", "unscale", "scaler_step",
-    "iterate", "waiting", "batch", "exhausted", "before_step", "after_step", "finished",
+    "iterate", "waiting", "batch", "exhausted", "before_step", "after_step", "opened", "every_second",
+    "finished",
 )  # fmt: skip
 
 
@@ -40,6 +43,7 @@ class Signal:
 
     name: ClassVar[str]
     columns: ClassVar[tuple[str, ...]]
+    may_hang: ClassVar[bool] = False  # `every_second` calls a driver that may not return: it gets a thread of its own
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder

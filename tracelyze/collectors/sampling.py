@@ -1,0 +1,48 @@
+"""What is looked at once a second, from threads of their own: it goes on while the training waits or hangs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tracelyze.collectors.recorder import Recorder
+    from tracelyze.collectors.signals.signal import Signal
+
+PERIOD = 1.0  # seconds
+Listener = tuple["Signal", Callable[..., None]]
+
+
+def start(
+    recorder: Recorder, listeners: Sequence[Listener], fail: Callable[[Signal, Exception], None], stop: threading.Event
+) -> None:
+    """Start one thread for the signals that want `every_second`, and one more for each that calls what may hang.
+
+    The threads are daemons and nobody waits for them: neither the training nor its exit can be held up by them.
+    `fail` is told when a signal raises; the others go on.
+    """
+    together = [listener for listener in listeners if not listener[0].may_hang]
+    for group in [together, *([listener] for listener in listeners if listener[0].may_hang)]:
+        if group:
+            work = (recorder, group, fail, stop)
+            threading.Thread(target=_sample, args=work, name="tracelyze-samples", daemon=True).start()
+
+
+def _sample(
+    recorder: Recorder, listeners: list[Listener], fail: Callable[[Signal, Exception], None], stop: threading.Event
+) -> None:
+    pause = 0.0
+    while not stop.wait(pause) and not recorder.off and listeners:
+        begun = recorder.now()
+        row: dict[str, Any] = {"time": begun, "step": recorder.steps}
+        for listener in list(listeners):
+            signal, look = listener
+            try:
+                look(row)
+            except Exception as error:
+                listeners.remove(listener)
+                fail(signal, error)
+        if len(row) > 2 and not stop.is_set():
+            recorder.emit("samples", row)
+        pause = max(0.1, PERIOD - (recorder.now() - begun))
