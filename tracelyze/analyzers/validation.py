@@ -57,18 +57,36 @@ def training_loaders(process: Process) -> Floats:
 def curve(process: Process) -> tuple[Floats, Floats, Floats]:
     """The validation curve: steps done before, losses, and samples per pass, each of shape [passes], in order.
 
-    Only the most frequent kind of pass (loader, line of the script), so that two validation sets do not mix. In a log
-    made elsewhere, where nothing is known but the losses, all of them. Non-finite losses stay in.
+    Only the most frequent kind of pass (validation set, line of the script), so that two validation sets do not mix. In
+    a log made elsewhere, where nothing is known but the losses, all of them. Non-finite losses stay in.
     """
     evals = process.evals
     chosen = passes(process) if evals.has("forwards") else np.ones(len(evals), dtype=bool)
     chosen = chosen & evals.known("loss")
     if not chosen.any():
         return np.empty(0), np.empty(0), np.empty(0)
-    keys = np.stack([np.nan_to_num(evals[name], nan=-1.0) for name in ("loader", "site", "model")], axis=1)
+    columns = [_validation_sets(process, chosen), evals["site"], evals["model"]]
+    keys = np.stack([np.nan_to_num(column, nan=-1.0) for column in columns], axis=1)
     _kinds, inverse, counts = np.unique(keys[chosen], axis=0, return_inverse=True, return_counts=True)
     frequent = np.flatnonzero(chosen)[inverse.reshape(-1) == int(np.argmax(counts))]
     return evals["after_step"][frequent], evals["loss"][frequent], evals["samples"][frequent]
+
+
+def _validation_sets(process: Process, chosen: Mask) -> Floats:
+    """The loader of each pass, shape [evals]; one number for loaders that are made anew for every pass (Trainer does).
+
+    Loaders of the same settings stand for one validation set if each served a single pass, and no two at the same step.
+    """
+    loaders, after = process.evals["loader"].copy(), process.evals["after_step"]
+    alike: dict[tuple[object, ...], list[float]] = {}
+    for row in process.loaders.records():
+        settings = tuple(value for name, value in row.items() if name != "loader")
+        alike.setdefault(settings, []).append(float(row["loader"]))
+    for numbers in alike.values():
+        rows = np.flatnonzero(chosen & np.isin(loaders, numbers))
+        if len(rows) == len(np.unique(loaders[rows])) == len(np.unique(after[rows])):
+            loaders[rows] = numbers[0]
+    return loaders
 
 
 def training_before(training: Training, after: Floats) -> Floats:

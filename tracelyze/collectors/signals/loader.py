@@ -21,6 +21,8 @@ class Loader(Signal):
         self._iterators: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._fresh: weakref.WeakSet[Any] = weakref.WeakSet()
         self._count = 0
+        self._looks_ahead: weakref.WeakKeyDictionary[Any, _LookAhead] = weakref.WeakKeyDictionary()
+        self._last_in_hand = False  # the loader is exhausted, but its last batch is still to be used
         self._training: set[int] = set()
         self._waits: list[tuple[int, float, bool]] = []
         self._on_cuda = False
@@ -35,6 +37,7 @@ class Loader(Signal):
             self._count += 1
             self.recorder.emit("loaders", describe(loader, number, self.recorder.sites.here("loader")))
         self._iterators[iterator] = number
+        self._looks_ahead[iterator] = _LookAhead()
         self._fresh.add(iterator)
 
     def waiting(self, iterator: Any) -> None:
@@ -56,11 +59,16 @@ class Loader(Signal):
         first = iterator in self._fresh
         self._fresh.discard(iterator)
         self._waits.append((number, seconds, first))
+        self._looks_ahead[iterator].fetched(self.recorder.forwards)
+        self._last_in_hand = False
         self.recorder.loader_in_hand = number
 
     def exhausted(self, iterator: Any) -> None:
         """The iterator had no more batches."""
-        self.recorder.loader_in_hand = None
+        ahead = self._looks_ahead.get(iterator)
+        self._last_in_hand = ahead is not None and ahead.by_one
+        if not self._last_in_hand:
+            self.recorder.loader_in_hand = None
 
     def before_backward(self, roots: Any) -> None:
         if self.recorder.loader_in_hand is not None:
@@ -78,6 +86,28 @@ class Loader(Signal):
             row["loader_wait"] = sum(seconds for _, seconds, _ in waits)
             row["loader_batches"] = len(waits)
             row["loader_first"] = any(first for _, _, first in waits)
+        if self._last_in_hand:
+            self._last_in_hand = False
+            self.recorder.loader_in_hand = None
+
+
+class _LookAhead:
+    """Whether batches are fetched one ahead of their use, as Accelerate does to know the last one."""
+
+    def __init__(self) -> None:
+        self.by_one = False
+        self._batches = 0
+        self._forwards = -1
+
+    def fetched(self, forwards: int) -> None:
+        """A batch was handed out after so many forwards of the process."""
+        unused = forwards == self._forwards
+        self._batches += 1
+        if self._batches == 2:
+            self.by_one = unused
+        elif unused:
+            self.by_one = False
+        self._forwards = forwards
 
 
 def describe(loader: Any, number: int, site: int | None) -> dict[str, Any]:
@@ -96,6 +126,15 @@ def describe(loader: Any, number: int, site: int | None) -> dict[str, Any]:
         "persistent_workers": bool(loader.persistent_workers),
         "prefetch_factor": loader.prefetch_factor,
         "drop_last": bool(loader.drop_last),
-        "sampler": type(loader.sampler).__name__,
+        "sampler": type(_sampler(loader)).__name__,
         "site": site,
     }
+
+
+def _sampler(loader: Any) -> Any:
+    """What decides the order of the samples: Accelerate hides it inside of the sampler of batches that it shards."""
+    batches = loader.batch_sampler
+    while getattr(batches, "batch_sampler", None) is not None:
+        batches = batches.batch_sampler
+    sampler = getattr(batches, "sampler", None)
+    return loader.sampler if sampler is None else sampler
