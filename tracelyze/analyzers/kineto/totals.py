@@ -99,7 +99,7 @@ def operator_totals(trace: Trace, launch_of: Integers) -> list[OperatorTotal]:
         return []
     launches = launch_of[rows]
     moment, thread = trace.launches["start"][launches], trace.launches["thread"][launches]
-    home = _enclosing(trace, Activity.OPERATOR, moment, thread)
+    home = enclosing(trace, Activity.OPERATOR, moment, thread)
     inside = home >= 0
     names = operators["name"][home[inside]]
     duration = (trace.device["end"] - trace.device["start"])[rows][inside]
@@ -137,7 +137,7 @@ def call_totals(trace: Trace, activity: Activity, steps: Steps) -> list[CallTota
     behind = np.full((len(rows), 3), -1, dtype=np.int64)
     behind[:, 0] = table["name"][rows]
     frame = _innermost(trace, Activity.PYTHON, moment, thread)
-    operator = _enclosing(trace, Activity.OPERATOR, moment, thread)
+    operator = enclosing(trace, Activity.OPERATOR, moment, thread)
     behind[: len(looked_up), 1] = np.where(frame >= 0, _names(trace, Activity.PYTHON, frame), -1)
     behind[: len(looked_up), 2] = np.where(operator >= 0, _names(trace, Activity.OPERATOR, operator), -1)
     keys, group = np.unique(behind, axis=0, return_inverse=True)
@@ -165,7 +165,7 @@ def _names(trace: Trace, activity: Activity, rows: Integers) -> Array:
     return names[np.maximum(rows, 0)] if len(names) else np.full(len(rows), -1)
 
 
-def _enclosing(trace: Trace, activity: Activity, moment: Floats, thread: Array) -> Integers:
+def enclosing(trace: Trace, activity: Activity, moment: Floats, thread: Array) -> Integers:
     """The range of a class without nesting that holds each moment on its thread, -1 for none, shape [moments]."""
     table = trace.host[activity]
     found = np.full(len(moment), -1, dtype=np.int64)
