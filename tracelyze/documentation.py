@@ -1,4 +1,4 @@
-"""The pages of docs/ that are made from declarations: the run directory, from its schema; the rules, from theirs."""
+"""The pages of docs/ that are made from declarations: the run directory, the signals, the rules."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.kineto.rule import TraceRule
     from tracelyze.analyzers.rule import Rule
     from tracelyze.catalogue import Entry
+    from tracelyze.collectors.signals.signal import Signal
 
 
 def run_directory_page() -> str:
@@ -35,9 +36,51 @@ def run_directory_page() -> str:
         *meaning,
     ]
     for table in schema.TABLES:
-        lines += ["", f"## {table.name}", "", table.meaning, ""]
-        lines += ["| column | type | unit | meaning |", "|---|---|---|---|"]
-        lines += [_column_row(column) for column in table.columns]
+        lines += _table(table)
+    lines += ["", "# Imported profiler traces", "", "Tables in the folder of each trace."]
+    for table in schema.TRACE_TABLES:
+        lines += _table(table)
+    return "\n".join(lines) + "\n"
+
+
+def _table(table: schema.Table) -> list[str]:
+    lines = ["", f"## {table.name}", "", table.meaning, ""]
+    lines += ["| column | type | unit | meaning |", "|---|---|---|---|"]
+    return lines + [_column_row(column) for column in table.columns]
+
+
+def signals_page() -> str:
+    """docs/signals.md: what the collector records, signal by signal."""
+    from tracelyze.collectors.signals import SIGNALS
+
+    lines = [
+        "# Signals",
+        "",
+        "What `tracelyze collect` records. Every signal can be switched off (`--no-signal NAME`) or on (`--signal",
+        "NAME=on`). A sampled one looks as often as the budget allows (`--budget PERCENT` of the step time, 1 unless",
+        "given), the dearest are turned down first; `--signal NAME=every:N` fixes its cadence. The run and the report",
+        "say what everything cost, what was turned down since when and why, and what failed.",
+        "",
+        "| signal | records | when | cost | columns |",
+        "|---|---|---|---|---|",
+    ]
+    for signal in SIGNALS:
+        columns = ", ".join(f"{table}: {' '.join(names)}" for table, names in _by_table(signal.columns).items())
+        lines.append(f"| {signal.name} | {signal.about} | {_when(signal)} | {signal.cost} | {columns} |")
+    return "\n".join(lines) + "\n"
+
+
+def signals_list() -> str:
+    """The signals, for the terminal."""
+    from tracelyze.collectors.signals import SIGNALS
+
+    lines = []
+    for signal in SIGNALS:
+        columns = "; ".join(f"{table}: {', '.join(names)}" for table, names in _by_table(signal.columns).items())
+        lines += [f"{signal.name}: {_when(signal)}; {signal.cost or 'cost not measured'}"]
+        for text in (signal.about, columns):
+            lines += textwrap.wrap(text, 100, initial_indent="    ", subsequent_indent="    ")
+    lines += ["", "collect --no-signal NAME switches one off, --signal NAME=every:N sets how often."]
     return "\n".join(lines) + "\n"
 
 
@@ -105,6 +148,24 @@ def rules_json(entries: Sequence[Entry]) -> str:
         for entry in entries
     ]
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+def _when(signal: type[Signal]) -> str:
+    asked = "" if signal.default_on else ", if asked for"
+    if not signal.sampled:
+        return "always" + asked
+    usual = "every step" if signal.every == 1 else f"every {signal.every} steps"
+    slowest = f", at least every {signal.slowest}" if signal.slowest else ""
+    young = f"; all of the first {signal.young}" if signal.young else ""
+    return f"sampled: {usual} where the budget allows{slowest}{young}{asked}"
+
+
+def _by_table(columns: Sequence[str]) -> dict[str, list[str]]:
+    tables: dict[str, list[str]] = {}
+    for column in columns:
+        table, _, name = column.partition(".")
+        tables.setdefault(table, []).append(name)
+    return tables
 
 
 def _column_row(column: schema.Column) -> str:

@@ -9,11 +9,8 @@
         evals.parquet, events.parquet, ...      one file per table below; long runs add steps-00001.parquet, ...
         signals.txt                             Python stacks written when a fatal signal arrived
         stopped.txt                             why recording stopped early, blank if it did not
-
-`tracelyze import kineto` writes run.json and, instead of processes, one folder per trace of a profiler:
-
-      trace-00000/                              the first of the imported files
-        trace.json                              where it came from, its rank, its clock, what was wrong with it
+      trace-00000/                              instead of processes: a profiler's trace, by `import kineto`
+        trace.json                              which file it was, its rank, its clock, what was wrong with it
         device.parquet, host.parquet, ...       one file per trace table below
 
 A missing value (null) means "was not measured"; a NaN is a NaN of the training. The two are never mixed.
@@ -191,7 +188,7 @@ SITES = Table(
     "One row per line of the script that matters, once per line.",
     (
         Column("site", "int32", "", "identifier"),
-        Column("role", "string", "", "what happens there: backward, step, zero_grad, clip, loader, forward, loss"),
+        Column("role", "string", "", "what happens there: backward, step, zero_grad, clip, loader, forward, loss, ..."),
         Column("file", "string", "", "file of the script"),
         Column("line", "int32", "", "line number"),
         Column("function", "string", "", "function that contains it"),
@@ -205,7 +202,7 @@ EVENTS = Table(
     (
         Column("time", "float64", "s", "on the process's monotonic clock"),
         Column("step", "int64", "", "optimizer steps (all optimizers) done before"),
-        Column("kind", "string", "", "exception, thread-exception, exit, nonfinite-gradient, collector-error"),
+        Column("kind", "string", "", "exception, exit, nonfinite-gradient, stacks, loader-wait, cadence, collector-error, ..."),
         Column("name", "string", "", "class of the exception, how the process ended, parameter, or signal"),
         Column("value", "float64", "", "exit code, or a number that belongs to the kind"),
         Column("file", "string", "", "innermost line of the script, where there is one"),
@@ -232,13 +229,55 @@ SAMPLES = Table(
         Column("faults_minor", "int64", "", "page faults of the process that needed no disk, in all"),
         Column("faults_major", "int64", "", "page faults of the process that had to wait for a disk, in all"),
         Column("swapped_in", "int64", "bytes", "memory that the machine read back from swap since it was started"),
-        Column("disk_read", "int64", "bytes", "what the process has read from disks (not from the page cache), in all"),
+        Column("disk_read", "int64", "bytes", "what the process has read from disks, not from the page cache, in all"),
         Column("children", "int32", "processes", "processes that it has started and that live: loader workers, mostly"),
-        Column("children_rss", "int64", "bytes", "their resident memory, summed: pages that they share count each time"),
+        Column("children_rss", "int64", "bytes", "their resident memory, summed: shared pages count each time"),
         Column("children_pss", "int64", "bytes", "the same, shared pages counted in part (now and then)"),
         Column("children_uss", "int64", "bytes", "the same, pages of their own only (now and then)"),
         Column("children_cpu_seconds", "float64", "s", "processor time that the living ones have used"),
         Column("children_disk_read", "int64", "bytes", "what the living ones have read from disks"),
+        Column("site", "int32", "", "line of the script at which the training thread was (table sites, role sampled)"),
+        Column("innermost", "string", "", "innermost Python function at which it was: file, line, name"),
+    ),
+)
+
+DEVICES = Table(
+    "devices",
+    "Once a second, for each GPU that the training uses: what the driver says of it (needs nvidia-ml-py).",
+    (
+        Column("time", "float64", "s", "on the process's monotonic clock"),
+        Column("step", "int64", "", "optimizer steps done so far"),
+        Column("device", "int16", "", "number of the device in torch"),
+        Column("name", "string", "", "model of the device"),
+        Column("busy", "float64", "share", "time in which at least one kernel ran, over the driver's last interval"),
+        Column("memory_used", "int64", "bytes", "memory in use, by all processes"),
+        Column("memory_total", "int64", "bytes", "memory of the device"),
+        Column("power", "float64", "W", "power drawn"),
+        Column("power_limit", "float64", "W", "power that it may draw"),
+        Column("temperature", "float64", "deg C", "temperature of the chip"),
+        Column("clock", "float64", "MHz", "clock of the multiprocessors"),
+        Column("clock_max", "float64", "MHz", "the clock that they can have"),
+        Column("slowed_by", "string", "", "why the clock is lower than it could be: heat, power; null if it is not"),
+    ),
+)
+
+SIGNALS = Table(
+    "signals",
+    "What became of every signal and what it has cost so far: a row each, every so often. The last one of each counts. "
+    "Two are no signals: hooks is all time in the collector's hooks, the signals' included; writer its writing thread.",
+    (
+        Column("time", "float64", "s", "on the process's monotonic clock"),
+        Column("step", "int64", "", "optimizer steps done so far"),
+        Column("signal", "string", "", "name of the signal"),
+        Column("state", "string", "", "on, off (not wanted, or nothing to record), failed (an error of the collector)"),
+        Column("reason", "string", "", "why it is off, or the error"),
+        Column("traceback", "string", "", "of the error"),
+        Column("seconds", "float64", "s", "time spent in it so far, estimated from a sample where it is always on"),
+        Column("share", "float64", "share", "the same, of the time between the first and the last step"),
+        Column("every", "int32", "steps", "steps from one look of a sampled signal to the next"),
+        Column("looks", "int64", "", "looks it has taken"),
+        Column("turned_down_at", "int64", "", "step since which the budget lets it look less often than usual"),
+        Column("why", "string", "", "the numbers behind that"),
     ),
 )
 
@@ -254,7 +293,9 @@ WINDOWS = Table(
     ),
 )
 
-TABLES: Final[tuple[Table, ...]] = (STEPS, EVALS, MODELS, OPTIMIZERS, LOADERS, SITES, EVENTS, SAMPLES, WINDOWS)
+TABLES: Final[tuple[Table, ...]] = (
+    STEPS, EVALS, MODELS, OPTIMIZERS, LOADERS, SITES, EVENTS, SAMPLES, DEVICES, SIGNALS, WINDOWS,
+)  # fmt: skip
 
 
 TRACE_FILE: Final = "trace.json"
@@ -268,7 +309,7 @@ DEVICE = Table(
         Column("correlation", "int64", "", "links to the launch that has the same number; -1: unknown"),
         Column("name", "int32", "", "label of the set `device name`"),
         Column("queue", "int16", "", "label of the set `queue`: process, device, stream"),
-        Column("collective", "int16", "", "label of the set `collective`: what it is, process group and ranks; 0: none"),
+        Column("collective", "int16", "", "label of the set `collective`: what it is, its process group; 0: none"),
         Column("kind", "int8", "", "what it does", {1: "computes or communicates", 2: "copies", 3: "fills"}),
     ),
 )

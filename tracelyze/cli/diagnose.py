@@ -108,11 +108,10 @@ def _settings(config: Path | None, select: tuple[str, ...], ignore: tuple[str, .
 
 def _diagnose(path: Path, settings: Settings) -> Diagnosis:
     """The diagnosis of a run directory or of profiler traces. One configuration serves both."""
-    from tracelyze import analyzers, schema
+    from tracelyze import analyzers
     from tracelyze.analyzers import kineto
 
-    traces = not (path / schema.RUN_FILE).exists() and kineto.is_trace(path)
-    diagnose = kineto.diagnose_traces if traces else analyzers.diagnose
+    diagnose = kineto.diagnose_traces if kineto.is_trace(path) else analyzers.diagnose
     return diagnose(path, select=settings.select, ignore=settings.ignore, thresholds=settings.thresholds)
 
 

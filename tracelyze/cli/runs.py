@@ -38,6 +38,19 @@ def import_tensorboard(file: File, run: Run) -> None:
     _say(tensorboard.import_events(file, run), run)
 
 
+@imports.command("kineto")
+def import_kineto(
+    traces: Annotated[
+        list[Path], typer.Argument(metavar="TRACE", help="Traces (.json, .json.gz), or folders of them.")
+    ],
+    run: Run,
+) -> None:
+    """Import profiler traces (Kineto), one file per rank and window: they open much faster afterwards."""
+    from tracelyze.analyzers.kineto.importer import import_traces
+
+    _say(import_traces(traces, run), run)
+
+
 @app.command(short_help="Tidy up what a killed program left behind.")
 def compact(run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]) -> None:
     """Turn what a killed program left behind into Parquet files, as `diagnose` does by itself."""

@@ -151,7 +151,7 @@ def _facts(paths: Sequence[Path | str], job: Job) -> RunFacts:
     if longest.device is not None and longest.window > 0:
         environment["device busy"] = percent(float(longest.device.busy.sum()) / longest.window)
     several = len(summaries) > 1
-    notes = [f"{Path(s.path).name}: {note}" if several else note for s in summaries for note in s.notes]
+    notes = [f"{s.file}: {note}" if several else note for s in summaries for note in s.notes]
     short = [name for arrivals in job.arrivals for name in arrivals.unmatched]
     if short:
         notes.append(f"Collectives that not all ranks made equally often: {'; '.join(short[:3])}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import zlib
 from collections.abc import Sequence
@@ -15,6 +16,9 @@ from tracelyze.errors import InputError
 if TYPE_CHECKING:
     from tracelyze.analyzers.kineto.trace import Trace
 
+STORED: Final = "trace-"
+"""What the names of the folders of imported traces begin with."""
+
 _HEAD: Final = 1 << 20
 _KEYS: Final = re.compile(rb'"(traceEvents|deviceProperties|distributedInfo|schemaVersion)"\s*:')
 _SUFFIXES: Final = (".json", ".json.gz", ".trace", ".gz")
@@ -22,21 +26,44 @@ _RANK: Final = re.compile(r"(?:rank|worker)[-_ ]?(\d{1,6})", re.IGNORECASE)
 
 
 def is_trace(path: Path | str) -> bool:
-    """Whether `path` is a Kineto trace, or a folder with at least one directly in it. Reads the first MiB."""
+    """Whether `path` is a Kineto trace, a folder with at least one directly in it, or a run that was imported from
+    some. Reads the first MiB."""
     path = Path(path)
     if path.is_dir():
         if (path / schema.RUN_FILE).exists():
-            return False
+            return bool(stored_in(path))
         return any(_looks_like_trace(file) for file in _candidates(path))
     return path.is_file() and _looks_like_trace(path)
 
 
+def stored_in(run: Path) -> list[Path]:
+    """The folders of the traces that were imported into the run directory `run`, in their order; often none."""
+    return sorted(folder for folder in run.glob(f"{STORED}*") if is_stored(folder))
+
+
+def left_out(run: Path) -> list[str]:
+    """Why files were left out when the run directory `run` was imported."""
+    try:
+        facts = json.loads((run / schema.RUN_FILE).read_text(encoding="utf-8"))
+        return [str(reason) for reason in facts["source"]["left_out"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def is_stored(folder: Path) -> bool:
+    """Whether `folder` holds an imported trace."""
+    return (folder / schema.TRACE_FILE).is_file()
+
+
 def trace_files(paths: Sequence[Path | str]) -> list[Path]:
-    """The trace files that `paths` (files and folders) stand for, in order, each once. InputError if one holds none."""
+    """The trace files that `paths` (files and folders) stand for, in order, each once; folders of imported traces stand
+    for themselves. InputError if one holds none."""
     files: dict[Path, None] = {}
     for path in map(Path, paths):
-        if path.is_dir():
-            found = [file for file in _candidates(path) if _looks_like_trace(file)]
+        if is_stored(path):
+            files[path] = None
+        elif path.is_dir():
+            found = stored_in(path) or [file for file in _candidates(path) if _looks_like_trace(file)]
             if not found:
                 raise InputError(
                     f"{path}: no trace in this folder; it should hold the profiler's .json or .json.gz files"
@@ -51,10 +78,12 @@ def trace_files(paths: Sequence[Path | str]) -> list[Path]:
 
 def rank_of(trace: Trace, position: int) -> int:
     """The rank that the file tells, else the one in its name, else `position`."""
+    if trace.rank is not None:
+        return trace.rank
     told = _distributed(trace).get("rank")
     if isinstance(told, int) and not isinstance(told, bool) and told >= 0:
         return told
-    named = _RANK.search(trace.path.name)
+    named = _RANK.search(trace.file)
     return int(named.group(1)) if named else position
 
 

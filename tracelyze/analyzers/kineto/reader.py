@@ -15,6 +15,7 @@ from tracelyze.analyzers.kineto.events import Arguments, Span
 from tracelyze.analyzers.kineto.intervals import outermost
 from tracelyze.analyzers.kineto.records import TraceRecords
 from tracelyze.analyzers.kineto.source import TraceBytes
+from tracelyze.analyzers.kineto.stored import open_trace
 from tracelyze.analyzers.kineto.table import Array, Numbering, Table
 from tracelyze.analyzers.kineto.trace import (
     COVERAGE_COLUMNS,
@@ -89,11 +90,13 @@ class _Threads(Numbering):
 
 
 def read_trace(path: Path | str, blocks: Blocks | None = None) -> Trace:
-    """The trace in file `path`. Raises InputError, in one line, where the file holds none.
+    """The trace in file `path`, or in the folder of an imported one. InputError, in one line, where there is none.
 
     `blocks` is filled with what lies where in the file, for a second look at a part of it.
     """
     path = Path(path)
+    if path.is_dir():
+        return open_trace(path)
     collecting = gc.isenabled()
     gc.disable()  # the decoded records hold no cycles, and looking for some would cost a third of the time
     try:

@@ -23,7 +23,7 @@ from tracelyze.errors import InputError
 
 @dataclass(frozen=True)
 class TraceSummary:
-    """One trace file, summed up. Times are microseconds.
+    """One trace file, summed up. Times are microseconds. `file`: its name, also if `path` is the folder of its import.
 
     `steps_from`: what the steps were found by; `counted`: False if there is one window over the whole trace.
     `number`, `start` (from the first step on) and `duration`: the steps, shape [steps]. `begun`: the first step's
@@ -32,6 +32,7 @@ class TraceSummary:
     """
 
     path: str
+    file: str
     rank: int
     world_size: int | None
     device_names: list[str]
@@ -69,6 +70,7 @@ class TraceSummary:
         """Plain data for JSON: one entry per step, one per device, with the causes by name."""
         return {
             "path": self.path,
+            "file": self.file,
             "rank": self.rank,
             "world_size": self.world_size,
             "device_names": self.device_names,
@@ -104,7 +106,8 @@ def summarise(paths: Sequence[Path | str]) -> list[TraceSummary]:
             refused.append(error)
     if not summaries:
         raise refused[0]
-    summaries[0].notes.extend(f"Left out: {error}." for error in refused)
+    left_out = [*map(str, refused), *(reason for path in paths for reason in rankfiles.left_out(Path(path)))]
+    summaries[0].notes.extend(f"Left out: {reason}." for reason in left_out)
     return sorted(summaries, key=lambda summary: (summary.rank, summary.begun))
 
 
@@ -128,6 +131,7 @@ def summarise_trace(trace: Trace, position: int = 0) -> TraceSummary:
     origin = float(steps.start[0]) if len(steps) else 0.0
     return TraceSummary(
         path=str(trace.path),
+        file=trace.file,
         rank=rankfiles.rank_of(trace, position),
         world_size=rankfiles.world_size(trace),
         device_names=rankfiles.device_names(trace, [name for name, _ in owners]),

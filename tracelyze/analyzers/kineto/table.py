@@ -33,6 +33,16 @@ class Table:
             name: _pages(_FEWEST_ROWS, np.dtype(dtype)) for name, dtype in columns.items()
         }
 
+    @classmethod
+    def unbounded(cls, columns: dict[str, str]) -> Table:
+        """A table for rows that were counted before."""
+        return cls(1 << 62, columns)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return list(self._columns)
+
     def __getitem__(self, name: str) -> Array:
         """Column `name`, shape [rows]; a view, so not to be kept while the table grows."""
         return self._columns[name][: self.rows]

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from tracelyze import schema
 from tracelyze.analyzers.kineto.categories import Activity
 from tracelyze.analyzers.kineto.table import Table
 
-DEVICE_COLUMNS = {
-    "start": "f8",
-    "end": "f8",
-    "correlation": "i8",
-    "name": "i4",
-    "queue": "i2",
-    "collective": "i2",
-    "kind": "i1",
-}
-LAUNCH_COLUMNS = {"correlation": "i8", "start": "f8", "thread": "i4"}
-HOST_COLUMNS = {"start": "f8", "end": "f8", "name": "i4", "thread": "i4"}
-COVERAGE_COLUMNS = {"start": "f8", "end": "f8", "thread": "i4"}
+
+def _types(table: schema.Table, *without: str) -> dict[str, str]:
+    """The numpy type of each column as it is kept in memory: the same as in an imported trace."""
+    return {column.name: column.type for column in table.columns if column.name not in without}
+
+
+DEVICE_COLUMNS: Final = _types(schema.DEVICE)
+LAUNCH_COLUMNS: Final = _types(schema.LAUNCHES)
+HOST_COLUMNS: Final = _types(schema.HOST, "activity")
+COVERAGE_COLUMNS: Final = _types(schema.HOST, "activity", "name")
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,8 @@ class Trace:
     that may start device work, in order of correlation. `host`: one table per class of host activity, `name` into
     `host_names`, `thread` into `threads` (process, thread). Operators, runtime and communication calls hold
     outermost ranges only, runtime calls without names. Times are the file's own clock; `base` (microseconds) puts
-    files of one job on a common one.
+    files of one job on a common one. `path` is the file, or the folder of an imported trace; then `file` is the name of
+    the file that was imported, and `rank` its rank at that time, else None.
     """
 
     path: Path
@@ -58,3 +58,8 @@ class Trace:
     notes: list[str] = field(default_factory=list)
     truncated: bool = False
     stacks: bool = False
+    rank: int | None = None
+    file: str = ""
+
+    def __post_init__(self) -> None:
+        self.file = self.file or self.path.name
