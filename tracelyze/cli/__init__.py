@@ -1,4 +1,4 @@
-"""The command line: `tracelyze collect | diagnose | rules | import | compact | schema`.
+"""The command line: `tracelyze collect | diagnose | rules | signals | import | compact | schema`.
 
 Each command imports what it needs when it runs, so that `tracelyze --help` answers at once.
 """

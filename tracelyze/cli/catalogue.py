@@ -1,4 +1,4 @@
-"""`tracelyze rules` and `tracelyze schema`: what can be found, and what is recorded."""
+"""`tracelyze rules`, `tracelyze signals` and `tracelyze schema`: what can be found, and what is recorded."""
 
 from __future__ import annotations
 
@@ -35,6 +35,14 @@ def rules(
         emit(documentation.rules_list(chosen))
     else:
         emit(documentation.rule_page(chosen[0]))
+
+
+@app.command(short_help="List what can be recorded, and what it costs.")
+def signals() -> None:
+    """List every signal: what it records, its columns, whether it is sampled and how often, what it costs."""
+    from tracelyze import documentation
+
+    emit(documentation.signals_list())
 
 
 @app.command(short_help="Print what is recorded, column by column.")

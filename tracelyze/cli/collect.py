@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tracelyze.cli import CONTEXT, app
+from tracelyze.errors import InputError
 
 
 @app.command(
@@ -27,6 +28,19 @@ def collect(
         list[str] | None,
         typer.Option("--no-signal", metavar="NAME,...", help="Do not record this signal; may be repeated."),
     ] = None,
+    signal: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--signal",
+            metavar="NAME=HOW",
+            help="on, off, or every:N to let a sampled signal look at every N-th step whatever it costs; "
+            "may be repeated. See tracelyze signals.",
+        ),
+    ] = None,
+    budget: Annotated[
+        float,
+        typer.Option("--budget", metavar="PERCENT", min=0.0, help="Of the step time; sampled signals keep within it."),
+    ] = 1.0,
     profile_every: Annotated[
         int,
         typer.Option(
@@ -42,10 +56,46 @@ def collect(
     from tracelyze.collectors.launch import collect as launch
     from tracelyze.collectors.options import CollectOptions
 
-    launch(command or [], out, CollectOptions(quiet, _signals(no_signal or []), profile_every))
+    chosen = _chosen(signal or [])
+    launch(
+        command or [],
+        out,
+        CollectOptions(
+            quiet,
+            signals_off=(*_signals(no_signal or []), *(name for name, how in chosen.items() if how == "off")),
+            profile_every=profile_every,
+            budget=budget,
+            signals_on=tuple(name for name, how in chosen.items() if how != "off"),
+            cadences=tuple((name, how) for name, how in chosen.items() if isinstance(how, int)),
+        ),
+    )
 
 
-def _signals(given: list[str]) -> tuple[str, ...]:
+def _chosen(given: list[str]) -> dict[str, str | int]:
+    """"on", "off" or a number of steps for each signal of --signal NAME=HOW."""
+    chosen: dict[str, str | int] = {}
+    for wish in given:
+        name, _, how = wish.partition("=")
+        (name,) = _signals([name], "--signal") or ("",)
+        number = how.removeprefix("every:")
+        if how in ("on", "off"):
+            chosen[name] = how
+        elif how.startswith("every:") and number.isdigit() and int(number) > 0:
+            _check_sampled(name)
+            chosen[name] = int(number)
+        else:
+            raise InputError(f"--signal {wish}: write {name or 'NAME'}=on, =off, or =every:N with N in steps")
+    return chosen
+
+
+def _check_sampled(name: str) -> None:
+    from tracelyze.collectors.signals import SIGNALS
+
+    if not next(signal for signal in SIGNALS if signal.name == name).sampled:
+        raise InputError(f"--signal: {name} is recorded at every step, it has no cadence; {name}=off switches it off")
+
+
+def _signals(given: list[str], option: str = "--no-signal") -> tuple[str, ...]:
     names = [name.strip().replace("-", "_") for names in given for name in names.split(",") if name.strip()]
     if names:
         from tracelyze.collectors.signals import SIGNALS
@@ -54,5 +104,5 @@ def _signals(given: list[str]) -> tuple[str, ...]:
         known = {signal.name for signal in SIGNALS}
         for name in names:
             if name not in known:
-                raise unknown("--no-signal: no such signal", name, known)
+                raise unknown(f"{option}: no such signal", name, known)
     return tuple(names)

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 VARIABLE = "TRACELYZE_OPTIONS"
+BUDGET = 1.0  # percent of the step time: less than what a run's speed varies by anyway
 
 
 @dataclass(frozen=True)
 class CollectOptions:
-    """`signals_off`: signals that are not recorded. `profile_every`: steps between profiler windows, 0 for none."""
+    """`signals_off` are not recorded, `signals_on` are although they are off by default.
+
+    `profile_every`: steps between profiler windows, 0 for none. `budget`: percent of the step time that recording may
+    take. `cadences`: (signal, steps between its looks) pairs that the budget does not touch.
+    """
 
     quiet: bool = False
     signals_off: tuple[str, ...] = ()
     profile_every: int = 0
+    budget: float = BUDGET
+    signals_on: tuple[str, ...] = ()
+    cadences: tuple[tuple[str, int], ...] = ()
 
     def to_environment(self) -> dict[str, str]:
         """The environment variable that carries the options."""
@@ -25,6 +33,8 @@ class CollectOptions:
 def from_environment() -> CollectOptions:
     """The options that this process was started with; the defaults if it has none."""
     given = json.loads(os.environ.get(VARIABLE) or "{}")
-    return CollectOptions(
-        bool(given.get("quiet")), tuple(given.get("signals_off", ())), int(given.get("profile_every", 0))
-    )
+    known = {field.name: given[field.name] for field in fields(CollectOptions) if field.name in given}
+    for name in ("signals_off", "signals_on"):
+        known[name] = tuple(known.get(name, ()))
+    known["cadences"] = tuple((name, int(every)) for name, every in known.get("cadences", ()))
+    return CollectOptions(**known)

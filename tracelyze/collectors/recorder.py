@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
-import sys
 import threading
 import time
 import traceback
@@ -20,22 +18,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tracelyze import redaction, schema
-from tracelyze.collectors import identity, optimizers, sampling
+from tracelyze import redaction
+from tracelyze.collectors import optimizers, sampling
+from tracelyze.collectors.budget import TIMED_EVERY, TIMED_FIRST, Budget, Meter
 from tracelyze.collectors.by_hand import HandUpdates
 from tracelyze.collectors.calls import Calls, tensors_of
+from tracelyze.collectors.ledger import Ledger
 from tracelyze.collectors.optimizers import Tracked
 from tracelyze.collectors.options import CollectOptions
 from tracelyze.collectors.readback import Later
 from tracelyze.collectors.signals import SIGNALS
-from tracelyze.collectors.signals.signal import MOMENTS, Signal
+from tracelyze.collectors.signals.signal import MOMENTS, Signal, Unavailable
 from tracelyze.collectors.sites import Sites
-from tracelyze.collectors.stream import TableStream
-
-FLUSH_SECONDS = 0.5  # half of the second that may be lost
-FIRST_FLUSH_SECONDS = 0.05  # doubles up to the above: a run that dies young leaves something too
-CONVERT_BYTES = 64 * 2**20  # streams above this are left to the first reader: exit must not take seconds
-RESERVED_BYTES = 1024  # kept on disk from the start, so that "the disk is full" can still be written down
+from tracelyze.collectors.writer import Writer
 
 
 def _never_raises(method: Callable[..., None]) -> Callable[..., None]:
@@ -46,7 +41,7 @@ def _never_raises(method: Callable[..., None]) -> Callable[..., None]:
         try:
             method(self, *args, **kwargs)
         except Exception as error:
-            self._stop_recording(error)
+            self.writer.stop(error)
 
     return safe
 
@@ -68,9 +63,6 @@ class Recorder:
         self.loader_in_hand: int | None = None
         self.backward_site: int | None = None
         self.prepared = False
-        self.opened = False
-        self.folder: Path | None = None
-        self.ended = False
         self.run = run
         self._owner: int | None = None
         self._calls_failed = False
@@ -78,16 +70,16 @@ class Recorder:
         self._clock = time.perf_counter()
         self._pending: deque[tuple[dict[str, Any], list[Later]]] = deque()
         self._readbacks: list[Later] = []
-        self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._streams = {table.name: TableStream(table) for table in schema.TABLES}
+        self._until_timed = 1
+        self._timed = 0
+        self.writer = Writer(self)
+        self.budget = Budget(options.budget / 100.0, dict(options.cadences), self._cadence_changed)
         self._optimizers: weakref.WeakKeyDictionary[Any, Tracked] = weakref.WeakKeyDictionary()
         self._optimizer_count = 0
         self._hand: HandUpdates | None = HandUpdates(self)
         self.sites = Sites(lambda row: self.emit("sites", row))
         self.calls = Calls(self)
-        self.states: dict[str, dict[str, Any]] = {}
+        self.ledger = Ledger(SIGNALS)
         self._moments: dict[str, list[tuple[Signal, Callable[..., None]]]] = {moment: [] for moment in MOMENTS}
         for kind in SIGNALS:
             self._switch_on(kind)
@@ -98,10 +90,15 @@ class Recorder:
         """Seconds on the process's clock, whose zero process.json relates to wall time."""
         return time.perf_counter() - self._clock
 
+    @property
+    def owner(self) -> int | None:
+        """Identifier of the thread that trains; None before the first backward."""
+        return self._owner
+
     def emit(self, table: str, row: dict[str, Any]) -> None:
         """Queue a row for the disk."""
         if not self.off:
-            self._streams[table].append(row)
+            self.writer.emit(table, row)
 
     def event(self, kind: str, name: str, text: str = "", **more: Any) -> None:
         """Queue a row of the table events."""
@@ -114,12 +111,29 @@ class Recorder:
         if self.off or not self._is_owner(moment):
             return
         start = time.perf_counter()
+        self._until_timed -= 1
+        if self._until_timed:
+            for signal, method in self._moments[moment]:
+                try:
+                    method(*args)
+                except Exception as error:
+                    self._fail(signal, error)
+        else:
+            self._fire_timed(moment, args)
+        self.overhead += time.perf_counter() - start
+
+    def _fire_timed(self, moment: str, args: tuple[Any, ...]) -> None:
+        """The same for one in so many moments, with the time of every signal; sampled ones have it in their meters."""
+        self._timed += 1
+        self._until_timed = weight = 1 if self._timed < TIMED_FIRST else TIMED_EVERY
         for signal, method in self._moments[moment]:
+            begin = time.perf_counter()
             try:
                 method(*args)
             except Exception as error:
                 self._fail(signal, error)
-        self.overhead += time.perf_counter() - start
+            if not signal.sampled:
+                signal.meter.seconds += weight * (time.perf_counter() - begin)
 
     def prepare(self) -> None:
         """A model is about to be called for the first time: import what writing takes, before there are activations.
@@ -215,6 +229,7 @@ class Recorder:
         self.fire("after_step", tracked, row)
         self.alert = False
         self.calls.settle()
+        self.budget.step_ended(row["time"], self.overhead, self.steps)
         row["overhead"] = self.overhead - self._overhead_reported
         self._overhead_reported = self.overhead
         self._pending.append((row, self._readbacks))
@@ -238,84 +253,62 @@ class Recorder:
         """All optimizers that stepped and still live."""
         return list(self._optimizers.values())
 
-    # The folder and the thread
+    # The folder and the end
 
-    def open(self) -> None:
-        """Make the process's folder and start writing. Any failure switches the recording off, once, with one line."""
-        if self.opened or self.off:
-            return
-        self.opened = True
-        try:
-            facts = identity.facts(self.torch)
-            facts["clock"]["zero"] = time.time() - self.now()
-            self.fire("opened")
-            facts["signals"] = self.states
-            self._facts = facts
-            self.folder = self.run / identity.folder_name(facts)
-            self.folder.mkdir(parents=True)
-            identity.write_json(self.folder / schema.PROCESS_FILE, facts)
-            (self.folder / schema.STOPPED_FILE).write_bytes(b" " * RESERVED_BYTES)
-            from tracelyze.collectors import ending
+    @property
+    def opened(self) -> bool:
+        """Whether there was something to write a folder for."""
+        return self.writer.opened
 
-            ending.watch_fatal_signals(self.folder)
-            import pyarrow.ipc  # noqa: F401  # now, on this thread: an import on the writer's could meet a fork
+    @property
+    def ended(self) -> bool:
+        return self.writer.ended
 
-            for stream in self._streams.values():
-                stream.folder = self.folder
-            self._thread = threading.Thread(target=self._write_forever, name="tracelyze", daemon=True)
-            self._thread.start()
-            sampling.start(self, self._moments["every_second"], self._fail, self._stop)
-        except Exception as error:
-            self.off = True
-            self._complain(error)
+    @property
+    def folder(self) -> Path | None:
+        """The folder of this process in the run directory, None before it trains."""
+        return self.writer.folder
 
-    def flush(self) -> None:
-        """Write all rows that are complete. A disk that refuses ends the recording, never the program."""
-        if not self.opened or self.off or not self._lock.acquire(timeout=2.0):
-            return
-        try:
-            for stream in self._streams.values():
-                stream.flush()
-        except Exception as error:
-            self._stop_recording(error)
-        finally:
-            self._lock.release()
-
-    @_never_raises
-    def close(self) -> None:
-        """The program has ended: write the rest and, unless that would take long, turn the streams into Parquet."""
-        if not self.opened or self.ended:
-            return
-        self._by_hand(lambda hand: hand.finish())
-        self.ended = True
-        self._stop.set()
-        if self.off:
-            return
-        self.calls.settle(final=True)
-        self._release(wait=True)
-        self.flush()
-        with self._lock:
-            try:
-                for stream in self._streams.values():
-                    stream.close(convert=stream.size < CONVERT_BYTES)
-                identity.write_json(self.folder_or_fail() / schema.PROCESS_FILE, self._facts)
-            except Exception as error:
-                self._stop_recording(error)
+    def folder_or_fail(self) -> Path:
+        assert self.writer.folder is not None
+        return self.writer.folder
 
     @property
     def run_shown(self) -> str:
         """The run directory as the user would type it."""
         return os.path.relpath(self.run)
 
-    def folder_or_fail(self) -> Path:
-        assert self.folder is not None
-        return self.folder
+    def open(self) -> None:
+        """Make the process's folder and start writing."""
+        if not self.writer.opened and not self.off:
+            self.writer.open()
 
-    def _write_forever(self) -> None:
-        pause = FIRST_FLUSH_SECONDS
-        while not self._stop.wait(pause) and not self.off:
-            pause = min(FLUSH_SECONDS, 2 * pause)
-            self.flush()
+    def flush(self) -> None:
+        """Write all rows that are complete."""
+        self.writer.flush()
+
+    def start_sampling(self, stop: threading.Event) -> None:
+        """The folder is there: start the threads that look at the process once a second."""
+        sampling.start(self, self._moments["every_second"], self._fail, stop)
+
+    @_never_raises
+    def close(self) -> None:
+        """The program has ended: write the rest."""
+        if not self.opened or self.ended:
+            return
+        self._by_hand(lambda hand: hand.finish())
+        self.writer.end()
+        if self.off:
+            return
+        self.calls.settle(final=True)
+        self._release(wait=True)
+        self.write_costs()
+        self.writer.close()
+
+    @_never_raises
+    def write_costs(self) -> None:
+        """State what every signal has cost so far."""
+        self.ledger.write(self)
 
     def _release(self, wait: bool = False) -> None:
         """Pass on, in order, the steps whose values have arrived from the device."""
@@ -328,7 +321,7 @@ class Recorder:
                 try:
                     readback.fill(row)
                 except Exception as error:
-                    self._complain(error)
+                    self.writer.complain(error)
             self.emit("steps", row)
 
     # Who may call, and what went wrong
@@ -350,45 +343,32 @@ class Recorder:
         return False
 
     def _switch_on(self, kind: type[Signal]) -> None:
-        state: dict[str, Any] = {"columns": list(kind.columns), "reason": ""}
-        self.states[kind.name] = state
         if kind.name in self.options.signals_off:
-            state["reason"] = "switched off when the run was started"
+            self.ledger.off(kind.name, "switched off when the run was started")
+            return
+        if not kind.default_on and kind.name not in self.options.signals_on:
+            self.ledger.off(kind.name, f"off unless asked for with --signal {kind.name}=on")
             return
         try:
             signal = kind(self)
-        except Exception as error:
-            state["reason"] = f"{type(error).__name__}: {error}"
+        except Unavailable as reason:
+            self.ledger.off(kind.name, str(reason))
             return
+        except Exception as error:
+            self.event("collector-error", kind.name, self.ledger.failed(kind.name, error))
+            return
+        self.ledger.on(kind.name)
         for moment in MOMENTS:
             method = getattr(signal, moment, None)
             if method is not None:
-                self._moments[moment].append((signal, method))
+                alone = kind.sampled or moment == "every_second"  # not called by `fire`, which times the others
+                self._moments[moment].append((signal, signal.meter.watched(method) if alone else method))
 
     def _fail(self, signal: Signal, error: Exception) -> None:
         """Switch a signal off for good and write down why, with the traceback."""
-        for listeners in self._moments.values():
-            listeners[:] = [(other, method) for other, method in listeners if other is not signal]
-        reason = redaction.redact_text(f"{type(error).__name__}: {error}")
-        self.states[signal.name]["reason"] = reason
-        text = redaction.redact_text("".join(traceback.format_exception(error)))
-        self.event("collector-error", signal.name, text)
+        for moment, listeners in self._moments.items():
+            self._moments[moment] = [listener for listener in listeners if listener[0] is not signal]
+        self.event("collector-error", signal.name, self.ledger.failed(signal.name, error))
 
-    def _stop_recording(self, error: Exception) -> None:
-        if self.off:
-            return
-        self.off = True
-        reason = redaction.redact_text(f"{type(error).__name__}: {error}")
-        try:
-            if self.folder is not None:
-                with open(self.folder / schema.STOPPED_FILE, "r+b") as reserved:
-                    reserved.write(json.dumps({"step": self.steps, "reason": reason}).encode()[:RESERVED_BYTES])
-        except OSError:
-            pass
-        self._complain(error)
-
-    def _complain(self, error: Exception) -> None:
-        try:
-            sys.stderr.write(f"[tracelyze] recording stopped, the program goes on: {type(error).__name__}: {error}\n")
-        except (OSError, ValueError, AttributeError):
-            pass
+    def _cadence_changed(self, meter: Meter) -> None:
+        self.event("cadence", meter.name, meter.why or "back to its usual cadence", value=float(meter.stride))

@@ -9,6 +9,8 @@ from tracelyze.collectors.signals.signal import Signal
 
 class Clipping(Signal):
     name = "clipping"
+    about = "How often gradients were clipped, at which max_norm, and whether they were still scaled."
+    cost = "1 us a step"
     columns = ("steps.clips", "steps.clip_max_norm", "steps.clipped_scaled")
 
     def __init__(self, recorder: Any) -> None:

@@ -18,6 +18,8 @@ RECHECKS = 8  # a model that no optimizer holds is looked at again this often: i
 
 class Evaluation(Signal):
     name = "evaluation"
+    about = "Evaluation passes: calls whose output no backward reached, with mode, losses and batches."
+    cost = "3 us a call"
     columns = tuple(
         f"evals.{name}"
         for name in (

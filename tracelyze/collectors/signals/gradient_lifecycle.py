@@ -8,23 +8,19 @@ so (is None, _version) read at four points per optimizer tells every way of clea
     after a backward   its new versions (needed only when several optimizers share the model)
     before a step      untouched since consumed, and added to: carried over
 
-All steps of a young run are looked at, then as many as BUDGET of the step time allows; all of them on suspicion.
+All steps of a young run are looked at, then as many as the budget allows; all of them on suspicion.
 """
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from tracelyze.collectors.by_hand import ByHand
 from tracelyze.collectors.optimizers import Tracked
 from tracelyze.collectors.readback import Readback
 from tracelyze.collectors.signals.signal import Signal
-from tracelyze.collectors.signals.stride import Stride
 
 NONE = -1
-BUDGET = 0.002  # share of the step time
-YOUNG = 100  # steps that are all looked at
 FIRST_STEPS = 5  # steps in which clearing between backward and step is watched without suspicion
 QUESTIONED = 4  # gradients whose value is looked at once, on suspicion
 
@@ -44,9 +40,7 @@ class _State:
         self.row: dict[str, int | None] = {}
         self.suspicious = False
         self.discarded = 0
-        self.stride = Stride(BUDGET, YOUNG)
         self.looking = True  # at the step that is being made
-        self.cost = 0.0
 
 
 class GradientLifecycle(Signal):
@@ -58,6 +52,11 @@ class GradientLifecycle(Signal):
         "steps.grads_cleared",
         "steps.grads_discarded",
     )
+    about = "Whether gradients were cleared between steps, and whether any were lost: seen on the gradients themselves."
+    cost = "0.3 us per parameter tensor and look"
+    sampled = True
+    young = 100
+    slowest = 50
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
@@ -77,9 +76,7 @@ class GradientLifecycle(Signal):
         )
         if self._first_backward or len(tracked) > 1:
             for one in tracked:
-                start = time.perf_counter()
                 self._look_for_kept(one)
-                self._state(one).cost += time.perf_counter() - start
         self._first_backward = False
 
     def after_backward(self, roots: Any) -> None:
@@ -94,7 +91,6 @@ class GradientLifecycle(Signal):
         if not state.looking:
             state.row = {"parameters": len(tracked.parameters())}
             return
-        start = time.perf_counter()
         now = versions(tracked.parameters())
         state.at_step = now
         carried = self._carried(state, now)
@@ -109,23 +105,18 @@ class GradientLifecycle(Signal):
             "grads_discarded": state.discarded if self._watch_backward else None,
         }
         state.discarded = 0
-        state.cost += time.perf_counter() - start
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if row.get("skipped"):
             return  # nothing was consumed
         state = self._state(tracked)
-        if state.looking:
-            state.stride.spent(state.cost)
-            state.cost = 0.0
-        state.stride.step_ended(row["time"])
-        looked, state.looking = state.looking, state.suspicious or state.any_kept or state.stride.due(tracked.count)
+        looked, due = state.looking, self.meter.due(tracked.count)
+        state.looking = state.suspicious or state.any_kept or due
         self._first_backward = True
         if not state.looking:
             row.update(state.row)
             state.row, state.kept, state.any_kept = {}, [], False
             return
-        start = time.perf_counter()
         # Updates by hand are noticed late, when gradients may be cleared already; the update itself left them.
         now = state.at_step if isinstance(tracked.optimizer, ByHand) else versions(tracked.parameters())
         closure = self.recorder.backwards > self._backwards_at_step  # ran inside the step
@@ -137,7 +128,6 @@ class GradientLifecycle(Signal):
         state.consumed = state.last = now
         state.kept = [version != NONE for version in now]
         state.any_kept = any(state.kept)
-        state.cost += time.perf_counter() - start
 
     def _state(self, tracked: Tracked) -> _State:
         return self._states.setdefault(tracked.index, _State())

@@ -1,22 +1,18 @@
 """The global gradient norm, and how many gradients are zero or not finite.
 
-The dearest signal of all: a kernel per tensor. It is taken at every step of a young run, then as often as BUDGET of the
-step time allows, and at once when the loss is out of the ordinary.
+The dearest signal of all: a kernel per tensor. It is taken at every step of a young run, then as often as the budget
+allows, and at once when the loss is out of the ordinary.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
 from tracelyze.collectors.optimizers import Tracked
 from tracelyze.collectors.readback import Known, Later, Readback
 from tracelyze.collectors.signals.signal import Signal
-from tracelyze.collectors.signals.stride import Stride
 
-BUDGET = 0.005  # share of the step time
-FIRST_STEPS = 100
 MAX_NAMED = 5  # events that name a parameter with a non-finite gradient
 AT_STEP, FROM_CLIP = 1, 2
 
@@ -24,13 +20,17 @@ AT_STEP, FROM_CLIP = 1, 2
 class GradientNorm(Signal):
     name = "gradient_norm"
     columns = ("steps.grad_norm", "steps.grad_norm_source", "steps.grads_zero", "steps.grads_nonfinite")
+    about = "Global L2 norm of the gradients before clipping, and how many of them are zero or not finite."
+    cost = "2 us per parameter tensor and look"
+    sampled = True
+    young = 100
+    slowest = 50
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
         self._clip_norms: list[Any] = []
         self._backwards_at_step = 0
         self._measured: Later | None = None
-        self._strides: dict[int, Stride] = {}
         self._named = 0
 
     def clip(self, max_norm: Any, total_norm: Any) -> None:
@@ -39,11 +39,10 @@ class GradientNorm(Signal):
 
     def before_step(self, tracked: Tracked) -> None:
         self._backwards_at_step = self.recorder.backwards
-        if self._stride(tracked).due(tracked.count) or self.recorder.alert:
+        if self.due(tracked):
             self._measure(tracked)
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        self._stride(tracked).step_ended(row["time"])
         if self._measured is not None and self.recorder.backwards > self._backwards_at_step:
             self._measure(tracked)  # a closure ran inside the step: what was measured before it is stale
         if self._measured is not None:
@@ -53,12 +52,8 @@ class GradientNorm(Signal):
         self._measured = None
         self._clip_norms = []
 
-    def _stride(self, tracked: Tracked) -> Stride:
-        return self._strides.setdefault(tracked.index, Stride(BUDGET, FIRST_STEPS))
-
     def _measure(self, tracked: Tracked) -> None:
         torch = self.torch
-        start = time.perf_counter()
         parameters = tracked.parameters()
         if tracked.on_cuda and torch.cuda.is_current_stream_capturing():
             return
@@ -76,7 +71,6 @@ class GradientNorm(Signal):
                 if isinstance(scale, torch.Tensor):  # fused optimizers get their gradients still scaled
                     facts[0] = facts[0] / scale
                 self._measured = Readback(torch, facts, lambda row, values: self._fill(row, tracked, *values))
-        self._stride(tracked).spent(time.perf_counter() - start)
 
     def _on_host(self, norms: list[float], tracked: Tracked) -> Known:
         total = math.sqrt(sum(norm * norm for norm in norms))

@@ -10,6 +10,8 @@ from tracelyze.collectors.signals.signal import Signal
 
 class LearningRate(Signal):
     name = "learning_rate"
+    about = "The learning rate of the first parameter group."
+    cost = "1 us a step"
     columns = ("steps.lr",)
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:

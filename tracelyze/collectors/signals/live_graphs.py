@@ -13,6 +13,8 @@ from tracelyze.collectors.signals.signal import Signal
 
 class LiveGraphs(Signal):
     name = "live_graphs"
+    about = "How many autograd graphs of earlier forwards are still alive."
+    cost = "1 us a step"
     columns = ("steps.live_graphs",)
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:

@@ -13,6 +13,8 @@ class Loader(Signal):
     """A loader whose batch was in hand when backward was called feeds the training; waits for others are not its."""
 
     name = "loader"
+    about = "Settings of DataLoaders, and how long every step waited for their batches."
+    cost = "2 us a batch"
     columns = ("steps.loader", "steps.loader_wait", "steps.device_wait", "steps.loader_batches", "steps.loader_first")
 
     def __init__(self, recorder: Any) -> None:

@@ -11,6 +11,8 @@ from tracelyze.collectors.signals.signal import Signal
 
 class LossScale(Signal):
     name = "loss_scale"
+    about = "GradScaler's loss scale, and the steps that it skipped."
+    cost = "1 us a step"
     columns = ("steps.scale", "steps.skipped")
 
     def __init__(self, recorder: Any) -> None:

@@ -11,6 +11,8 @@ from tracelyze.collectors.signals.signal import Signal
 
 class Memory(Signal):
     name = "memory"
+    about = "Resident memory and the device allocator's counters at the end of every step."
+    cost = "5 us a step"
     columns = ("steps.host_rss", "steps.device_allocated", "steps.device_reserved", "steps.device_peak")
 
     def __init__(self, recorder: Any) -> None:

@@ -11,6 +11,8 @@ from tracelyze.collectors.signals.signal import Signal
 
 class Mode(Signal):
     name = "mode"
+    about = "Train or eval mode of the model and of the modules that behave differently in it, at every outermost call."
+    cost = "5 us a call"
     columns = ("steps.model_in_train", "steps.modules_sensitive", "steps.modules_in_train")
 
     def __init__(self, recorder: Any) -> None:

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from tracelyze.collectors.optimizers import Tracked
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, Unavailable
 
 STEPS = 4  # of one window; the first holds the profiler's own start
 FIRST = 10  # steps before the first window: past warm-up
@@ -19,13 +19,15 @@ MAX_WINDOWS = 10
 
 class ProfilerWindows(Signal):
     name = "profiler_windows"
+    about = "Windows of torch.profiler, four steps every so often; asked for with --profile-every N."
+    cost = "slows the profiled steps"
     columns = tuple(f"windows.{name}" for name in ("first_step", "last_step", "file", "seconds", "step_seconds"))
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
         self._every = recorder.options.profile_every
         if not self._every:
-            raise RuntimeError("off unless collect is started with --profile-every N")
+            raise Unavailable("off unless collect is started with --profile-every N")
         self._next = FIRST
         self._profiler: Any = None
         self._first = 0

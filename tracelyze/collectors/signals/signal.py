@@ -25,6 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
+    from tracelyze.collectors.optimizers import Tracked
     from tracelyze.collectors.recorder import Recorder
 
 MOMENTS = (
@@ -34,17 +35,38 @@ MOMENTS = (
 )  # fmt: skip
 
 
+class Unavailable(Exception):  # noqa: N818  # no error
+    """Raised by a signal's constructor: why it has nothing to record here."""
+
+
 class Signal:
     """Base of all signals. `columns` are the columns that it fills ("steps.loss"); a test holds them to the schema.
 
     A method may raise: the recorder then switches this signal off for the rest of the run and writes down why.
     No method may wait for a device, draw a random number, or keep a tensor, module or optimizer alive.
+
+    A dear signal is `sampled`: it asks `due(tracked)` (or `self.meter.due(count)`, if it does not go by steps) before
+    it looks, and is then measured and turned down within the run's budget. `every` is how many steps lie between two
+    looks where the budget allows it, `young` the first steps that are all looked at, `slowest` the most steps between
+    two looks however dear it is (None: no limit).
     """
 
     name: ClassVar[str]
     columns: ClassVar[tuple[str, ...]]
+    about: ClassVar[str] = ""  # what it records, for the documentation
     may_hang: ClassVar[bool] = False  # `every_second` calls a driver that may not return: it gets a thread of its own
+    cost: ClassVar[str] = ""  # what it costs, as measured on a CPU, for the documentation
+    default_on: ClassVar[bool] = True  # else recorded only if asked for: collect --signal NAME=on
+    sampled: ClassVar[bool] = False
+    every: ClassVar[int] = 1
+    young: ClassVar[int] = 0
+    slowest: ClassVar[int | None] = None
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.torch: Any = recorder.torch
+        self.meter = recorder.budget.meter(type(self))
+
+    def due(self, tracked: Tracked) -> bool:
+        """Whether a sampled signal is to look at the step that this optimizer is making; ask once per step."""
+        return self.meter.due(tracked.count, self.recorder.alert)

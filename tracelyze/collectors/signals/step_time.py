@@ -11,6 +11,8 @@ from tracelyze.collectors.signals.signal import Signal
 
 class StepTime(Signal):
     name = "step_time"
+    about = "Wall time from step to step, and device time where there is a device."
+    cost = "1 us a step"
     columns = ("steps.seconds", "steps.device_seconds")
 
     def __init__(self, recorder: Any) -> None:

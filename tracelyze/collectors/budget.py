@@ -1,0 +1,179 @@
+"""What collecting costs, signal by signal, and how often sampled signals may look so that all of it stays affordable.
+
+Every signal has a meter. Always-on signals are timed at every TIMED_EVERY-th call, sampled ones at every call, so that
+measuring costs next to nothing. Every WINDOW steps the budget, a share of the step time, is dealt out: what the
+always-on signals take comes off first; of the rest, cheap sampled signals get all they ask for, and the dearest are
+turned down to equal shares of what remains.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tracelyze.collectors.signals.signal import Signal
+
+WINDOW = 32  # steps between two looks at the costs
+TIMED_EVERY = 13  # moments; a prime, so that it does not keep step with the moments of a training step
+TIMED_FIRST = 200  # moments that are all timed: they hold what is done only once
+OUTLIERS = 2  # longest steps of a window that do not count: an evaluation or a checkpoint must not buy budget
+EVICTION = 2.0  # what a look costs in all, per second spent in it: it evicts the training from the caches (measured)
+LEFT_OVER = 0.2  # share of the budget that sampled signals have even if the always-on ones overspend
+TRUSTED_LOOKS = 3  # a first look pays for imports and caches: until then no signal is slowed beyond
+CAUTIOUS = 50  # every so many steps
+EASING = 0.7  # a cadence goes up only if it then is this much quicker: no back and forth
+EXTRA_LOOKS = 50  # looks out of turn on alert that a run may have at once; one more is earned per stride
+MAX_CHANGES = 100  # of a signal's cadence that are written down
+
+
+class Meter:
+    """What one signal has cost, and its cadence."""
+
+    def __init__(self, kind: type[Signal], fixed: int | None) -> None:
+        self.name = kind.name
+        self.sampled = kind.sampled
+        self.base = fixed or kind.every
+        self.fixed = fixed is not None
+        self.young = 0 if self.fixed else kind.young
+        self.slowest = kind.slowest
+        self.stride = self.base
+        self.looking = False
+        self.looks = 0
+        self.look_seconds = 0.0
+        self.seconds = 0.0
+        self.changes = 0
+        self.turned_down_at: int | None = None
+        self.why = ""
+        self._extra = 0
+        self._costs: deque[float] = deque(maxlen=5)
+        self._counted = (0, 0.0)
+
+    def due(self, count: int, alert: bool = False) -> bool:
+        """Whether to look at the `count`-th step (or batch, or call): all of the first `young`, then every n-th."""
+        looking = count < self.young or count % self.stride == 0
+        if not looking and alert and self._extra < EXTRA_LOOKS + self.looks:
+            self._extra += 1
+            looking = True
+        self.looking = looking
+        self.looks += looking
+        return looking
+
+    def look_cost(self) -> float | None:
+        """Seconds that a look takes: median of the last few windows; None before the first look."""
+        looks, seconds = self._counted
+        if self.looks > looks:
+            self._costs.append((self.look_seconds - seconds) / (self.looks - looks))
+            self._counted = (self.looks, self.look_seconds)
+        return statistics.median(self._costs) if self._costs else None
+
+    def set_stride(self, wanted: float) -> bool:
+        """Look every `wanted` steps, within the signal's limits; whether that changed anything worth mentioning."""
+        limit = self.slowest if self.looks >= TRUSTED_LOOKS else CAUTIOUS
+        stride = max(self.base, math.ceil(min(wanted, limit or math.inf, 1e9)))
+        if self.stride * EASING <= stride <= self.stride:
+            return False
+        self.stride = stride
+        return True
+
+    def watched(self, method: Callable[..., None]) -> Callable[..., None]:
+        """The method of a sampled signal, with its time put down."""
+        clock = time.perf_counter
+
+        def watched(*args: Any) -> None:
+            begin = clock()
+            try:
+                method(*args)
+            finally:
+                spent = clock() - begin
+                self.seconds += spent
+                if self.looking:
+                    self.look_seconds += spent
+
+        return watched
+
+
+class Budget:
+    """Deals out `share` of the step time. `changed` is told of every change of a cadence."""
+
+    def __init__(self, share: float, cadences: Mapping[str, int], changed: Callable[[Meter], None]) -> None:
+        self.share = share
+        self.meters: dict[str, Meter] = {}
+        self.step_time: float | None = None
+        self._cadences = cadences
+        self._changed = changed
+        self._gaps: list[float] = []
+        self._first: float | None = None
+        self._last: float | None = None
+        self._always = 0.0  # per step
+        self._counted = 0.0  # seconds of overhead, looks aside, that are in it
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds from the first to the last step."""
+        return 0.0 if self._first is None or self._last is None else self._last - self._first
+
+    def meter(self, kind: type[Signal]) -> Meter:
+        """The meter of a new signal."""
+        meter = self.meters[kind.name] = Meter(kind, self._cadences.get(kind.name))
+        return meter
+
+    def step_ended(self, now: float, overhead: float, step: int) -> None:
+        """A step ended at `now` seconds; the collector has spent `overhead` seconds so far."""
+        if self._last is None:
+            self._first = now
+        else:
+            self._gaps.append(now - self._last)
+        self._last = now
+        if len(self._gaps) >= WINDOW:
+            self._deal(overhead, step)
+
+    def _deal(self, overhead: float, step: int) -> None:
+        gaps, self._gaps = sorted(self._gaps), []
+        usual = gaps[:-OUTLIERS]
+        self.step_time = sum(usual) / len(usual)
+        sampled = [meter for meter in self.meters.values() if meter.sampled]
+        always = overhead - sum(meter.look_seconds for meter in sampled)
+        per_step = (always - self._counted) / len(gaps)
+        self._always = 0.8 * self._always + 0.2 * per_step if self._always else per_step
+        self._counted = always
+        whole = self.share * self.step_time
+        free = max(whole - self._always, LEFT_OVER * whole) / EVICTION
+        costs = {meter: cost for meter in sampled if (cost := meter.look_cost()) is not None}
+        free -= sum(cost / meter.stride for meter, cost in costs.items() if meter.fixed)
+        asking = {meter: cost for meter, cost in costs.items() if not meter.fixed}
+        level = equal_shares([cost / meter.base for meter, cost in asking.items()], free)
+        for meter, cost in asking.items():
+            before = meter.stride
+            if meter.set_stride(cost / level if level > 0 else math.inf):
+                self._explain(meter, cost, before, step)
+
+    def _explain(self, meter: Meter, cost: float, before: int, step: int) -> None:
+        assert self.step_time is not None
+        turned_down = meter.stride > meter.base
+        meter.turned_down_at = step if turned_down else None
+        meter.why = (
+            f"a look costs {cost * 1e6:,.0f} us and a step takes {self.step_time * 1e3:,.2f} ms: every "
+            f"{meter.stride} steps instead of {before} to stay within {self.share * 100:g} % of the step time"
+            if turned_down
+            else ""
+        )
+        meter.changes += 1
+        if meter.changes <= MAX_CHANGES:
+            self._changed(meter)
+
+
+def equal_shares(demands: Sequence[float], available: float) -> float:
+    """The most that any one may get so that all together get no more than `available`; infinite if all get all."""
+    left = available
+    ordered = sorted(demands)
+    for index, demand in enumerate(ordered):
+        share = left / (len(ordered) - index)
+        if demand > share:
+            return max(share, 0.0)
+        left -= demand
+    return math.inf

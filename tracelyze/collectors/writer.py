@@ -1,0 +1,138 @@
+"""A training's folder in the run directory, and the thread that writes its rows there twice a second.
+
+A disk that refuses ends the recording, with one line for people and the reason on disk; the program goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracelyze import redaction, schema
+from tracelyze.collectors import identity
+from tracelyze.collectors.stream import TableStream
+
+if TYPE_CHECKING:
+    from tracelyze.collectors.recorder import Recorder
+
+FLUSH_SECONDS = 0.5  # half of the second that may be lost
+FIRST_FLUSH_SECONDS = 0.05  # doubles up to the above: a run that dies young leaves something too
+FIRST_LEDGER_SECONDS, LEDGER_SECONDS = 1.0, 60.0  # between two statements of what everything cost; doubles too
+CONVERT_BYTES = 64 * 2**20  # streams above this are left to the first reader: exit must not take seconds
+RESERVED_BYTES = 1024  # kept on disk from the start, so that "the disk is full" can still be written down
+
+
+class Writer:
+    """Rows of one recorder on their way to the disk."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self.opened = False
+        self.ended = False
+        self.folder: Path | None = None
+        self.seconds = 0.0  # processor time of the thread
+        self._facts: dict[str, Any] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._streams = {table.name: TableStream(table) for table in schema.TABLES}
+
+    def emit(self, table: str, row: dict[str, Any]) -> None:
+        """Queue a row."""
+        self._streams[table].append(row)
+
+    def open(self) -> None:
+        """Make the folder and start writing. Any failure switches the recording off, once, with one line."""
+        recorder = self._recorder
+        self.opened = True
+        try:
+            facts = identity.facts(recorder.torch)
+            facts["clock"]["zero"] = time.time() - recorder.now()
+            recorder.fire("opened")
+            facts["signals"] = recorder.ledger.entries
+            self._facts = facts
+            self.folder = recorder.run / identity.folder_name(facts)
+            self.folder.mkdir(parents=True)
+            identity.write_json(self.folder / schema.PROCESS_FILE, facts)
+            (self.folder / schema.STOPPED_FILE).write_bytes(b" " * RESERVED_BYTES)
+            from tracelyze.collectors import ending
+
+            ending.watch_fatal_signals(self.folder)
+            import pyarrow.ipc  # noqa: F401  # now, on this thread: an import on the writer's could meet a fork
+
+            for stream in self._streams.values():
+                stream.folder = self.folder
+            self._thread = threading.Thread(target=self._write_forever, name="tracelyze", daemon=True)
+            self._thread.start()
+            recorder.start_sampling(self._stop)
+        except Exception as error:
+            recorder.off = True
+            self.complain(error)
+
+    def flush(self) -> None:
+        """Write all rows that are complete. A disk that refuses ends the recording, never the program."""
+        if not self.opened or self._recorder.off or not self._lock.acquire(timeout=2.0):
+            return
+        try:
+            for stream in self._streams.values():
+                stream.flush()
+        except Exception as error:
+            self.stop(error)
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        """Write the rest and, unless that would take long, turn the streams into Parquet."""
+        self.flush()
+        with self._lock:
+            try:
+                for stream in self._streams.values():
+                    stream.close(convert=stream.size < CONVERT_BYTES)
+                if self.folder is not None:
+                    identity.write_json(self.folder / schema.PROCESS_FILE, self._facts)
+            except Exception as error:
+                self.stop(error)
+
+    def end(self) -> None:
+        """No more writing by the thread."""
+        self.ended = True
+        self._stop.set()
+
+    def stop(self, error: Exception) -> None:
+        """End the recording because of an error of ours or of the disk; the reason goes to the reserved file."""
+        recorder = self._recorder
+        if recorder.off:
+            return
+        recorder.off = True
+        reason = redaction.redact_text(f"{type(error).__name__}: {error}")
+        try:
+            if self.folder is not None:
+                with open(self.folder / schema.STOPPED_FILE, "r+b") as reserved:
+                    reserved.write(json.dumps({"step": recorder.steps, "reason": reason}).encode()[:RESERVED_BYTES])
+        except OSError:
+            pass
+        self.complain(error)
+
+    def complain(self, error: Exception) -> None:
+        """One line for people."""
+        try:
+            sys.stderr.write(f"[tracelyze] recording stopped, the program goes on: {type(error).__name__}: {error}\n")
+        except (OSError, ValueError, AttributeError):
+            pass
+
+    def _write_forever(self) -> None:
+        recorder = self._recorder
+        pause = FIRST_FLUSH_SECONDS
+        next_ledger, between = recorder.now() + FIRST_LEDGER_SECONDS, FIRST_LEDGER_SECONDS
+        while not self._stop.wait(pause) and not recorder.off:
+            pause = min(FLUSH_SECONDS, 2 * pause)
+            if recorder.now() >= next_ledger:
+                between = min(LEDGER_SECONDS, 2 * between)
+                next_ledger += between
+                recorder.write_costs()
+            self.flush()
+            self.seconds = time.thread_time()
