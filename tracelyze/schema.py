@@ -132,6 +132,7 @@ EVALS = Table(
         Column("loss", "float64", "", "mean of those loss values"),
         Column("loader", "int16", "", "DataLoader whose batches were evaluated (table loaders)"),
         Column("site", "int32", "", "line of the script that called the model (table sites)"),
+        Column("purpose", "string", "", "what a framework's callback called it: validation, sanity check, test, predict"),
     ),
 )
 
@@ -202,7 +203,7 @@ EVENTS = Table(
     (
         Column("time", "float64", "s", "on the process's monotonic clock"),
         Column("step", "int64", "", "optimizer steps (all optimizers) done before"),
-        Column("kind", "string", "", "exception, exit, nonfinite-gradient, stacks, loader-wait, cadence, collector-error, ..."),
+        Column("kind", "string", "", "exception, exit, nonfinite-gradient, stacks, loader-wait, cadence, ..."),
         Column("name", "string", "", "class of the exception, how the process ended, parameter, or signal"),
         Column("value", "float64", "", "exit code, or a number that belongs to the kind"),
         Column("file", "string", "", "innermost line of the script, where there is one"),
@@ -281,6 +282,20 @@ SIGNALS = Table(
     ),
 )
 
+SCALARS = Table(
+    "scalars",
+    "One row per value that the script logged with `tracelyze.log`, or a framework through tracelyze's callback.",
+    (
+        Column("time", "float64", "s", "on the process's monotonic clock"),
+        Column("step", "int64", "", "optimizer steps (all optimizers) done before"),
+        Column("own_step", "int64", "", "number of the step that the script or the framework gave"),
+        Column("phase", "string", "", "train, eval or test"),
+        Column("name", "string", "", "name of the value: loss, or what it was called; batch where only that was given"),
+        Column("value", "float64", "", "the value; it may be NaN"),
+        Column("batch", "string", "", "the batch, as the script identifies it"),
+    ),
+)
+
 WINDOWS = Table(
     "windows",
     "One row per window of torch.profiler; its trace is a file in the same folder.",
@@ -294,7 +309,8 @@ WINDOWS = Table(
 )
 
 TABLES: Final[tuple[Table, ...]] = (
-    STEPS, EVALS, MODELS, OPTIMIZERS, LOADERS, SITES, EVENTS, SAMPLES, DEVICES, SIGNALS, WINDOWS,
+    STEPS, EVALS, MODELS, OPTIMIZERS, LOADERS, SITES, EVENTS, SAMPLES, DEVICES, SIGNALS, SCALARS,
+    WINDOWS,
 )  # fmt: skip
 
 
@@ -344,7 +360,23 @@ LABELS = Table(
     ),
 )
 
-TRACE_TABLES: Final[tuple[Table, ...]] = (DEVICE, LAUNCHES, HOST, LABELS)
+RANGES = Table(
+    "ranges",
+    "One row per range of host activity, nested ones included, in the order of the file: for a closer look at a step.",
+    (
+        Column("start", "float64", "us", "start, on the clock of the trace"),
+        Column("end", "float64", "us", "end, on the same clock"),
+        Column("category", "string", "", "category as the profiler has it: cpu_op, cuda_runtime, python_function, ..."),
+        Column("name", "string", "", "operator, call, annotation or Python function"),
+        Column("process", "string", "", "process, as JSON: a number or a text"),
+        Column("thread", "string", "", "thread, as JSON: a number or a text"),
+        Column("stack", "string", "", "Python stack, where the profiler recorded one"),
+        Column("sequence", "int64", "", "number that an operator of the forward shares with its part of the backward"),
+        Column("backward", "bool", "", "whether it belongs to a backward"),
+    ),
+)
+
+TRACE_TABLES: Final[tuple[Table, ...]] = (DEVICE, LAUNCHES, HOST, LABELS, RANGES)
 """The tables of a folder into which `tracelyze import kineto` put one profiler trace, beside its TRACE_FILE."""
 
 

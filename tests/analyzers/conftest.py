@@ -123,7 +123,7 @@ class Workshop:
             "sites": rows_of(SITES if sites is None else sites),
             "windows": rows_of(windows or []),
         }  # fmt: skip
-        tables = {spec.name: Table(spec, MemoryColumns(spec, given[spec.name])) for spec in schema.TABLES}
+        tables = {spec.name: Table(spec, MemoryColumns(spec, given.get(spec.name, {}))) for spec in schema.TABLES}
         return Process("rank00000", {"rank": 0, "cpus": 8, **(facts or {})}, tables, end or Exit("finished", 0))
 
     def check(self, rule: str, *processes: Process) -> tuple[str, str, Finding | None]:

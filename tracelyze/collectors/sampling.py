@@ -22,8 +22,9 @@ def start(
     The threads are daemons and nobody waits for them: neither the training nor its exit can be held up by them.
     `fail` is told when a signal raises; the others go on.
     """
-    together = [listener for listener in listeners if not listener[0].may_hang]
-    for group in [together, *([listener] for listener in listeners if listener[0].may_hang)]:
+    able = [listener for listener in listeners if recorder.ledger.is_on(listener[0].name)]
+    together = [listener for listener in able if not listener[0].may_hang]
+    for group in [together, *([listener] for listener in able if listener[0].may_hang)]:
         if group:
             work = (recorder, group, fail, stop)
             threading.Thread(target=_sample, args=work, name="tracelyze-samples", daemon=True).start()

@@ -6,6 +6,7 @@ import linecache
 import os
 import sys
 import sysconfig
+import threading
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
@@ -31,10 +32,14 @@ class Sites:
         self._numbers: dict[tuple[str, int, int], int] = {}
         self._library: dict[int, bool] = {}
         self._kept: list[CodeType] = []
+        self._lock = threading.Lock()
 
     def here(self, role: str) -> int | None:
         """Number of the innermost line of the script on the current stack; None if only libraries are on it."""
-        frame: FrameType | None = sys._getframe(1)
+        return self.of(sys._getframe(1), role)
+
+    def of(self, frame: FrameType | None, role: str, whole_line: bool = False) -> int | None:
+        """The same for the stack below `frame`. `whole_line` does not tell the calls on one line apart."""
         while frame is not None:
             code = frame.f_code
             library = self._library.get(id(code))
@@ -42,14 +47,17 @@ class Sites:
                 self._kept.append(code)
                 library = self._library[id(code)] = is_library(code.co_filename)
             if not library:
-                key = (role, id(code), frame.f_lasti)
+                key = (role, id(code), -frame.f_lineno if whole_line else frame.f_lasti)
                 number = self._numbers.get(key)
                 return number if number is not None else self._add(key, frame)
             frame = frame.f_back
         return None
 
     def _add(self, key: tuple[str, int, int], frame: FrameType) -> int:
-        number = self._numbers[key] = len(self._numbers)
+        with self._lock:
+            if key in self._numbers:
+                return self._numbers[key]
+            number = self._numbers[key] = len(self._numbers)
         role, code = key[0], frame.f_code
         self._emit(
             {

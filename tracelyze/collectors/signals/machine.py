@@ -30,6 +30,8 @@ class Machine(Signal):
             "children_pss", "children_uss", "children_cpu_seconds", "children_disk_read",
         )
     )  # fmt: skip
+    about = "Memory, processor time, page faults and disk reads of the process and of its children, once a second."
+    cost = "0.3 ms a second on a thread of ours"
 
     def opened(self) -> None:
         self._reader = processes.reader()

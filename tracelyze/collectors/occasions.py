@@ -1,0 +1,58 @@
+"""When the collector may compute on the program's tensors: only where nobody but itself would notice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def may_compute(torch: Any, on_cuda: bool = False) -> bool:
+    """Whether an operation of ours would go unseen: nothing traces, transforms, counts or captures operations now."""
+    if torch._C._get_tracing_state() is not None or torch._C._len_torch_dispatch_stack():
+        return False
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return False
+    return not (on_cuda and torch.cuda.is_current_stream_capturing())
+
+
+def is_plain(torch: Any, tensor: Any) -> bool:
+    """Whether a tensor is of torch's own kind, with its elements in memory: no subclass, sparse, meta or fake one."""
+    return (
+        type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        and tensor.layout is torch.strided
+        and tensor.device.type in ("cpu", "cuda")
+        and not tensor.is_quantized
+    )
+
+
+def every_nth(tensor: Any, count: int) -> Any:
+    """At most `count` elements spread over a plain tensor as one dimension, without a copy. Their order means nothing.
+
+    The distance has no factor in common with the last dimension, so that not only one column is met.
+    """
+    elements = tensor.numel()
+    step = max(1, -(-elements // count))
+    if tensor.dim() and step > 1:
+        while step < elements and not _coprime(step, int(tensor.shape[-1])):
+            step += 1
+    detached = tensor.detach()
+    if not elements or not _dense(tensor):
+        return detached.reshape(-1)[::step]
+    return detached.as_strided((-(-elements // step),), (step,), tensor.storage_offset())
+
+
+def _coprime(one: int, other: int) -> bool:
+    while other:
+        one, other = other, one % other
+    return one == 1
+
+
+def _dense(tensor: Any) -> bool:
+    """Whether its elements fill a stretch of memory, in whatever order (channels last, transposed)."""
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size == 1:
+            continue
+        if stride != expected:
+            return False
+        expected *= size
+    return True
