@@ -18,40 +18,45 @@ from msgspec import Struct
 from tracelyze.analyzers.kineto import events
 from tracelyze.analyzers.kineto.blocks import HOST_KINDS, Blocks
 from tracelyze.analyzers.kineto.categories import Activity, Kind, activity_of, kind_of
-from tracelyze.analyzers.kineto.events import DECODE_ERRORS, SKIPPED_PHASES, Label, Whole
+from tracelyze.analyzers.kineto.events import DECODE_ERRORS, SKIPPED_PHASES, Label
 from tracelyze.analyzers.kineto.salvage import salvage
 from tracelyze.analyzers.kineto.source import TraceBytes
 from tracelyze.analyzers.kineto.table import Array, Floats, Integers, Numbering
+from tracelyze.analyzers.kineto.trace import Trace
 
 MOST_EVENTS: Final = 600_000
 """Host events that are kept: about 30 MB."""
 
 _MOST_NAMES: Final = 50_000
-_LONGEST: Final = 400
-_LONGEST_STACK: Final = 4000
+LONGEST_NAME: Final = 400
+LONGEST_STACK: Final = 4000
 
 
-class _Arguments(Struct, gc=False):
+class HostArguments(Struct, gc=False):
+    """What a host event says about itself, as far as a closer look wants it."""
+
     stack: str = msgspec.field(name="Call stack", default="")
     sequence: Label = msgspec.field(name="Sequence number", default=-1)
     forward: Label = msgspec.field(name="Fwd thread id", default=0)
 
 
-class _Span(Struct, gc=False, tag_field="ph", tag="X"):
+class HostSpan(Struct, gc=False, tag_field="ph", tag="X"):
+    """A range of the host; times in microseconds."""
+
     cat: str = ""
     name: str = ""
     pid: Label = -1
     tid: Label = -1
     ts: float = 0.0
     dur: float = 0.0
-    args: _Arguments | None = None
+    args: HostArguments | None = None
 
 
 _SKIPPED = tuple(
     msgspec.defstruct(f"Other{number}", [], tag_field="ph", tag=phase, gc=False)
     for number, phase in enumerate(SKIPPED_PHASES)
 )
-_RECORD: Any = Union[(_Span, *_SKIPPED)]
+_RECORD: Any = Union[(HostSpan, *_SKIPPED)]
 _decoder: Any = msgspec.json.Decoder(list[_RECORD])
 
 
@@ -79,19 +84,32 @@ class Detail:
     complete: bool
 
 
-def look_again(path: Path, blocks: Blocks, windows: list[tuple[float, float]], threads: list[tuple[Any, Any]]) -> Detail:
-    """The host events that touch one of `windows`. `threads`: those of the trace, whose numbers stay as they are."""
+def look_again(
+    path: Path, blocks: Blocks, windows: list[tuple[float, float]], threads: list[tuple[Any, Any]]
+) -> Detail:
+    """The host events that touch one of `windows`. `threads`: those of the trace, whose numbers stay as they are.
+
+    `path` is a trace file, with the `blocks` that were found in it, or the folder of an imported trace.
+    """
     found = _Found(windows, threads)
+    if path.is_dir():
+        from tracelyze.analyzers.kineto.stored_ranges import read_ranges
+
+        for spans in read_ranges(path, windows):
+            if not found.add(spans):
+                break
+        return found.finish()
     with TraceBytes(path) as source:
         for offset, length in blocks.within(windows):
             source.skip_to(offset)
-            text = _read(source, length)
-            if not found.add(_decoded(text)):
+            text = read_part(source, length)
+            if not found.add(decoded(text)):
                 break
     return found.finish()
 
 
-def _read(source: TraceBytes, length: int) -> bytes:
+def read_part(source: TraceBytes, length: int) -> bytes:
+    """The next `length` bytes, or what there is of them."""
     parts = []
     while length > 0 and (part := source.read(length)):
         parts.append(part)
@@ -99,7 +117,8 @@ def _read(source: TraceBytes, length: int) -> bytes:
     return b"".join(parts)
 
 
-def _decoded(text: bytes) -> list[Any]:
+def decoded(text: bytes) -> list[Any]:
+    """The events in a stretch of the event array."""
     text = text.strip(b", \t\r\n")
     try:
         return list(_decoder.decode(b"[" + text + b"]"))
@@ -136,22 +155,22 @@ class _Found:
         """Takes the events of one block; False when there is no room for more."""
         rows = self.rows
         for span in spans:
-            if not isinstance(span, (_Span, events.Span)):
+            if not isinstance(span, (HostSpan, events.Span)):
                 continue
             kind = self._kind(span.cat)
             start, end = span.ts, span.ts + max(span.dur, 0.0)
             if kind is None or not any(start < high and end >= low for low, high in self.windows):
                 continue
-            args = span.args if isinstance(span, _Span) else None
+            args = span.args if isinstance(span, HostSpan) else None
             sequence = args.sequence if args is not None else -1
             rows.append(
                 (
                     start,
                     end,
                     kind,
-                    self.names[kind, span.name[:_LONGEST]],
+                    self.names[kind, span.name[:LONGEST_NAME]],
                     self.threads[thread_key(span.pid, span.tid)],
-                    self.stacks[args.stack[:_LONGEST_STACK]] if args is not None and args.stack else -1,
+                    self.stacks[args.stack[:LONGEST_STACK]] if args is not None and args.stack else -1,
                     sequence if isinstance(sequence, int) and sequence < 2**62 else -1,
                     args is not None and args.forward not in (0, "0"),
                 )
@@ -222,3 +241,37 @@ def innermost(start: Floats, end: Floats, parent: Integers, moment: Floats) -> I
             break
         place[missed] = parent[place[missed]]
     return place.astype(np.int64)
+
+
+def coarse(trace: Trace, windows: list[tuple[float, float]]) -> Detail:
+    """What the first look kept of the windows: for a trace whose file cannot be read again. Nothing is nested in it."""
+    names = Numbering(_MOST_NAMES, "(other names)")
+    parts = []
+    for activity, table in trace.host.items():
+        start, end = table["start"], table["end"]
+        inside = [(start < high) & (end >= low) for low, high in windows]
+        chosen = np.flatnonzero(np.logical_or.reduce(inside))[:MOST_EVENTS]
+        if activity is Activity.RUNTIME or not len(chosen):  # of which only the extent is known
+            continue
+        rows = np.zeros(len(chosen), dtype=_ROW)
+        rows["start"], rows["end"], rows["thread"] = start[chosen], end[chosen], table["thread"][chosen]
+        named = [trace.host_names[name] for name in table["name"][chosen].tolist()]
+        rows["name"] = [names[name] for name in named]
+        rows["kind"] = [_kind_of_kept(activity, name) for name in named]
+        rows["stack"] = rows["sequence"] = -1
+        parts.append((rows, np.full(len(chosen), activity, dtype=np.int8)))
+    found = np.concatenate([rows for rows, _ in parts]) if parts else np.zeros(0, dtype=_ROW)
+    kept = np.concatenate([own for _, own in parts]) if parts else np.zeros(0, dtype=np.int8)
+    order = np.lexsort((-found["end"], found["start"], found["thread"]))
+    columns = {name: np.ascontiguousarray(found[name][order]) for name in found.dtype.names or ()}
+    return Detail(
+        **columns, activity=kept[order], names=names.keys_met, stacks=[], threads=trace.threads, complete=True
+    )
+
+
+def _kind_of_kept(activity: Activity, name: str) -> Kind:
+    if activity in (Activity.SYNC, Activity.ALLOCATOR, Activity.COPY):
+        return Kind.RUNTIME
+    if activity is Activity.OPERATOR:
+        return Kind.OPERATOR
+    return Kind.FRAME if ".py(" in name else Kind.ANNOTATION

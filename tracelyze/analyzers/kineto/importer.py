@@ -9,7 +9,8 @@ from typing import Any
 
 import tracelyze
 from tracelyze import schema
-from tracelyze.analyzers.kineto import rankfiles, stored
+from tracelyze.analyzers.kineto import rankfiles, stored, stored_ranges
+from tracelyze.analyzers.kineto.blocks import Blocks
 from tracelyze.analyzers.kineto.reader import read_trace
 from tracelyze.analyzers.kineto.trace import Trace
 from tracelyze.analyzers.words import plural
@@ -29,12 +30,15 @@ def import_traces(paths: Sequence[Path | str], run: Path) -> str:
     try:
         for position, path in enumerate(files):
             try:
-                trace = read_trace(path)
+                blocks = Blocks()
+                trace = read_trace(path, blocks)
             except InputError as error:
                 refused.append(error)
                 continue
             folder = run / f"{rankfiles.STORED}{position:05d}"
             rank = rankfiles.rank_of(trace, position)
+            folder.mkdir()
+            stored_ranges.write_ranges(path, blocks, folder)
             stored.write_trace(trace, folder, rank)
             entries.append(_entry(trace, folder.name, rank))
         if not entries:

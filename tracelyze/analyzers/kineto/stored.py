@@ -32,8 +32,7 @@ _NO_NAME: Final = -1
 
 
 def write_trace(trace: Trace, folder: Path, rank: int) -> None:
-    """Stores `trace`, which is of `rank`, in the new folder `folder`; its description last. OSError if it cannot be."""
-    folder.mkdir()
+    """Stores `trace`, which is of `rank`, in the folder `folder`; its description last. OSError if it cannot be."""
     _write(schema.DEVICE, folder, [_columns(trace.device)])
     _write(schema.LAUNCHES, folder, [_columns(trace.launches)])
     _write(schema.HOST, folder, (_host_rows(activity, table) for activity, table in trace.host.items()))
@@ -115,18 +114,13 @@ def _write(table: schema.Table, folder: Path, parts: Any) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    types = {"float64": pa.float64(), "string": pa.string()}
+    types: Any = {"float64": pa.float64(), "string": pa.string()}
     fields = pa.schema(
         [(column.name, types.get(column.type) or getattr(pa, column.type)()) for column in table.columns]
     )
-    numbers = [column.name for column in table.columns if column.type == "float64"]
-    with pq.ParquetWriter(
-        folder / f"{table.name}{schema.TABLE_SUFFIX}",
-        fields,
-        compression="zstd",
-        use_dictionary=[column.name for column in table.columns if column.name not in numbers],
-        write_statistics=False,
-    ) as writer:
+    coded = [column.name for column in table.columns if column.type != "float64"]
+    options: Any = {"compression": "zstd", "use_dictionary": coded, "write_statistics": False}
+    with pq.ParquetWriter(folder / f"{table.name}{schema.TABLE_SUFFIX}", fields, **options) as writer:
         for part in parts:
             rows = len(part[table.columns[0].name])
             for first in range(0, rows, ROW_GROUP):
@@ -154,7 +148,7 @@ def _read(table: schema.Table, folder: Path, columns: dict[str, str]) -> Table:
 
 
 def _read_host(folder: Path) -> dict[Activity, Table]:
-    host = {
+    host: dict[Activity, Table] = {
         activity: Table.unbounded(COVERAGE_COLUMNS if activity is Activity.RUNTIME else HOST_COLUMNS)
         for activity in Activity
         if activity is not Activity.DROPPED
