@@ -132,7 +132,7 @@ EVALS = Table(
         Column("loss", "float64", "", "mean of those loss values"),
         Column("loader", "int16", "", "DataLoader whose batches were evaluated (table loaders)"),
         Column("site", "int32", "", "line of the script that called the model (table sites)"),
-        Column("purpose", "string", "", "what a framework's callback called it: validation, sanity check, test, predict"),
+        Column("purpose", "string", "", "what a callback called it: validation, sanity check, test, predict"),
     ),
 )
 

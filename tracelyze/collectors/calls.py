@@ -29,6 +29,7 @@ class Call:
         "autocast",
         "batch_size",
         "dead",
+        "declared",
         "device_loss",
         "dropouts",
         "end",
@@ -59,6 +60,7 @@ class Call:
         self.watched = 0
         self.trained = False
         self.dead = False
+        self.declared: tuple[int, str] | None = None  # number and purpose of the evaluation that a callback announced
         self.batch_size: int | None = None
         self.loader: int | None = None
         self.dropouts = 0

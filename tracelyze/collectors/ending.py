@@ -95,14 +95,22 @@ def end(recorder: Recorder, name: str, code: float | None = None) -> None:
 def _finish(recorder: Recorder, quiet: bool) -> None:
     error = _noted.get("error") or _last_error()
     name = "finished" if error is None else "interrupted" if error == "KeyboardInterrupt" else "exception"
+    if recorder.ended:  # a `with tracelyze.Recorder()` block that is over
+        return
     if not recorder.opened:
-        _say_what_was_seen(recorder)
+        say_what_was_seen(recorder)
         return
     end(recorder, name, {"finished": None, "interrupted": 130.0, "exception": 1.0}[name])
+    if not quiet:
+        say_what_is_next(recorder)
+
+
+def say_what_is_next(recorder: Recorder) -> None:
+    """One line for people, from one process of the run."""
     first = recorder.folder is not None and recorder.folder.name.startswith("rank00000")
-    if first and recorder.steps and not quiet and multiprocessing.parent_process() is None:
-        said = f"{recorder.steps} steps recorded. Next: tracelyze diagnose {recorder.run_shown}"
-        sys.stderr.write(f"[tracelyze] {said}\n")
+    if first and (recorder.steps or recorder.log_calls) and multiprocessing.parent_process() is None:
+        seen = f"{recorder.steps} steps" if recorder.steps else f"{recorder.log_calls} calls of tracelyze.log"
+        sys.stderr.write(f"[tracelyze] {seen} recorded. Next: tracelyze diagnose {recorder.run_shown}\n")
 
 
 def _last_error() -> str | None:
@@ -111,7 +119,7 @@ def _last_error() -> str | None:
     return type(error).__name__ if error is not None else None
 
 
-def _say_what_was_seen(recorder: Recorder) -> None:
+def say_what_was_seen(recorder: Recorder) -> None:
     """A process that imported torch and never trained leaves a note: an empty run can then say why it is empty."""
     if multiprocessing.parent_process() is not None:
         return
@@ -156,6 +164,7 @@ def watch_fatal_signals(folder: Path) -> None:
     _signal_file = open(folder / schema.SIGNAL_FILE, "w", encoding="utf-8")  # noqa: SIM115  # stays open until death
     if not faulthandler.is_enabled():
         faulthandler.enable(_signal_file, all_threads=False)
+        _noted["faulthandler"] = True
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         faulthandler.register(signal.SIGTERM, _signal_file, all_threads=False, chain=True)
 
@@ -166,6 +175,7 @@ def forget_fatal_signals() -> None:
     if _signal_file is not None:
         with contextlib.suppress(RuntimeError, ValueError, OSError):
             faulthandler.unregister(signal.SIGTERM)
+        if _noted.pop("faulthandler", False):
             faulthandler.disable()
         _signal_file = None
 

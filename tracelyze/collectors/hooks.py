@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tracelyze.collectors import ending
+from tracelyze.collectors import ending, script
 from tracelyze.collectors.options import CollectOptions, from_environment
 from tracelyze.collectors.recorder import Recorder
 
@@ -40,10 +40,20 @@ _current: list[Recorder] = []
 
 
 def install(torch: Any) -> None:
-    """Put every hook in place. Called once per process, right after torch was imported."""
-    run = Path(os.environ["TRACELYZE_RUN"])
-    options = from_environment()
-    _current.append(Recorder(torch, run, options))
+    """Record this process from now on, as `collect` was told. Called right after torch was imported."""
+    begin(torch, Path(os.environ["TRACELYZE_RUN"]), from_environment())
+
+
+def begin(torch: Any, run: Path, options: CollectOptions) -> Recorder:
+    """Record this process into the directory `run`. The hooks are put in place once and stay; recorders come and go."""
+    _current[:] = [Recorder(torch, run, options)]
+    if not script.is_told():
+        _put_in_place(torch, options)
+        script.found_by(recorder)
+    return _current[0]
+
+
+def _put_in_place(torch: Any, options: CollectOptions) -> None:
     try:
         for put in (_modules, _functions, _backward, _optimizers, _clipping, _loss_scaling, _loaders):
             put(torch)
@@ -54,7 +64,7 @@ def install(torch: Any) -> None:
     ending.install(recorder, quiet=options.quiet)
     if hasattr(os, "register_at_fork"):
         # A forked child is a process of its own: it records, into a folder of its own, if it ever trains.
-        os.register_at_fork(after_in_child=lambda: _start_afresh(torch, run, options))
+        os.register_at_fork(after_in_child=lambda: _start_afresh(torch))
 
 
 def _hide_from_compiler(torch: Any) -> None:
@@ -82,9 +92,11 @@ def recorder() -> Recorder:
     return _current[0]
 
 
-def _start_afresh(torch: Any, run: Path, options: CollectOptions) -> None:
+def _start_afresh(torch: Any) -> None:
     ending.forget_fatal_signals()
-    _current[0] = Recorder(torch, run, options)
+    parent = _current[0]
+    _current[0] = Recorder(torch, parent.run, parent.options)
+    _current[0].off = parent.off or parent.ended
 
 
 def _modules(torch: Any) -> None:

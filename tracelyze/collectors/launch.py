@@ -39,7 +39,7 @@ def collect(command: list[str], out: Path | None, options: CollectOptions) -> No
     environment |= {"TRACELYZE_RUN": str(run)} | options.to_environment()
     paths = [str(INJECTED), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment["PYTHONPATH"] = os.pathsep.join(paths)
-    identity.write_json(run / schema.RUN_FILE, _manifest(command))
+    identity.write_json(run / schema.RUN_FILE, manifest(command))
     if not options.quiet:
         _say(f"recording to {_shown(run)}")
     blocked = _blocking_flag(command)
@@ -122,7 +122,8 @@ def _new_run(folder: Path) -> Path:
         raise InputError(f"{folder}: {error.strerror}; choose a folder that can be written with --out") from None
 
 
-def _manifest(command: list[str]) -> dict[str, object]:
+def manifest(command: list[str]) -> dict[str, object]:
+    """What run.json says of a run that `command` makes."""
     return {
         "schema_version": schema.SCHEMA_VERSION,
         "tracelyze_version": tracelyze.__version__,

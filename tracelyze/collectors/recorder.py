@@ -57,6 +57,7 @@ class Recorder:
         self.backwards = 0
         self.overhead = 0.0
         self.forwards = 0
+        self.log_calls = 0
         self.losses = 0  # loss functions that returned, and
         self.dropouts = 0  # dropouts that really dropped: the hooks compare before and after a call
         self.alert = False  # this step is out of the ordinary: sampled signals look at it
@@ -234,6 +235,22 @@ class Recorder:
         self._overhead_reported = self.overhead
         self._pending.append((row, self._readbacks))
         self._release()
+
+    @_never_raises
+    def logged(self, *said: Any) -> None:
+        """The script called `tracelyze.log`, on whatever thread. That alone is reason to write a folder."""
+        if not self.opened:
+            if self.torch.utils.data.get_worker_info() is not None:
+                return  # a loader's worker: its batches are the training process's to speak of
+            self.open()
+        self.log_calls += 1
+        start = time.perf_counter()
+        for signal, method in self._moments["logged"]:
+            try:
+                method(*said)
+            except Exception as error:
+                self._fail(signal, error)
+        self.overhead += time.perf_counter() - start
 
     def later(self, part: Later) -> None:
         """Fill part of the current step's row when the device has delivered it."""

@@ -45,6 +45,12 @@ class Writer:
         """Queue a row."""
         self._streams[table].append(row)
 
+    def add_facts(self, facts: dict[str, Any]) -> None:
+        """More for process.json, now or when there is one."""
+        self._facts |= facts
+        if self.folder is not None and not self._recorder.off:
+            identity.write_json(self.folder / schema.PROCESS_FILE, self._facts)
+
     def open(self) -> None:
         """Make the folder and start writing. Any failure switches the recording off, once, with one line."""
         recorder = self._recorder
@@ -54,7 +60,7 @@ class Writer:
             facts["clock"]["zero"] = time.time() - recorder.now()
             recorder.fire("opened")
             facts["signals"] = recorder.ledger.entries
-            self._facts = facts
+            self._facts = facts = facts | self._facts
             self.folder = recorder.run / identity.folder_name(facts)
             self.folder.mkdir(parents=True)
             identity.write_json(self.folder / schema.PROCESS_FILE, facts)

@@ -25,7 +25,7 @@ class Evaluation(Signal):
         for name in (
             "time_start", "time_end", "after_step", "model", "trained", "forwards", "samples", "grad_mode",
             "model_in_train", "modules_sensitive", "modules_in_train", "modules", "dropouts", "losses", "loss",
-            "loader", "site",
+            "loader", "site", "purpose",
         )
     )  # fmt: skip
 
@@ -35,8 +35,22 @@ class Evaluation(Signal):
         self._late: deque[tuple[dict[str, Any], Readback]] = deque()
         self._held: dict[int, bool] = {}
         self._rechecks: dict[int, int] = {}
+        self._declared: tuple[int, str] | None = None
+        self._declarations = 0
+
+    def evaluation_begins(self, purpose: str, with_latest: bool = False) -> None:
+        """Calls belong to one pass until its end, whatever loaders feed it. `with_latest`: the latest call, too."""
+        self._declarations += 1
+        self._declared = (self._declarations, purpose)
+        latest = self.recorder.calls.latest
+        if with_latest and latest is not None:
+            latest.declared = self._declared
+
+    def evaluation_ends(self) -> None:
+        self._declared = None
 
     def forward(self, call: Call) -> None:
+        call.declared = self._declared
         if call.mode != 2 or not call.in_train:
             call.site = self.recorder.sites.here("forward")
 
@@ -54,7 +68,7 @@ class Evaluation(Signal):
 
     def settled(self, call: Call, trained: bool) -> None:
         previous = self._pass[-1] if self._pass else None
-        if previous and (trained or call.step != previous.step or call.loader != previous.loader):
+        if previous and (trained or not _same_pass(previous, call)):
             self._close()
         if not trained:
             self._pass.append(call)
@@ -92,6 +106,7 @@ class Evaluation(Signal):
             "loss": sum(call.loss_sum for call in calls) / losses if losses else None,
             "loader": calls[0].loader,
             "site": calls[0].site,
+            "purpose": calls[-1].declared[1] if calls[-1].declared else None,
         }
         on_device = [call.device_loss for call in calls if call.device_loss is not None]
         if on_device:
@@ -117,3 +132,9 @@ class Evaluation(Signal):
         held = {id(p) for tracked in self.recorder.tracked() for p in tracked.parameters()}
         self._held[model.number] = any(id(p) in held for p in module.parameters())
         return self._held[model.number]
+
+
+def _same_pass(call: Call, following: Call) -> bool:
+    if call.declared or following.declared:
+        return call.declared == following.declared
+    return call.step == following.step and call.loader == following.loader

@@ -17,6 +17,9 @@
     after_step(tracked, row)          and returned (or GradScaler skipped it): fill the row
     opened()                          the process trains: it gets a folder, and its threads are about to start
     every_second(row)                 on a thread of ours: fill a row of the table samples, or write rows of your own
+    logged(unnamed, values, batch, phase, step)   `tracelyze.log` was called, on any thread
+    evaluation_begins(purpose)        a framework's callback says that an evaluation begins: validation, test, ...
+    evaluation_ends()                 and that it is over
     finished()                        the program ends
 """
 
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 MOMENTS = (
     "forward", "settled", "loss", "before_backward", "after_backward", "clip", "scale", "unscale", "scaler_step",
     "iterate", "waiting", "batch", "exhausted", "before_step", "after_step", "opened", "every_second",
-    "finished",
+    "logged", "evaluation_begins", "evaluation_ends", "finished",
 )  # fmt: skip
 
 
