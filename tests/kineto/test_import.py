@@ -128,7 +128,7 @@ def test_what_cannot_be_imported_leaves_nothing_behind(tmp_path):
     assert not (tmp_path / "run").exists()
     with pytest.raises(InputError, match="not empty"):
         import_traces([trace], tmp_path)
-    with pytest.raises(InputError, match="cannot be|Not a directory|File exists"):
+    with pytest.raises(InputError, match=r"cannot be|Not a directory|File exists"):
         import_traces([trace], trace / "run")
 
 
