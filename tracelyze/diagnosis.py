@@ -215,6 +215,24 @@ class Exit:
 
 
 @dataclass(frozen=True)
+class SignalFacts:
+    """What became of one thing that the collector records, and what it cost.
+
+    `state`: on, off, failed. `share` of the time between first and last step; `every`: steps between two looks of a
+    sampled signal, since step `turned_down_at` more than usual because of its cost, if that is not None.
+    """
+
+    name: str
+    state: str
+    reason: str = ""
+    seconds: float | None = None
+    share: float | None = None
+    every: int | None = None
+    turned_down_at: int | None = None
+    traceback: str = ""
+
+
+@dataclass(frozen=True)
 class RunFacts:
     """What the reader has to know about the run itself. `overhead` is the collector's own share of the step time."""
 
@@ -228,6 +246,11 @@ class RunFacts:
     environment: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     overhead: float | None = None
+    signals: list[SignalFacts] = field(default_factory=list)
+
+    def turned_down(self) -> list[SignalFacts]:
+        """Signals that looked less often than usual, because the collector keeps within a budget."""
+        return [signal for signal in self.signals if signal.state == "on" and signal.turned_down_at is not None]
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers import moments, pictures
-from tracelyze.diagnosis import Chart, Exit, Finding, Mark, RunFacts
+from tracelyze.analyzers import moments, pictures, recording
+from tracelyze.diagnosis import Chart, Exit, Finding, Mark, RunFacts, SignalFacts
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process, Run
@@ -32,6 +32,7 @@ class Facts:
     environment: dict[str, str] = field(default_factory=dict)
     command: list[str] = field(default_factory=list)
     started_at: str | None = None
+    signals: list[SignalFacts] = field(default_factory=list)
     drawn: list[Chart] = field(default_factory=list)
     longest: int = 0
 
@@ -43,6 +44,7 @@ class Facts:
         self.steps = max(self.steps, count)
         self._time(process)
         self._identity(process)
+        self.signals = recording.joined(self.signals, recording.signals_of(process))
         if count > self.longest:
             self.longest, self.drawn = count, pictures_of(process)
 
@@ -84,7 +86,8 @@ class Facts:
             ranks=len(self.ranks),
             exit=min(self.exits, key=_badness, default=Exit("unknown")),
             environment=self.environment or environment(run.manifest),
-            notes=notes + ([nothing] if nothing else []),
+            notes=notes + ([nothing] if nothing else []) + recording.notes(self.signals),
+            signals=self.signals,
             overhead=self.overhead / self.seconds if self.overhead_known and self.seconds > 0 else None,
         )
 

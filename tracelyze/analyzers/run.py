@@ -239,9 +239,24 @@ class Process:
             return None
         return next((_location(row) for row in self.sites.records() if row["site"] == int(identifier)), None)
 
+    @cached_property
+    def signals(self) -> dict[str, dict[str, Any]]:
+        """What became of every signal, by name: the manifest's entry, brought up to date by the table signals."""
+        entries: dict[str, dict[str, Any]] = {k: dict(v) for k, v in (self.facts.get("signals") or {}).items()}
+        table = self.tables.get("signals")
+        for row in table.records() if table is not None else ():
+            known = entries.setdefault(str(row["signal"]), {})
+            if known.get("state") != "failed" or row["state"] == "failed":
+                known.update({key: value for key, value in row.items() if value is not None})
+        for row in self.events.records():  # between two statements of the table a process may have died
+            if row["kind"] == "collector-error" and row["name"] in entries:
+                text = str(row["text"] or "").strip()
+                entries[row["name"]] |= {"state": "failed", "traceback": text, "reason": text.rpartition("\n")[2]}
+        return entries
+
     def lacks(self, column: str) -> str:
         """Why the run holds nothing for `column` ("steps.grad_norm"), as a clause."""
-        for name, state in (self.facts.get("signals") or {}).items():
+        for name, state in self.signals.items():
             if column in state.get("columns", ()):
                 if state.get("reason"):
                     return f"{column} was not recorded: the signal {name} is off ({state['reason']})"

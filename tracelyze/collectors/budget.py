@@ -24,10 +24,11 @@ TIMED_FIRST = 200  # moments that are all timed: they hold what is done only onc
 OUTLIERS = 2  # longest steps of a window that do not count: an evaluation or a checkpoint must not buy budget
 EVICTION = 2.0  # what a look costs in all, per second spent in it: it evicts the training from the caches (measured)
 LEFT_OVER = 0.2  # share of the budget that sampled signals have even if the always-on ones overspend
+AT_LEAST, USUAL_SHARE = 5e-6, 0.01  # seconds a step that they always have: little beside what a step takes by itself
 TRUSTED_LOOKS = 3  # a first look pays for imports and caches: until then no signal is slowed beyond
 CAUTIOUS = 50  # every so many steps
 EASING = 0.7  # a cadence goes up only if it then is this much quicker: no back and forth
-EXTRA_LOOKS = 50  # looks out of turn on alert that a run may have at once; one more is earned per stride
+EXTRA_LOOKS = 50  # looks out of turn on alert that a run may have at once; each look in turn earns another
 MAX_CHANGES = 100  # of a signal's cadence that are written down
 
 
@@ -56,7 +57,7 @@ class Meter:
     def due(self, count: int, alert: bool = False) -> bool:
         """Whether to look at the `count`-th step (or batch, or call): all of the first `young`, then every n-th."""
         looking = count < self.young or count % self.stride == 0
-        if not looking and alert and self._extra < EXTRA_LOOKS + self.looks:
+        if not looking and alert and 2 * self._extra < EXTRA_LOOKS + self.looks:
             self._extra += 1
             looking = True
         self.looking = looking
@@ -143,22 +144,22 @@ class Budget:
         self._counted = always
         whole = self.share * self.step_time
         free = max(whole - self._always, LEFT_OVER * whole) / EVICTION
+        free = max(free, AT_LEAST * min(1.0, self.share / USUAL_SHARE))
         costs = {meter: cost for meter in sampled if (cost := meter.look_cost()) is not None}
         free -= sum(cost / meter.stride for meter, cost in costs.items() if meter.fixed)
         asking = {meter: cost for meter, cost in costs.items() if not meter.fixed}
         level = equal_shares([cost / meter.base for meter, cost in asking.items()], free)
         for meter, cost in asking.items():
-            before = meter.stride
             if meter.set_stride(cost / level if level > 0 else math.inf):
-                self._explain(meter, cost, before, step)
+                self._explain(meter, cost, step)
 
-    def _explain(self, meter: Meter, cost: float, before: int, step: int) -> None:
+    def _explain(self, meter: Meter, cost: float, step: int) -> None:
         assert self.step_time is not None
         turned_down = meter.stride > meter.base
         meter.turned_down_at = step if turned_down else None
         meter.why = (
-            f"a look costs {cost * 1e6:,.0f} us and a step takes {self.step_time * 1e3:,.2f} ms: every "
-            f"{meter.stride} steps instead of {before} to stay within {self.share * 100:g} % of the step time"
+            f"a look costs {cost * 1e6:,.0f} us, a step takes {self.step_time * 1e3:,.2f} ms, "
+            f"recording may take {self.share * 100:g} % of that"
             if turned_down
             else ""
         )

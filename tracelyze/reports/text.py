@@ -34,6 +34,8 @@ def render(diagnosis: Diagnosis, color: bool = False, width: int = 88) -> str:
     for chapter in chapters:
         page.chapter(chapter, diagnosis.run.ranks)
     page.checks(diagnosis)
+    if recorded := words.recording(diagnosis.run):
+        page.words(recorded, "", dim=True)
     return "\n".join(page.lines) + "\n"
 
 

@@ -211,3 +211,12 @@ def _is_plain(argument: str) -> bool:
 
 def _quoted(argument: str) -> str:
     return "'" + argument.replace("'", "'\"'\"'") + "'"
+
+
+def recording(run: RunFacts) -> str:
+    """One sentence on what recording cost and what the budget turned down; empty if it was not measured."""
+    if run.overhead is None:
+        return ""
+    slowed = [f"{signal.name} every {signal.every} steps" for signal in run.turned_down()]
+    kept = f"; to keep that low it looked less often at {', '.join(slowed)}" if slowed else ""
+    return f"Recording took {percent(run.overhead)} of the step time{kept}."

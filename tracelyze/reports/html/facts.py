@@ -9,10 +9,11 @@ from tracelyze.reports.html.icons import icon
 from tracelyze.reports.markup import Child, Markup, element
 
 if TYPE_CHECKING:
-    from tracelyze.diagnosis import Diagnosis, RunFacts
+    from tracelyze.diagnosis import Diagnosis, RunFacts, SignalFacts
 
 _SHOWN_NOTES = 4
 _LONGEST_NOTE = 500  # characters
+_LONGEST_TRACEBACK = 4000
 
 
 def notes(run: RunFacts) -> Child:
@@ -53,9 +54,33 @@ def section(diagnosis: Diagnosis) -> Markup:
         "section",
         element("h2", "The run"),
         _list(rows),
+        _recording(run),
         [element("h3", "Environment"), _list(environment)] if environment else None,
         id="run",
     )
+
+
+def _recording(run: RunFacts) -> Child:
+    """What was turned down or failed, and what every signal cost."""
+    if not run.signals:
+        return None
+    told: list[tuple[str, Child]] = []
+    for signal in run.signals:
+        words_of_it: list[Child] = [signal.state if signal.state != "on" else _cost(signal)]
+        if signal.reason:
+            words_of_it.append(f": {escaping.shortened(signal.reason, _LONGEST_NOTE)}")
+        if signal.traceback:
+            shown = element("pre", escaping.shortened(signal.traceback, _LONGEST_TRACEBACK))
+            words_of_it.append(element("details", element("summary", "traceback"), shown))
+        told.append((signal.name, words_of_it))
+    return element("details", element("summary", "What was recorded, and what that cost"), _list(told))
+
+
+def _cost(signal: SignalFacts) -> str:
+    often = "" if signal.every is None else ", every step" if signal.every == 1 else f", every {signal.every} steps"
+    slowed = "" if signal.turned_down_at is None else f" since step {signal.turned_down_at:,}"
+    share = "not measured" if signal.share is None else f"{words.percent(signal.share)} of the time"
+    return share + often + slowed
 
 
 def reading() -> Markup:

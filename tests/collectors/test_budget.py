@@ -1,0 +1,167 @@
+"""What collecting costs is measured, sampled signals keep within the budget, and the run says what became of them."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracelyze.analyzers import diagnose
+from tracelyze.collectors.budget import Budget, Meter, equal_shares
+from tracelyze.collectors.signals.signal import Signal
+from tracelyze.reports import render
+
+from .conftest import Collect, program
+
+
+class Dear(Signal):
+    name = "dear"
+    columns = ()
+    sampled = True
+    every = 10
+
+
+class Cheap(Dear):
+    name = "cheap"
+
+
+def steps(
+    budget: Budget, meters: dict[Meter, float], step: float, count: int, always: float = 0.0, pause: float = 0.0
+) -> None:
+    """`count` steps of `step` seconds, in which every meter takes the looks that are due, at its price; a pause in
+    every hundredth."""
+    spent = now = 0.0
+    for number in range(1, count + 1):
+        spent += always
+        for meter, price in meters.items():
+            if meter.due(number):
+                meter.look_seconds += price
+                spent += price
+        now += step + (pause if number % 100 == 0 else 0.0)
+        budget.step_ended(now, spent, number)
+
+
+def test_only_what_is_dear_is_turned_down_and_within_the_budget() -> None:
+    changed: list[str] = []
+    budget = Budget(0.01, {}, lambda meter: changed.append(meter.name))
+    dear, cheap = budget.meter(Dear), budget.meter(Cheap)
+    steps(budget, {dear: 5e-3, cheap: 2e-5}, step=0.02, count=20_000)
+    assert cheap.stride == 10, "as often as it asked for"
+    assert set(changed) == {"dear"}
+    assert dear.turned_down_at is not None
+    late = 5e-3 / dear.stride + 2e-5 / cheap.stride
+    assert late <= 0.01 * 0.02 / 2, "half of it: a look costs as much again in evicted caches"
+    assert late > 0.01 * 0.02 / 2 / 2, "and it uses what there is"
+
+
+def test_what_is_always_on_comes_off_first() -> None:
+    strides = []
+    for always in (0.0, 1.5e-4):
+        budget = Budget(0.01, {}, lambda meter: None)
+        dear = budget.meter(Dear)
+        steps(budget, {dear: 5e-3}, step=0.02, count=10_000, always=always)
+        strides.append(dear.stride)
+    assert strides[1] > 2 * strides[0]
+
+
+def test_an_evaluation_buys_no_budget() -> None:
+    strides = []
+    for pause in (0.0, 30.0):
+        budget = Budget(0.01, {}, lambda meter: None)
+        dear = budget.meter(Dear)
+        steps(budget, {dear: 5e-3}, step=0.02, count=5_000, pause=pause)
+        strides.append(dear.stride)
+    assert strides[0] == strides[1] > 10
+
+
+def test_a_fixed_cadence_is_left_alone() -> None:
+    budget = Budget(0.0001, {"dear": 3}, lambda meter: pytest.fail("nothing may change"))
+    dear = budget.meter(Dear)
+    steps(budget, {dear: 5e-3}, step=0.02, count=500)
+    assert (dear.stride, dear.looks) == (3, 166)
+
+
+def test_an_alert_is_looked_at_but_not_for_ever() -> None:
+    meter = Budget(0.01, {}, lambda meter: None).meter(Dear)
+    assert meter.due(7, alert=True)
+    assert not meter.due(7)
+    assert sum(meter.due(number, alert=True) for number in range(1, 10_001) if number % 10) < 1_100
+
+
+@given(st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=12), st.floats(0, 1e3))
+def test_equal_shares_spend_what_there_is(demands: list[float], available: float) -> None:
+    level = equal_shares(demands, available)
+    given_out = sum(min(demand, level) for demand in demands)
+    assert given_out <= available * (1 + 1e-9) or math.isinf(level)
+    if math.isinf(level):
+        assert sum(demands) <= available * (1 + 1e-9)
+    else:
+        assert given_out == pytest.approx(available, rel=1e-9, abs=1e-12), "nothing is left over"
+
+
+def test_the_run_and_the_report_say_what_everything_cost(collect: Collect) -> None:
+    done = collect(sys.executable, program("tiny.py"), "400", options=("--signal", "gradient_norm=every:7"))
+    (process,) = done.run.processes
+    norm = process.signals["gradient_norm"]
+    assert (norm["state"], norm["every"], norm["looks"]) == ("on", 7, 58)
+    measured = [row["step"] for row in process.steps.records() if row["grad_norm"] is not None]
+    assert [step - 1 for step in measured][1:4] == [7, 14, 21], "steps are counted from the first"
+    assert process.signals["loss"]["seconds"] > 0
+    whole = process.signals["hooks"]["seconds"]
+    on_steps = [entry for entry in process.signals.values() if any("steps." in c for c in entry.get("columns", ()))]
+    assert sum(entry["seconds"] or 0.0 for entry in on_steps) < 1.5 * whole, "those on other threads aside"
+    diagnosis = diagnose(done.folder)
+    assert {signal.name for signal in diagnosis.run.signals} >= {"loss", "gradient_norm", "memory"}
+    assert "Recording took" in render(diagnosis, "text")
+
+
+@pytest.mark.parametrize("end", ["finish", "kill"])
+def test_a_signal_that_fails_is_off_and_the_report_says_so(collect: Collect, end: str) -> None:
+    done = collect(sys.executable, program("tiny.py"), "300", "--break", "learning_rate", f"--{end}")
+    assert "Traceback" not in done.process.stderr
+    (process,) = done.run.processes
+    entry = process.signals["learning_rate"]
+    assert entry["state"] == "failed"
+    assert "ZeroDivisionError" in entry["reason"]
+    assert "Traceback" in entry["traceback"]
+    assert process.steps.has("loss"), "the others go on"
+    assert "learning_rate is off (ZeroDivisionError" in process.lacks("steps.lr")
+    diagnosis = diagnose(done.folder)
+    assert any("learning_rate failed" in note for note in diagnosis.run.notes)
+    for format in ("text", "html", "json"):
+        assert "ZeroDivisionError" in render(diagnosis, format)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--signal", "gradient_nrm=off"), "gradient_norm"),
+        (("--signal", "gradient_norm=7"), "=every:N"),
+        (("--signal", "loss=every:5"), "recorded at every step"),
+        (("--budget", "-1"), "budget"),
+    ],
+)
+def test_wrong_wishes_are_refused(options: tuple[str, ...], said: str, collect: Collect) -> None:
+    done = collect(sys.executable, "-c", "pass", options=options)
+    assert done.process.returncode == 2
+    assert said in done.process.stderr
+
+
+def test_a_signal_can_be_switched_off(collect: Collect) -> None:
+    options = ("--signal", "loss=off", "--no-signal", "memory")
+    (process,) = collect(sys.executable, program("tiny.py"), "20", options=options).run.processes
+    assert not process.steps.has("loss")
+    assert not process.steps.has("host_rss")
+    assert process.signals["loss"]["state"] == process.signals["memory"]["state"] == "off"
+
+
+def test_every_signal_is_documented() -> None:
+    from tracelyze.collectors.signals import SIGNALS
+
+    undocumented = [signal.name for signal in SIGNALS if not signal.about or not signal.cost]
+    assert undocumented == []
+
+
