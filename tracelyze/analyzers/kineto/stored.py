@@ -7,7 +7,7 @@ that everything that is said about a file is said about its import.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +29,8 @@ from tracelyze.errors import InputError
 
 ROW_GROUP: Final = 1 << 17
 _NO_NAME: Final = -1
+_ARROW: Final = {"float64": "double"}
+"""What Arrow calls a type, where the schema has another name."""
 
 
 def write_trace(trace: Trace, folder: Path, rank: int) -> None:
@@ -61,7 +63,7 @@ def open_trace(folder: Path) -> Trace:
                 f"{schema.SCHEMA_VERSION}; upgrade tracelyze"
             )
         labels = _read_labels(folder)
-        return Trace(
+        trace = Trace(
             path=folder,
             file=facts["file"],
             device=_read(schema.DEVICE, folder, DEVICE_COLUMNS),
@@ -80,9 +82,26 @@ def open_trace(folder: Path) -> Trace:
             stacks=facts["stacks"],
             rank=facts["rank"],
         )
+        _check_numbers(trace)
+        return trace
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:  # pyarrow's errors are ValueErrors
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise InputError(f"{folder}: an imported trace that is damaged ({reason}); import it again") from error
+
+
+def _check_numbers(trace: Trace) -> None:
+    """IndexError where a number has no label."""
+    named = [table for activity, table in trace.host.items() if activity is not Activity.RUNTIME]
+    for tables, column, labels in (
+        ([trace.device], "name", len(trace.device_names)),
+        ([trace.device], "queue", len(trace.queues)),
+        ([trace.device], "collective", len(trace.collectives)),
+        ([trace.launches, *trace.host.values()], "thread", len(trace.threads)),
+        (named, "name", len(trace.host_names)),
+    ):
+        for table in tables:
+            if len(table) and not 0 <= int(table[column].min()) <= int(table[column].max()) < labels:
+                raise IndexError(f"{column} without a label")
 
 
 def _columns(table: Table) -> dict[str, Array]:
@@ -109,7 +128,7 @@ def _labels(trace: Trace) -> dict[str, Any]:
     return {name: [row[index] for row in rows] for index, name in enumerate(("set", "number", "text"))}
 
 
-def _write(table: schema.Table, folder: Path, parts: Any) -> None:
+def _write(table: schema.Table, folder: Path, parts: Iterable[dict[str, Any]]) -> None:
     """One table: each part in row groups of its own, as columns by name."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -134,10 +153,18 @@ def _row_groups(table: schema.Table, folder: Path) -> Iterator[dict[str, Array]]
     with pq.ParquetFile(folder / f"{table.name}{schema.TABLE_SUFFIX}") as file:
         for index in range(file.num_row_groups):
             columns = file.read_row_group(index, use_threads=False)
-            yield {
-                column.name: columns.column(column.name).to_numpy().astype(column.type, copy=False)
-                for column in table.columns
-            }
+            yield {column.name: _values(columns.column(column.name), column.type) for column in table.columns}
+
+
+def _values(column: Any, type_: str) -> Array:
+    """A column as an array. By its buffers: pyarrow's own way imports pandas, which costs more than reading the trace."""
+    if column.null_count or str(column.type) != _ARROW.get(type_, type_):
+        raise ValueError(f"column of {column.type} with {column.null_count} missing values instead of {type_}")
+    pieces = [
+        np.frombuffer(chunk.buffers()[1] or b"", dtype=type_)[chunk.offset : chunk.offset + len(chunk)]
+        for chunk in column.chunks
+    ]
+    return pieces[0] if len(pieces) == 1 else np.concatenate([np.zeros(0, dtype=type_), *pieces])
 
 
 def _read(table: schema.Table, folder: Path, columns: dict[str, str]) -> Table:
@@ -166,7 +193,8 @@ def _read_labels(folder: Path) -> dict[str, list[str]]:
     import pyarrow.parquet as pq
 
     found: dict[str, list[str]] = {name: [] for name in ("device name", "host name", "queue", "thread", "collective")}
-    columns = pq.read_table(folder / f"{schema.LABELS.name}{schema.TABLE_SUFFIX}", use_threads=False).to_pydict()
+    with pq.ParquetFile(folder / f"{schema.LABELS.name}{schema.TABLE_SUFFIX}") as file:
+        columns = file.read(use_threads=False).to_pydict()
     for name, text in zip(columns["set"], columns["text"], strict=True):
         found[name].append(text)
     return found
