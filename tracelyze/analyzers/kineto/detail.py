@@ -6,6 +6,7 @@ too, with their Python stacks, but only those of the steps that are shown.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,8 +22,7 @@ from tracelyze.analyzers.kineto.categories import Activity, Kind, activity_of, k
 from tracelyze.analyzers.kineto.events import DECODE_ERRORS, SKIPPED_PHASES, Label
 from tracelyze.analyzers.kineto.salvage import salvage
 from tracelyze.analyzers.kineto.source import TraceBytes
-from tracelyze.analyzers.kineto.table import Array, Floats, Integers, Numbering
-from tracelyze.analyzers.kineto.trace import Trace
+from tracelyze.analyzers.kineto.table import Array, Floats, Integers, Numbering, Threads
 
 MOST_EVENTS: Final = 600_000
 """Host events that are kept: about 30 MB."""
@@ -56,6 +56,8 @@ _SKIPPED = tuple(
     msgspec.defstruct(f"Other{number}", [], tag_field="ph", tag=phase, gc=False)
     for number, phase in enumerate(SKIPPED_PHASES)
 )
+_ANY_SPAN: Final = (HostSpan, events.Span)
+_NO_THREAD: Final = (0, "0")
 _RECORD: Any = Union[(HostSpan, *_SKIPPED)]
 _decoder: Any = msgspec.json.Decoder(list[_RECORD])
 
@@ -92,20 +94,29 @@ def look_again(
     `path` is a trace file, with the `blocks` that were found in it, or the folder of an imported trace.
     """
     found = _Found(windows, threads)
-    if path.is_dir():
-        from tracelyze.analyzers.kineto.stored_ranges import read_ranges
-
-        for spans in read_ranges(path, windows):
+    collecting = gc.isenabled()
+    gc.disable()  # as in the first look
+    try:
+        for spans in _stored(path, windows) if path.is_dir() else _read(path, blocks, windows):
             if not found.add(spans):
                 break
         return found.finish()
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _stored(folder: Path, windows: list[tuple[float, float]]) -> Iterable[list[Any]]:
+    from tracelyze.analyzers.kineto.stored_ranges import read_ranges
+
+    return read_ranges(folder, windows)
+
+
+def _read(path: Path, blocks: Blocks, windows: list[tuple[float, float]]) -> Iterable[list[Any]]:
     with TraceBytes(path) as source:
         for offset, length in blocks.within(windows):
             source.skip_to(offset)
-            text = read_part(source, length)
-            if not found.add(decoded(text)):
-                break
-    return found.finish()
+            yield decoded(read_part(source, length))
 
 
 def read_part(source: TraceBytes, length: int) -> bytes:
@@ -126,11 +137,15 @@ def decoded(text: bytes) -> list[Any]:
         return salvage(text, final=True).events
 
 
-def thread_key(process: int | str, thread: int | str) -> tuple[int | str, int | str]:
-    """A thread as the trace's list of threads holds it: numbers that are written as text are numbers."""
-    if isinstance(thread, str) and thread.isascii() and thread.isdigit() and len(thread) < 19:
-        return process, int(thread)
-    return process, thread
+class _Kinds(dict[str, "Kind | None"]):
+    """The kind of host event that a category stands for; None for everything else."""
+
+    def __missing__(self, category: str) -> Kind | None:
+        kind = kind_of(category)
+        found = kind if kind in HOST_KINDS else None
+        if len(self) < _MOST_NAMES:
+            self[category] = found
+        return found
 
 
 @dataclass
@@ -139,46 +154,41 @@ class _Found:
 
     windows: list[tuple[float, float]]
     known_threads: list[tuple[Any, Any]]
-    rows: list[tuple[float, float, int, int, int, int, int, bool]] = field(default_factory=list)
     parts: list[Array] = field(default_factory=list)
     count: int = 0
 
     def __post_init__(self) -> None:
         self.names = Numbering(_MOST_NAMES, (Kind.ANNOTATION, "(other names)"))
         self.stacks = Numbering(_MOST_NAMES, "")
-        self.threads = Numbering(_MOST_NAMES, ("", ""))
+        self.threads = Threads(_MOST_NAMES, ("", ""))
         for key in self.known_threads:
             self.threads[key]
-        self.kinds: dict[str, Kind | None] = {}
+        self.kinds = _Kinds()
 
     def add(self, spans: Iterable[Any]) -> bool:
         """Takes the events of one block; False when there is no room for more."""
-        rows = self.rows
+        rows = []
         for span in spans:
-            if not isinstance(span, (HostSpan, events.Span)):
+            if not isinstance(span, _ANY_SPAN):
                 continue
-            kind = self._kind(span.cat)
-            start, end = span.ts, span.ts + max(span.dur, 0.0)
-            if kind is None or not any(start < high and end >= low for low, high in self.windows):
+            kind = self.kinds[span.cat]
+            start = span.ts
+            end = start + span.dur if span.dur > 0 else start
+            if kind is None or not self._wanted(start, end):
                 continue
-            args = span.args if isinstance(span, HostSpan) else None
-            sequence = args.sequence if args is not None else -1
-            rows.append(
-                (
-                    start,
-                    end,
-                    kind,
-                    self.names[kind, span.name[:LONGEST_NAME]],
-                    self.threads[thread_key(span.pid, span.tid)],
-                    self.stacks[args.stack[:LONGEST_STACK]] if args is not None and args.stack else -1,
-                    sequence if isinstance(sequence, int) and sequence < 2**62 else -1,
-                    args is not None and args.forward not in (0, "0"),
-                )
-            )
+            stack, sequence, backward = -1, -1, False
+            if isinstance(span, HostSpan) and (args := span.args) is not None:
+                stack = self.stacks[args.stack[:LONGEST_STACK]] if args.stack else -1
+                sequence = args.sequence if isinstance(args.sequence, int) else -1
+                backward = args.forward not in _NO_THREAD
+            name, thread = self.names[kind, span.name[:LONGEST_NAME]], self.threads[span.pid, span.tid]
+            rows.append((start, end, kind, name, thread, stack, sequence, backward))
         self.count += len(rows)
         self.parts.append(np.array(rows, dtype=_ROW))
-        rows.clear()
         return self.count < MOST_EVENTS
+
+    def _wanted(self, start: float, end: float) -> bool:
+        return any(start < high and end >= low for low, high in self.windows)
 
     def finish(self) -> Detail:
         table = np.concatenate(self.parts) if self.parts else np.zeros(0, dtype=_ROW)
@@ -193,15 +203,6 @@ class _Found:
             threads=self.threads.keys_met,
             complete=self.count < MOST_EVENTS,
         )
-
-    def _kind(self, category: str) -> Kind | None:
-        if category not in self.kinds:
-            kind = kind_of(category)
-            found = kind if kind in HOST_KINDS else None
-            if len(self.kinds) >= 1000:
-                return found
-            self.kinds[category] = found
-        return self.kinds[category]
 
 
 _ROW: Final = np.dtype(
@@ -241,37 +242,3 @@ def innermost(start: Floats, end: Floats, parent: Integers, moment: Floats) -> I
             break
         place[missed] = parent[place[missed]]
     return place.astype(np.int64)
-
-
-def coarse(trace: Trace, windows: list[tuple[float, float]]) -> Detail:
-    """What the first look kept of the windows: for a trace whose file cannot be read again. Nothing is nested in it."""
-    names = Numbering(_MOST_NAMES, "(other names)")
-    parts = []
-    for activity, table in trace.host.items():
-        start, end = table["start"], table["end"]
-        inside = [(start < high) & (end >= low) for low, high in windows]
-        chosen = np.flatnonzero(np.logical_or.reduce(inside))[:MOST_EVENTS]
-        if activity is Activity.RUNTIME or not len(chosen):  # of which only the extent is known
-            continue
-        rows = np.zeros(len(chosen), dtype=_ROW)
-        rows["start"], rows["end"], rows["thread"] = start[chosen], end[chosen], table["thread"][chosen]
-        named = [trace.host_names[name] for name in table["name"][chosen].tolist()]
-        rows["name"] = [names[name] for name in named]
-        rows["kind"] = [_kind_of_kept(activity, name) for name in named]
-        rows["stack"] = rows["sequence"] = -1
-        parts.append((rows, np.full(len(chosen), activity, dtype=np.int8)))
-    found = np.concatenate([rows for rows, _ in parts]) if parts else np.zeros(0, dtype=_ROW)
-    kept = np.concatenate([own for _, own in parts]) if parts else np.zeros(0, dtype=np.int8)
-    order = np.lexsort((-found["end"], found["start"], found["thread"]))
-    columns = {name: np.ascontiguousarray(found[name][order]) for name in found.dtype.names or ()}
-    return Detail(
-        **columns, activity=kept[order], names=names.keys_met, stacks=[], threads=trace.threads, complete=True
-    )
-
-
-def _kind_of_kept(activity: Activity, name: str) -> Kind:
-    if activity in (Activity.SYNC, Activity.ALLOCATOR, Activity.COPY):
-        return Kind.RUNTIME
-    if activity is Activity.OPERATOR:
-        return Kind.OPERATOR
-    return Kind.FRAME if ".py(" in name else Kind.ANNOTATION

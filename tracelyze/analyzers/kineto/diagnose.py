@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tracelyze
 from tracelyze.analyzers import causality
@@ -20,6 +21,9 @@ from tracelyze.analyzers.words import percent
 from tracelyze.diagnosis import Check, Diagnosis, Exit, Finding, RunFacts, worst
 from tracelyze.errors import InputError
 
+if TYPE_CHECKING:
+    from tracelyze.analyzers.kineto.picture import Painter
+
 
 def diagnose_traces(
     paths: Path | str | Sequence[Path | str],
@@ -27,17 +31,46 @@ def diagnose_traces(
     select: Collection[str] = (),
     ignore: Collection[str] = (),
     thresholds: Mapping[str, Mapping[str, float]] | None = None,
+    picture: bool = False,
 ) -> Diagnosis:
     """What is wrong with a job, from the profiler's traces of it: files, or folders of them, one per rank and window.
 
     `select`, `ignore` and `thresholds` as in :func:`tracelyze.analyzers.diagnose`. A selected rule that traces cannot
-    tell is skipped, with the reason. Raises InputError for a path without a trace, and for unknown rules or thresholds.
+    tell is skipped, with the reason. `picture`: also with the timelines and tables that only a page shows, for which
+    the steps that are shown are read a second time. Raises InputError for a path without a trace, and for unknown
+    rules or thresholds.
     """
     chosen, elsewhere = _choose(select, ignore)
-    limits = _limits(thresholds or {})
     named = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    summaries = summarise(named)
-    job = as_job(summaries)
+    painter = _painter() if picture else None
+    summaries = summarise(named, painter.keep if painter else None)
+    diagnosis = diagnose_job(named, as_job(summaries), chosen, elsewhere, thresholds or {})
+    return painted(diagnosis, painter, summaries) if painter else diagnosis
+
+
+def painted(diagnosis: Diagnosis, painter: Painter, summaries: Sequence[TraceSummary]) -> Diagnosis:
+    """The diagnosis with the picture of the traces; where none can be made, with a note that says why."""
+    picture = painter.finish(summaries)
+    if painter.problem:
+        diagnosis.run.notes.append(painter.problem)
+    return replace(diagnosis, picture=picture)
+
+
+def _painter() -> Painter:
+    from tracelyze.analyzers.kineto.picture import Painter
+
+    return Painter()
+
+
+def diagnose_job(
+    named: Sequence[Path | str],
+    job: Job,
+    chosen: Sequence[TraceRule] = RULES,
+    elsewhere: Sequence[str] = (),
+    thresholds: Mapping[str, Mapping[str, float]] | None = None,
+) -> Diagnosis:
+    """The diagnosis of a job whose traces, read from `named`, are summed up. `elsewhere`: rules that only runs tell."""
+    limits = _limits(thresholds or {})
     findings: list[Finding] = []
     checks: list[Check] = []
     for rule in chosen:

@@ -16,7 +16,7 @@ from tracelyze.analyzers.kineto.intervals import outermost
 from tracelyze.analyzers.kineto.records import TraceRecords
 from tracelyze.analyzers.kineto.source import TraceBytes
 from tracelyze.analyzers.kineto.stored import open_trace
-from tracelyze.analyzers.kineto.table import Array, Numbering, Table
+from tracelyze.analyzers.kineto.table import Array, Numbering, Table, Threads
 from tracelyze.analyzers.kineto.trace import (
     COVERAGE_COLUMNS,
     DEVICE_COLUMNS,
@@ -76,19 +76,6 @@ class _Names(dict[str, int]):
         return number
 
 
-class _Threads(Numbering):
-    """Numbers for (process, thread). Thread numbers are text in old traces, and in some of them only in part."""
-
-    def __missing__(self, key: tuple[int | str, int | str]) -> int:
-        process, thread = key
-        if isinstance(thread, str) and thread.isascii() and thread.isdigit() and len(thread) < 19:
-            number = self[process, int(thread)]
-            if len(self) < MOST_NAMES:
-                self[key] = number
-            return number
-        return super().__missing__(key)
-
-
 def read_trace(path: Path | str, blocks: Blocks | None = None) -> Trace:
     """The trace in file `path`, or in the folder of an imported one. InputError, in one line, where there is none.
 
@@ -136,7 +123,7 @@ class _Reading:
         self.activities = np.zeros(0, dtype=np.int8)
         self.launching = np.zeros(0, dtype=bool)
         self.queues = Numbering(MOST_QUEUES, ("", "", ""))
-        self.threads = _Threads(MOST_NAMES, ("", ""))
+        self.threads = Threads(MOST_NAMES, ("", ""))
         self.collectives = Numbering(MOST_QUEUES, Collective("", ""))
         self.collectives[("", "")] = 0
         self.collectives.keys_met.append(("", ""))

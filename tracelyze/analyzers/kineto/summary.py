@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 
 from tracelyze.analyzers.kineto import attribution, kernels, rankfiles, totals
 from tracelyze.analyzers.kineto.attribution import CAUSES, DeviceTime, HostRanges, Work
+from tracelyze.analyzers.kineto.blocks import Blocks
 from tracelyze.analyzers.kineto.categories import Activity
 from tracelyze.analyzers.kineto.collectives import CollectiveTimes
 from tracelyze.analyzers.kineto.reader import read_trace
@@ -91,12 +92,35 @@ class TraceSummary:
         }
 
 
-def summarise(paths: Sequence[Path | str]) -> list[TraceSummary]:
+@dataclass(frozen=True)
+class Attributed:
+    """A trace while all of it is in memory. `launch_of`: the launch of each device row; `rows`: those of each device.
+
+    `blocks` tells where in the file to look again; it is empty for a trace that was imported.
+    """
+
+    trace: Trace
+    steps: Steps
+    launch_of: Integers
+    work: Work
+    host: HostRanges
+    rows: dict[str, Array | slice]
+    blocks: Blocks
+
+
+Keep = Callable[[Attributed, "TraceSummary"], None]
+"""Takes from a trace, before it is given up, what a picture needs of it."""
+
+
+def summarise(paths: Sequence[Path | str], keep: Keep | None = None) -> list[TraceSummary]:
     """A summary of each trace, folders replaced by the traces in them, ordered by rank and then by time.
 
-    One unreadable file among several is noted and left out. Raises InputError where no path holds a trace.
+    One unreadable file among several is noted and left out. Raises InputError where no path holds a trace. `keep` gets
+    to see the trace, if it is the only one.
     """
     files = rankfiles.trace_files(paths)
+    if len(files) == 1 and keep is not None:
+        return [summarise_file(files[0], 0, keep)]
     summaries: list[TraceSummary] = []
     refused: list[InputError] = []
     for position, path in enumerate(files):
@@ -111,7 +135,15 @@ def summarise(paths: Sequence[Path | str]) -> list[TraceSummary]:
     return sorted(summaries, key=lambda summary: (summary.rank, summary.begun))
 
 
-def summarise_trace(trace: Trace, position: int = 0) -> TraceSummary:
+def summarise_file(path: Path, position: int, keep: Keep) -> TraceSummary:
+    """The summary of one trace file, shown to `keep`."""
+    blocks = Blocks()
+    return summarise_trace(read_trace(path, blocks), position, keep, blocks)
+
+
+def summarise_trace(
+    trace: Trace, position: int = 0, keep: Keep | None = None, blocks: Blocks | None = None
+) -> TraceSummary:
     """The summary of one trace, which is used up. `position`: its rank if neither the file nor its name tells one."""
     steps = find_steps(trace) or Steps("nothing", np.zeros(0, np.int64), np.zeros(0), np.zeros(0), -1, counted=False)
     host = HostRanges(trace)
@@ -129,7 +161,7 @@ def summarise_trace(trace: Trace, position: int = 0) -> TraceSummary:
     if len(steps) and not devices:
         notes.append("The trace holds no device activity: only the host's side of each step could be looked at.")
     origin = float(steps.start[0]) if len(steps) else 0.0
-    return TraceSummary(
+    summary = TraceSummary(
         path=str(trace.path),
         file=trace.file,
         rank=rankfiles.rank_of(trace, position),
@@ -155,6 +187,9 @@ def summarise_trace(trace: Trace, position: int = 0) -> TraceSummary:
         stacks=trace.stacks,
         notes=notes,
     )
+    if keep is not None:
+        keep(Attributed(trace, steps, launch_of, work, host, dict(owners), blocks or Blocks()), summary)
+    return summary
 
 
 def _owners(trace: Trace) -> list[tuple[str, Array | slice]]:

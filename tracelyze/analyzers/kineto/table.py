@@ -128,3 +128,16 @@ class Numbering(dict[Any, int]):
         self.keys_met.append(key)
         self[key] = number
         return number
+
+
+class Threads(Numbering):
+    """Numbers for (process, thread). Thread numbers are text in old traces, and in some of them only in part."""
+
+    def __missing__(self, key: tuple[int | str, int | str]) -> int:
+        process, thread = key
+        if isinstance(thread, str) and thread.isascii() and thread.isdigit() and len(thread) < 19:
+            number = self[process, int(thread)]
+            if len(self) < self._limit:
+                self[key] = number
+            return number
+        return super().__missing__(key)
