@@ -157,7 +157,7 @@ def _row_groups(table: schema.Table, folder: Path) -> Iterator[dict[str, Array]]
 
 
 def _values(column: Any, type_: str) -> Array:
-    """A column as an array. By its buffers: pyarrow's own way imports pandas, which costs more than reading the trace."""
+    """A column as an array, by its buffers: the way of pyarrow itself imports pandas, which costs more than reading."""
     if column.null_count or str(column.type) != _ARROW.get(type_, type_):
         raise ValueError(f"column of {column.type} with {column.null_count} missing values instead of {type_}")
     pieces = [
