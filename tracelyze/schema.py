@@ -184,6 +184,32 @@ LOADERS = Table(
     ),
 )
 
+LOSS_CALLS = Table(
+    "loss_calls",
+    "Calls of torch's loss functions that were looked at: the first of each function, then one in many.",
+    (
+        Column("step", "int64", "", "optimizer steps (all optimizers) that were done before the call"),
+        Column("function", "string", "", "function of torch.nn.functional"),
+        Column("site", "int32", "", "line of the script that calls it (table sites)"),
+        Column("loader", "int16", "", "DataLoader whose batch was in hand (table loaders)"),
+        Column("training", "bool", "", "autograd was recording and the input depends on something trainable"),
+        Column("reduction", "string", "", "mean, sum or none"),
+        Column("input_shape", "string", "", "sizes of the input, as in 32x10"),
+        Column("target_shape", "string", "", "sizes of the target"),
+        Column("target_integer", "bool", "", "the target holds integers (class indices)"),
+        Column("made_by", "string", "", "autograd operation that made the input, views and casts aside: Softmax, ..."),
+        Column("made_dim", "int8", "", "dimension that a softmax ran over, if it is still the same in the input"),
+        Column("made_whole", "bool", "", "the input holds all values that the operation made"),
+        Column("lowest", "float64", "", "smallest value of the input (first samples and positions)"),
+        Column("highest", "float64", "", "largest value of them"),
+        Column("sum_error", "float64", "", "largest distance of a sum over the classes from 1: 0 for probabilities"),
+        Column("log_sum_error", "float64", "", "largest absolute logsumexp over the classes: 0 for log-probabilities"),
+        Column("target_lowest", "float64", "", "smallest class or label in the batch, of one label per sample"),
+        Column("target_highest", "float64", "", "largest of them"),
+        Column("value", "float64", "", "the loss, where it is one number"),
+    ),
+)
+
 SITES = Table(
     "sites",
     "One row per line of the script that matters, once per line.",
@@ -239,6 +265,31 @@ SAMPLES = Table(
         Column("children_disk_read", "int64", "bytes", "what the living ones have read from disks"),
         Column("site", "int32", "", "line of the script at which the training thread was (table sites, role sampled)"),
         Column("innermost", "string", "", "innermost Python function at which it was: file, line, name"),
+    ),
+)
+
+BATCHES = Table(
+    "batches",
+    "Some batches of every pass over a loader, chosen by their place in it: a row per field (inputs, targets, ...).",
+    (
+        Column("time", "float64", "s", "on the process's monotonic clock"),
+        Column("step", "int64", "", "optimizer steps done before"),
+        Column("loader", "int16", "", "DataLoader that handed it out (table loaders); null: seen as the model was called"),
+        Column("epoch", "int32", "", "pass over that loader, from 0"),
+        Column("batch", "int64", "", "place in the pass, from 0"),
+        Column("trained", "bool", "", "the module call that followed was trained on; false: evaluated; null: no call"),
+        Column("field", "string", "", "position or key in the batch"),
+        Column("dtype", "string", "", "dtype of the elements"),
+        Column("shape", "string", "", "sizes of the dimensions, samples first"),
+        Column("mean", "float64", "", "mean of a spread of elements"),
+        Column("std", "float64", "", "their standard deviation"),
+        Column("min", "float64", "", "smallest of them"),
+        Column("max", "float64", "", "largest of them"),
+        Column("zeros", "float64", "share", "those that are exactly zero"),
+        Column("nonfinite", "bool", "", "at least one of all elements is NaN or Inf"),
+        Column("classes", "string", "", "integer targets, one per sample: how often each value occurs, as JSON"),
+        Column("prints", "string", "", "prints of the first samples, equal for equal content; - for constant content"),
+        Column("print", "string", "", "one print of all of these samples"),
     ),
 )
 
@@ -309,7 +360,7 @@ WINDOWS = Table(
 )
 
 TABLES: Final[tuple[Table, ...]] = (
-    STEPS, EVALS, MODELS, OPTIMIZERS, LOADERS, SITES, EVENTS, SAMPLES, DEVICES, SIGNALS, SCALARS,
+    STEPS, EVALS, MODELS, OPTIMIZERS, LOADERS, LOSS_CALLS, SITES, EVENTS, SAMPLES, BATCHES, DEVICES, SIGNALS, SCALARS,
     WINDOWS,
 )  # fmt: skip
 

@@ -153,13 +153,14 @@ def _functions(torch: Any) -> None:
 
 
 def _loss_wrapper(original: Callable[..., Any], is_compiling: Callable[[], bool]) -> Callable[..., Any]:
-    calling, here = local, recorder  # closure, not globals: see _like
+    calling, here, name = local, recorder, original.__name__  # closure, not globals: see _like
 
     def loss(*args: Any, **kwargs: Any) -> Any:
         value = original(*args, **kwargs)
         if not is_compiling():
             seen = here()
             seen.losses += 1
+            seen.loss_called(name, args, kwargs, value)
             if calling.root is None:  # within a module, the module's own output tells
                 seen.loss_returned(value)
         return value
@@ -304,7 +305,7 @@ def _loaders(torch: Any) -> None:
         except StopIteration:
             recorder().fire("exhausted", self)
             raise
-        recorder().fire("batch", self, clock() - start)
+        recorder().fire("batch", self, clock() - start, batch)
         return batch
 
     loader.__iter__ = __iter__

@@ -165,6 +165,7 @@ class Recorder:
         if call is None:
             return
         self.fire("forward", call)
+        self.fire("called", call, args, kwargs)
         if losses:  # a model that computes its own loss returns it
             for value in tensors_of(self.torch, output):
                 self.loss_returned(value)
@@ -174,6 +175,11 @@ class Recorder:
         """A loss function returned to the script. Matters in evaluation passes; backward shows the others."""
         if isinstance(value, self.torch.Tensor) and value.dim() == 0:
             self.fire("loss", value)
+
+    @_never_raises
+    def loss_called(self, function: str, args: Any, kwargs: Any, value: Any) -> None:
+        """A loss function of torch.nn.functional was called with these arguments, by a module or by the script."""
+        self.fire("loss_call", function, args, kwargs, value)
 
     @_never_raises
     def backward_begins(self, roots: Any) -> None:

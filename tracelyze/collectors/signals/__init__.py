@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tracelyze.collectors.signals.autocast import Autocast
+from tracelyze.collectors.signals.batches import Batches
 from tracelyze.collectors.signals.clipping import Clipping
 from tracelyze.collectors.signals.devices import Devices
 from tracelyze.collectors.signals.evaluation import Evaluation
@@ -13,6 +14,7 @@ from tracelyze.collectors.signals.live_graphs import LiveGraphs
 from tracelyze.collectors.signals.loader import Loader
 from tracelyze.collectors.signals.loader_processes import LoaderProcesses
 from tracelyze.collectors.signals.loss import Loss
+from tracelyze.collectors.signals.loss_inputs import LossInputs
 from tracelyze.collectors.signals.loss_scale import LossScale
 from tracelyze.collectors.signals.machine import Machine
 from tracelyze.collectors.signals.memory import Memory
@@ -29,12 +31,14 @@ SIGNALS: tuple[type[Signal], ...] = (
     Autocast,
     StepTime,
     Loss,
+    LossInputs,
     LossScale,
     GradientLifecycle,
     GradientNorm,
     Clipping,
     LearningRate,
     Loader,
+    Batches,
     Memory,
     Machine,
     Devices,

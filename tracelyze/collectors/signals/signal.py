@@ -1,8 +1,10 @@
 """What a signal is: a class whose methods are named after the moments of a training that it wants to see.
 
     forward(call)                     an outermost module call returned (calls.Call)
+    called(call, args, kwargs)        the same call, with what it was given
     settled(call, trained)            it is known whether a backward ran through that call's output; in order
     loss(value)                       a loss function returned (a scalar tensor)
+    loss_call(function, args, kwargs, value)      a loss function of torch.nn.functional was called, and returned value
     before_backward(roots)            torch.autograd.backward was called with these tensors
     after_backward(roots)             and returned
     clip(max_norm, total_norm)        gradients were clipped; total_norm is the tensor that the clip returned, or None
@@ -11,7 +13,7 @@
     scaler_step(scaler)               GradScaler.step was called
     iterate(loader, iterator)         iter(DataLoader) returned an iterator
     waiting(iterator)                 the script asks it for a batch
-    batch(iterator, seconds)          it handed out a batch after `seconds` of waiting
+    batch(iterator, seconds, batch)   it handed out a batch after `seconds` of waiting
     exhausted(iterator)               it had no more
     before_step(tracked)              an optimizer's step was called
     after_step(tracked, row)          and returned (or GradScaler skipped it): fill the row
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from tracelyze.collectors.recorder import Recorder
 
 MOMENTS = (
-    "forward", "settled", "loss", "before_backward", "after_backward", "clip", "scale", "unscale", "scaler_step",
+    "forward", "called", "settled", "loss", "loss_call", "before_backward", "after_backward", "clip", "scale", "unscale", "scaler_step",
     "iterate", "waiting", "batch", "exhausted", "before_step", "after_step", "opened", "every_second",
     "logged", "evaluation_begins", "evaluation_ends", "finished",
 )  # fmt: skip
