@@ -4,7 +4,7 @@
     called(call, args, kwargs)        the same call, with what it was given
     settled(call, trained)            it is known whether a backward ran through that call's output; in order
     loss(value)                       a loss function returned (a scalar tensor)
-    loss_call(function, args, kwargs, value)      a loss function of torch.nn.functional was called, and returned value
+    loss_call(function, args, kwargs, value)      a loss function of torch.nn.functional returned value
     before_backward(roots)            torch.autograd.backward was called with these tensors
     after_backward(roots)             and returned
     clip(max_norm, total_norm)        gradients were clipped; total_norm is the tensor that the clip returned, or None
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from tracelyze.collectors.recorder import Recorder
 
 MOMENTS = (
-    "forward", "called", "settled", "loss", "loss_call", "before_backward", "after_backward", "clip", "scale", "unscale", "scaler_step",
-    "iterate", "waiting", "batch", "exhausted", "before_step", "after_step", "opened", "every_second",
-    "logged", "evaluation_begins", "evaluation_ends", "finished",
+    "forward", "called", "settled", "loss", "loss_call", "before_backward", "after_backward", "clip", "scale",
+    "unscale", "scaler_step", "iterate", "waiting", "batch", "exhausted", "before_step", "after_step", "opened",
+    "every_second", "logged", "evaluation_begins", "evaluation_ends", "finished",
 )  # fmt: skip
 
 
