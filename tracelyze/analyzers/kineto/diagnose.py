@@ -11,7 +11,7 @@ import tracelyze
 from tracelyze.analyzers import causality
 from tracelyze.analyzers.kineto import collectives
 from tracelyze.analyzers.kineto.collectives import Arrivals
-from tracelyze.analyzers.kineto.pictures import step_chart
+from tracelyze.analyzers.kineto.pictures import rank_chart, step_chart
 from tracelyze.analyzers.kineto.reader import read_trace
 from tracelyze.analyzers.kineto.rule import MICROSECONDS, Job, TraceRule
 from tracelyze.analyzers.kineto.rules import RULES
@@ -23,6 +23,9 @@ from tracelyze.errors import InputError
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.kineto.picture import Painter
+
+MOST_CHARTS = 4
+"""Traces whose steps are drawn one by one; of the others the means stand in the chart of the ranks."""
 
 
 def diagnose_traces(
@@ -82,7 +85,8 @@ def diagnose_job(
         Check(name, "skipped", "a profiler trace does not show this; it needs a recorded run") for name in elsewhere
     ]
     ordered = causality.order(_explained(findings, chosen))
-    pictures = list(job.picture.values())[:4]
+    ranks = rank_chart(job.summaries)
+    pictures = [*([ranks] if ranks else []), *list(job.picture.values())[:MOST_CHARTS]]
     return Diagnosis(_facts(named, job), worst(ordered), ordered, checks, pictures, tracelyze.__version__)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -12,6 +13,7 @@ from tracelyze.analyzers.kineto.table import Floats
 from tracelyze.diagnosis import Chart, Line
 
 MOST_BARS: Final = 200
+_WORK: Final = ("compute", "communication", "copy")
 _LEAST_SHARE: Final = 0.01
 """Causes below this share of the whole are drawn together as one part."""
 
@@ -26,34 +28,67 @@ def step_chart(summary: TraceSummary, rank_in_title: bool) -> Chart | None:
         return None
     groups = np.array_split(np.arange(len(summary.duration)), min(MOST_BARS, len(summary.duration)))
     title = "Where each step went" + (f", rank {summary.rank}" if rank_in_title else "")
+    drawn = _worth_drawing(parts, summary.window)
     return Chart(
         title=title,
         x_label=f"step (found by {summary.steps_from})",
         y_label="ms",
         x=[float(summary.number[group[0]]) for group in groups],
-        lines=[Line(name, [round(float(values[g].mean()) / 1e3, 4) for g in groups], "bars") for name, values in parts],
+        lines=[_line(name, kind, [float(values[g].mean()) for g in groups]) for name, kind, values in drawn],
     )
 
 
-def _parts(summary: TraceSummary) -> list[tuple[str, Floats]]:
+def rank_chart(summaries: Sequence[TraceSummary]) -> Chart | None:
+    """The mean step of each rank as a stack, in milliseconds; None if fewer than two ranks have steps."""
+    sums: dict[int, dict[tuple[str, str], float]] = {}
+    steps: dict[int, int] = {}
+    for summary in summaries:
+        parts = _parts(summary)
+        if parts and len(summary.duration):
+            own = sums.setdefault(summary.rank, {})
+            steps[summary.rank] = steps.get(summary.rank, 0) + len(summary.duration)
+            for name, kind, values in parts:
+                own[name, kind] = own.get((name, kind), 0.0) + float(values.sum())
+    if len(sums) < 2:
+        return None
+    ranks = sorted(sums)[:MOST_BARS]
+    keys = dict.fromkeys(key for rank in ranks for key in sums[rank])
+    parts = [(*key, np.array([sums[rank].get(key, 0.0) / steps[rank] for rank in ranks])) for key in keys]
+    drawn = _worth_drawing(parts, float(sum(values.sum() for _, _, values in parts)))
+    lines = [_line(name, kind, values.tolist()) for name, kind, values in drawn]
+    return Chart("Where the mean step of each rank went", "rank", "ms", [float(rank) for rank in ranks], lines)
+
+
+def _line(name: str, kind: str, values: list[float]) -> Line:
+    return Line(name, [round(value / 1e3, 4) for value in values], "bars", kind)
+
+
+def _parts(summary: TraceSummary) -> list[tuple[str, str, Floats]]:
+    """Name, kind and microseconds (shape [steps]) of everything that the steps consist of."""
     device = summary.device
     if device is not None:
         parts = [
-            ("computing", device.compute),
-            ("communication, not hidden", device.exposed_communication),
-            ("copies, not hidden", device.exposed_copy),
+            ("computing", "compute", device.compute),
+            ("communication, not hidden", "communication", device.exposed_communication),
+            ("copies, not hidden", "copy", device.exposed_copy),
         ]
         causes, idle = device.causes, "idle: "
     elif summary.host is not None:
         parts, causes, idle = [], summary.host, ""
     else:
         return []
-    whole = max(summary.window, 1e-9)
-    small = np.zeros(len(summary.duration))
-    for index in np.argsort(-causes.sum(axis=0), kind="stable"):
-        if causes[:, index].sum() >= _LEAST_SHARE * whole:
-            parts.append((idle + CAUSE_TEXT[CAUSES[index]], causes[:, index]))
+    order = np.argsort(-causes.sum(axis=0), kind="stable").tolist()
+    return [*parts, *((idle + CAUSE_TEXT[CAUSES[index]], CAUSES[index], causes[:, index]) for index in order)]
+
+
+def _worth_drawing(parts: list[tuple[str, str, Floats]], whole: float) -> list[tuple[str, str, Floats]]:
+    """The parts without the empty ones; idle causes below one percent of the whole as one."""
+    drawn, small = [], np.zeros(len(parts[0][2]))
+    for name, kind, values in parts:
+        if kind in _WORK or values.sum() >= _LEAST_SHARE * max(whole, 1e-9):
+            drawn.append((name, kind, values))
         else:
-            small = small + causes[:, index]
-    parts.append((f"{idle}other causes", small))
-    return [(name, values) for name, values in parts if values.any()]
+            small = small + values
+    idle = "idle: " if any(name.startswith("idle: ") for name, _, _ in parts) else ""
+    drawn.append((f"{idle}other causes", "", small))
+    return [(name, kind, values) for name, kind, values in drawn if values.any()]
