@@ -107,6 +107,11 @@ class FileColumns:
                         f"by tracelyze, or is damaged; {FRAGMENT}"
                     )
 
+    def matches(self, name: str, text: str) -> Mask:
+        """Where the text column `name` holds exactly `text`, shape [rows], without making its texts Python's."""
+        found = [_matches(part, name, text) for part in self.parts]
+        return np.concatenate(found) if found else np.zeros(0, dtype=bool)
+
     def read(self, name: str) -> tuple[Floats, Mask] | list[str | None]:
         """Column `name`; a part that lacks it (written by an older version) counts as not measured."""
         if self.spec.column(name).type == "string":
@@ -117,6 +122,16 @@ class FileColumns:
         if not pieces:
             return _unknown(0)
         return np.concatenate([values for values, _ in pieces]), np.concatenate([known for _, known in pieces])
+
+
+def _matches(part: Part, name: str, text: str) -> Mask:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if part.schema.get_field_index(name) < 0:
+        return np.zeros(part.rows, dtype=bool)
+    same: Any = pc.equal(part.column(name), pa.scalar(text))
+    return np.asarray(same.fill_null(False).to_numpy(), dtype=bool)
 
 
 def _text(part: Part, name: str) -> list[str | None]:

@@ -69,6 +69,19 @@ class Table:
             raise TypeError(f"{self.spec.name}.{name} holds numbers, not text")
         return values
 
+    @property
+    def source(self) -> Columns:
+        """Where the columns come from."""
+        return self._source
+
+    def matches(self, name: str, text: str) -> Mask:
+        """Where a text column holds exactly `text`, shape [rows]. Cheap for long tables, other than :meth:`text`."""
+        find = getattr(self._source, "matches", None)
+        if find is None or name in self._cache:
+            return np.array([value == text for value in self.text(name)], dtype=bool)
+        found: Mask = find(name, text)
+        return found if self._rows is None else found[self._rows]
+
     def where(self, rows: Mask) -> Table:
         """The rows where `rows` (shape [rows of this table]) is true."""
         if self._rows is not None:
@@ -143,6 +156,14 @@ class Training:
         return self.process.site(self.facts.get("backward_site")) or self.process.location("backward")
 
     @property
+    def loss_location(self) -> Location | None:
+        """The line of the backward; where a framework calls that, the line that computed, or logged, the loss."""
+        backward = self.backward_location
+        if backward is not None and "backward(" in backward.source:
+            return backward
+        return self.process.location("loss") or backward
+
+    @property
     def zero_grad_location(self) -> Location | None:
         """The line that clears gradients, where only one optimizer can be meant by it."""
         return self.process.location("zero_grad") if len(self.process.trainings) == 1 else None
@@ -205,6 +226,10 @@ class Process:
     @property
     def samples(self) -> Table:
         return self.tables["samples"]
+
+    @property
+    def scalars(self) -> Table:
+        return self.tables["scalars"]
 
     @cached_property
     def trainings(self) -> list[Training]:

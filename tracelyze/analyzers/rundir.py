@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tracelyze import schema
+from tracelyze.analyzers import logged
 from tracelyze.analyzers.columns import FileColumns, ParquetPart, Part, StreamPart
 from tracelyze.analyzers.compaction import compact_process
 from tracelyze.analyzers.exits import exit_of, lives, text_of
@@ -95,7 +96,8 @@ def _process(folder: Path) -> Process:
     if not lives(facts):
         compact_process(folder)
     tables = {spec.name: Table(spec, _columns(folder, spec)) for spec in schema.TABLES}
-    notes = []
+    tables, notes = logged.completed(tables)
+    notes += logged.ignored(tables["events"])
     stopped = text_of(folder / schema.STOPPED_FILE)
     if stopped:
         notes.append(_stop_note(stopped, tables["steps"]))

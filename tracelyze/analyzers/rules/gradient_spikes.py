@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers import moments, pictures, statistics, style
+from tracelyze.analyzers import logged, moments, pictures, statistics, style
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.words import number, plural
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -32,6 +32,8 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed(f"{plural(len(found), 'spike')} among {len(norm):,} gradient norms")
     steps = [moments.step_at(training, int(rows[index])) for index in found]
     ratio = float(np.median(norm[found]) / np.median(norm))
+    batches = logged.batches(process, [int(rows[index]) for index in found])
+    which = f" They came from these batches: {', '.join(batches[:8])}." if batches else ""
     listed = ", ".join(str(step) for step in steps[:8]) + (" ..." if len(steps) > 8 else "")
     return [
         Finding(
@@ -42,7 +44,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             summary=(
                 f"At steps {listed} the gradient norm leapt to about {number(ratio)} times its usual size and came "
                 "back. Single batches do that: mislabelled, empty or extreme samples. Each such step may undo many "
-                "others."
+                f"others.{which}"
             ),
             fix="Clip the gradient norm a little above its usual size, and look at the batches of these steps.",
             fix_code=f"clip_grad_norm_(model.parameters(), max_norm={number(2 * float(np.median(norm)))})",
@@ -53,6 +55,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 Evidence("spikes", len(found), "steps", limits["spikes"], limits.source("spikes")),
                 Evidence("median height over the usual norm", ratio, "", limits["factor"], limits.source("factor")),
                 Evidence("steps", listed),
+                *(Evidence("batch, as the script logged it", batch) for batch in batches[:8]),
             ],
             charts=pictures.grad_norm(training, [Mark(float(steps[0]), "first spike")]),
             false_alarm="Data that contain rare but valid extremes; clipping may already take care of them.",

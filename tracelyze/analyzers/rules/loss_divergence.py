@@ -63,7 +63,7 @@ def _finding(training: Training, first: int, seen: statistics.Divergence, limits
             Evidence("loss at the start", seen.start),
         ],
         cost=moments.cost_of(training, affected),
-        location=training.process.location("loss") or training.backward_location,
+        location=training.loss_location,
         charts=pictures.loss(training, marks) + pictures.grad_norm(training, marks),
         false_alarm="A curriculum, a change of the loss's weights or of the data during the run.",
     )  # fmt: skip

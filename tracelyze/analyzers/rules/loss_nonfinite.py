@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers import moments, pictures
+from tracelyze.analyzers import logged, moments, pictures
 from tracelyze.analyzers.prelude import what_moved_first
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.analyzers.words import plural
@@ -65,9 +65,10 @@ def _finding(training: Training, bad: np.ndarray, limits: Limits) -> Finding:
             Evidence("first loss that is not finite", what, "", "finite", "a loss is a number"),
             Evidence("steps without a finite loss", total, "steps"),
             Evidence("last finite loss before", _last_finite(steps["loss"][:first]), ""),
+            *(Evidence("its batch, as logged", batch) for batch in logged.batches(training.process, [first])),
         ],
         cost=moments.cost_of(training, bad if recovered else affected),
-        location=training.process.location("loss") or training.backward_location,
+        location=training.loss_location,
         charts=pictures.loss(training, marks) + pictures.grad_norm(training, marks),
         false_alarm="A loss that is meant to be Inf for rejected samples, and is never stepped on, is harmless.",
     )

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers import pictures, validation
+from tracelyze.analyzers import moments, pictures, validation
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.analyzers.words import plural
 from tracelyze.diagnosis import Evidence, Finding, Mark
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.run import Process
+    from tracelyze.analyzers.run import Process, Training
 
 
 def check(process: Process, _limits: Limits) -> Outcome:
@@ -25,9 +25,8 @@ def check(process: Process, _limits: Limits) -> Outcome:
         return Passed(f"{plural(len(losses), 'validation loss')}, all finite")
     begin = int(np.nan_to_num(steps[np.argmax(bad)]))
     training = max(process.trainings, key=lambda one: len(one.steps), default=None)
-    around = training.steps["loss"][max(0, begin - 10) : begin + 1] if training else np.empty(0)
-    broken = training is not None and training.steps.known("loss")[max(0, begin - 10) : begin + 1].any()
-    if broken and not np.isfinite(around).any():
+    around = training.steps["loss"][_measured_before(training, begin)] if training else np.empty(0)
+    if len(around) and not np.isfinite(around[-1]):
         return Passed("validation losses are not finite because training's are not: see loss-nonfinite")
     count = int(bad.sum())
     return [
@@ -54,6 +53,12 @@ def check(process: Process, _limits: Limits) -> Outcome:
             false_alarm="A metric that is undefined for some validation sets by design.",
         )
     ]
+
+
+def _measured_before(training: Training, step: int) -> np.ndarray:
+    """The last ten rows before that step with a measured training loss."""
+    rows = np.flatnonzero(training.steps.known("loss") & (moments.numbers(training) <= step))
+    return rows[-10:]
 
 
 def _finite(values: np.ndarray) -> float | None:

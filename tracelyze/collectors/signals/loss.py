@@ -37,6 +37,11 @@ class Loss(Signal):
         if isinstance(scaled, self.torch.Tensor):
             self._scaled = (weakref.ref(scaled), original.detach())
 
+    def loss(self, value: Any) -> None:
+        """A loss function returned: where a framework calls backward, its line is the one that the user wrote."""
+        if value.requires_grad:
+            self.recorder.sites.here("loss")
+
     def before_backward(self, roots: Any) -> None:
         self.recorder.backward_site = self.recorder.sites.here("backward")
         if self._stepped:

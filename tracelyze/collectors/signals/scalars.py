@@ -56,6 +56,8 @@ class Scalars(Signal):
                 "phase": known,
                 "batch": self._take("batch", self._identifier, batch),
             }
+            if "loss" in values and known == "train":
+                self.recorder.sites.here("loss")
             self._put(common, values)
             self._release()
 
