@@ -13,7 +13,6 @@ The nearest file from the current directory upwards counts; of two in one direct
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,6 +66,8 @@ def _nearest(start: Path) -> tuple[Path, Mapping[str, Any]] | None:
 
 def _table(file: Path) -> Mapping[str, Any] | None:
     """tracelyze's part of a TOML file; None for a pyproject.toml that does not speak of it."""
+    import tomllib
+
     try:
         data = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from tracelyze.analyzers.kineto.table import Floats, Integers
+from tracelyze.analyzers.kineto.table import Floats, Integers, distinct
 
 END_SPREAD: Final = 0.1
 """Ends further apart than this share of the longest kernel mean clocks that differ: a collective ends together
@@ -148,7 +148,7 @@ def blame(windows: Sequence[Arrivals]) -> Blame:
     lasts: list[int] = []
     for arrivals in windows:
         last, late = arrivals.last(), arrivals.delay()
-        for step in np.unique(arrivals.step[arrivals.step >= 0]):
+        for step in distinct(arrivals.step[arrivals.step >= 0]):
             own = dict.fromkeys(arrivals.ranks, 0.0)
             chosen = np.flatnonzero(arrivals.step == step)
             for index in chosen:

@@ -16,7 +16,7 @@ from tracelyze.analyzers.kineto.intervals import outermost
 from tracelyze.analyzers.kineto.records import TraceRecords
 from tracelyze.analyzers.kineto.source import TraceBytes
 from tracelyze.analyzers.kineto.stored import open_trace
-from tracelyze.analyzers.kineto.table import Array, Numbering, Table, Threads
+from tracelyze.analyzers.kineto.table import Array, Numbering, Table, Threads, distinct
 from tracelyze.analyzers.kineto.trace import (
     COVERAGE_COLUMNS,
     DEVICE_COLUMNS,
@@ -183,7 +183,7 @@ class _Reading:
         if kind is Kind.RUNTIME:
             chosen = self.launching[name]
             self._add_launches(list(compress(spans, chosen)), thread[chosen])
-        for value in np.unique(activity).tolist():
+        for value in distinct(activity):
             chosen = activity == value
             rows = spans if chosen.all() else list(compress(spans, chosen))
             self._append(self.host[Activity(value)], rows, name=name[chosen], thread=thread[chosen])

@@ -166,7 +166,7 @@ def _repeated_annotation(trace: Trace) -> Steps | None:
     names, threads = table["name"], table["thread"]
     for name in _rarest(names):
         rows = np.flatnonzero(names == name)
-        if len(np.unique(threads[rows])) > 1:
+        if (threads[rows] != threads[rows[0]]).any():
             continue
         starts = np.sort(table["start"][rows])
         if _evenly(starts) and starts[-1] - starts[0] >= 0.5 * (extent[1] - extent[0]):

@@ -12,7 +12,7 @@ from tracelyze.analyzers.kineto import intervals
 from tracelyze.analyzers.kineto.attribution import Work
 from tracelyze.analyzers.kineto.categories import Activity, Kind
 from tracelyze.analyzers.kineto.steps import Steps
-from tracelyze.analyzers.kineto.table import Array, Floats, Integers, most_frequent
+from tracelyze.analyzers.kineto.table import Array, Floats, Integers, groups, most_frequent
 from tracelyze.analyzers.kineto.trace import Trace
 
 MOST_ENTRIES: Final = 50
@@ -140,8 +140,8 @@ def call_totals(trace: Trace, activity: Activity, steps: Steps) -> list[CallTota
     operator = enclosing(trace, Activity.OPERATOR, moment, thread)
     behind[: len(looked_up), 1] = np.where(frame >= 0, _names(trace, Activity.PYTHON, frame), -1)
     behind[: len(looked_up), 2] = np.where(operator >= 0, _names(trace, Activity.OPERATOR, operator), -1)
-    keys, group = np.unique(behind, axis=0, return_inverse=True)
-    count, time = np.bincount(group.ravel()), np.bincount(group.ravel(), duration)
+    keys, group = groups(behind)
+    count, time = np.bincount(group), np.bincount(group, duration)
     order = np.argsort(-time, kind="stable")[:MOST_ENTRIES]
     return [_call(trace, keys[index].tolist(), int(count[index]), float(time[index])) for index in order]
 
