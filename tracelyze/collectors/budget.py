@@ -60,6 +60,10 @@ class Meter:
         if not looking and alert and 2 * self._extra < EXTRA_LOOKS + self.looks:
             self._extra += 1
             looking = True
+        return self.look(looking)
+
+    def look(self, looking: bool) -> bool:
+        """Put down that the signal looks, or does not: for those that decide it themselves, within `stride`."""
         self.looking = looking
         self.looks += looking
         return looking

@@ -48,8 +48,8 @@ class Loader(Signal):
             self._idle_from = self.torch.cuda.Event(enable_timing=True)
             self._idle_from.record()
 
-    def batch(self, iterator: Any, seconds: float) -> None:
-        """The iterator handed out a batch after `seconds` of waiting."""
+    def batch(self, iterator: Any, seconds: float, batch: Any) -> None:
+        """The iterator handed out `batch` after `seconds` of waiting."""
         number = self._iterators.get(iterator)
         if number is None:
             return

@@ -33,7 +33,7 @@ class LoaderProcesses(Signal):
     def waiting(self, iterator: Any) -> None:
         self._waits = (weakref.ref(iterator), self.recorder.now())
 
-    def batch(self, iterator: Any, seconds: float) -> None:
+    def batch(self, iterator: Any, seconds: float, batch: Any) -> None:
         self._waits = None
 
     def exhausted(self, iterator: Any) -> None:

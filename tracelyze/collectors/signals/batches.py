@@ -1,0 +1,172 @@
+"""What batches hold: prints that make the same sample recognisable elsewhere, and a few statistics of every field.
+
+Batches are taken as the DataLoader hands them out, before anything is copied to a device; in loops without one, as the
+model is called. They are chosen by their place in the epoch, so that epochs, splits and ranks can be compared.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import weakref
+from collections import deque
+from typing import Any
+
+from tracelyze.collectors import fingerprints
+from tracelyze.collectors.arrivals import Arrivals
+from tracelyze.collectors.calls import Call
+from tracelyze.collectors.occasions import is_plain, may_compute
+from tracelyze.collectors.readback import Readback
+from tracelyze.collectors.signals.signal import Signal
+
+FIRST = 8  # batches of an epoch that are all looked at
+PER_EPOCH = 64  # looked at besides, where the length is known
+SPACING = 16  # between them where it is not
+EPOCHS = 8  # first passes over a loader that are looked at; then the powers of two, and
+EVERY_EPOCH = 16
+MAX_ROWS = 50_000
+MAX_ALERTS = 50  # batches looked at because the loss was out of the ordinary
+Row = dict[str, Any]
+
+
+class _Pass:
+    """One pass over a loader."""
+
+    def __init__(self, epoch: int, length: int | None) -> None:
+        self.epoch = epoch
+        self.position = -1
+        self.wanted = epoch < EPOCHS or epoch & (epoch - 1) == 0 or epoch % EVERY_EPOCH == 0
+        self.spacing = SPACING if length is None else power_of_two(math.ceil(length / PER_EPOCH))
+
+
+class Batches(Signal):
+    name = "batches"
+    columns = tuple(
+        f"batches.{name}"
+        for name in (
+            "time", "step", "loader", "epoch", "batch", "trained", "field", "dtype", "shape", "mean", "std", "min",
+            "max", "zeros", "nonfinite", "classes", "prints", "print",
+        )
+    )  # fmt: skip
+    about = "Prints of samples, which make them recognisable in other batches, and statistics of every field of a batch."
+    cost = "100 us per field and look"
+    sampled = True
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._prints = fingerprints.Prints(self.torch)
+        self._arrivals = Arrivals(recorder, "batches")
+        self._epochs: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._passes: weakref.WeakKeyDictionary[Any, _Pass] = weakref.WeakKeyDictionary()
+        self._without_loader = _Pass(0, None)
+        self._rows = 0
+        self._alerts = 0
+        self._place: Row = {}  # of the batch in hand: which it is,
+        self._held: list[tuple[str, weakref.ref[Any]]] = []  # its fields,
+        self._looked: tuple[list[Row], Readback | None] | None = None  # and what was seen of it, until it is used
+        self._used: deque[tuple[Call, list[Row], Readback | None]] = deque()
+
+    def iterate(self, loader: Any, iterator: Any) -> None:
+        epoch = self._epochs.get(loader, -1) + 1
+        self._epochs[loader] = epoch
+        try:
+            length = len(loader)
+        except (TypeError, NotImplementedError):  # a stream
+            length = None
+        self._passes[iterator] = _Pass(epoch, length)
+
+    def batch(self, iterator: Any, seconds: float, batch: Any) -> None:
+        number = self.recorder.loader_in_hand
+        current = self._passes.get(iterator)
+        if current is not None and number is not None:
+            self._arrived(current, number, fingerprints.fields(self.torch, batch))
+
+    def called(self, call: Call, args: Any, kwargs: Any) -> None:
+        if call.loader is None:
+            given = [*fingerprints.fields(self.torch, args), *fingerprints.fields(self.torch, kwargs)]
+            self._arrived(self._without_loader, None, given[: fingerprints.FIELDS])
+        if self._looked is not None:
+            self._used.append((call, *self._looked))
+            self._looked = None
+
+    def settled(self, call: Call, trained: bool) -> None:
+        while self._used and self._used[0][0] is call:
+            _, rows, later = self._used.popleft()
+            for row in rows:
+                row["trained"] = trained
+            self._arrivals.put(rows, later)
+
+    def after_step(self, tracked: Any, row: Row) -> None:
+        if self.recorder.alert and self._held and self._alerts < MAX_ALERTS:
+            alive = [(name, tensor) for name, ref in self._held if (tensor := ref()) is not None]
+            self._alerts += 1
+            rows, later = self._look(alive)
+            for one in rows:
+                one["trained"] = True
+            if rows:
+                self._arrivals.put(rows, later)
+        self._arrivals.release()
+
+    def finished(self) -> None:
+        self._put_away()
+        for _, rows, later in self._used:
+            self._arrivals.put(rows, later)
+        self._arrivals.release(wait=True)
+
+    def _arrived(self, current: _Pass, loader: int | None, fields: list[tuple[str, Any]]) -> None:
+        self._put_away()
+        current.position += 1
+        position = current.position
+        self._place = {"loader": loader, "epoch": current.epoch, "batch": position}
+        self._held = [(name, weakref.ref(tensor)) for name, tensor in fields]
+        spacing = max(current.spacing, power_of_two(self.meter.stride))
+        wanted = current.wanted and (position < FIRST or position % spacing == 0)
+        if self.meter.look(wanted and self._rows < MAX_ROWS):
+            rows, later = self._look(fields)
+            if rows:
+                self._looked = rows, later
+
+    def _put_away(self) -> None:
+        """The batch in hand gave way to the next without a module having been called."""
+        if self._looked is not None:
+            self._arrivals.put(*self._looked)
+            self._looked = None
+
+    def _look(self, fields: list[tuple[str, Any]]) -> tuple[list[Row], Readback | None]:
+        torch = self.torch
+        on_cuda = any(tensor.is_cuda for _, tensor in fields)
+        self._held = []
+        if not fields or not may_compute(torch, on_cuda):
+            return [], None
+        rows: list[Row] = []
+        values: list[Any] = []
+        measured: list[Row] = []
+        with torch.no_grad():
+            for name, tensor in fields:
+                row = self._place | {"time": self.recorder.now(), "step": self.recorder.steps, "field": name}
+                row["dtype"] = str(tensor.dtype).removeprefix("torch.")
+                row["shape"] = "x".join(str(size) for size in tensor.shape)
+                row["prints"], row["print"] = self._prints.of(tensor)
+                if is_plain(torch, tensor) and tensor.numel() and not tensor.dtype.is_complex:
+                    counted = fingerprints.classes(tensor)
+                    row["classes"] = json.dumps(counted) if counted else None
+                    values += fingerprints.statistics(torch, tensor)
+                    measured.append(row)
+                rows.append(row)
+            self._rows += len(rows)
+            same_device = len({value.device for value in values}) == 1
+            later = Readback(torch, values, lambda _row, read: _fill(measured, read)) if same_device else None
+        return rows, later
+
+
+def power_of_two(at_least: int) -> int:
+    """The smallest power of two that is no less: places that it divides are a part of those of every smaller one."""
+    return 1 << max(0, at_least - 1).bit_length()
+
+
+def _fill(rows: list[Row], read: list[float]) -> None:
+    names = ("mean", "std", "min", "max")
+    for index, row in enumerate(rows):
+        *values, there, total = read[6 * index : 6 * index + 6]
+        row.update(zip(names, values, strict=True), zeros=1.0 - there)
+        row["nonfinite"] = not math.isfinite(total)
