@@ -88,7 +88,7 @@ class Prints:
                 known.append(self._torch.tensor([index % size for index in chosen], device="cpu"))
                 chosen = [index // size for index in chosen]
             known = self._places[shape] = tuple(reversed(known))
-        return known  # type: ignore[no-any-return]
+        return known
 
 
 def statistics(torch: Any, tensor: Any) -> list[Any]:

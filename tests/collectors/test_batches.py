@@ -1,0 +1,139 @@
+"""What is recorded of the content of batches: statistics that are right, and prints that recognise the same sample."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tracelyze.collectors.fingerprints import SAMPLES, Prints, classes, fields, statistics
+
+from .conftest import Collect, program
+
+Rows = list[dict[str, Any]]
+
+
+def rows_of(collect: Collect, kind: str, *options: str) -> Rows:
+    done = collect(sys.executable, program("fed.py"), kind, options=options)
+    assert done.process.returncode == 0, done.process.stderr
+    (process,) = done.run.processes
+    assert [row for row in process.events.records() if row["kind"] == "collector-error"] == []
+    return list(process.tables["batches"].records())
+
+
+def content() -> tuple[Any, Any]:
+    torch.manual_seed(0)
+    return torch.randn(64, 3, 8, 8), torch.arange(64) % 4
+
+
+def test_batches_of_loaders_have_their_place_and_their_use(collect: Collect) -> None:
+    images, _ = content()
+    rows = rows_of(collect, "split")
+    inputs = [row for row in rows if row["field"] == "0"]
+    train = [row for row in inputs if row["loader"] == 0]
+    assert [(row["epoch"], row["batch"]) for row in train] == [(e, b) for e in range(2) for b in range(8)]
+    assert {row["trained"] for row in train} == {True}
+    assert {row["shape"] for row in train} == {"8x3x8x8"}
+    assert {row["dtype"] for row in train} == {"float32"}
+    evaluated = [row for row in inputs if row["loader"] == 1]
+    assert [(row["epoch"], row["batch"], row["trained"]) for row in evaluated] == [(0, 0, False), (1, 0, False)]
+    assert train[0]["mean"] == pytest.approx(images[:8].mean().item(), abs=1e-5)
+    assert train[0]["std"] == pytest.approx(images[:8].std(correction=0).item(), rel=1e-4)
+    assert train[0]["min"] == pytest.approx(images[:8].min().item())
+    assert train[0]["max"] == pytest.approx(images[:8].max().item())
+    first, second = ([row["prints"] for row in train if row["epoch"] == epoch] for epoch in range(2))
+    assert first == second, "the same order in every epoch"
+    assert len(set(" ".join(first).split())) == 64, "and every sample differs"
+    assert train[0]["prints"] == evaluated[0]["prints"], "the validation set begins with the training set"
+
+
+def test_targets_are_counted_by_class(collect: Collect) -> None:
+    targets = [row for row in rows_of(collect, "split") if row["field"] == "1"]
+    assert {row["classes"] for row in targets if row["loader"] == 0} == {json.dumps(dict.fromkeys("0123", 2))}
+    assert {row["prints"] for row in targets} == {None}, "a class label does not make a sample recognisable"
+    assert {row["zeros"] for row in targets} == {0.25}
+
+
+def test_streams_of_mappings_blank_samples_and_nan(collect: Collect) -> None:
+    rows = rows_of(collect, "stream")
+    pixels = [row for row in rows if row["field"] == "pixels"]
+    assert {row["field"] for row in rows} == {"pixels", "labels"}
+    assert [row["batch"] for row in pixels] == list(range(8))
+    assert [row["nonfinite"] for row in pixels] == [index == 4 for index in range(8)]
+    assert {row["prints"].split()[1] for row in pixels} == {"-"}
+
+
+def test_loops_without_a_loader_are_seen_as_the_model_is_called(collect: Collect) -> None:
+    rows = rows_of(collect, "plain")
+    assert [(row["loader"], row["batch"], row["field"]) for row in rows] == [(None, index, "0") for index in range(8)]
+    assert {row["trained"] for row in rows} == {True}
+    images, _ = content()
+    assert rows[0]["prints"] == Prints(torch).of(images[:8])[0]
+
+
+def test_what_cannot_be_read_is_left_out(collect: Collect) -> None:
+    rows = rows_of(collect, "unusual")
+    odd = [row for row in rows if row["loader"] < 3 and row["mean"] is None]
+    assert len(odd) == 3
+    assert {row["prints"] for row in odd} == {None}
+    assert len([row for row in rows if row["loader"] == 3]) == 16
+
+
+def test_the_signal_can_be_switched_off(collect: Collect) -> None:
+    assert rows_of(collect, "split", "--no-signal", "batches") == []
+
+
+def test_prints_do_not_depend_on_memory_layout_or_on_the_rest_of_the_batch() -> None:
+    images = torch.randn(16, 3, 20, 20)
+    prints = Prints(torch)
+    usual, _ = prints.of(images)
+    assert usual is not None
+    assert len(usual.split()) == SAMPLES
+    assert prints.of(images.to(memory_format=torch.channels_last))[0] == usual
+    assert prints.of(images[:SAMPLES].clone())[0] == usual
+    assert prints.of(images[3:9])[0] == " ".join(usual.split()[3:8] + prints.of(images[8:9])[0].split())
+    changed = images.clone()
+    changed[2, 0, 0, 0] += 1
+    different = [a != b for a, b in zip(usual.split(), prints.of(changed)[0].split(), strict=True)]
+    assert different == [index == 2 for index in range(SAMPLES)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.bool])
+@pytest.mark.parametrize("shape", [(5, 7), (5, 2, 300), (5,), (), (1, 1)])
+def test_statistics_of_every_dtype(dtype: Any, shape: tuple[int, ...]) -> None:
+    tensor = (torch.randn(shape) * 10).abs().to(dtype)
+    mean, deviation, low, high, there, total = (value.item() for value in statistics(torch, tensor))
+    plain = tensor.to(torch.float64)
+    assert mean == pytest.approx(plain.mean().item(), rel=1e-3, abs=1e-6)
+    assert deviation == pytest.approx(plain.std(correction=0).item(), rel=1e-3, abs=1e-5)
+    assert (low, high) == pytest.approx((plain.min().item(), plain.max().item()), rel=1e-3)
+    assert there == pytest.approx((plain != 0).double().mean().item())
+    assert total == pytest.approx(plain.sum().item(), rel=1e-3, abs=1e-3)
+
+
+def test_one_nan_anywhere_shows_in_the_sum() -> None:
+    for place in (0, 123_457, 999_999):
+        tensor = torch.ones(1000, 1000)
+        tensor.view(-1)[place] = float("nan")
+        assert torch.isnan(statistics(torch, tensor)[-1])
+
+
+def test_fields_of_what_loaders_hand_out() -> None:
+    one, two = torch.ones(2, 4), torch.zeros(2)
+    assert [name for name, _ in fields(torch, (one, two))] == ["0", "1"]
+    assert [name for name, _ in fields(torch, {"x": one, "meta": {"y": two}, "text": ["a"]})] == ["x", "meta.y"]
+    assert fields(torch, one)[0][1] is one
+    assert fields(torch, ["a", 3]) == []
+    assert fields(torch, object()) == []
+
+
+def test_classes_are_counted_for_integer_targets_only() -> None:
+    assert classes(torch.tensor([1, 1, 0])) == {"0": 1, "1": 2}
+    assert classes(torch.tensor([[2], [2]])) == {"2": 2}
+    assert classes(torch.tensor([1.0, 2.0])) is None
+    assert classes(torch.ones(4, 9, dtype=torch.long)) is None, "token ids"
+    assert classes(torch.arange(500)) is None
