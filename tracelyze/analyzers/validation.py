@@ -37,7 +37,9 @@ def passes(process: Process) -> Mask:
     like_training = (evals["grad_mode"] == GRAD) & ~(evals["model_in_train"] == 0)
     several &= ~like_training | (~same & _alike(evals["forwards"], like_training))
     measures = other | (losses & ~(same & (not rare))) | (several & rare)
-    return np.asarray(measures & (evals["trained"] == 1), dtype=bool)
+    announced = evals.matches("purpose", "validation") | evals.matches("purpose", "test")  # by a framework's callback
+    other_purpose = evals.matches("purpose", "sanity check") | evals.matches("purpose", "predict")
+    return np.asarray((measures | announced) & ~other_purpose & (evals["trained"] == 1), dtype=bool)
 
 
 def _alike(forwards: Floats, among: Mask) -> Mask:
@@ -62,7 +64,7 @@ def curve(process: Process) -> tuple[Floats, Floats, Floats]:
     """
     evals = process.evals
     chosen = passes(process) if evals.has("forwards") else np.ones(len(evals), dtype=bool)
-    chosen = chosen & evals.known("loss")
+    chosen = chosen & evals.known("loss") & ~evals.matches("purpose", "test")
     if not chosen.any():
         return np.empty(0), np.empty(0), np.empty(0)
     columns = [_validation_sets(process, chosen), evals["site"], evals["model"]]
