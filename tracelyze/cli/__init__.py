@@ -1,4 +1,4 @@
-"""The command line: `tracelyze collect | diagnose | rules | signals | import | compact | schema`.
+"""The command line: `tracelyze collect | diagnose | compare | rules | signals | import | compact | schema`.
 
 Each command imports what it needs when it runs, so that `tracelyze --help` answers at once.
 """
@@ -77,4 +77,4 @@ def main() -> None:
 
 
 # The commands register themselves with `app`; listed in the order of --help.
-from tracelyze.cli import collect, diagnose, catalogue, runs  # noqa: E402, F401, I001
+from tracelyze.cli import collect, diagnose, compare, catalogue, runs  # noqa: E402, F401, I001

@@ -57,8 +57,11 @@ def write(diagnosis: Diagnosis, path: str | Path) -> Path:
 
     Raises InputError, one line, for an unknown suffix and for a place that cannot be written.
     """
-    target = Path(path)
-    text = render(diagnosis, format_of(target))
+    return store(render(diagnosis, format_of(path)), Path(path))
+
+
+def store(text: str, target: Path) -> Path:
+    """Write a report; the file appears complete or not at all. InputError, one line, if it cannot be written."""
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name[:80]}.", suffix=".part", dir=target.parent)
     except OSError as error:

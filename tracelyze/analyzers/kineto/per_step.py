@@ -72,11 +72,11 @@ def kernel_times(trace: Trace, steps: Steps, launch_of: Integers) -> list[Kernel
     place[largest] = np.arange(len(largest))
     kept = place[group] >= 0
     cells = place[group[kept]] * count + home[rows][kept]
-    time = np.bincount(cells, length[kept], len(largest) * count).reshape(len(largest), count)
+    sums = np.bincount(cells, length[kept], len(largest) * count).astype(np.float64)
     counts = np.bincount(group, minlength=len(keys))[largest]
     return [
         _kernel(trace, keys[key].tolist(), float(number) / count, own)
-        for key, number, own in zip(largest, counts, time, strict=True)
+        for key, number, own in zip(largest, counts, sums.reshape(len(largest), count), strict=True)
     ]
 
 
@@ -99,5 +99,3 @@ def _operators(trace: Trace, launch_of: Integers) -> Integers:
         home = enclosing(trace, Activity.OPERATOR, moment, thread)
         found[rows] = np.where(home >= 0, names[np.maximum(home, 0)], -1)
     return found
-
-

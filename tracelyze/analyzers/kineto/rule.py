@@ -39,6 +39,15 @@ class Job:
                 return float(np.nansum(waits[arrivals.step >= 0]))
         return None
 
+    def waiting_steps(self, summary: TraceSummary) -> Floats | None:
+        """The same for each step, shape [steps]. Steps are those of the lowest rank, which are nearly this rank's."""
+        for arrivals in self.arrivals:
+            if arrivals.trusted and summary.rank in arrivals.ranks:
+                waits = np.nan_to_num(arrivals.waits()[:, arrivals.ranks.index(summary.rank)])
+                inside = (arrivals.step >= 0) & (arrivals.step < len(summary.number))
+                return np.bincount(arrivals.step[inside], waits[inside], len(summary.number))
+        return None
+
 
 TraceCheck = Callable[[Job, Limits], Outcome]
 OneTraceCheck = Callable[[TraceSummary, Job, Limits], Outcome]

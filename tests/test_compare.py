@@ -1,0 +1,305 @@
+"""`tracelyze compare`: what changed between two traces or two runs, in every format, with exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from tests.kineto.made import Made, training
+from tracelyze.analyzers.comparing import compare
+from tracelyze.analyzers.comparing.noise import blocks, margin, quantile, significance
+from tracelyze.analyzers.kineto.kernel_classes import class_of
+from tracelyze.cli import app
+from tracelyze.comparison import Comparison
+from tracelyze.errors import InputError
+from tracelyze.reports import comparison as reports
+
+SAMPLES = Path(__file__).parents[1] / "sample_traces"
+FOLDER = Path(os.environ.get("TRACELYZE_TRACES", Path(__file__).parents[2] / "shared" / "traces"))
+real = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no real traces in {FOLDER}; set TRACELYZE_TRACES")
+
+
+def compared(tmp_path: Path, before: Made, after: Made) -> Comparison:
+    return compare(before.write(tmp_path / "a.json"), after.write(tmp_path / "b.json"))
+
+
+def change(comparison: Comparison, section: str, name: str):
+    return next(one for one in comparison.section(section) if one.name == name)
+
+
+def test_the_loader_explains_what_it_costs(tmp_path):
+    found = compared(tmp_path, training(steps=8), training(steps=8, loading=8_000, workers=False))
+    loader = change(found, "causes", "idle: waiting for the data loader")
+    assert (loader.before, loader.after, loader.significance) == (None, 8.0, "more") or loader.before == 0.0
+    assert found.verdict == "slower"
+    assert "waiting for the data loader +8 ms" in found.headline
+    assert [(one.rule, one.fate) for one in found.findings] == [("dataloader-bottleneck", "new")]
+    step = change(found, "step", "step")
+    parts = found.section("causes")
+    assert sum(one.difference for one in parts) == pytest.approx(step.difference, abs=0.01)
+
+
+def test_turned_around_everything_is_turned_around(tmp_path):
+    fast, slow = training(steps=8), training(steps=8, communicating=5_000, copying=3_000)
+    there, back = compared(tmp_path, fast, slow), compared(tmp_path, slow, fast)
+    assert (there.verdict, back.verdict) == ("slower", "faster")
+    # What says nothing of its copies' memory cannot have had pageable copies fixed.
+    for found, fate in ((there, "new"), (back, "fixed")):
+        fates = {one.rule: one.fate for one in found.findings}
+        assert fates == {"exposed-communication": fate, "pageable-copies": "unknown"}
+    for section in ("causes", "classes", "kernels"):
+        forth = {one.name: one.difference for one in there.section(section)}
+        assert forth == {one.name: -one.difference for one in back.section(section)}
+
+
+def test_the_same_trace_is_no_difference(tmp_path):
+    found = compared(tmp_path, training(steps=8), training(steps=8))
+    assert found.verdict == "same"
+    assert found.settings == []
+    assert all(one.significance in ("noise", "unknown") for part in found.sections for one in part.changes)
+
+
+def varying(lengths: list[float]) -> Made:
+    """A step per length: one kernel of that many microseconds, for which the host waits."""
+    made = Made()
+    for step, length in enumerate(lengths):
+        begin = made.now
+        made.launch("gemm", length)
+        made.synchronise()
+        made.span("user_annotation", f"ProfilerStep#{step}", begin, made.now - begin)
+    return made
+
+
+def test_steps_that_vary_more_than_they_differ_are_noise(tmp_path):
+    found = compared(
+        tmp_path, varying([9_000, 11_000, 10_000, 9_500, 10_500]), varying([11_200, 9_300, 10_400, 9_000, 11_000])
+    )
+    step = change(found, "step", "step")
+    assert step.difference == pytest.approx(0.18, abs=0.01)
+    assert (found.verdict, step.significance) == ("same", "noise")
+    assert "noise" in found.headline
+
+
+def test_slow_steps_do_not_hide_a_difference(tmp_path):
+    found = compared(
+        tmp_path, varying([10_000, 10_100] * 4), varying([8_000, 8_100, 8_000, 8_100, 8_000, 30_000, 8_100, 8_000])
+    )
+    assert found.verdict == "same"
+    assert "Without its slow steps it is" in found.headline
+    assert any("half as long again" in note for note in found.notes)
+
+
+def test_too_few_steps_for_noise_are_said_to_be(tmp_path):
+    found = compared(tmp_path, varying([10_000, 10_000]), varying([20_000, 20_000]))
+    assert found.verdict == "unknown"
+    assert "may be chance" in found.headline
+
+
+def test_kernels_with_other_names_are_compared_by_operator_and_class(tmp_path):
+    def trace(kernel: str, length: float) -> Made:
+        made = Made()
+        for step in range(5):
+            begin = made.now
+            for _ in range(10):
+                start = made.now
+                made.launch(kernel, length)
+                made.events = [one for one in made.events if one["name"] != f"aten::{kernel}"]
+                made.span("cpu_op", "aten::linear", start, made.now - start)
+                made.launch("shared_elementwise_kernel", 50)
+            made.synchronise()
+            made.span("user_annotation", f"ProfilerStep#{step}", begin, made.now - begin)
+        return made
+
+    found = compared(tmp_path, trace("ampere_sgemm_128x64_nn", 400), trace("volta_sgemm_64x64_nt", 900))
+    row = change(found, "kernels", "GEMM kernels of aten::linear, by other names")
+    assert (row.before, row.after) == (4.0, 9.0)
+    assert "A: ampere_sgemm_128x64_nn; B: volta_sgemm_64x64_nt" in row.detail
+    assert change(found, "classes", "GEMM kernels").difference == 5.0
+    assert change(found, "operators", "aten::linear").difference == 5.0
+    assert change(found, "kernels", "shared_elementwise_kernel").difference == 0.0
+
+
+def test_several_ranks_are_one_side(tmp_path):
+    for side, loading in (("a", 0), ("b", 6_000)):
+        (tmp_path / side).mkdir()
+        for rank in range(2):
+            made = training(steps=6, rank=rank, world_size=2, loading=loading, communicating=500)
+            made.write(tmp_path / side / f"rank{rank}.json.gz")
+    found = compare(tmp_path / "a", tmp_path / "b")
+    assert (found.a.ranks, found.a.steps, found.verdict) == (2, 6, "slower")
+    assert "waiting for other ranks" in {name.name for name in found.section("causes")} | {"waiting for other ranks"}
+
+
+def test_imported_traces_compare_like_the_files(tmp_path):
+    from tracelyze.analyzers.kineto.importer import import_traces
+
+    one, two = (training(steps=6, loading=n).write(tmp_path / f"{n}.json") for n in (0, 6_000))
+    import_traces([one], tmp_path / "run")
+    direct, imported = compare(one, two), compare(tmp_path / "run", two)
+    assert imported.headline == direct.headline
+    assert [s.changes for s in imported.sections] == [s.changes for s in direct.sections]
+
+
+def test_traces_without_a_device_are_compared_by_the_host(tmp_path):
+    sides = []
+    for number, loading in enumerate((1_000, 20_000)):
+        made = training(steps=8, loading=loading, launch=100)
+        made.events = [one for one in made.events if one["cat"] in ("cpu_op", "user_annotation")]
+        sides.append(made.write(tmp_path / f"{number}.json"))
+    found = compare(*sides)
+    assert found.verdict == "slower"
+    assert "waiting for the data loader +19 ms" in found.headline
+
+
+def test_a_run_and_its_twin_with_one_line_missing():
+    found = compare(SAMPLES / "healthy", SAMPLES / "missing-zero-grad")
+    fates = {one.rule: one.fate for one in found.findings}
+    assert fates["missing-zero-grad"] == "new"
+    assert "Only B has: missing-zero-grad" in found.headline
+    assert change(found, "loss", "training loss").significance == "more"
+    assert [one.name for one in found.settings] == ["command line"]
+
+
+def test_a_run_that_waits_for_its_data():
+    found = compare(SAMPLES / "healthy", SAMPLES / "dataloader-bottleneck")
+    assert found.verdict == "slower"
+    assert "waiting for the data loader" in found.headline
+    settings = {one.name: (one.before, one.after) for one in found.settings}
+    assert settings["name"] == ("SGD", "Adam")
+    assert settings["lr"] == ("0.05", "0.001")
+    assert settings["training loader: dataset"] == ("TensorDataset", "Tones")
+
+
+@pytest.mark.parametrize("name", ["html", "markdown", "json", "text"])
+def test_every_format_says_the_headline(name):
+    found = compare(SAMPLES / "healthy", SAMPLES / "dataloader-bottleneck")
+    said = re.sub(r"\\|&gt;|>|&quot;|\s+", " ", reports.render(found, name))
+    assert "waiting for the data loader" in said
+    if name == "json":
+        data = json.loads(reports.render(found, name))
+        assert (data["schema_version"], data["verdict"]) == (1, "slower")
+        assert data["sections"][0]["changes"][0]["difference"] == pytest.approx(found.section("recorded")[0].difference)
+    if name == "html":
+        page = reports.render(found, name)
+        assert "script-src &#39;sha256-" in page
+        assert not re.search(r"""(src|href)=["']?(https?:)?//""", page)
+
+
+def test_hostile_names_stay_text(tmp_path):
+    evil = "<script>alert(1)</script>"
+    sides = [training(steps=4), training(steps=4)]
+    for made in sides:
+        made.host(evil, 10)
+        for one in made.events:
+            if one["name"] == "gemm_1":
+                one["name"] = evil + "\x1b[31m"
+    found = compared(tmp_path, *sides)
+    assert "<script>alert" not in reports.render(found, "html")
+    assert "\x1b" not in reports.render(found, "text")
+
+
+def test_exit_codes_and_files(tmp_path):
+    run = CliRunner().invoke
+    fast = training(steps=8).write(tmp_path / "fast.json")
+    slow = training(steps=8, loading=8_000).write(tmp_path / "slow.json")
+    ok = run(app, ["compare", str(fast), str(slow), "-o", str(tmp_path / "page.html"), "--fail-on", "slower:90%"])
+    assert (ok.exit_code, (tmp_path / "page.html").exists()) == (0, True)
+    assert ok.stdout.startswith("▲ B is ")
+    assert run(app, ["compare", str(fast), str(slow), "--fail-on", "slower:10%"]).exit_code == 1
+    assert run(app, ["compare", str(fast), str(slow), "--fail-on", "new:critical"]).exit_code == 0
+    assert run(app, ["compare", str(fast), str(slow), "--fail-on", "new"]).exit_code == 1
+    assert run(app, ["compare", str(slow), str(fast), "--fail-on", "slower", "--fail-on", "new"]).exit_code == 0
+    assert json.loads(run(app, ["compare", str(fast), str(slow), "-f", "json"]).stdout)["verdict"] == "slower"
+    for wrong in ("faster", "slower:ten%", "new:bad"):
+        assert isinstance(run(app, ["compare", str(fast), str(slow), "--fail-on", wrong]).exception, InputError)
+
+
+def test_what_cannot_be_compared_is_said_in_one_line(tmp_path):
+    trace = training(steps=4).write(tmp_path / "trace.json")
+    run = shutil.copytree(SAMPLES / "healthy", tmp_path / "run")
+    for pair in ((trace, run), (run, trace), (trace, tmp_path / "nothing"), (tmp_path, tmp_path / "nothing")):
+        with pytest.raises(InputError) as refused:
+            compare(*pair)
+        assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "operator", "kind"),
+    [
+        ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64", "", "GEMM"),
+        ("nvjet_tst_128x256_64x4_2x1_v_bz_coopA_TNT", "", "GEMM"),
+        ("Cijk_Ailk_Bljk_HHS_BH_MT128x128x32", "", "GEMM"),
+        ("triton_tem_fused_addmm_3", "", "GEMM"),
+        ("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16>", "", "GEMM"),
+        ("void implicit_convolve_sgemm<float, float, 1024>", "", "convolution"),
+        ("igemm_bwd_gtcx3_nhwc_bf16_bx0", "", "convolution"),
+        ("void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64>>", "", "attention"),
+        ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float>", "", "normalisation"),
+        ("void at::native::vectorized_elementwise_kernel<4, AddFunctor<float>>", "", "elementwise"),
+        ("void at::native::reduce_kernel<512, 1, ReduceOp<float>>", "", "reduction"),
+        ("triton_poi_fused_add_1", "", "elementwise"),
+        ("triton_red_fused_native_layer_norm_2", "", "normalisation"),
+        ("void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor>", "", "optimizer"),
+        ("mystery", "aten::addmm", "GEMM"),
+        ("mystery", "", "other"),
+    ],
+)
+def test_classes_of_kernels(name, operator, kind):
+    assert class_of(name, operator) == kind
+
+
+def test_quantiles_of_students_t():
+    # Tables: 3.182, 2.776, 2.571, 2.228, 2.042, 1.960
+    for freedom, value in ((3, 3.182), (4, 2.776), (5, 2.571), (10, 2.228), (30, 2.042), (1e9, 1.960)):
+        assert quantile(freedom) == pytest.approx(value, rel=0.01)
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 2**32 - 1), st.integers(4, 200), st.integers(4, 200))
+def test_equal_means_are_noise_in_most_cases(seed, one, two):
+    """The rate is 5 %; of 200 draws 25 or more are called different with a probability of 2e-5 (binomial)."""
+    random = np.random.default_rng(seed)
+    called = 0
+    for _ in range(200):
+        a, b = random.normal(10, 1, one), random.normal(10, 2, two)
+        noise = margin(blocks(a), blocks(b))
+        called += significance(float(b.mean() - a.mean()), noise, 0.0) != "noise"
+    assert called < 30
+
+
+@real
+def test_two_gpus_of_different_generations():
+    """77.5 to 124.1 ms per step; overlap 47.03 to 70.91 %, idle 16.20 to 3.58 % over all but the last step, so that
+    with all six steps both may differ by a percentage point."""
+    found = compare(FOLDER / "hta" / "trace_diff" / "control", FOLDER / "hta" / "trace_diff" / "test")
+    step = change(found, "step", "step")
+    assert (step.before, step.after) == (pytest.approx(77.53, abs=0.05), pytest.approx(124.11, abs=0.05))
+    assert found.headline.startswith("B is 60 % slower per step (77.5 -> 124.1 ms): GEMM kernels +2")
+    hidden = change(found, "step", "communication hidden behind computation")
+    assert (hidden.before, hidden.after) == (pytest.approx(47.03, abs=1), pytest.approx(70.91, abs=1))
+    idle = change(found, "step", "device idle, first to last activity")
+    assert (idle.before, idle.after) == (pytest.approx(16.20, abs=1), pytest.approx(3.58, abs=1))
+    assert [(one.rule, one.fate) for one in found.findings] == [("exposed-communication", "fixed")]
+    assert ("device", "NVIDIA A100-PG509-200", "Tesla V100-SXM2-16GB") in {
+        (one.name, one.before, one.after) for one in found.settings
+    }
+
+
+@real
+def test_more_loader_workers_explain_the_difference():
+    resnet = FOLDER / "kineto_resnet50"
+    found = compare(
+        resnet / "nw0_worker0.1623143089861.pt.trace.json.gz", resnet / "nw4_worker0.1623212756351.pt.trace.json.gz"
+    )
+    assert found.headline.startswith("B is 20 % faster per step (174.9 -> 139.7 ms): idle: waiting for the data")
+    assert change(found, "classes", "convolution kernels").significance == "noise"
+    assert ("dataloader-bottleneck", "fixed") in {(one.rule, one.fate) for one in found.findings}

@@ -1,0 +1,52 @@
+"""What became of the findings of one diagnosis in another."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tracelyze.comparison import FATES, Fate, FindingChange
+from tracelyze.diagnosis import SEVERITIES, Diagnosis, Finding
+
+NOTABLE: Final = 0.05
+"""Share of the time by which the cost of a finding must move before it counts as better or worse: what all trace
+rules take for the least that is worth a change."""
+
+_SEVERITY: Final[dict[str, int]] = {severity: place for place, severity in enumerate(SEVERITIES)}
+
+
+def finding_changes(before: Diagnosis, after: Diagnosis) -> list[FindingChange]:
+    """Every finding of either side, and whether it is new, worse, the same, better or fixed.
+
+    A finding is only fixed, or new, if the other side was able to make that check.
+    """
+    olds, news = ({finding.rule: finding for finding in side.findings} for side in (before, after))
+    changes = [_change(rule, olds.get(rule), news.get(rule), before, after) for rule in dict.fromkeys((*news, *olds))]
+    return sorted(changes, key=lambda change: (FATES.index(change.fate), _SEVERITY[change.severity]))
+
+
+def _change(rule: str, old: Finding | None, new: Finding | None, before: Diagnosis, after: Diagnosis) -> FindingChange:
+    told = new or old
+    assert told is not None
+    return FindingChange(
+        rule, _fate(rule, old, new, before, after), told.title, told.severity, _share(old), _share(new)
+    )
+
+
+def _fate(rule: str, old: Finding | None, new: Finding | None, before: Diagnosis, after: Diagnosis) -> Fate:
+    if old is None:
+        return "new" if _looked(before, rule) else "unknown"
+    if new is None:
+        return "fixed" if _looked(after, rule) else "unknown"
+    graver = SEVERITIES.index(old.severity) - SEVERITIES.index(new.severity)
+    more = (_share(new) or 0.0) - (_share(old) or 0.0)
+    if abs(more) >= NOTABLE:
+        return "worse" if more > 0 else "better"
+    return "worse" if graver > 0 else "better" if graver < 0 else "same"
+
+
+def _looked(diagnosis: Diagnosis, rule: str) -> bool:
+    return any(check.rule == rule and check.status != "skipped" for check in diagnosis.checks)
+
+
+def _share(finding: Finding | None) -> float | None:
+    return None if finding is None or finding.cost is None else finding.cost.share

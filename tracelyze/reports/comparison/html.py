@@ -1,0 +1,188 @@
+"""The comparison as one HTML file: offline, readable without script, in the style of the diagnosis."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from importlib.resources import files
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.reports import escaping
+from tracelyze.reports.comparison import words
+from tracelyze.reports.html.icons import icon
+from tracelyze.reports.markup import Child, Markup, element
+
+if TYPE_CHECKING:
+    from tracelyze.comparison import Change, Comparison, FindingChange, Section, Side
+
+_ASSETS: Final = files("tracelyze.reports") / "assets"
+_OPEN: Final = ("step", "causes", "recorded", "loss", "classes")
+"""Sections that are not folded."""
+_SIGN: Final = {"new": "warning", "worse": "warning", "same": "info", "better": "ok", "fixed": "ok", "unknown": "info"}
+_LONGEST: Final = 400
+
+
+def render(comparison: Comparison) -> str:
+    """The whole page."""
+    main = element(
+        "main",
+        _hero(comparison),
+        _notes(comparison),
+        [_section(section) for section in comparison.sections],
+        _findings(comparison.findings),
+        _settings(comparison),
+        element("p", words.NOISE, class_="quiet words") if words.has_noise(comparison) else None,
+        id="top",
+    )
+    data = escaping.script_json(comparison.to_dict())
+    body = element(
+        "body",
+        element("script", Markup(data), type="application/json", id="comparison"),
+        element("div", element("span", "tracelyze", class_="brand"), class_="bar"),
+        main,
+        element("footer", element("p", f"tracelyze {comparison.tracelyze_version}, comparison.")),
+    )
+    return "<!DOCTYPE html>\n" + element("html", _head(comparison), body, lang="en") + "\n"
+
+
+def _head(comparison: Comparison) -> Markup:
+    script = _asset("theme.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    # Only this very script may run, whatever the strings of a run contain, and nothing may be loaded or sent.
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    return element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("meta", name="referrer", content="no-referrer"),
+        element("meta", name="generator", content=f"tracelyze {comparison.tracelyze_version}"),
+        element("title", f"{words.VERDICT[comparison.verdict]}: {escaping.one_line(comparison.headline)} · tracelyze"),
+        element("style", Markup(_asset("report.css") + _asset("comparison.css"))),
+        element("script", Markup(script)),
+    )
+
+
+def _hero(comparison: Comparison) -> Markup:
+    like = words.severity(comparison)
+    badge = element("span", icon(like), " ", words.VERDICT[comparison.verdict], class_=f"badge {like}")
+    return element(
+        "header",
+        element("p", badge, class_="verdict"),
+        element("h1", comparison.headline),
+        element("dl", _side("A, before", comparison.a), _side("B, after", comparison.b), class_="keys"),
+        class_=f"hero {like}",
+    )
+
+
+def _side(name: str, side: Side) -> Markup:
+    return element(
+        "div", element("dt", name), element("dd", element("code", side.path), element("br"), words.side(side))
+    )
+
+
+def _notes(comparison: Comparison) -> Child:
+    if not comparison.notes:
+        return None
+    rows = [element("li", escaping.shortened(note, _LONGEST)) for note in comparison.notes]
+    return element("aside", element("h2", icon("info"), " About this comparison"), element("ul", rows), class_="notes")
+
+
+def _section(section: Section) -> Markup:
+    about = element("p", section.about, class_="quiet")
+    if section.id in _OPEN:
+        return element("section", element("h2", section.title), about, _table(section), id=section.id)
+    return element(
+        "section",
+        element(
+            "details",
+            element("summary", element("span", section.title, class_="name")),
+            element("div", about, _table(section), class_="inside"),
+            class_="card",
+        ),
+        id=section.id,
+    )
+
+
+def _table(section: Section) -> Markup:
+    largest = max((abs(change.difference) for change in section.changes if change.unit == "ms"), default=0.0)
+    head = [element("th", name, scope="col") for name in ("", "A", "B", "B - A", "", "", "")]
+    rows = [_row(change, largest) for change in section.changes]
+    return element("table", element("thead", element("tr", head)), element("tbody", rows), class_="evidence changes")
+
+
+def _row(change: Change, largest: float) -> Markup:
+    meaning = words.meaning(change)
+    name: list[Child] = [escaping.shortened(change.name, _LONGEST)]
+    if change.detail:
+        name.append(element("span", escaping.shortened(change.detail, _LONGEST), class_="detail"))
+    return element(
+        "tr",
+        element("th", name, scope="row"),
+        element("td", words.value(change, change.before), class_="number", data_label="A"),
+        element("td", words.value(change, change.after), class_="number", data_label="B"),
+        element("td", words.difference(change), class_="number", data_label="B - A"),
+        element("td", words.relative(change), class_="number"),
+        element("td", _bar(change, largest), class_="bar-cell"),
+        element("td", meaning, class_="quiet"),
+        class_="calm" if meaning else change.significance,
+    )
+
+
+def _bar(change: Change, largest: float) -> Child:
+    """The difference drawn to the left where B has less, to the right where it has more."""
+    if change.unit != "ms" or largest <= 0:
+        return None
+    length = 50 * abs(change.difference) / largest
+    start = 50 - length if change.difference < 0 else 50
+    shapes = [
+        element("rect", x=f"{start:.2f}%", y=3, width=f"{length:.2f}%", height=8, class_="delta"),
+        element("line", x1="50%", x2="50%", y1=0, y2=14, class_="zero"),
+    ]
+    return element("svg", shapes, class_="bars", height=14, width="100%", aria_hidden="true")
+
+
+def _findings(changes: list[FindingChange]) -> Child:
+    if not changes:
+        return None
+    rows = [
+        element(
+            "tr",
+            element("th", _fate(one), scope="row"),
+            element("td", one.title),
+            element("td", element("code", one.rule)),
+            element("td", words.finding(one), class_="number"),
+        )
+        for one in changes
+    ]
+    return element("section", element("h2", "Findings"), element("table", element("tbody", rows)), id="findings")
+
+
+def _fate(change: FindingChange) -> Markup:
+    sign = _SIGN[change.fate]
+    return element("span", icon(sign), " ", words.FATE[change.fate], class_=f"badge {sign}")
+
+
+def _settings(comparison: Comparison) -> Child:
+    if not comparison.settings:
+        return None
+    head = element("tr", [element("th", name, scope="col") for name in ("", "A", "B")])
+    rows = [
+        element(
+            "tr",
+            element("th", one.name, scope="row"),
+            element("td", element("code", one.before)),
+            element("td", element("code", one.after)),
+        )
+        for one in comparison.settings
+    ]
+    table = element("table", element("thead", head), element("tbody", rows))
+    return element("section", element("h2", "Settings that differ"), table, id="settings")
+
+
+def _asset(name: str) -> str:
+    return (_ASSETS / name).read_text(encoding="utf-8")

@@ -1,0 +1,114 @@
+"""How the reports say a change: before, after, difference, percent, and whether it means anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.reports import words
+
+if TYPE_CHECKING:
+    from tracelyze.comparison import Change, Comparison, FindingChange, Side
+
+VERDICT: Final = {"slower": "Slower", "faster": "Faster", "same": "No difference", "unknown": "Not known"}
+_SEVERITY: Final = {"slower": "warning", "faster": "ok", "same": "ok", "unknown": "info"}
+"""The sign and colour of a verdict: those of the severity that it is like."""
+
+FATE: Final = {
+    "new": "new",
+    "worse": "worse",
+    "same": "the same",
+    "better": "better",
+    "fixed": "fixed",
+    "unknown": "checked on one side only",
+}
+_TIMES: Final = 10
+"""From how many times as much on it is said as a factor instead of a percentage."""
+MEANING: Final = {"more": "", "less": "", "noise": "within noise", "unknown": "noise not known"}
+
+
+def severity(comparison: Comparison) -> str:
+    """The sign and colour of the answer: that of the gravest fault which only B has, else that of the verdict."""
+    new = {one.severity for one in comparison.findings if one.fate == "new"}
+    return next((grave for grave in ("critical", "warning") if grave in new), _SEVERITY[comparison.verdict])
+
+
+def value(change: Change, number: float | None) -> str:
+    """One side's number with its unit."""
+    return "-" if number is None else words.quantity(digits(number), change.unit)
+
+
+def digits(number: float) -> float:
+    """Four significant digits: nobody reads more off a comparison."""
+    return float(f"{number:.4g}")
+
+
+def difference(change: Change) -> str:
+    """What B has more or less, with its unit."""
+    if change.before is None and change.after is None:
+        return ""
+    said = words.quantity(digits(abs(change.difference)), change.unit)
+    return f"{'-' if change.difference < 0 else '+'}{said}"
+
+
+def relative(change: Change) -> str:
+    """The difference in percent of what it was; new and gone where one side has nothing."""
+    if not change.before:
+        return "new" if change.after else ""
+    if change.after is None:
+        return "gone"
+    share = change.difference / change.before
+    if change.unit == "%" or share == 0:
+        return ""
+    if share >= _TIMES - 1:
+        return f"x {1 + share:,.0f}"
+    return f"{100 * share:+.0f} %" if abs(share) >= 0.1 else f"{100 * share:+.1f} %"
+
+
+def of_step(change: Change) -> str:
+    """The difference as a share of A's step."""
+    return "" if change.share is None else f"{100 * change.share:+.1f} %"
+
+
+def meaning(change: Change) -> str:
+    """Whether the difference means anything."""
+    if change.before == change.after:
+        return "the same"
+    said = MEANING[change.significance]
+    if change.significance == "noise" and change.noise is not None and abs(change.difference) > change.noise:
+        return "too small to matter"
+    if change.significance == "unknown" and change.unit == "%":
+        return ""
+    return said
+
+
+def finding(change: FindingChange) -> str:
+    """What a finding costs on each side, where that is known."""
+    before, after = change.before, change.after
+    if change.fate == "new":
+        return words.percent(after) if after is not None else ""
+    if change.fate == "fixed":
+        return f"was {words.percent(before)}" if before is not None else ""
+    if before is None or after is None:
+        return ""
+    return f"{words.percent(before)} -> {words.percent(after)}"
+
+
+def side(one: Side) -> str:
+    """What one side is, in a line."""
+    what = "profiler trace" if one.kind == "trace" else "recorded run"
+    parts = [what, words.plural(one.steps, "step") if one.steps else "steps not counted"]
+    parts += [words.plural(one.ranks, "rank")] if one.ranks > 1 else []
+    parts += [one.facts["device"]] if "device" in one.facts else []
+    return ", ".join(parts)
+
+
+def has_noise(comparison: Comparison) -> bool:
+    """Whether anything could be held against the spread over the steps."""
+    return any(change.noise is not None for section in comparison.sections for change in section.changes)
+
+
+NOISE: Final = (
+    "A difference is called noise where the spread over the steps of A and B alone makes one as large in one of "
+    "twenty comparisons (Welch's t), or where it is below a percent of the step. Two recordings of one program on one "
+    "machine may differ by more than their steps do."
+)
