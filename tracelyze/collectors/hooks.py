@@ -64,7 +64,11 @@ def _put_in_place(torch: Any, options: CollectOptions) -> None:
     ending.install(recorder, quiet=options.quiet)
     if hasattr(os, "register_at_fork"):
         # A forked child is a process of its own: it records, into a folder of its own, if it ever trains.
-        os.register_at_fork(after_in_child=lambda: _start_afresh(torch))
+        os.register_at_fork(
+            before=lambda: recorder().writer.threads.pause(),
+            after_in_parent=lambda: recorder().writer.threads.resume(),
+            after_in_child=lambda: _start_afresh(torch),
+        )
 
 
 def _hide_from_compiler(torch: Any) -> None:
@@ -186,9 +190,21 @@ def _like(original: Any, wrapper: Any) -> Any:
     follows `__wrapped__` to the original's source and must then find the original's names.
     """
     same_globals = types.FunctionType(
-        wrapper.__code__, original.__globals__, original.__name__, wrapper.__defaults__, wrapper.__closure__
+        _unseen_by_warnings(wrapper.__code__),
+        original.__globals__,
+        original.__name__,
+        wrapper.__defaults__,
+        wrapper.__closure__,
     )
     return functools.wraps(original)(same_globals)
+
+
+def _unseen_by_warnings(code: types.CodeType) -> types.CodeType:
+    """`code` in a file of a name that `warnings` passes over when it counts callers, as it does with importlib's own.
+
+    torch warns of a call of `mse_loss` with `stacklevel=2`: at the line of the script, also when we are between them.
+    """
+    return code.replace(co_filename=f"{__file__} (as importlib._bootstrap)")
 
 
 def _backward(torch: Any) -> None:

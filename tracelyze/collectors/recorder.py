@@ -30,6 +30,7 @@ from tracelyze.collectors.readback import Later
 from tracelyze.collectors.signals import SIGNALS
 from tracelyze.collectors.signals.signal import MOMENTS, Signal, Unavailable
 from tracelyze.collectors.sites import Sites
+from tracelyze.collectors.own_threads import Threads
 from tracelyze.collectors.writer import Writer
 
 
@@ -310,9 +311,9 @@ class Recorder:
         """Write all rows that are complete."""
         self.writer.flush()
 
-    def start_sampling(self, stop: threading.Event) -> None:
+    def start_sampling(self, threads: Threads) -> None:
         """The folder is there: start the threads that look at the process once a second."""
-        sampling.start(self, self._moments["every_second"], self._fail, stop)
+        sampling.start(self, self._moments["every_second"], self._fail, threads)
 
     @_never_raises
     def close(self) -> None:
@@ -336,10 +337,11 @@ class Recorder:
     def _release(self, wait: bool = False) -> None:
         """Pass on, in order, the steps whose values have arrived from the device."""
         while self._pending:
-            row, readbacks = self._pending[0]
+            # Taken out first: a handler of a signal may train, and come here, between any two lines.
+            row, readbacks = self._pending.popleft()
             if not wait and not all(readback.arrived() for readback in readbacks):
+                self._pending.appendleft((row, readbacks))
                 return
-            self._pending.popleft()
             for readback in readbacks:
                 try:
                     readback.fill(row)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tracelyze.collectors.recorder import Recorder
     from tracelyze.collectors.signals.signal import Signal
+    from tracelyze.collectors.own_threads import Threads
 
 PERIOD = 1.0  # seconds
 Listener = tuple["Signal", Callable[..., None]]
 
 
 def start(
-    recorder: Recorder, listeners: Sequence[Listener], fail: Callable[[Signal, Exception], None], stop: threading.Event
+    recorder: Recorder, listeners: Sequence[Listener], fail: Callable[[Signal, Exception], None], threads: Threads
 ) -> None:
     """Start one thread for the signals that want `every_second`, and one more for each that calls what may hang.
 
@@ -26,24 +27,34 @@ def start(
     together = [listener for listener in able if not listener[0].may_hang]
     for group in [together, *([listener] for listener in able if listener[0].may_hang)]:
         if group:
-            work = (recorder, group, fail, stop)
-            threading.Thread(target=_sample, args=work, name="tracelyze-samples", daemon=True).start()
+            threads.start("tracelyze-samples", _sampler(recorder, group, fail))
+
+
+def _sampler(
+    recorder: Recorder, listeners: list[Listener], fail: Callable[[Signal, Exception], None]
+) -> Callable[[threading.Event], None]:
+    due = recorder.now()  # outlives the thread: one that stood still for a fork goes on in its rhythm
+
+    def sample(stop: threading.Event) -> None:
+        nonlocal due
+        while not stop.wait(max(0.0, due - recorder.now())) and not recorder.off and listeners:
+            begun = recorder.now()
+            _sample(recorder, listeners, fail, stop)
+            due = max(begun + PERIOD, recorder.now() + 0.1)
+
+    return sample
 
 
 def _sample(
     recorder: Recorder, listeners: list[Listener], fail: Callable[[Signal, Exception], None], stop: threading.Event
 ) -> None:
-    pause = 0.0
-    while not stop.wait(pause) and not recorder.off and listeners:
-        begun = recorder.now()
-        row: dict[str, Any] = {"time": begun, "step": recorder.steps}
-        for listener in list(listeners):
-            signal, look = listener
-            try:
-                look(row)
-            except Exception as error:
-                listeners.remove(listener)
-                fail(signal, error)
-        if len(row) > 2 and not stop.is_set():
-            recorder.emit("samples", row)
-        pause = max(0.1, PERIOD - (recorder.now() - begun))
+    row: dict[str, Any] = {"time": recorder.now(), "step": recorder.steps}
+    for listener in list(listeners):
+        signal, look = listener
+        try:
+            look(row)
+        except Exception as error:
+            listeners.remove(listener)
+            fail(signal, error)
+    if len(row) > 2 and not stop.is_set():
+        recorder.emit("samples", row)

@@ -32,7 +32,7 @@ class Sites:
         self._numbers: dict[tuple[str, int, int], int] = {}
         self._library: dict[int, bool] = {}
         self._kept: list[CodeType] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a handler of a signal may come here from within
 
     def here(self, role: str) -> int | None:
         """Number of the innermost line of the script on the current stack; None if only libraries are on it."""

@@ -32,6 +32,8 @@ class TableStream:
         self._columns = self._empty()
         self._rows = 0
         self._lock = threading.Lock()
+        self._holder = 0  # the thread in `append`
+        self._nested: list[dict[str, Any]] = []
         self._part = 0
         self._file: IO[bytes] | None = None
         self._writer: Any = None
@@ -44,10 +46,16 @@ class TableStream:
 
     def append(self, row: dict[str, Any]) -> None:
         """Queue one row. Columns that it leaves out, or sets to None, are null."""
+        me = threading.get_ident()
+        if self._holder == me:  # a signal arrived right here and its handler trains: waiting for ourselves would hang
+            self._nested.append(row)
+            return
         with self._lock:
-            for name, values in self._columns.items():
-                values.append(row.get(name))
-            self._rows += 1
+            self._holder = me
+            self._put(row)
+            while self._nested:
+                self._put(self._nested.pop(0))
+            self._holder = 0
 
     def flush(self) -> int:
         """Write what is queued as one batch; returns the number of rows. Raises OSError when the disk refuses."""
@@ -76,6 +84,11 @@ class TableStream:
         self._bytes = 0
         if convert:
             to_parquet(self._path(schema.STREAM_SUFFIX))
+
+    def _put(self, row: dict[str, Any]) -> None:
+        for name, values in self._columns.items():
+            values.append(row.get(name))
+        self._rows += 1
 
     def _empty(self) -> dict[str, list[Any]]:
         return {column.name: [] for column in self.table.columns}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tracelyze import redaction, schema
 from tracelyze.collectors import identity
 from tracelyze.collectors.stream import TableStream
+from tracelyze.collectors.own_threads import Threads
 
 if TYPE_CHECKING:
     from tracelyze.collectors.recorder import Recorder
@@ -37,8 +38,8 @@ class Writer:
         self.seconds = 0.0  # processor time of the thread
         self._facts: dict[str, Any] = {}
         self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self.threads = Threads()
+        self._next_ledger, self._between_ledgers = FIRST_LEDGER_SECONDS, FIRST_LEDGER_SECONDS
         self._streams = {table.name: TableStream(table) for table in schema.TABLES}
 
     def emit(self, table: str, row: dict[str, Any]) -> None:
@@ -58,6 +59,7 @@ class Writer:
         try:
             facts = identity.facts(recorder.torch)
             facts["clock"]["zero"] = time.time() - recorder.now()
+            facts["thread"], facts["thread_name"] = recorder.thread, recorder.thread_name
             recorder.fire("opened")
             facts["signals"] = recorder.ledger.entries
             self._facts = facts = facts | self._facts
@@ -67,17 +69,18 @@ class Writer:
             (self.folder / schema.STOPPED_FILE).write_bytes(b" " * RESERVED_BYTES)
             from tracelyze.collectors import ending
 
-            ending.watch_fatal_signals(self.folder)
+            if recorder.thread == 1:
+                if not ending.watch_fatal_signals(self.folder):
+                self.add_facts({"own_faulthandler": True})
             import pyarrow.ipc  # noqa: F401  # now, on this thread: an import on the writer's could meet a fork
 
             for stream in self._streams.values():
                 stream.folder = self.folder
-            self._thread = threading.Thread(target=self._write_forever, name="tracelyze", daemon=True)
-            self._thread.start()
-            recorder.start_sampling(self._stop)
+            self._next_ledger += recorder.now()
+            self.threads.start("tracelyze", self._write_forever)
+            recorder.start_sampling(self.threads)
         except Exception as error:
-            recorder.off = True
-            self.complain(error)
+            self.stop(_explained(error))
 
     def flush(self) -> None:
         """Write all rows that are complete. A disk that refuses ends the recording, never the program."""
@@ -106,7 +109,7 @@ class Writer:
     def end(self) -> None:
         """No more writing by the thread."""
         self.ended = True
-        self._stop.set()
+        self.threads.end()
 
     def stop(self, error: Exception) -> None:
         """End the recording because of an error of ours or of the disk; the reason goes to the reserved file."""
@@ -130,15 +133,22 @@ class Writer:
         except (OSError, ValueError, AttributeError):
             pass
 
-    def _write_forever(self) -> None:
+    def _write_forever(self, stop: threading.Event) -> None:
         recorder = self._recorder
         pause = FIRST_FLUSH_SECONDS
-        next_ledger, between = recorder.now() + FIRST_LEDGER_SECONDS, FIRST_LEDGER_SECONDS
-        while not self._stop.wait(pause) and not recorder.off:
+        while not stop.wait(pause) and not recorder.off:
             pause = min(FLUSH_SECONDS, 2 * pause)
-            if recorder.now() >= next_ledger:
-                between = min(LEDGER_SECONDS, 2 * between)
-                next_ledger += between
+            if recorder.now() >= self._next_ledger:
+                self._between_ledgers = min(LEDGER_SECONDS, 2 * self._between_ledgers)
+                self._next_ledger += self._between_ledgers
                 recorder.write_costs()
             self.flush()
             self.seconds = time.thread_time()
+
+
+def _explained(error: Exception) -> Exception:
+    """What to do about the one thing that an environment other than tracelyze's own can lack."""
+    if not isinstance(error, ImportError) or "pyarrow" not in str(error):
+        return error
+    remedy = f"install it for {sys.executable} (python -m pip install pyarrow; uv run --with pyarrow ...)"
+    return ImportError(f"the environment of the program has no pyarrow, which recording takes: {remedy}")

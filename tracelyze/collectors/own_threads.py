@@ -1,0 +1,60 @@
+"""The collector's own threads of one process: daemons that nobody waits for, and that stand still while it forks.
+
+A fork copies the thread that calls it and no other; from Python 3.12 on it warns where there are others. So a program
+that forks finds itself as it would be without us.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+
+PATIENCE = 0.2  # seconds that a fork may wait for all threads together: one may hang in a driver or on a disk
+
+
+class Threads:
+    """Functions that run until the event they are given is set; they are called again after a fork."""
+
+    def __init__(self) -> None:
+        self._work: list[tuple[str, Callable[[threading.Event], None]]] = []
+        self._running: list[threading.Thread] = []
+        self._stop = threading.Event()
+        self._paused = False
+
+    def start(self, name: str, work: Callable[[threading.Event], None]) -> None:
+        """Run `work(stop)` in a thread called `name`."""
+        self._work.append((name, work))
+        self._run(name, work)
+
+    def pause(self) -> None:
+        """Called right before a fork: end all threads, within :data:`PATIENCE`."""
+        if not self._running or self._stop.is_set():
+            return
+        self._paused = True
+        self._stop.set()
+        until = time.monotonic() + PATIENCE
+        for thread in self._running:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, until - time.monotonic()))
+
+    def resume(self) -> None:
+        """Called in the parent right after the fork."""
+        if not self._paused:
+            return
+        self._paused = False
+        self._stop, self._running = threading.Event(), []
+        with contextlib.suppress(RuntimeError):  # the interpreter is about to exit, which ends the recording anyway
+            for name, work in self._work:
+                self._run(name, work)
+
+    def end(self) -> None:
+        """Let all threads end, and do not wait for them."""
+        self._paused = False
+        self._stop.set()
+
+    def _run(self, name: str, work: Callable[[threading.Event], None]) -> None:
+        thread = threading.Thread(target=work, args=(self._stop,), name=name, daemon=True)
+        self._running.append(thread)
+        thread.start()
