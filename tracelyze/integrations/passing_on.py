@@ -1,4 +1,4 @@
-"""What every callback passes on: the framework's settings, its epochs, its logged values, where an evaluation begins."""
+"""What every callback passes on: the framework's settings, and where an evaluation begins and ends."""
 
 from __future__ import annotations
 
