@@ -100,6 +100,7 @@ def training(
     loading: float = 0,
     preparing: float = 0,
     waiting: bool = False,
+    reading: float = 0,
     allocating: float = 0,
     copying: float = 0,
     communicating: float = 0,
@@ -113,7 +114,8 @@ def training(
 ) -> Made:
     """A training of `steps` steps; times in microseconds. Per step: loading, then preparing, a pageable copy, then
     `kernels` kernels of length `kernel` whose launch takes the host `launch` each, an allocation in their middle, a
-    collective, and a wait for the device after every 20 kernels if `waiting`. `slow` adds host time to single steps. A
+    collective, and a wait for the device after every 20 kernels if `waiting`, each followed by `reading` us of
+    the host's. `slow` adds host time to single steps. A
     step ends with the device idle.
     """
     made = Made(rank=rank, world_size=world_size, base=base)
@@ -134,6 +136,8 @@ def training(
                 made.host("cudaMalloc", allocating, "cuda_runtime")
             if waiting and index % 20 == 19:
                 made.synchronise()
+                if reading:
+                    made.host("aten::item", reading)
         if communicating:
             made.launch("ncclDevKernel_AllReduce_Sum_f32", communicating, launch, stream=20)
         if optimizer:

@@ -25,7 +25,7 @@ def fired(diagnosis: Diagnosis) -> set[str]:
 FAULTS = {
     "dataloader-bottleneck": {"loading": 8_000},
     "host-bound": {"kernel": 30, "launch": 100, "kernels": 300},
-    "sync-stalls": {"kernel": 5, "launch": 30, "waiting": True, "kernels": 600},
+    "sync-stalls": {"waiting": True, "reading": 400},
     "allocator-stalls": {"allocating": 6_000},
     "pageable-copies": {"copying": 3_000},
     "exposed-communication": {"communicating": 5_000},
@@ -40,7 +40,7 @@ def test_a_healthy_training_has_no_finding(tmp_path):
     assert all(check.reason for check in diagnosis.checks)
 
 
-@pytest.mark.parametrize("rule", [rule for rule in FAULTS if rule not in ("host-bound", "sync-stalls")])
+@pytest.mark.parametrize("rule", [rule for rule in FAULTS if rule != "host-bound"])
 def test_a_fault_is_found_and_nothing_else(tmp_path, rule):
     assert fired(diagnose(training(**{"steps": 8} | FAULTS[rule]), tmp_path)) == {rule}
 
@@ -83,6 +83,8 @@ def test_waits_in_every_step_are_found_with_their_count_and_line(tmp_path):
         ({"allocating": 500}, "allocator-stalls"),
         # One wait per step, at its end.
         ({}, "sync-stalls"),
+        # A host that is late anyway: the waits are over as soon as they begin, and removing them saves nothing.
+        ({"kernel": 5, "launch": 30, "waiting": True, "kernels": 600}, "sync-stalls"),
     ],
 )
 def test_look_alikes_do_not_fire(tmp_path, how, never):

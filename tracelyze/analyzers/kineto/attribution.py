@@ -85,6 +85,7 @@ class DeviceTime:
     `busy` = `compute` + `exposed_communication` + `exposed_copy`: communication that no computation hides, copies and
     fills that neither hides. `idle`: the rest of the step. `causes`: idle by cause, shape [steps, CAUSES].
     `after_sync`: idle in gaps that began while the host waited for the device, without what other causes explain.
+    `waited`: how long the threads that launch work were inside calls that may wait for the device.
     `longest_gap`: per cause the longest single gap and the step it lies in, shape [CAUSES, 2].
     `span`, `span_busy`: first to last activity of the device, whatever the steps are.
     """
@@ -99,6 +100,7 @@ class DeviceTime:
     exposed_copy: Floats
     causes: Floats
     after_sync: Floats
+    waited: Floats
     longest_gap: Floats
     span: float
     span_busy: float
@@ -204,12 +206,20 @@ def device_time(
         exposed_copy=filled - worked,
         causes=idle.causes,
         after_sync=idle.after_sync,
+        waited=_waited(trace, steps, host),
         longest_gap=idle.longest,
         span=float(busy[1][-1] - busy[0][0]) if len(busy[0]) else 0.0,
         span_busy=intervals.length(busy),
         communication_total=talked_total,
         overlapped_total=talked_total - (worked_total - compute_total),
     )
+
+
+def _waited(trace: Trace, steps: Steps, host: HostRanges) -> Floats:
+    """Time of each step inside synchronising and copying calls, on any thread that launches, shape [steps]."""
+    threads = {steps.thread, *most_frequent(trace.launches["thread"], 8)}
+    calls = [host.of(activity, thread) for activity in (Activity.SYNC, Activity.COPY) for thread in sorted(threads)]
+    return intervals.covered(intervals.union(calls), steps.start, steps.end)
 
 
 def host_time(steps: Steps, host: HostRanges) -> Floats:

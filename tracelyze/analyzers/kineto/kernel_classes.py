@@ -23,28 +23,36 @@ _BY_NAME: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
         ),
         (
             "normalisation",
-            r"batch_?norm|layer_?norm|rms_?norm|group_?norm|instance_?norm|\bbn_(fw|bw)|::bn_|GammaBeta|"
-            r"RowwiseMoments|miopenBatchNorm|SubTensorOpWithScalar1d.*norm",
+            (
+                r"batch_?norm|layer_?norm|rms_?norm|group_?norm|instance_?norm|\bbn_(fw|bw)|::bn_|GammaBeta|"
+                r"RowwiseMoments|miopenBatchNorm|SubTensorOpWithScalar1d.*norm"
+            ),
         ),
         ("softmax", r"soft_?max|cross_entropy|nll_loss"),
         ("pooling", r"pool(ing)?[_d123]|pool_(forward|backward)|adaptive_?(avg|max)|upsample"),
         (
             "convolution",
-            r"conv(olve|olution)?[_123d]|\bconv|_conv\b|_conv_|grouped_conv|scudnn|hcudnn|winograd|[wd]grad|fprop|"
-            r"im2col|col2im|igemm_(fwd|bwd|wrw)|miopen.*conv|implicit_gemm|implicit_con",
+            (
+                r"conv(olve|olution)?[_123d]|\bconv|_conv\b|_conv_|grouped_conv|scudnn|hcudnn|winograd|[wd]grad|fprop|"
+                r"im2col|col2im|igemm_(fwd|bwd|wrw)|miopen.*conv|implicit_gemm|implicit_con"
+            ),
         ),
         (
             GEMM,
-            r"gemm|gemv|nvjet|^Cijk_|splitKreduce|matmul|batch_matmul|\bmm_kernel|triton_tem_.*_(mm|bmm|addmm)|^fc-|"
-            r"cublas|hipblas|_bmm_|dot_kernel",
+            (
+                r"gemm|gemv|nvjet|^Cijk_|splitKreduce|matmul|batch_matmul|\bmm_kernel|triton_tem_.*_(mm|bmm|addmm)|^fc-|"
+                r"cublas|hipblas|_bmm_|dot_kernel"
+            ),
         ),
         ("sort and scan", r"radix_?sort|DeviceScan|merge_?sort|topk|sort_?(pairs|keys)|bitonic|DeviceReduceByKey"),
         ("reduction", r"reduce|reduction|triton_(red|per)_|vector_norm|min_dim_|max_dim_|welford|cunn_|argm(ax|in)"),
         (
             "elementwise",
-            r"elementwise|triton_poi_|CatArray|transpose|copy_kernel|_copy_|dropout|fill|activation|functor|"
-            r"^(aten::)?(add|mul|sub|div|divide|sigmoid|tanh|relu|gelu|silu|exp|log\d*|sqrt|cat|where|clamp|to)\b|"
-            r"scalePackedTensor|triton_",
+            (
+                r"elementwise|triton_poi_|CatArray|transpose|copy_kernel|_copy_|dropout|fill|activation|functor|"
+                r"^(aten::)?(add|mul|sub|div|divide|sigmoid|tanh|relu|gelu|silu|exp|log\d*|sqrt|cat|where|clamp|to)\b|"
+                r"scalePackedTensor|triton_"
+            ),
         ),
     )
 )

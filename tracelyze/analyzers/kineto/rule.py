@@ -45,7 +45,7 @@ class Job:
             if arrivals.trusted and summary.rank in arrivals.ranks:
                 waits = np.nan_to_num(arrivals.waits()[:, arrivals.ranks.index(summary.rank)])
                 inside = (arrivals.step >= 0) & (arrivals.step < len(summary.number))
-                return np.bincount(arrivals.step[inside], waits[inside], len(summary.number))
+                return np.bincount(arrivals.step[inside], waits[inside], len(summary.number)).astype(np.float64)
         return None
 
 

@@ -237,6 +237,7 @@ def _device(device: DeviceTime) -> dict[str, Any]:
         "exposed_communication_us": device.exposed_communication,
         "exposed_copy_us": device.exposed_copy,
         "idle_after_sync_us": device.after_sync,
+        "host_waited_us": device.waited,
     }
     return {
         "device": device.process,

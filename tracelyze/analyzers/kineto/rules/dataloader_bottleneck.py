@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from tracelyze.analyzers.kineto import saving
 from tracelyze.analyzers.kineto.rule import (
     ENOUGH,
     MICROSECONDS,
@@ -30,8 +31,7 @@ from tracelyze.analyzers.rule import Limits, Outcome, Skipped, Threshold
 from tracelyze.analyzers.words import duration, percent
 from tracelyze.diagnosis import Evidence, Finding
 
-SAVED: Final = "an upper bound: on two pairs of real ResNet50 traces, 20.6 % was saved of 33.6 %, and 7.8 % of 22.9 %"
-HAND_OVER: Final = "measured: a batch in memory takes 0.7 ms to come from a worker, where the process itself needs 0.1"
+READY: Final = "measured: a batch in memory takes 0.7 ms to come from a worker, where the process itself needs 0.1"
 MORE: Final = (
     "Make a batch cheaper (cache it, decode less), or add workers to the DataLoader, up to the number of cores."
 )
@@ -68,10 +68,8 @@ def _finding(summary: TraceSummary, job: Job, limits: Limits, waits: Floats, val
     evidence = [measured("waiting for the data loader, steady steps", value, limits, "waiting")]
     if summary.device is not None:
         evidence.append(Evidence("device idle", round(share(summary, summary.device.idle), 4), "share of the step"))
-    evidence += [
-        Evidence("wait per step", round(float(waits[steady(summary)].mean()) / 1e3, 3), "ms"),
-        Evidence("predicted saving", cost.share, "share of the step", None, SAVED),
-    ]
+    evidence.append(Evidence("wait per step", round(float(waits[steady(summary)].mean()) / 1e3, 3), "ms"))
+    predicted, promise = saving.predicted(summary, limits["hand_over"], limits["contention"], single, cost.share or 0.0)
     return Finding(
         rule="dataloader-bottleneck",
         severity="critical" if value >= limits["severe"] else "warning",
@@ -79,13 +77,13 @@ def _finding(summary: TraceSummary, job: Job, limits: Limits, waits: Floats, val
         title=f"{who} waits for data {percent(cost.share or 0)} of the time",
         summary=(
             f"{who} stood still for {duration(cost.seconds or 0)} of {duration(summary.window / MICROSECONDS)} "
-            f"because the next batch was not ready. Fixing it saves at most {percent(cost.share or 0)} of each step."
+            f"because the next batch was not ready. {promise}"
         ),
         fix=WORKERS if single else MORE,
         fix_code="DataLoader(dataset, num_workers=4, pin_memory=True, persistent_workers=True)" if single else "",
         first_step=first,
         last_step=last,
-        evidence=evidence,
+        evidence=[*evidence, *predicted],
         cost=cost,
         location=place(loader),
         charts=charts(summary, job),
@@ -108,7 +106,9 @@ RULE: Final = TraceRule(
         *ENOUGH,
         Threshold("waiting", 0.1, "share of the step", "derived: twice the 5 % of PyTorch's TensorBoard plugin"),
         Threshold("severe", 0.3, "share of the step", "derived: a third of the hardware's price is lost from here on"),
-        Threshold("least_wait", 0.001, "s", HAND_OVER),
+        Threshold("least_wait", 0.001, "s", READY),
+        saving.HAND_OVER,
+        saving.CONTENTION,
         Threshold("preparing", 0.2, "share of the step", "derived: twice `waiting`: what is prepared is not seen"),
     ),
     not_when="the device always has work queued although the loader is slow; one slow batch, or the first of an epoch",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
+from tracelyze.analyzers.kineto import saving
 from tracelyze.analyzers.kineto.rule import (
     ENOUGH,
     MICROSECONDS,
@@ -23,6 +26,8 @@ from tracelyze.analyzers.rule import Limits, Outcome, Passed, Threshold
 from tracelyze.analyzers.words import duration, percent
 from tracelyze.diagnosis import Evidence, Finding
 
+MOST: Final = "derived: computation hides no more communication than it lasts"
+
 
 def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     device = summary.device
@@ -36,7 +41,9 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     if value < limits["exposed"]:
         return passed_below("communication that no computation hides", value, limits, "exposed")
     first, last = span(summary)
+    waits = job.waiting_steps(summary)
     cost = lost(summary, max(float(device.exposed_communication.sum()) - (waiting or 0.0), 0.0))
+    most = share(summary, saving.of_overlap(device, np.zeros_like(device.busy) if waits is None else waits))
     total = float(device.communication.sum())
     hidden = 1 - float(device.exposed_communication.sum()) / total
     apart = (
@@ -65,6 +72,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             evidence=[
                 measured("communication that no computation hides", value, limits, "exposed"),
                 Evidence("communication", round(share(summary, device.communication), 4), "share of the step"),
+                Evidence("predicted saving, at most", round(most, 4), "share of the step", None, MOST),
                 Evidence("hidden behind computation", round(hidden, 4), "share of the communication"),
             ],
             cost=cost,

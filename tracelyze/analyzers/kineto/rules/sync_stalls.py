@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tracelyze.analyzers.kineto import saving
 from tracelyze.analyzers.kineto.rule import (
     ENOUGH,
     MICROSECONDS,
@@ -15,6 +16,7 @@ from tracelyze.analyzers.kineto.rule import (
     on_device,
     place,
     recurring,
+    share,
     span,
 )
 from tracelyze.analyzers.kineto.summary import TraceSummary
@@ -30,15 +32,16 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
         return Skipped("no steps were found in the trace, so that waits cannot be counted per step")
     steps = max(len(summary.number), 1)
     calls = sum(call.count for call in summary.syncs) / steps
-    value = recurring(summary, device.after_sync)
+    time = saving.of_fewer_waits(device)
+    value = recurring(summary, time)
     if calls < limits["calls"] or value < limits["stalled"]:
         return Passed(
-            f"{number(calls)} waits for the device per step; the device stood still after them for {percent(value)} "
-            "of the time"
+            f"{number(calls)} waits for the device per step; without them a step would be at most {percent(value)} "
+            "shorter"
         )
     first, last = span(summary)
     worst = summary.syncs[0]
-    cost = lost(summary, float(device.after_sync.sum()))
+    cost = lost(summary, float(time.sum()))
     inside = f" inside {worst.operator}" if worst.operator else ""
     return [
         Finding(
@@ -48,7 +51,8 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             title=f"The host waits for the device {number(calls)} times per step",
             summary=(
                 "After each such wait the device's queue is empty, and stays so until the host has launched the "
-                f"next work: {duration(cost.seconds or 0)} of {duration(summary.window / MICROSECONDS)}. Most time "
+                f"next work: without them {duration(summary.window / MICROSECONDS)} would be up to "
+                f"{duration(cost.seconds or 0)} shorter. Most time "
                 f"goes into {worst.name}{inside} ({worst.count} calls)."
             ),
             fix=(
@@ -59,7 +63,9 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             first_step=first,
             last_step=last,
             evidence=[
-                measured("device idle after the host had waited for it", value, limits, "stalled"),
+                measured("predicted saving, at most", value, limits, "stalled"),
+                Evidence("device idle after waits", round(share(summary, device.after_sync), 4), "share of the step"),
+                Evidence("host inside waits", round(share(summary, device.waited), 4), "share of the step"),
                 Evidence("synchronising calls", round(calls, 2), "per step", limits["calls"], limits.source("calls")),
             ],
             cost=cost,
@@ -76,7 +82,8 @@ RULE: Final = TraceRule(
     title="The host waits for the device in every step",
     about=(
         "Looks for idle gaps of the device that begin while the host is inside a synchronising call (stream, "
-        "device or event synchronize, blocking copies), and adds up how long the device then stays idle."
+        "device or event synchronize, blocking copies), and adds up how long the device then stays idle, as far as the "
+        "host would have been ahead without the wait: a host that is late anyway is not the wait's doing."
     ),
     check=on_device(check),
     thresholds=(
