@@ -63,6 +63,7 @@ class Table:
 
 AUTOCAST: Final = {0: "off", 1: "float16", 2: "bfloat16", 3: "other"}
 GRAD_MODE: Final = {0: "no_grad", 1: "inference_mode", 2: "grad enabled"}
+NONFINITE: Final = {0: "finite", 1: "NaN, or Inf of both signs", 2: "Inf", 3: "minus Inf only"}
 NORM_SOURCE: Final = {1: "gradients as the optimizer step found them", 2: "return value of the clip: before clipping"}
 
 STEPS = Table(
@@ -120,6 +121,7 @@ EVALS = Table(
         Column("after_step", "int64", "", "optimizer steps (all optimizers) that were done before the pass"),
         Column("model", "int16", "", "the module that was called (table models)"),
         Column("trained", "bool", "", "an optimizer holds parameters of that module"),
+        Column("optimizer", "int16", "", "that optimizer, the one that took the module up last (table optimizers)"),
         Column("forwards", "int32", "", "forward passes"),
         Column("samples", "int64", "samples", "first dimensions of the inputs, summed"),
         Column("grad_mode", "int8", "", "autograd mode of the forwards", GRAD_MODE),
@@ -162,6 +164,17 @@ OPTIMIZERS = Table(
         Column("site", "int32", "", "line of the script that makes it step (table sites)"),
         Column("backward_site", "int32", "", "line of the backward before its first step (table sites)"),
         Column("options", "string", "", "learning rate, momentum, weight decay, ... of the first group, as JSON"),
+    ),
+)
+
+LINKS = Table(
+    "links",
+    "Pairs of optimizers that belong to one training: they share a model, or one backward ran through models of both.",
+    (
+        Column("time", "float64", "s", "when that was seen, on the process's monotonic clock"),
+        Column("step", "int64", "", "optimizer steps (all optimizers) done before"),
+        Column("optimizer", "int16", "", "one of the two (table optimizers)"),
+        Column("other", "int16", "", "the other"),
     ),
 )
 
@@ -293,6 +306,51 @@ BATCHES = Table(
     ),
 )
 
+ACTIVATIONS = Table(
+    "activations",
+    "What the modules of a model put out in some training forwards: a row per module and forward.",
+    (
+        Column("time", "float64", "s", "on the process's monotonic clock"),
+        Column("step", "int64", "", "optimizer steps done before"),
+        Column("alert", "bool", "", "looked at because the loss was out of the ordinary a step before"),
+        Column("order", "int32", "", "place among the module calls of the forward; contents before their container"),
+        Column("module", "string", "", "name of the module in the model; empty for the model itself"),
+        Column("kind", "string", "", "class of the module"),
+        Column("dtype", "string", "", "dtype of its first output"),
+        Column("elements", "int64", "", "elements of that output"),
+        Column("mean", "float64", "", "mean of a spread of them"),
+        Column("std", "float64", "", "their standard deviation"),
+        Column("largest", "float64", "", "the largest of them, signs aside"),
+        Column("zeros", "float64", "share", "those that are exactly zero"),
+        Column("nonfinite", "int8", "", "whether all elements are finite", NONFINITE),
+        Column("weights_finite", "bool", "", "the module's own parameters are (looked at on alert)"),
+    ),
+)
+
+PARAMETERS = Table(
+    "parameters",
+    "Parameters, their gradients and their updates at some steps: a row per tensor and step. "
+    "Norms of weights and updates, and shares, are estimated from up to 256 elements of each tensor.",
+    (
+        Column("time", "float64", "s", "on the process's monotonic clock"),
+        Column("step", "int64", "", "step of the optimizer, as in steps"),
+        Column("optimizer", "int16", "", "the optimizer (table optimizers)"),
+        Column("parameter", "string", "", "name of the tensor in the model"),
+        Column("dtype", "string", "", "dtype of the weights"),
+        Column("elements", "int64", "", "elements of the tensor"),
+        Column("lr", "float64", "", "learning rate of its group"),
+        Column("weight_norm", "float64", "", "L2 norm before the step"),
+        Column("update_norm", "float64", "", "L2 norm of the difference that the step made"),
+        Column("unchanged", "float64", "share", "elements that the step left as they were, bit for bit"),
+        Column("unchanged_reached", "float64", "share", "the same, of those whose gradient was not zero"),
+        Column("grad_norm", "float64", "", "L2 norm of its gradient as the step found it (all elements)"),
+        Column("grad_largest", "float64", "", "largest element of the gradient, signs aside (all elements)"),
+        Column("grad_zeros", "float64", "share", "elements of the gradient that are exactly zero"),
+        Column("grad_finite", "bool", "", "the gradient is finite (all elements)"),
+        Column("closure", "bool", "", "backwards ran inside the step, so that the gradient is not the one it used"),
+    ),
+)
+
 DEVICES = Table(
     "devices",
     "Once a second, for each GPU that the training uses: what the driver says of it (needs nvidia-ml-py).",
@@ -360,7 +418,7 @@ WINDOWS = Table(
 )
 
 TABLES: Final[tuple[Table, ...]] = (
-    STEPS, EVALS, MODELS, OPTIMIZERS, LOADERS, LOSS_CALLS, SITES, EVENTS, SAMPLES, BATCHES, DEVICES, SIGNALS, SCALARS,
+    STEPS, EVALS, MODELS, OPTIMIZERS, LOADERS, LOSS_CALLS, SITES, EVENTS, SAMPLES, BATCHES, ACTIVATIONS, PARAMETERS, DEVICES, SIGNALS, SCALARS,
     WINDOWS,
 )  # fmt: skip
 

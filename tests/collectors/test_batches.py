@@ -10,9 +10,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tracelyze.collectors.fingerprints import SAMPLES, Prints, classes, fields, statistics
+from tracelyze.collectors.fingerprints import SAMPLES, Prints, classes, fields, statistics  # noqa: E402
 
-from .conftest import Collect, program
+from .conftest import Collect, program  # noqa: E402
 
 Rows = list[dict[str, Any]]
 

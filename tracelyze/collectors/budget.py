@@ -85,6 +85,12 @@ class Meter:
         self.stride = stride
         return True
 
+    def spent(self, seconds: float) -> None:
+        """Put down time that the signal spent elsewhere than in its moments."""
+        self.seconds += seconds
+        if self.looking:
+            self.look_seconds += seconds
+
     def watched(self, method: Callable[..., None]) -> Callable[..., None]:
         """The method of a sampled signal, with its time put down."""
         clock = time.perf_counter

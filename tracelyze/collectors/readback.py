@@ -27,8 +27,12 @@ class Readback:
     """Scalars on their way to the host. `fill(row)` hands them, as floats, to the function given here."""
 
     def __init__(self, torch: Any, tensors: Sequence[Any], use: Callable[[dict[str, Any], list[float]], None]) -> None:
+        """`tensors`: scalars on one device, or one tensor of any shape."""
         self._use = use
         self._event: Any = None
+        if isinstance(tensors, torch.Tensor):
+            self._read_whole(torch, tensors)
+            return
         kind = tensors[0].device.type
         if kind == "cpu":
             self._host = [float(tensor.detach().item()) for tensor in tensors]
@@ -36,11 +40,21 @@ class Readback:
         if kind != "cuda":
             raise NotImplementedError(f"values on {kind} devices cannot be read without waiting for the device")
         with torch.no_grad():
-            packed = torch.stack([tensor.detach().reshape(()).to(torch.float32) for tensor in tensors])
-            self._buffer = torch.empty(len(tensors), dtype=torch.float32, pin_memory=True)
-            self._buffer.copy_(packed, non_blocking=True)
-            self._event = torch.cuda.Event()
-            self._event.record()
+            self._copy(torch, torch.stack([tensor.detach().reshape(()).to(torch.float32) for tensor in tensors]))
+
+    def _read_whole(self, torch: Any, tensor: Any) -> None:
+        with torch.no_grad():
+            numbers = tensor.detach().flatten()
+            if numbers.device.type == "cpu":
+                self._host = numbers.tolist()
+            else:
+                self._copy(torch, numbers.to(torch.float32))
+
+    def _copy(self, torch: Any, packed: Any) -> None:
+        self._buffer = torch.empty(packed.numel(), dtype=torch.float32, device="cpu", pin_memory=True)
+        self._buffer.copy_(packed, non_blocking=True)
+        self._event = torch.cuda.Event()
+        self._event.record()
 
     def arrived(self) -> bool:
         """Whether the numbers can be read without waiting."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracelyze.collectors.signals.activations import Activations
 from tracelyze.collectors.signals.autocast import Autocast
 from tracelyze.collectors.signals.batches import Batches
 from tracelyze.collectors.signals.clipping import Clipping
@@ -19,6 +20,7 @@ from tracelyze.collectors.signals.loss_scale import LossScale
 from tracelyze.collectors.signals.machine import Machine
 from tracelyze.collectors.signals.memory import Memory
 from tracelyze.collectors.signals.mode import Mode
+from tracelyze.collectors.signals.parameters import Parameters
 from tracelyze.collectors.signals.profiler_windows import ProfilerWindows
 from tracelyze.collectors.signals.scalars import Scalars
 from tracelyze.collectors.signals.signal import Signal
@@ -39,6 +41,8 @@ SIGNALS: tuple[type[Signal], ...] = (
     LearningRate,
     Loader,
     Batches,
+    Activations,
+    Parameters,
     Memory,
     Machine,
     Devices,

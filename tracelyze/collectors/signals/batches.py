@@ -48,7 +48,7 @@ class Batches(Signal):
             "max", "zeros", "nonfinite", "classes", "prints", "print",
         )
     )  # fmt: skip
-    about = "Prints of samples, by which they are recognised in other batches, and statistics of every field of a batch."
+    about = "Prints of samples, by which they are recognised elsewhere, and statistics of every field of a batch."
     cost = "100 us per field and look"
     sampled = True
 
