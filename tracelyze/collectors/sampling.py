@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tracelyze.collectors.own_threads import Threads
     from tracelyze.collectors.recorder import Recorder
     from tracelyze.collectors.signals.signal import Signal
-    from tracelyze.collectors.own_threads import Threads
 
 PERIOD = 1.0  # seconds
 Listener = tuple["Signal", Callable[..., None]]

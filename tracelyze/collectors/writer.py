@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from tracelyze import redaction, schema
 from tracelyze.collectors import identity
-from tracelyze.collectors.stream import TableStream
 from tracelyze.collectors.own_threads import Threads
+from tracelyze.collectors.stream import TableStream
 
 if TYPE_CHECKING:
     from tracelyze.collectors.recorder import Recorder
@@ -69,8 +69,7 @@ class Writer:
             (self.folder / schema.STOPPED_FILE).write_bytes(b" " * RESERVED_BYTES)
             from tracelyze.collectors import ending
 
-            if recorder.thread == 1:
-                if not ending.watch_fatal_signals(self.folder):
+            if recorder.thread == 1 and not ending.watch_fatal_signals(self.folder):
                 self.add_facts({"own_faulthandler": True})
             import pyarrow.ipc  # noqa: F401  # now, on this thread: an import on the writer's could meet a fork
 

@@ -21,16 +21,18 @@ PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 
 
 class _TorchFinder:
-    """Finds torch as Python would, then installs the hooks when torch's own code has run."""
+    """Finds torch as Python would, then installs the hooks when torch's own code has run.
+
+    To look for torch is not to import it (`importlib.util.find_spec`): it stays until torch's code really runs.
+    """
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if name != "torch":
             return None
-        sys.meta_path.remove(_TorchFinder)
         spec = None
         for finder in sys.meta_path:
-            find = getattr(finder, "find_spec", None)
+            find = getattr(finder, "find_spec", None) if finder is not _TorchFinder else None
             spec = find(name, path, target) if find is not None else None
             if spec is not None:
                 break
@@ -51,6 +53,8 @@ class _TorchLoader:
 
     def exec_module(self, module: ModuleType) -> None:
         # What the program can see of torch is what it would see without us.
+        if _TorchFinder in sys.meta_path:
+            sys.meta_path.remove(_TorchFinder)
         if module.__spec__ is not None:
             module.__spec__.loader = self._inner
         module.__loader__ = self._inner
@@ -59,6 +63,10 @@ class _TorchLoader:
 
 
 def _install(torch: ModuleType) -> None:
+    if sys.version_info < (3, 11):  # noqa: UP036  # this file runs in whatever Python the program starts
+        version = ".".join(map(str, sys.version_info[:2]))
+        sys.stderr.write(f"[tracelyze] not recording: {sys.executable} is Python {version}, recording takes 3.11\n")
+        return
     try:
         if "tracelyze" not in sys.modules:
             # The script may run in another environment than tracelyze: take the package from where this file lies.
