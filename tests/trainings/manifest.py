@@ -251,6 +251,31 @@ NUMBERS: Final = (
     faulty("deep_net_large_weights", "exploding-gradients|loss-nonfinite|nonfinite-gradients", consequences=BLOW_UP),
 )
 
+LOSS_ARGUMENTS: Final = (
+    pair("glyph_classifier", "softmax-output", "double-softmax", consequences=STUCK, fast=True,
+         lines=("return F.cross_entropy(output, labels)",)),
+    pair("glyph_classifier", "nll-of-softmax", "nll-of-probabilities", consequences=STUCK,
+         lines=("return F.nll_loss(output, labels)",)),
+    pair("glyph_classifier", "softmax-over-batch", "softmax-wrong-dim", consequences=(*STUCK, "overfitting"),
+         lines=("return F.nll_loss(output, labels)",)),
+    pair("segment_blobs", "softmax-last-dim", "softmax-wrong-dim", consequences=STUCK,
+         lines=("loss = self.criterion(self.net(picture), mask)",)),
+    pair("segment_blobs", "probabilities", "double-softmax", consequences=STUCK,
+         lines=("loss = self.criterion(self.net(picture), mask)",)),
+    pair("rent_regression", "flat-target", "loss-broadcast", consequences=STUCK, lines=("loss = criterion(net(x), y)",),
+         fast=True),
+    pair("rent_regression", "column-target", "loss-broadcast", consequences=STUCK,
+         lines=("loss = F.smooth_l1_loss(net(x).squeeze(1), y)",)),
+    pair("song_tags", "sigmoid-output", "double-sigmoid", consequences=STUCK,
+         lines=("loss = criterion(model(song), tags * 0.9 + 0.05)",), fast=True),
+    pair("song_tags", "compiled-sigmoid", "double-sigmoid", consequences=STUCK,
+         lines=("loss = criterion(model(song), tags * 0.9 + 0.05)",)),
+    faulty("attention_map_kl", "nll-of-probabilities", consequences=STUCK,
+           lines=('loss = F.kl_div(F.softmax(student(x), dim=-1), wanted, reduction="batchmean")',)),
+    faulty("implicit_softmax_dim", "softmax-wrong-dim", consequences=STUCK,
+           lines=("return criterion(normalise(head(hidden)).reshape(-1, 5), tags.reshape(-1))",)),
+)
+
 END_OF_RUN: Final = (
     pair("amp_float16", "no-update", "crash|scaler-misuse", consequences=("crash", "scaler-misuse"), exit_code=1),
     pair("char_lstm", "attached-state", "crash", exit_code=1, lines=("loss.backward()",)),
@@ -304,6 +329,7 @@ TRAININGS: Final[tuple[Training, ...]] = (
     *PRECISION,
     *EVALUATION,
     *NUMBERS,
+    *LOSS_ARGUMENTS,
     *END_OF_RUN,
     *TWO_FAULTS,
 )
