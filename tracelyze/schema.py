@@ -418,7 +418,7 @@ WINDOWS = Table(
 )
 
 TABLES: Final[tuple[Table, ...]] = (
-    STEPS, EVALS, MODELS, OPTIMIZERS, LOADERS, LOSS_CALLS, SITES, EVENTS, SAMPLES, BATCHES, ACTIVATIONS, PARAMETERS, DEVICES, SIGNALS, SCALARS,
+    STEPS, EVALS, MODELS, OPTIMIZERS, LINKS, LOADERS, LOSS_CALLS, SITES, EVENTS, SAMPLES, BATCHES, ACTIVATIONS, PARAMETERS, DEVICES, SIGNALS, SCALARS,
     WINDOWS,
 )  # fmt: skip
 
@@ -459,6 +459,16 @@ HOST = Table(
         Column("thread", "int32", "", "label of the set `thread`: process, thread"),
     ),
 )
+MEMORY = Table(
+    "memory",
+    "One row per change of a device's memory, where the profiler recorded memory, in order of their times.",
+    (
+        Column("start", "float64", "us", "when it happened, on the clock of the trace"),
+        Column("device", "int16", "", "number of the device"),
+        Column("allocated", "int64", "bytes", "memory in tensors after it"),
+        Column("reserved", "int64", "bytes", "memory that the caching allocator holds after it"),
+    ),
+)
 LABELS = Table(
     "labels",
     "The texts behind the numbers of the other tables.",
@@ -485,7 +495,7 @@ RANGES = Table(
     ),
 )
 
-TRACE_TABLES: Final[tuple[Table, ...]] = (DEVICE, LAUNCHES, HOST, LABELS, RANGES)
+TRACE_TABLES: Final[tuple[Table, ...]] = (DEVICE, LAUNCHES, HOST, MEMORY, LABELS, RANGES)
 """The tables of a folder into which `tracelyze import kineto` put one profiler trace, beside its TRACE_FILE."""
 
 

@@ -199,7 +199,8 @@ def test_lines_of_the_script(recorded: Recorded) -> None:
     assert ("clip", "nn.utils.clip_grad_norm_(model.parameters(), 0.5)") in found
     assert ("loader", "for inputs, targets in valid:") in found
     assert ("forward", "criterion(model(inputs), targets)") in found
-    assert {Path(row["file"]).name for row in recorded.process.sites.records()} == {"loops.py"}
+    files = {Path(row["file"]).name for row in recorded.process.sites.records() if row["role"] != "sampled"}
+    assert files == {"loops.py"}
 
 
 def test_every_signal_fills_columns_that_the_schema_has() -> None:

@@ -15,7 +15,7 @@ from tracelyze.analyzers.exits import exit_of, lives, text_of
 from tracelyze.analyzers.run import Process, Run, Table
 from tracelyze.errors import InputError
 
-FOLDER = re.compile(r"rank(?P<rank>\d+)-attempt(?P<attempt>\d+)-pid(?P<pid>\d+)")
+FOLDER = re.compile(r"rank(?P<rank>\d+)-attempt(?P<attempt>\d+)-pid(?P<pid>\d+)(?:-thread(?P<thread>\d+))?")
 
 
 def load(path: str | Path) -> Run:
@@ -92,7 +92,7 @@ def _process(folder: Path) -> Process:
     facts = _json(folder / schema.PROCESS_FILE)
     name = FOLDER.fullmatch(folder.name)
     for key, value in (name.groupdict() if name else {}).items():
-        facts.setdefault(key, int(value))
+        facts.setdefault(key, int(value or 1))
     if not lives(facts):
         compact_process(folder)
     tables = {spec.name: Table(spec, _columns(folder, spec)) for spec in schema.TABLES}

@@ -20,6 +20,7 @@ PATIENCE_STEPS = 3  # an output that no backward reached within this many optimi
 MAX_OPEN_CALLS = 20_000
 MAX_HOOKED_OUTPUTS = 4
 MAX_MODELS = 1000
+MAX_REACHED = 64  # calls that one backward is known to have run through
 
 
 class Call:
@@ -98,6 +99,8 @@ class _Watch:
 
     def reached(self, _gradients: Any) -> None:
         self.call.trained = True
+        if len(self.calls.reached) < MAX_REACHED:
+            self.calls.reached.append(self.call)
 
     def __del__(self) -> None:
         self.call.watched -= 1
@@ -113,10 +116,12 @@ class Calls:
         self._recorder = recorder
         self._torch = recorder.torch
         self._models: weakref.WeakKeyDictionary[Any, Model] = weakref.WeakKeyDictionary()
+        self._modules: list[weakref.ref[Any]] = []  # by number
         self._numbers = 0
         self._open: deque[Call] = deque()
         self.live_graphs = 0
         self.latest: Call | None = None
+        self.reached: list[Call] = []  # by the backward that is running, the last call first
 
     def record(
         self, module: Any, args: Any, kwargs: Any, output: Any, start: float, dropouts: int
@@ -128,6 +133,7 @@ class Calls:
             if self._numbers >= MAX_MODELS:
                 return None
             model = self._models[module] = Model(torch, self._numbers, module)
+            self._modules.append(model.module)
             self._numbers += 1
             self._describe(model, module)
         mode = GRAD if torch.is_grad_enabled() else INFERENCE if torch.is_inference_mode_enabled() else NO_GRAD
@@ -153,8 +159,14 @@ class Calls:
 
     def backward_begins(self) -> None:
         """A call whose output could not be watched counts as training if a backward follows it."""
+        self.reached = []
         if self.latest is not None and self.latest.mode == GRAD and not self.latest.hooked:
             self.latest.trained = True
+            self.reached.append(self.latest)
+
+    def module(self, number: int) -> Any:
+        """The module that was numbered so; None if it is gone."""
+        return self._modules[number]()
 
     def settle(self, final: bool = False) -> None:
         """Report, in order, every call that is now known to have trained or evaluated."""

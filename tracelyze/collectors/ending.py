@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import faulthandler
+import functools
 import multiprocessing
 import os
 import signal
@@ -17,10 +18,11 @@ import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from tracelyze import redaction, schema
 from tracelyze.collectors import identity
+from tracelyze.collectors.program_signals import is_free
 from tracelyze.collectors.sites import is_library, shown_path, source_line
 
 if TYPE_CHECKING:
@@ -32,8 +34,8 @@ _OTHERS_FAILURES = ("ChildFailedError", "ProcessExitedException")
 _noted: dict[str, Any] = {}
 
 
-def install(recorder: Callable[[], Recorder], quiet: bool) -> None:
-    """Watch all ends of this process."""
+def install(recorder: Callable[[], Recorder], recorders: Callable[[], list[Recorder]], quiet: bool) -> None:
+    """Watch all ends of this process. `recorder()` is that of the calling thread, `recorders()` are all."""
     previous_hook, previous_thread_hook, previous_exit = sys.excepthook, threading.excepthook, os._exit
 
     def excepthook(kind: Any, error: Any, trace: Any) -> None:
@@ -48,11 +50,15 @@ def install(recorder: Callable[[], Recorder], quiet: bool) -> None:
         previous_thread_hook(args)
 
     def leave(status: int) -> Any:
-        _safely(lambda: end(recorder(), "os._exit", status))
+        for one in recorders():
+            _safely(functools.partial(end, one, "os._exit", status))
         previous_exit(status)
 
     def at_exit() -> None:
-        _safely(lambda: _finish(recorder(), quiet))
+        first, *others = recorders()
+        for other in others:
+            _safely(functools.partial(end, other, "finished"))
+        _safely(lambda: _finish(first, quiet))
 
     sys.excepthook = excepthook
     threading.excepthook = thread_excepthook
@@ -155,29 +161,43 @@ def _is_ours(trace: Any) -> bool:
     return str(trace.tb_frame.f_code.co_filename).startswith(_HERE)
 
 
-_signal_file: IO[str] | None = None
+_signal_file: int | None = None  # a descriptor: of a file object that is open at the end Python would complain
+_watched: set[str] = set()
 
 
-def watch_fatal_signals(folder: Path) -> None:
-    """Let faulthandler write the Python stacks to a file when a fatal signal arrives, then die of it as before."""
+def watch_fatal_signals(folder: Path) -> bool:
+    """Let faulthandler write the Python stacks to a file when a fatal signal arrives, then die of it as before.
+
+    False where the program has enabled faulthandler for itself: there is one per process, so its stacks go where the
+    program wants them, and the file stays empty.
+    """
     global _signal_file
-    _signal_file = open(folder / schema.SIGNAL_FILE, "w", encoding="utf-8")  # noqa: SIM115  # stays open until death
-    if not faulthandler.is_enabled():
-        faulthandler.enable(_signal_file, all_threads=False)
-        _noted["faulthandler"] = True
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+    if _signal_file is not None:  # another thread of this process trains too: its folder has the file
+        return True
+    _signal_file = os.open(folder / schema.SIGNAL_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    if threading.current_thread() is threading.main_thread() and is_free(signal.SIGTERM):
         faulthandler.register(signal.SIGTERM, _signal_file, all_threads=False, chain=True)
+        _watched.add("SIGTERM")
+    if faulthandler.is_enabled():
+        return False
+    faulthandler.enable(_signal_file, all_threads=False)
+    _watched.add("fatal")
+    return True
 
 
 def forget_fatal_signals() -> None:
     """In a forked child: its parent's file is not its own."""
     global _signal_file
-    if _signal_file is not None:
-        with contextlib.suppress(RuntimeError, ValueError, OSError):
+    if _signal_file is None:
+        return
+    with contextlib.suppress(RuntimeError, ValueError, OSError):
+        if "SIGTERM" in _watched:
             faulthandler.unregister(signal.SIGTERM)
-        if _noted.pop("faulthandler", False):
+        if "fatal" in _watched:
             faulthandler.disable()
-        _signal_file = None
+        os.close(_signal_file)
+    _watched.clear()
+    _signal_file = None
 
 
 def _safely(note: Callable[[], None]) -> None:

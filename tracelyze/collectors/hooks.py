@@ -19,6 +19,7 @@ from typing import Any
 from tracelyze.collectors import ending, script
 from tracelyze.collectors.options import CollectOptions, from_environment
 from tracelyze.collectors.recorder import Recorder
+from tracelyze.collectors.recorders import Recorders
 
 LOSSES = (
     "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
@@ -31,12 +32,13 @@ DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "
 
 class _Local(threading.local):
     root: Any = None  # the outermost module that is being called on this thread
+    watch: Any = None  # who wants to see the modules within it (signals.signal.Watch)
     backward = False  # inside torch.autograd.backward on this thread
     optimizer_stepped = False
 
 
 local = _Local()
-_current: list[Recorder] = []
+_current: list[Recorders] = []
 
 
 def install(torch: Any) -> None:
@@ -46,11 +48,12 @@ def install(torch: Any) -> None:
 
 def begin(torch: Any, run: Path, options: CollectOptions) -> Recorder:
     """Record this process into the directory `run`. The hooks are put in place once and stay; recorders come and go."""
-    _current[:] = [Recorder(torch, run, options)]
+    first = Recorder(torch, run, options)
+    _current[:] = [Recorders(first)]
     if not script.is_told():
         _put_in_place(torch, options)
         script.found_by(recorder)
-    return _current[0]
+    return first
 
 
 def _put_in_place(torch: Any, options: CollectOptions) -> None:
@@ -58,15 +61,15 @@ def _put_in_place(torch: Any, options: CollectOptions) -> None:
         for put in (_modules, _functions, _backward, _optimizers, _clipping, _loss_scaling, _loaders):
             put(torch)
     except Exception:
-        _current[0].off = True  # what is already in place stays and does nothing
+        recorder().off = True  # what is already in place stays and does nothing
         raise
     _hide_from_compiler(torch)
-    ending.install(recorder, quiet=options.quiet)
+    ending.install(recorder, recorders, quiet=options.quiet)
     if hasattr(os, "register_at_fork"):
         # A forked child is a process of its own: it records, into a folder of its own, if it ever trains.
         os.register_at_fork(
-            before=lambda: recorder().writer.threads.pause(),
-            after_in_parent=lambda: recorder().writer.threads.resume(),
+            before=_pause_threads,
+            after_in_parent=_resume_threads,
             after_in_child=lambda: _start_afresh(torch),
         )
 
@@ -86,21 +89,38 @@ def _hide_from_compiler(torch: Any) -> None:
         data.DataLoader.__iter__, data.dataloader._BaseDataLoaderIter.__next__,
         *(getattr(functional, name) for name in (*LOSSES, *DROPOUTS) if hasattr(functional, name)),
     ]  # fmt: skip
-    ours = [recorder, is_loss, *(f for f in vars(Recorder).values() if isinstance(f, types.FunctionType))]
+    methods = [f for kind in (Recorder, Recorders) for f in vars(kind).values() if isinstance(f, types.FunctionType)]
+    ours = [recorder, is_loss, peeked, *methods]
     for function, within in [*((w, default) for w in wrappers), *((f, skip) for f in ours)]:
         frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, within))
 
 
 def recorder() -> Recorder:
-    """The recorder of this process."""
-    return _current[0]
+    """The recorder of this thread."""
+    return _current[0].here()
+
+
+def recorders() -> list[Recorder]:
+    """All recorders of this process."""
+    return _current[0].everyone()
+
+
+def _pause_threads() -> None:
+    for one in recorders():
+        one.writer.threads.pause()
+
+
+def _resume_threads() -> None:
+    for one in recorders():
+        one.writer.threads.resume()
 
 
 def _start_afresh(torch: Any) -> None:
     ending.forget_fatal_signals()
-    parent = _current[0]
-    _current[0] = Recorder(torch, parent.run, parent.options)
-    _current[0].off = parent.off or parent.ended
+    parent = recorder()
+    child = Recorder(torch, parent.run, parent.options)
+    child.off = parent.off or parent.ended
+    _current[0] = Recorders(child)
 
 
 def _modules(torch: Any) -> None:
@@ -111,7 +131,16 @@ def _modules(torch: Any) -> None:
 
     @functools.wraps(original)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or local.root is not None or tracing() is not None:
+        if is_compiling():
+            return original(self, *args, **kwargs)
+        if local.root is not None:
+            if local.watch is None:
+                return original(self, *args, **kwargs)
+            output = original(self, *args, **kwargs)
+            if local.watch is not None:
+                local.watch.returned(self, output)
+            return output
+        if tracing() is not None:
             return original(self, *args, **kwargs)
         seen = recorder()
         if seen.off:
@@ -119,11 +148,16 @@ def _modules(torch: Any) -> None:
         if not seen.prepared:
             seen.prepare()
         local.root = self
+        watch = None
+        if seen.watch is not None:
+            watch = local.watch = seen.watch.begins(self)
         losses, dropouts, start = seen.losses, seen.dropouts, clock()
         try:
             output = original(self, *args, **kwargs)
         finally:
-            local.root = None
+            local.root = local.watch = None
+        if watch is not None:
+            watch.ends(self, output)
         if is_loss(torch, self, output):
             seen.loss_returned(output)
         else:
@@ -210,35 +244,36 @@ def _unseen_by_warnings(code: types.CodeType) -> types.CodeType:
 def _backward(torch: Any) -> None:
     """One place sees `Tensor.backward`, Lightning, Accelerate and DDP. Reentrant checkpointing nests calls of it."""
     original = torch.autograd.backward
-    is_compiling = torch.compiler.is_compiling
+    is_compiling, current_graph_task = torch.compiler.is_compiling, torch._C._current_graph_task_id
 
     @functools.wraps(original)
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or local.backward:
+        if is_compiling() or local.backward or current_graph_task() != -1:
             return original(tensors, *args, **kwargs)
         local.backward = True
+        seen = _current[0].for_backward()
         try:
-            recorder().backward_begins(tensors)
+            seen.backward_begins(tensors)
             result = original(tensors, *args, **kwargs)
-            recorder().backward_ends(tensors)
+            seen.backward_ends(tensors)
             return result
         finally:
-            local.backward = False
+            local.backward = seen.in_backward = False
 
     torch.autograd.backward = backward
 
 
 def _optimizers(torch: Any) -> None:
-    is_compiling = torch.compiler.is_compiling
+    is_compiling, current_graph_task = torch.compiler.is_compiling, torch._C._current_graph_task_id
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not is_compiling():
-            recorder().step_begins(optimizer)
+            _current[0].for_step(current_graph_task).step_begins(optimizer)
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not is_compiling():
             local.optimizer_stepped = True
-            recorder().step_ends(optimizer)
+            _current[0].for_step(current_graph_task).step_ends(optimizer)
 
     home = sys.modules["torch.optim.optimizer"]  # torch.optim deletes the name
     home.register_optimizer_step_pre_hook(before)
@@ -259,13 +294,27 @@ def _clipping(torch: Any) -> None:
 def _clip_wrapper(original: Callable[..., Any], is_compiling: Callable[[], bool]) -> Callable[..., Any]:
     @functools.wraps(original)
     def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_compiling():
+            return original(parameters, *args, **kwargs)
+        seen = recorder()
+        seen.clipped = None
+        if seen.trainings.several and not seen.off:
+            parameters, first = peeked(parameters)
+            seen.clipped = seen.training_of(first)
         total_norm = original(parameters, *args, **kwargs)
-        if not is_compiling():
-            limit = args[0] if args else kwargs.get("max_norm", kwargs.get("clip_value"))
-            recorder().fire("clip", limit, total_norm)
+        limit = args[0] if args else kwargs.get("max_norm", kwargs.get("clip_value"))
+        seen.fire("clip", limit, total_norm)
         return total_norm
 
     return clip
+
+
+def peeked(values: Any) -> tuple[Any, Any]:
+    """`values` as they were, and the first of them: a generator is handed on as a generator of the same values."""
+    if not isinstance(values, types.GeneratorType):
+        return values, next(iter(values), None) if isinstance(values, (list, tuple)) else values
+    first = next(values, None)
+    return (value for part in (() if first is None else (first,), values) for value in part), first
 
 
 def _loss_scaling(torch: Any) -> None:

@@ -45,8 +45,9 @@ def facts(torch: Any) -> dict[str, Any]:
 
 
 def folder_name(process: dict[str, Any]) -> str:
-    """Name of the process's folder: one per rank, attempt and process, so that nobody ever shares a file."""
-    return f"rank{process['rank']:05d}-attempt{process['attempt']}-pid{process['pid']}"
+    """Name of the folder: one per rank, attempt, process and training thread, so that nobody ever shares a file."""
+    thread = f"-thread{process['thread']}" if process["thread"] > 1 else ""
+    return f"rank{process['rank']:05d}-attempt{process['attempt']}-pid{process['pid']}{thread}"
 
 
 def write_json(path: Path, data: dict[str, Any]) -> None:

@@ -6,7 +6,41 @@ import json
 import weakref
 from typing import Any
 
+FIRST_GAP = 16  # steps of other optimizers that may lie between the first two of one
 REFRESH_EVERY = 32  # steps after which a changed requires_grad is noticed
+
+
+class InsideBackward:
+    """Stands in for optimizers that step while backward runs, usually one per parameter, from hooks on the gradients.
+
+    Lives as long as one of them does: the recorder finds it through them, and holds none of them.
+    """
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.members: set[int] = set()  # identities
+        self._optimizers: list[weakref.ref[Any]] = []
+        self._groups: list[dict[str, Any]] = []
+        self._shown = 0
+
+    def add(self, optimizer: Any) -> None:
+        """One more optimizer that stepped in this backward."""
+        self.name = f"{type(optimizer).__name__} inside backward"
+        self.members.add(id(optimizer))
+        self._optimizers.append(weakref.ref(optimizer))
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """One group with the parameters of all, and the options of the first."""
+        if self._shown != len(self._optimizers):
+            self._shown = len(self._optimizers)
+            living = [optimizer for ref in self._optimizers if (optimizer := ref()) is not None]
+            parameters = [p for optimizer in living for group in optimizer.param_groups for p in group["params"]]
+            self._groups = [{**living[0].param_groups[0], "params": parameters}] if living else []
+        first = self._optimizers[0]()
+        if self._groups and first is not None:
+            self._groups[0] |= {**first.param_groups[0], "params": self._groups[0]["params"]}
+        return self._groups
 
 
 class Tracked:
@@ -16,6 +50,10 @@ class Tracked:
         self._optimizer = weakref.ref(optimizer)
         self.index = index
         self.count = 0
+        self.inside_backward = isinstance(optimizer, InsideBackward)  # its gradients are gone when backward ends
+        self.group: Any = None  # its training (trainings.Group), from its first step on
+        self.at_step = 0  # of the process, when it stepped last
+        self.gap = FIRST_GAP  # steps of the process between its last two
         self.on_cuda = False
         self._parameters: list[Any] = []
         self._held = -1
@@ -25,6 +63,10 @@ class Tracked:
     def optimizer(self) -> Any:
         """The torch optimizer, None once it is gone."""
         return self._optimizer()
+
+    def is_active(self, steps: int) -> bool:
+        """Whether it is likely to step again, when the process has made so many steps."""
+        return steps - self.at_step <= FIRST_GAP + 4 * self.gap
 
     def parameters(self) -> list[Any]:
         """The trainable tensors it holds. Groups may be added while it trains, layers unfrozen."""
@@ -47,7 +89,7 @@ def describe(tracked: Tracked) -> dict[str, Any]:
     options = {k: v for k, v in first.items() if k != "params" and isinstance(v, (bool, int, float, str, tuple, list))}
     return {
         "optimizer": tracked.index,
-        "name": type(optimizer).__name__,
+        "name": optimizer.name if tracked.inside_backward else type(optimizer).__name__,
         "groups": len(optimizer.param_groups),
         "parameters": len(parameters),
         "elements": sum(p.numel() for p in parameters),

@@ -24,13 +24,15 @@ from tracelyze.collectors.budget import TIMED_EVERY, TIMED_FIRST, Budget, Meter
 from tracelyze.collectors.by_hand import HandUpdates
 from tracelyze.collectors.calls import Calls, tensors_of
 from tracelyze.collectors.ledger import Ledger
-from tracelyze.collectors.optimizers import Tracked
+from tracelyze.collectors.optimizers import InsideBackward, Tracked
 from tracelyze.collectors.options import CollectOptions
+from tracelyze.collectors.own_threads import Threads
+from tracelyze.collectors.program_signals import raised_by_a_signal_handler
 from tracelyze.collectors.readback import Later
 from tracelyze.collectors.signals import SIGNALS
-from tracelyze.collectors.signals.signal import MOMENTS, Signal, Unavailable
+from tracelyze.collectors.signals.signal import MOMENTS, Signal, Unavailable, Watch
 from tracelyze.collectors.sites import Sites
-from tracelyze.collectors.own_threads import Threads
+from tracelyze.collectors.trainings import Group, Trainings
 from tracelyze.collectors.writer import Writer
 
 
@@ -42,16 +44,21 @@ def _never_raises(method: Callable[..., None]) -> Callable[..., None]:
         try:
             method(self, *args, **kwargs)
         except Exception as error:
+            if raised_by_a_signal_handler(error):
+                raise
             self.writer.stop(error)
 
     return safe
 
 
 class Recorder:
-    """One per process. Its methods are called by the hooks, never raise, and never touch what the program computes."""
+    """One per process, or per thread where several train. Its methods are called by the hooks, never raise, and never
+    touch what the program computes."""
 
-    def __init__(self, torch: Any, run: Path, options: CollectOptions) -> None:
+    def __init__(self, torch: Any, run: Path, options: CollectOptions, thread: int = 1) -> None:
         self.torch = torch
+        self.thread = thread  # number of the training thread in its process
+        self.thread_name = ""
         self.options = options
         self.off = False
         self.steps = 0
@@ -61,6 +68,7 @@ class Recorder:
         self.log_calls = 0
         self.losses = 0  # loss functions that returned, and
         self.dropouts = 0  # dropouts that really dropped: the hooks compare before and after a call
+        self.watch: Watch | None = None  # looks into the next outermost module call
         self.alert = False  # this step is out of the ordinary: sampled signals look at it
         self.loader_in_hand: int | None = None
         self.backward_site: int | None = None
@@ -78,9 +86,17 @@ class Recorder:
         self.budget = Budget(options.budget / 100.0, dict(options.cadences), self._cadence_changed)
         self._optimizers: weakref.WeakKeyDictionary[Any, Tracked] = weakref.WeakKeyDictionary()
         self._optimizer_count = 0
+        self._active: list[weakref.ref[Tracked]] = []
+        self._inside: weakref.WeakKeyDictionary[Any, InsideBackward] = weakref.WeakKeyDictionary()
+        self._inside_now: InsideBackward | None = None
+        self.in_backward = False
+        self.clipped: Group | None = None  # the training whose gradients are being clipped, where there are several
+        self.reached: frozenset[int] = frozenset()  # numbers of the models that the last backward ran through
+        self.group: Group | None = None  # the training to which the backward belongs that has just returned
         self._hand: HandUpdates | None = HandUpdates(self)
         self.sites = Sites(lambda row: self.emit("sites", row))
         self.calls = Calls(self)
+        self.trainings = Trainings(self)
         self.ledger = Ledger(SIGNALS)
         self._moments: dict[str, list[tuple[Signal, Callable[..., None]]]] = {moment: [] for moment in MOMENTS}
         for kind in SIGNALS:
@@ -110,7 +126,7 @@ class Recorder:
 
     def fire(self, moment: str, *args: Any) -> None:
         """Tell every signal that wants this moment. An error switches that signal off, and nothing else."""
-        if self.off or not self._is_owner(moment):
+        if self.off or not self._is_owner():
             return
         start = time.perf_counter()
         self._until_timed -= 1
@@ -153,7 +169,7 @@ class Recorder:
     ) -> None:
         """An outermost module call, begun at `start`, has returned; so many dropouts and losses were called in it."""
         self.forwards += 1
-        if self.off or self._calls_failed or not self._is_owner("forward"):
+        if self.off or self._calls_failed or not self._is_owner():
             return
         begin = time.perf_counter()
         try:
@@ -185,20 +201,33 @@ class Recorder:
     @_never_raises
     def backward_begins(self, roots: Any) -> None:
         """`torch.autograd.backward` was called by the program."""
-        if self.off or not self._is_owner("before_backward"):
+        if self.off or not self.claim():
             return
         if not self.opened:
             self.open()
         self._by_hand(lambda hand: hand.backward_begins(roots))
         self.backwards += 1
+        self.calls.backward_begins()
         self.fire("before_backward", roots)
+        self.in_backward = True
 
     @_never_raises
     def backward_ends(self, roots: Any) -> None:
         """It returned."""
+        self.in_backward = False
+        if self.off or not self._is_owner():
+            return
+        calls = self.calls.reached
+        self.reached = self.trainings.reached(calls)
+        self.group = self.trainings.of_models(self.reached)
+        if self.group is not None and calls:
+            self.group.latest = calls[0]
         self.fire("after_backward", roots)
-        if not self.off and self._is_owner("after_backward"):
-            self._by_hand(lambda hand: hand.backward_ends())
+        inside, self._inside_now = self._inside_now, None
+        if inside is not None:
+            self.step_begins(inside)
+            self.step_ends(inside)
+        self._by_hand(lambda hand: hand.backward_ends())
 
     def _by_hand(self, tell: Callable[[HandUpdates], None]) -> None:
         """Watch for updates without an optimizer, as long as no optimizer has stepped."""
@@ -216,20 +245,37 @@ class Recorder:
     @_never_raises
     def step_begins(self, optimizer: Any) -> None:
         """An optimizer's step was called (for fused optimizers under GradScaler also when the kernel will skip)."""
-        if self.off or not self._is_owner("before_step"):
+        if self.in_backward:
+            self._steps_inside(optimizer)
             return
+        if self.off or not self._is_owner():
+            return
+        if self._owner is None:
+            self.claim()
         if not self.opened:
             self.open()
         self.fire("before_step", self.track(optimizer))
 
+    def _steps_inside(self, optimizer: Any) -> None:
+        """A hook on a gradient makes an optimizer step while backward runs: all that do are one and step at its end."""
+        inside = self._inside_now
+        if inside is None or id(optimizer) not in inside.members:
+            inside = self._inside.get(optimizer) or inside or InsideBackward()
+            if optimizer not in self._inside:
+                self._inside[optimizer] = inside
+                inside.add(optimizer)
+            self._inside_now = self._inside_now or inside
+
     @_never_raises
     def step_ends(self, optimizer: Any, skipped: bool | None = None) -> None:
         """A step is over: gather its row from the signals. `skipped` is what GradScaler did, None without one."""
-        if self.off or not self._is_owner("after_step"):
+        if self.in_backward or self.off or not self._is_owner():
             return
         tracked = self.track(optimizer)
         tracked.count += 1
         self.steps += 1
+        self._note_activity(tracked)
+        tracked.group = self.trainings.of(tracked)
         row: dict[str, Any] = {"optimizer": tracked.index, "step": tracked.count, "time": self.now()}
         if skipped is not None:
             row["skipped"] = skipped
@@ -272,6 +318,25 @@ class Recorder:
             sites = {"site": self.sites.here("step"), "backward_site": self.backward_site}
             self.emit("optimizers", optimizers.describe(tracked) | sites)
         return tracked
+
+    def _note_activity(self, tracked: Tracked) -> None:
+        if tracked.at_step:
+            tracked.gap = self.steps - tracked.at_step
+        else:
+            self._active = [ref for ref in self._active if ref() is not None] + [weakref.ref(tracked)]
+        tracked.at_step = self.steps
+
+    def active(self) -> list[Tracked]:
+        """The optimizers that still step: those of trainings that are over need no looking after."""
+        return [one for ref in self._active if (one := ref()) is not None and one.is_active(self.steps)]
+
+    def training_of(self, parameter: Any) -> Group | None:
+        """The training whose optimizer holds a parameter; None if that cannot be told."""
+        try:
+            return self.trainings.of_parameter(parameter)
+        except Exception as error:
+            self.writer.stop(error)
+            return None
 
     def tracked(self) -> list[Tracked]:
         """All optimizers that stepped and still live."""
@@ -351,21 +416,19 @@ class Recorder:
 
     # Who may call, and what went wrong
 
-    def _is_owner(self, moment: str) -> bool:
-        """Whether this thread is the one that trains. The first that calls backward is, until it ends."""
+    def claim(self) -> bool:
+        """This thread trains: whether this is (now) its recorder. A thread that has ended leaves its own behind."""
         me = threading.get_ident()
-        if self._owner == me:
-            return True
-        if self._owner is None:
-            if moment in ("before_backward", "before_step"):
-                self._owner = me
-            return True
-        if moment in ("before_backward", "before_step"):
-            if any(thread.ident == self._owner for thread in threading.enumerate()):
+        if self._owner != me:
+            if self._owner is not None and any(thread.ident == self._owner for thread in threading.enumerate()):
                 return False
             self._owner = me
-            return True
-        return False
+            self.thread_name = self.thread_name or threading.current_thread().name
+        return True
+
+    def _is_owner(self) -> bool:
+        """Whether this thread is the one that trains; while nobody does, everybody may."""
+        return self._owner is None or self._owner == threading.get_ident()
 
     def _switch_on(self, kind: type[Signal]) -> None:
         if kind.name in self.options.signals_off:
@@ -391,6 +454,8 @@ class Recorder:
 
     def _fail(self, signal: Signal, error: Exception) -> None:
         """Switch a signal off for good and write down why, with the traceback."""
+        if raised_by_a_signal_handler(error):
+            raise error
         for moment, listeners in self._moments.items():
             self._moments[moment] = [listener for listener in listeners if listener[0] is not signal]
         self.event("collector-error", signal.name, self.ledger.failed(signal.name, error))

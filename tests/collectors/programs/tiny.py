@@ -26,11 +26,11 @@ def break_signal(name):
 
 
 if arguments.broken:
-    from tracelyze.collectors import hooks, recorder
+    from tracelyze.collectors import hooks, recorder, recorders
 
     break_signal(arguments.broken)
     old = hooks.recorder()
-    hooks._current[0] = recorder.Recorder(torch, old.run, old.options)
+    hooks._current[0] = recorders.Recorders(recorder.Recorder(torch, old.run, old.options))
 
 torch.manual_seed(0)
 torch.set_num_threads(1)

@@ -25,6 +25,6 @@ class Autocast(Signal):
                 return
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
-        call = self.recorder.calls.latest
+        call = tracked.group.latest or self.recorder.calls.latest
         if call is not None and call.mode == GRAD:
             row["autocast"] = call.autocast

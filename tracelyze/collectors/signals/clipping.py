@@ -15,8 +15,7 @@ class Clipping(Signal):
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
-        self._clips = 0
-        self._max_norm: float | None = None
+        self._clips: list[tuple[Any, float | None]] = []  # the training, if there are several, and max_norm
         self._scaled_loss = False  # this window's backward ran on a scaled loss
         self._unscaled = False
         self._clipped_scaled = False
@@ -28,18 +27,20 @@ class Clipping(Signal):
         self._unscaled = True
 
     def clip(self, max_norm: Any, total_norm: Any) -> None:
-        self._clips += 1
-        if isinstance(max_norm, (int, float)):
-            self._max_norm = float(max_norm)
+        limit = float(max_norm) if isinstance(max_norm, (int, float)) else None
+        self._clips.append((self.recorder.clipped, limit))
         if self._scaled_loss and not self._unscaled:
             self._clipped_scaled = True
         self.recorder.sites.here("clip")
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
-        row["clips"] = self._clips
-        row["clip_max_norm"] = self._max_norm
-        if self._scaled_loss and self._clips:
-            row["clipped_scaled"] = self._clipped_scaled
-        self._clips = 0
-        self._max_norm = None
+        clips, self._clips = self._clips, []
+        if clips and self.recorder.trainings.several:
+            self._clips = [clip for clip in clips if clip[0] not in (tracked.group, None)]
+            clips = [clip for clip in clips if clip[0] in (tracked.group, None)]
+        row["clips"] = len(clips)
+        if clips:
+            row["clip_max_norm"] = next((limit for _, limit in reversed(clips) if limit is not None), None)
+            if self._scaled_loss:
+                row["clipped_scaled"] = self._clipped_scaled
         self._scaled_loss = self._unscaled = self._clipped_scaled = False

@@ -23,7 +23,7 @@ class Evaluation(Signal):
     columns = tuple(
         f"evals.{name}"
         for name in (
-            "time_start", "time_end", "after_step", "model", "trained", "forwards", "samples", "grad_mode",
+            "time_start", "time_end", "after_step", "model", "trained", "optimizer", "forwards", "samples", "grad_mode",
             "model_in_train", "modules_sensitive", "modules_in_train", "modules", "dropouts", "losses", "loss",
             "loader", "site", "purpose",
         )
@@ -31,9 +31,9 @@ class Evaluation(Signal):
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
-        self._pass: list[Call] = []
+        self._passes: dict[int | None, list[Call]] = {}  # by training, where there are several
         self._late: deque[tuple[dict[str, Any], Readback]] = deque()
-        self._held: dict[int, bool] = {}
+        self._held: dict[int, int | None] = {}
         self._rechecks: dict[int, int] = {}
         self._declared: tuple[int, str] | None = None
         self._declarations = 0
@@ -67,23 +67,31 @@ class Evaluation(Signal):
             call.device_loss = value if call.device_loss is None else call.device_loss + value
 
     def settled(self, call: Call, trained: bool) -> None:
-        previous = self._pass[-1] if self._pass else None
-        if previous and (trained or not _same_pass(previous, call)):
-            self._close()
+        training = self._training(call)
+        calls = self._passes.get(training)
+        if calls and (trained or not _same_pass(calls[-1], call)):
+            self._close(training)
         if not trained:
-            self._pass.append(call)
+            self._passes.setdefault(training, []).append(call)
         self._release()
 
+    def _training(self, call: Call) -> int | None:
+        """An optimizer of the training whose model was called; None if that is no question, or nobody's model."""
+        if not self.recorder.trainings.several:
+            return None
+        group = self.recorder.trainings.of_models(frozenset((call.model.number,)))
+        return None if group is None else min(group.optimizers)
+
     def finished(self) -> None:
-        self._close()
+        for training in list(self._passes):
+            self._close(training)
         self._release(wait=True)
 
-    def _close(self) -> None:
-        calls, self._pass = self._pass, []
-        if not calls:
-            return
+    def _close(self, training: int | None) -> None:
+        calls = self._passes.pop(training)
         per_model = {call.model.number: call for call in calls}
-        main = max(per_model.values(), key=lambda call: (self._is_trained(call.model), call.sensitive))
+        main = max(per_model.values(), key=lambda call: (self._holder(call.model) is not None, call.sensitive))
+        holders = [holder for call in per_model.values() if (holder := self._holder(call.model)) is not None]
         most_in_train: dict[int, int] = {}
         for call in calls:
             most_in_train[call.model.number] = max(most_in_train.get(call.model.number, 0), call.sensitive_in_train)
@@ -93,7 +101,8 @@ class Evaluation(Signal):
             "time_end": calls[-1].end,
             "after_step": calls[0].step,
             "model": main.model.number,
-            "trained": any(self._is_trained(call.model) for call in per_model.values()),
+            "trained": bool(holders),
+            "optimizer": self._holder(main.model),
             "forwards": len(calls),
             "samples": sum(call.batch_size or 0 for call in calls),
             "grad_mode": max(call.mode for call in calls),
@@ -121,17 +130,20 @@ class Evaluation(Signal):
             readback.fill(row)
             self.recorder.emit("evals", row)
 
-    def _is_trained(self, model: Model) -> bool:
-        """Whether an optimizer that has stepped holds one of the model's parameters."""
-        known = self._held.get(model.number, False)
+    def _holder(self, model: Model) -> int | None:
+        """An optimizer that has stepped and holds one of the model's parameters; None if there is none."""
+        known = self.recorder.trainings.holder(model.number)
+        if known is None:
+            known = self._held.get(model.number)
         checks = self._rechecks.get(model.number, 0)
         module = model.module()
-        if known or checks >= RECHECKS or module is None:
+        if known is not None or checks >= RECHECKS or module is None:
             return known
         self._rechecks[model.number] = checks + 1
-        held = {id(p) for tracked in self.recorder.tracked() for p in tracked.parameters()}
-        self._held[model.number] = any(id(p) in held for p in module.parameters())
-        return self._held[model.number]
+        holders = {id(p): tracked.index for tracked in self.recorder.tracked() for p in tracked.parameters()}
+        found = next((holders[id(p)] for p in module.parameters() if id(p) in holders), None)
+        self._held[model.number] = found
+        return found
 
 
 def _same_pass(call: Call, following: Call) -> bool:

@@ -39,6 +39,7 @@ class _State:
         self.answer: dict[str, Any] = {}
         self.row: dict[str, int | None] = {}
         self.suspicious = False
+        self.fresh = True  # no backward of its training yet since its step
         self.discarded = 0
         self.looking = True  # at the step that is being made
 
@@ -61,34 +62,39 @@ class GradientLifecycle(Signal):
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
         self._states: dict[int, _State] = {}
-        self._first_backward = True
         self._backwards_at_step = 0
         self._watch_backward = True
 
     def before_backward(self, roots: Any) -> None:
-        tracked = self.recorder.tracked()
-        if self._watch_backward and not self._first_backward:
+        tracked = self.recorder.active()
+        if self._watch_backward:
             for one in tracked:
-                if self._state(one).looking:
+                state = self._state(one)
+                if state.looking and not state.fresh:
                     self._look_for_discarded(one)
         self._watch_backward = len(tracked) > 1 or any(
             t.count < FIRST_STEPS or self._state(t).suspicious for t in tracked
         )
-        if self._first_backward or len(tracked) > 1:
-            for one in tracked:
+        several = len(tracked) > 1
+        for one in tracked:
+            if several or self._state(one).fresh:
                 self._look_for_kept(one)
-        self._first_backward = False
 
     def after_backward(self, roots: Any) -> None:
-        if self._watch_backward:
-            for tracked in self.recorder.tracked():
-                if (state := self._state(tracked)).looking:
-                    state.last = versions(tracked.parameters())
+        group = self.recorder.group
+        for tracked in self.recorder.active():
+            state = self._state(tracked)
+            if self._watch_backward and state.looking:
+                state.last = versions(tracked.parameters())
+            if group is None or group is tracked.group:
+                state.fresh = False
 
     def before_step(self, tracked: Tracked) -> None:
         self._backwards_at_step = self.recorder.backwards
         state = self._state(tracked)
-        if not state.looking:
+        if tracked.count and not tracked.is_active(self.recorder.steps):
+            state.kept, state.any_kept, state.looking = [], False, False  # it rested, and was not looked after
+        if not state.looking or tracked.inside_backward:
             state.row = {"parameters": len(tracked.parameters())}
             return
         now = versions(tracked.parameters())
@@ -112,8 +118,8 @@ class GradientLifecycle(Signal):
         state = self._state(tracked)
         looked, due = state.looking, self.meter.due(tracked.count)
         state.looking = state.suspicious or state.any_kept or due
-        self._first_backward = True
-        if not state.looking:
+        state.fresh = True
+        if not state.looking or tracked.inside_backward:
             row.update(state.row)
             state.row, state.kept, state.any_kept = {}, [], False
             return
@@ -142,19 +148,34 @@ class GradientLifecycle(Signal):
         # Every gradient was changed in place after the backward: clipping and unscaling do that, and so does clearing
         # to zeros. The values tell, where reading them does not make anyone wait.
         gradients = [p.grad for p in tracked.parameters()]
-        if gradients and all(g.device.type == "cpu" and g.layout is self.torch.strided for g in gradients[:QUESTIONED]):
-            with self.torch.no_grad():
-                if not any(bool(gradient.any()) for gradient in gradients[:QUESTIONED]):
-                    return len(gradients)
+        if self._are_zero(gradients):
+            return len(gradients)
         return 0
 
     def _look_for_discarded(self, tracked: Tracked) -> None:
-        """Between two backwards of one step, gradients that the first had filled became None."""
+        """Between two backwards of one step, gradients that the first had filled became None, or zero."""
         state = self._state(tracked)
-        now = versions(tracked.parameters())
-        if len(now) == len(state.last):
-            gone = sum(before != NONE and version == NONE for before, version in zip(state.last, now, strict=True))
-            state.discarded = max(state.discarded, gone)
+        parameters = tracked.parameters()
+        now = versions(parameters)
+        if len(now) != len(state.last):
+            return
+        consumed = state.consumed if len(state.consumed) == len(now) else [NONE] * len(now)
+        filled = [last not in (NONE, before) for last, before in zip(state.last, consumed, strict=True)]
+        gone = sum(was and version == NONE for was, version in zip(filled, now, strict=True))
+        if not gone and any(filled):
+            looks = zip(parameters, filled, now, state.last, strict=True)
+            changed = [p.grad for p, was, version, before in looks if was and version > before]
+            if len(changed) == sum(filled) and self._are_zero(changed):
+                gone = len(changed)
+        state.discarded = max(state.discarded, gone)
+
+    def _are_zero(self, gradients: list[Any]) -> bool:
+        """Whether gradients hold nothing but zeros, by a few of them, where reading them makes nobody wait."""
+        some = gradients[:: max(1, len(gradients) // QUESTIONED)][:QUESTIONED]
+        if not all(g.device.type == "cpu" and g.layout is self.torch.strided for g in some):
+            return False
+        with self.torch.no_grad():
+            return bool(some) and not any(bool(gradient.any()) for gradient in some)
 
     def _look_for_kept(self, tracked: Tracked) -> None:
         state = self._state(tracked)

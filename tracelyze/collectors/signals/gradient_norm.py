@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tracelyze.collectors.norms import norms_of
 from tracelyze.collectors.optimizers import Tracked
 from tracelyze.collectors.readback import Known, Later, Readback
 from tracelyze.collectors.signals.signal import Signal
@@ -35,11 +36,11 @@ class GradientNorm(Signal):
 
     def clip(self, max_norm: Any, total_norm: Any) -> None:
         if isinstance(total_norm, self.torch.Tensor):
-            self._clip_norms.append(total_norm.detach())
+            self._clip_norms.append((self.recorder.clipped, total_norm.detach()))
 
     def before_step(self, tracked: Tracked) -> None:
         self._backwards_at_step = self.recorder.backwards
-        if self.due(tracked):
+        if not tracked.inside_backward and self.due(tracked):
             self._measure(tracked)
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
@@ -47,10 +48,13 @@ class GradientNorm(Signal):
             self._measure(tracked)  # a closure ran inside the step: what was measured before it is stale
         if self._measured is not None:
             self.recorder.later(self._measured)
-        if self._clip_norms and not row.get("skipped"):
-            self.recorder.later(Readback(self.torch, self._clip_norms, _from_clip))
+        clips, self._clip_norms = self._clip_norms, []
+        if clips and self.recorder.trainings.several:
+            self._clip_norms = [clip for clip in clips if clip[0] not in (tracked.group, None)]
+            clips = [clip for clip in clips if clip[0] in (tracked.group, None)]
+        if clips and not row.get("skipped"):
+            self.recorder.later(Readback(self.torch, [norm for _, norm in clips], _from_clip))
         self._measured = None
-        self._clip_norms = []
 
     def _measure(self, tracked: Tracked) -> None:
         torch = self.torch
@@ -61,7 +65,7 @@ class GradientNorm(Signal):
         if not gradients:
             return
         with torch.no_grad():
-            norms = torch.stack(torch._foreach_norm(gradients, 2, dtype=torch.float32))
+            norms = norms_of(torch, gradients)
             if norms.device.type == "cpu":
                 self._measured = self._on_host(norms.tolist(), tracked)
             else:

@@ -8,6 +8,8 @@ from typing import Any
 from tracelyze.collectors.readback import EventPair
 from tracelyze.collectors.signals.signal import Signal
 
+MAX_WAITS = 100  # for batches of other trainings, until those step
+
 
 class Loader(Signal):
     """A loader whose batch was in hand when backward was called feeds the training; waits for others are not its."""
@@ -26,6 +28,7 @@ class Loader(Signal):
         self._looks_ahead: weakref.WeakKeyDictionary[Any, _LookAhead] = weakref.WeakKeyDictionary()
         self._last_in_hand = False  # the loader is exhausted, but its last batch is still to be used
         self._training: set[int] = set()
+        self._groups: dict[int, weakref.WeakSet[Any]] = {}  # by loader: the trainings that it feeds
         self._waits: list[tuple[int, float, bool]] = []
         self._on_cuda = False
         self._idle_from: Any = None
@@ -76,9 +79,24 @@ class Loader(Signal):
         if self.recorder.loader_in_hand is not None:
             self._training.add(self.recorder.loader_in_hand)
 
+    def after_backward(self, roots: Any) -> None:
+        """A training has the loaders whose batches its models were called with."""
+        group, calls = self.recorder.group, self.recorder.calls.reached
+        if group is not None and calls and calls[0].loader is not None:
+            self._training.add(calls[0].loader)
+            self._groups.setdefault(calls[0].loader, weakref.WeakSet()).add(group)
+
+    def _loaders_of_others(self, group: Any) -> set[int]:
+        """The loaders that feed other trainings than this one."""
+        return {loader for loader, groups in self._groups.items() if len(groups) and group not in groups}
+
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
         waits = [wait for wait in self._waits if wait[0] in self._training]
         self._waits = []
+        if waits and self.recorder.trainings.several:
+            others = self._loaders_of_others(tracked.group)
+            self._waits = [wait for wait in waits if wait[0] in others][-MAX_WAITS:]
+            waits = [wait for wait in waits if wait[0] not in others]
         for pair in self._idle:
             self.recorder.later(pair)
         self._idle = []

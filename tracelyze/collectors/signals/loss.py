@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections import deque
 from typing import Any
 
 from tracelyze.collectors.readback import Readback
@@ -11,11 +12,26 @@ from tracelyze.collectors.signals.signal import Signal
 
 WALK_FIRST, WALK_EVERY = 10, 50  # backwards whose graph is searched for a constant divisor
 WALK_DEPTH = 8
+MAX_SCALED = 8  # losses that a scaler has scaled and no backward has met
+MAX_KEPT = 64  # backwards kept for the trainings that they belong to
 ALERT_RATIO = 3.0  # a loss this many times its running mean makes other signals look closely
 
 
+class _Backward:
+    """One backward: models it reached, its loss as a number or a tensor on a device, the samples of its batch."""
+
+    __slots__ = ("batch_size", "divisor", "models", "used", "value")
+
+    def __init__(self) -> None:
+        self.models: frozenset[int] = frozenset()
+        self.value: Any = None
+        self.divisor: float | None = None
+        self.batch_size = 0
+        self.used = False  # by a step
+
+
 class Loss(Signal):
-    """Backwards between two steps belong to every optimizer that steps before the next backward."""
+    """Backwards between two steps belong to every optimizer of their training that steps before the next backward."""
 
     name = "loss"
     about = "The script's own loss without GradScaler's factor, backwards per step, batch size, divisor."
@@ -24,18 +40,15 @@ class Loss(Signal):
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
-        self._scaled: tuple[weakref.ref[Any], Any] | None = None
-        self._values: list[Any] = []
-        self._backwards = 0
-        self._divisor: float | None = None
-        self._batch = 0
-        self._stepped = False
+        self._scaled: deque[tuple[weakref.ref[Any], Any]] = deque(maxlen=MAX_SCALED)
+        self._backwards: list[_Backward] = []
+        self._running: _Backward | None = None
         self._backwards_at_step = 0
-        self._mean: float | None = None
+        self._means: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()  # by training
 
     def scale(self, original: Any, scaled: Any) -> None:
         if isinstance(scaled, self.torch.Tensor):
-            self._scaled = (weakref.ref(scaled), original.detach())
+            self._scaled.append((weakref.ref(scaled), original.detach()))
 
     def loss(self, value: Any) -> None:
         """A loss function returned: where a framework calls backward, its line is the one that the user wrote."""
@@ -43,37 +56,51 @@ class Loss(Signal):
             self.recorder.sites.here("loss")
 
     def before_backward(self, roots: Any) -> None:
-        self.recorder.backward_site = self.recorder.sites.here("backward")
-        if self._stepped:
-            self._values, self._backwards, self._divisor, self._batch = [], 0, None, 0
-            self._stepped = False
-        self._backwards += 1
-        call = self.recorder.calls.latest
-        if call is not None and call.batch_size is not None:
-            self._batch += call.batch_size
+        recorder = self.recorder
+        recorder.backward_site = recorder.sites.here("backward")
+        self._running = backward = _Backward()
         root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
         if type(root) is not self.torch.Tensor or root.numel() != 1:
             return
         value, factor = self._unscaled(root)
-        count = self.recorder.backwards
-        if count <= WALK_FIRST or count % WALK_EVERY == 0 or self._backwards == 2:  # the second: gradients accumulate
+        count = recorder.backwards
+        second = sum([not one.used for one in self._backwards]) == 1  # after a step: gradients accumulate
+        if count <= WALK_FIRST or count % WALK_EVERY == 0 or second:
             divisor = constant_divisor(self.torch, root.grad_fn)
             if divisor is not None and math.isfinite(factor):
-                self._divisor = divisor * factor
-        if value.device.type == "cpu":
-            value = value.item()
-            self._watch(value)
-        self._values.append(value)
+                backward.divisor = divisor * factor
+        backward.value = value.item() if value.device.type == "cpu" else value
+
+    def after_backward(self, roots: Any) -> None:
+        recorder, backward = self.recorder, self._running
+        if backward is None:
+            return
+        self._running = None
+        backward.models = recorder.reached
+        call = recorder.calls.reached[0] if recorder.calls.reached else recorder.calls.latest
+        if call is not None and call.batch_size is not None:
+            backward.batch_size = call.batch_size
+        if self._backwards:
+            self._backwards = [one for one in self._backwards if not (one.used and self._outdated(one, backward))]
+        self._backwards.append(backward)
+        if isinstance(backward.value, float):
+            self._watch(backward.value)
+
+    def _outdated(self, old: _Backward, new: _Backward) -> bool:
+        """Whether a backward that a step has used is over now that a new one ran: if they are of one training."""
+        if not old.models or not new.models or old.models == new.models or len(self._backwards) > MAX_KEPT:
+            return True
+        trainings = self.recorder.trainings
+        return trainings.of_models(old.models) is trainings.of_models(new.models)
 
     def _unscaled(self, root: Any) -> tuple[Any, float]:
         """The loss without the scaler's factor, and that factor where it can be read without waiting."""
-        scaled, self._scaled = self._scaled, None
-        if scaled is None or id(scaled[0]()) != id(root):
-            return root.detach(), 1.0
-        original = scaled[1]
-        if original.device.type != "cpu" or original.item() == 0:
-            return original, math.nan
-        return original, root.detach().item() / original.item()
+        for scaled, original in self._scaled:
+            if id(scaled()) == id(root):
+                if original.device.type != "cpu" or original.item() == 0:
+                    return original, math.nan
+                return original, root.detach().item() / original.item()
+        return root.detach(), 1.0
 
     def before_step(self, tracked: Any) -> None:
         self.recorder.sites.here("step")
@@ -82,15 +109,22 @@ class Loss(Signal):
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
         # An optimizer that calls a closure (LBFGS) evaluates the loss several times: the first is the step's.
         closure = self.recorder.backwards > self._backwards_at_step and not row.get("skipped")
-        self._stepped = True
-        row["backwards"] = self._backwards
-        row["batch_size"] = self._batch or None
-        row["loss_divisor"] = self._divisor
-        if not self._values:
+        models = tracked.group.models
+        own = [one for one in self._backwards if not one.models or not models or not models.isdisjoint(one.models)]
+        divisor = None
+        for one in own:
+            one.used = True
+            divisor = divisor if one.divisor is None else one.divisor
+        row["backwards"] = count = len(own)
+        row["batch_size"] = sum([one.batch_size for one in own]) or None
+        row["loss_divisor"] = divisor
+        values = [one.value for one in own if one.value is not None]
+        if not values:
             return
-        values = self._values[:1] if closure else self._values
-        divided = self._divisor is not None and self._backwards > 1 and math.isclose(self._divisor, self._backwards)
-        factor = (self._backwards if divided else 1) / len(values)
+        if closure:
+            values = values[:1]
+        divided = count > 1 and divisor is not None and math.isclose(divisor, count)
+        factor = (count if divided else 1) / len(values)
         if isinstance(values[0], float):
             row["loss"] = sum(values) * factor
         else:
@@ -98,10 +132,15 @@ class Loss(Signal):
 
     def _watch(self, value: float) -> None:
         """Ask the sampled signals to look at this step if the loss is out of the ordinary."""
-        if not math.isfinite(value) or (self._mean is not None and abs(value) > ALERT_RATIO * abs(self._mean) + 1e-6):
+        group = self.recorder.group
+        if group is None:
+            return
+        mean = self._means.get(group)
+        finite = math.isfinite(value)
+        if not finite or (mean is not None and abs(value) > ALERT_RATIO * abs(mean) + 1e-6):
             self.recorder.alert = True
-        if math.isfinite(value):
-            self._mean = value if self._mean is None else 0.95 * self._mean + 0.05 * value
+        if finite:
+            self._means[group] = value if mean is None else 0.95 * mean + 0.05 * value
 
 
 def constant_divisor(torch: Any, node: Any) -> float | None:

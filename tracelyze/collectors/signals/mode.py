@@ -33,9 +33,16 @@ class Mode(Signal):
             self._calls.append(call)
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
-        trained = {call.model.number: call for call in self._calls if call.trained}.values()
+        others = set()
+        if self.recorder.trainings.several:
+            others = {call for call in self._calls if self._is_of_another(call, tracked.group)}
+        trained = {call.model.number: call for call in self._calls if call.trained and call not in others}.values()
         if trained:
             row["model_in_train"] = all(call.in_train for call in trained)
             row["modules_sensitive"] = sum(call.sensitive for call in trained)
             row["modules_in_train"] = sum(call.sensitive_in_train for call in trained)
-        self._calls = [call for call in self._calls if not call.trained and not call.dead]
+        self._calls = [call for call in self._calls if call in others or not (call.trained or call.dead)]
+
+    def _is_of_another(self, call: Call, group: Any) -> bool:
+        """Whether the call trains, but in another training than the one that steps."""
+        return self.recorder.trainings.of_models(frozenset((call.model.number,))) not in (group, None)
