@@ -26,6 +26,8 @@ KINDS: Final = {
     "input": "waiting for the data loader",
     "sync": "waiting in a synchronisation",
     "allocator": "device memory allocation",
+    "communication-call": "host inside communication calls",
+    "copy-call": "host inside copy calls",
     "checkpoint": "saving or logging",
     "optimizer": "optimizer",
     "launch": "runtime calls",
@@ -146,7 +148,7 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Listing:
-    """A table. `columns`: heading and unit (as in Evidence; empty for words) of each.
+    """A table. `columns`: heading and unit of each; the unit is as in Evidence, or `text` where the values are words.
 
     `rows`: a value for each column, the first of them a short name whose long form `full` holds, or an empty string.
     `rest`: what the rows leave out, in words.

@@ -31,12 +31,14 @@ def diagnose(
     ignore: Collection[str] = (),
     thresholds: Mapping[str, Mapping[str, float]] | None = None,
     rules: Sequence[Rule] | None = None,
+    picture: bool = False,
 ) -> Diagnosis:
     """What is wrong with `run`, a loaded run or its directory.
 
     `select` limits the diagnosis to these rule ids, `ignore` leaves some out; `thresholds` overrides a rule's numbers
-    by name; `rules` takes the catalogue's place. Every remaining rule ends in one check, those that only profiler
-    traces can tell included. InputError for an unreadable run, an unknown rule or threshold.
+    by name; `rules` takes the catalogue's place. `picture`: with the timelines and tables of profiled steps, which only
+    a page shows. Every remaining rule ends in one check, those that only profiler traces can tell included. InputError
+    for an unreadable run, an unknown rule or threshold.
     """
     from tracelyze.analyzers.kineto.rules import RULES as TRACE_RULES
     from tracelyze.analyzers.windows import Windows, joined
@@ -68,9 +70,11 @@ def diagnose(
     found = [finding for rule in told for finding in _findings(outcomes[rule.id])]
     findings = causality.order(causality.explain(found, told))
     charts = facts.charts(findings)
+    shown, profiled_charts = windows.picture() if picture and windows.found else (None, [])
     facts_of_run = facts.run(run)
     facts_of_run.notes.extend(windows.notes)
-    return Diagnosis(facts_of_run, worst(findings), findings, checks, charts, tracelyze.__version__)
+    charts = [*profiled_charts, *charts]
+    return Diagnosis(facts_of_run, worst(findings), findings, checks, charts, tracelyze.__version__, picture=shown)
 
 
 def evaluate(rule: Rule, process: Process, limits: Limits) -> Outcome:

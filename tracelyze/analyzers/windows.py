@@ -12,11 +12,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.kineto.diagnose import judge
+from tracelyze.analyzers.kineto.diagnose import as_job, job_charts, judge
+from tracelyze.analyzers.kineto.reader import read_trace
+from tracelyze.analyzers.kineto.summary import summarise_file, summarise_trace
 from tracelyze.analyzers.merging import gravity
 from tracelyze.analyzers.rule import Outcome, Passed, Skipped
 from tracelyze.analyzers.words import plural
-from tracelyze.diagnosis import Cost, Evidence, Finding
+from tracelyze.diagnosis import Chart, Cost, Evidence, Finding, Picture
 from tracelyze.errors import InputError
 
 if TYPE_CHECKING:
@@ -73,6 +75,27 @@ class Windows:
                 answers[rule].append((self.found[key], outcome))
         unread = nothing or (f"no profiler window could be read: {self.notes[0]}" if self.notes else NONE)
         return {rule: _together(answers[rule]) if answers[rule] else Skipped(unread) for rule in rules}
+
+    def picture(self) -> tuple[Picture, list[Chart]]:
+        """Timelines and tables of the last window that can be read, when the training was warm, and its charts."""
+        from tracelyze.analyzers.kineto.picture import Painter
+
+        for key in sorted(self.found, reverse=True):
+            window = self.found[key]
+            painter = Painter(window.first_step)
+            try:
+                if len(window.files) == 1:
+                    summaries = [summarise_file(path, rank, painter.keep) for path, rank in window.files.items()]
+                else:
+                    summaries = [summarise_trace(read_trace(path), rank) for path, rank in window.files.items()]
+            except InputError:
+                continue  # it has been noted by judge()
+            picture = painter.finish(summaries)
+            if painter.problem:
+                self.notes.append(painter.problem)
+            job = as_job([painter.numbered(summary) for summary in summaries])
+            return picture, [replace(chart, title=f"{chart.title}, profiled steps") for chart in job_charts(job)]
+        return Picture(), []
 
 
 def _together(answers: Sequence[tuple[Window, Outcome]]) -> Outcome:

@@ -78,13 +78,16 @@ def diagnose(
     files = output or []
     for file in files:
         reports.format_of(file)
-    diagnosis = _diagnose(run, _settings(config, _identifiers(select), _identifiers(ignore)))
+    settings = _settings(config, _identifiers(select), _identifiers(ignore))
+    page = not no_html and not files and format is Format.text
+    drawn = page or format is Format.html or any(reports.format_of(file) == "html" for file in files)
+    diagnosis = _diagnose(run, settings, picture=drawn)
     for file in files:
         reports.write(diagnosis, file)
         sys.stderr.write(f"wrote {file}\n")
     if format is Format.text:
         emit(_summary(diagnosis))
-        if not no_html and not files:
+        if page:
             _write_page(diagnosis, run)
     else:
         emit(reports.render(diagnosis, "markdown" if format is Format.md else format.value))
@@ -106,13 +109,18 @@ def _settings(config: Path | None, select: tuple[str, ...], ignore: tuple[str, .
     return replace(settings, select=select or settings.select, ignore=(*settings.ignore, *ignore))
 
 
-def _diagnose(path: Path, settings: Settings) -> Diagnosis:
-    """The diagnosis of a run directory or of profiler traces. One configuration serves both."""
+def _diagnose(path: Path, settings: Settings, picture: bool) -> Diagnosis:
+    """The diagnosis of a run directory or of profiler traces. One configuration serves both.
+
+    `picture`: with what only a page shows, which reads a part of a trace twice.
+    """
     from tracelyze import analyzers
     from tracelyze.analyzers import kineto
 
     diagnose = kineto.diagnose_traces if kineto.is_trace(path) else analyzers.diagnose
-    return diagnose(path, select=settings.select, ignore=settings.ignore, thresholds=settings.thresholds)
+    return diagnose(
+        path, select=settings.select, ignore=settings.ignore, thresholds=settings.thresholds, picture=picture
+    )
 
 
 def _identifiers(given: list[str] | None) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.reports import escaping
+from tracelyze.reports import bars, escaping
 
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Chart, Line
@@ -81,11 +81,15 @@ def figure(chart: Chart) -> dict[str, Any]:
             "annotations": labels,
             "showlegend": len(chart.lines) > 1,
             "hovermode": "x unified",
+            **({"barmode": "stack", "bargap": 0.1} if bars.are_drawn(chart) else {}),
         },
     }
 
 
 def _trace(line: Line, x: list[float], dash: str) -> dict[str, Any]:
+    if line.style == "bars":
+        # The page puts in the colour that the kind has in its theme.
+        return {"type": "bar", "name": _text(line.name), "x": x, "y": line.y, "meta": bars.kind_class(line.kind)}
     trace: dict[str, Any] = {
         "type": "scatter",
         "name": _text(line.name),

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tracelyze.reports import axes, escaping, words
+from tracelyze.reports import axes, bars, escaping, words
 from tracelyze.reports.markup import Child, Markup, element
 
 if TYPE_CHECKING:
@@ -76,6 +76,9 @@ def describe(chart: Chart) -> str:
             said.append(f"{escaping.one_line(line.name)}: nothing to draw.")
             continue
         values = [value for _, value in known if value is not None]
+        if line.style == "bars":
+            said.append(f"{escaping.one_line(line.name)}: {words.number(sum(values) / len(values))} on average.")
+            continue
         gaps = len(line.y) - len(known)
         said.append(
             f"{escaping.one_line(line.name)}: from {words.number(values[0])} at {words.number(known[0][0])} to "
@@ -98,6 +101,8 @@ def unlabelled(chart: Chart) -> list[Mark]:
 
 
 def _axes(chart: Chart) -> tuple[Axis, Axis]:
+    if bars.are_drawn(chart):
+        return bars.scales(chart)
     whole = all(float(value).is_integer() for value in chart.x if math.isfinite(value))
     x = axes.linear([*chart.x, *(mark.x for mark in chart.marks)], whole=whole)
     values = [value for line in chart.lines for value in line.y if _finite(value)]
@@ -135,8 +140,10 @@ def _grid(x: Axis, y: Axis, top: int) -> Child:
 
 
 def _lines(chart: Chart, x: Axis, y: Axis, top: int) -> Markup:
-    paths: list[Child] = []
+    paths: list[Child] = list(bars.shapes(chart, x, y, _WIDTH, HEIGHT))
     for index, line in enumerate(chart.lines):
+        if line.style == "bars":
+            continue
         for shape, data in _paths(line, chart.x, x, y):
             paths.append(
                 element("path", d=data, class_=f"{shape} s{index % STYLES}", vector_effect="non-scaling-stroke")
@@ -277,8 +284,8 @@ def _end_labels(chart: Chart, y: Axis) -> list[tuple[int, str, float]]:
 
     None where a name is too long for the room; the legend says them all.
     """
-    names = [escaping.one_line(line.name) for line in chart.lines]
-    if not 2 <= len(names) <= 6 or max(map(len, names)) > _LONGEST_END_LABEL:
+    names = [escaping.one_line(line.name) for line in chart.lines if line.style != "bars"]
+    if len(names) < len(chart.lines) or not 2 <= len(names) <= 6 or max(map(len, names)) > _LONGEST_END_LABEL:
         return []
     labels: list[tuple[float, int, str]] = []
     for index, line in enumerate(chart.lines):

@@ -18,7 +18,7 @@ from tracelyze.analyzers.kineto.rules import RULES
 from tracelyze.analyzers.kineto.summary import TraceSummary, summarise, summarise_trace
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped
 from tracelyze.analyzers.words import percent
-from tracelyze.diagnosis import Check, Diagnosis, Exit, Finding, RunFacts, worst
+from tracelyze.diagnosis import Chart, Check, Diagnosis, Exit, Finding, RunFacts, worst
 from tracelyze.errors import InputError
 
 if TYPE_CHECKING:
@@ -85,9 +85,15 @@ def diagnose_job(
         Check(name, "skipped", "a profiler trace does not show this; it needs a recorded run") for name in elsewhere
     ]
     ordered = causality.order(_explained(findings, chosen))
+    return Diagnosis(_facts(named, job), worst(ordered), ordered, checks, job_charts(job), tracelyze.__version__)
+
+
+def job_charts(job: Job) -> list[Chart]:
+    """Where the time went: the mean step of each rank, if there are several, and the single steps of each trace."""
     ranks = rank_chart(job.summaries)
-    pictures = [*([ranks] if ranks else []), *list(job.picture.values())[:MOST_CHARTS]]
-    return Diagnosis(_facts(named, job), worst(ordered), ordered, checks, pictures, tracelyze.__version__)
+    if ranks and all(len(summary.number) < 2 for summary in job.summaries):
+        return [ranks]  # their single bars stand in it
+    return [*([ranks] if ranks else []), *list(job.picture.values())[:MOST_CHARTS]]
 
 
 def judge(

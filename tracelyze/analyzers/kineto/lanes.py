@@ -12,6 +12,7 @@ from tracelyze.analyzers.kineto.attribution import CAUSE_TEXT, CAUSES
 from tracelyze.analyzers.kineto.categories import Activity
 from tracelyze.analyzers.kineto.host_detail import HostDetail, Nest, spoken
 from tracelyze.analyzers.kineto.kernel_names import short
+from tracelyze.analyzers.kineto.pictures import CAUSE_KINDS
 from tracelyze.analyzers.kineto.steps import Steps
 from tracelyze.analyzers.kineto.summary import Attributed
 from tracelyze.analyzers.kineto.table import Array, Floats, Integers
@@ -38,8 +39,8 @@ _OF_ACTIVITY: Final = {
     Activity.INPUT: "input",
     Activity.SYNC: "sync",
     Activity.ALLOCATOR: "allocator",
-    Activity.COPY: "copy",
-    Activity.COMMUNICATION: "communication",
+    Activity.COPY: "copy-call",
+    Activity.COMMUNICATION: "communication-call",
     Activity.CHECKPOINT: "checkpoint",
     Activity.OPTIMIZER: "optimizer",
     Activity.RUNTIME: "launch",
@@ -116,7 +117,7 @@ def idle_lane(
         dtype=np.int64,
     )
     behind = names.number(f"idle: {CAUSE_TEXT['device']}")
-    kinds = np.array([_KIND[CAUSES[cause]] for cause in lead.tolist()], dtype=np.int64)
+    kinds = np.array([_KIND[CAUSE_KINDS[CAUSES[cause]]] for cause in lead.tolist()], dtype=np.int64)
     starts, stops = np.concatenate([start, handed_over]), np.concatenate([handed_over, stop])
     real = np.flatnonzero(stops > starts)
     slices = Slices(

@@ -80,19 +80,19 @@ def kernels(seen: Attributed, host: HostDetail, work: Launched, looked_at: str) 
         rows.append([*row, lines.get(index, "")] if told else row)
     unit = " per step" if seen.steps.counted else ""
     columns = [
-        ("Kernel", ""),
-        ("Class", ""),
+        ("Kernel", "text"),
+        ("class", "text"),
         (f"Calls{unit}", ""),
         (f"Time{unit}", "ms"),
         ("Of all device time", "share"),
         ("Mean", "us"),
-        ("Launched by", ""),
+        ("launched by", "text"),
     ]
     rest = order[ROWS:]
     return Listing(
         "Kernels, copies and fills",
         f"Over {_of(seen)}. What launched them was looked up in {looked_at}.",
-        [*columns, ("Python", "")] if told else columns,
+        [*columns, ("Python", "text")] if told else columns,
         rows,
         [names[index] for index in shown.tolist()],
         f"and {len(rest):,} more, {percent(float(time[rest].sum()) / whole)} of the device time" if len(rest) else "",
@@ -150,14 +150,14 @@ def operators(
         row += [round(float(on_device[index]) / steps / 1e3, 4)] if with_device else []
         table.append([*row, lines.get(index, "")] if told else row)
     unit = " per step" if seen.steps.counted else ""
-    columns = [("Operator", ""), (f"Calls{unit}", ""), (f"Host, itself{unit}", "ms"), (f"Host, in all{unit}", "ms")]
+    columns = [("Operator", "text"), (f"Calls{unit}", ""), (f"Host, itself{unit}", "ms"), (f"Host, in all{unit}", "ms")]
     columns += [(f"Device, itself{unit}", "ms")] if with_device else []
     share = percent(float(own[rest].sum()) / max(float(own.sum()), 1e-9)) if len(rest) else ""
     where = f"{plural(steps, 'step')}" if seen.steps.counted else "the stretch that was looked at"
     return Listing(
         "Operators and runtime calls",
         f"Over {where}. Itself: without the operators that it calls; device: the kernels that it launched itself.",
-        [*columns, ("Python", "")] if told else columns,
+        [*columns, ("Python", "text")] if told else columns,
         table,
         [detail.names[index] for index in shown],
         f"and {len(rest):,} more, {share} of the host's time" if len(rest) else "",

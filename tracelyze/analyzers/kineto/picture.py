@@ -48,9 +48,11 @@ class Choice:
 class Painter:
     """Makes the picture of one job. `keep` is shown a trace while it is in memory, which saves reading it again.
 
-    `problem`: why there is none. A picture that cannot be made must not hide the findings.
+    `first_step`: the step of the run that the profiler's own step 0 was. `problem`: why there is no picture; one that
+    cannot be made must not hide the findings.
     """
 
+    first_step: int = 0
     picture: Picture = field(default_factory=Picture)
     problem: str = ""
     _drawn: bool = False
@@ -59,7 +61,7 @@ class Painter:
         """Draws the only trace of a job."""
         self._drawn = True
         try:
-            self._draw(seen, summary, choose([summary]))
+            self._draw(seen, summary, choose([self.numbered(summary)]))
         except Exception as error:
             self.problem = f"The timeline could not be drawn: {type(error).__name__}: {error}."
 
@@ -67,7 +69,7 @@ class Painter:
         """The picture; for several traces, those that hold the chosen steps are read once more."""
         if self._drawn:
             return self.picture
-        choices = choose(summaries)
+        choices = choose([self.numbered(summary) for summary in summaries])
         for path in dict.fromkeys(choice.path for choice in choices):
             own = [choice for choice in choices if choice.path == path]
             try:
@@ -75,6 +77,11 @@ class Painter:
             except Exception as error:
                 self.problem = f"{Path(path).name}: the timeline could not be drawn: {type(error).__name__}: {error}."
         return self.picture
+
+    def numbered(self, summary: TraceSummary) -> TraceSummary:
+        """The summary with the run's numbers for its steps, where the profiler counted them."""
+        counted = summary.steps_from.startswith("ProfilerStep")
+        return replace(summary, number=summary.number + self.first_step) if counted and self.first_step else summary
 
     def _draw(self, seen: Attributed, summary: TraceSummary, choices: Sequence[Choice]) -> None:
         if not choices or not len(seen.steps):
@@ -93,8 +100,9 @@ class Painter:
         if not self.picture.listings:
             work = listings.launched(seen, host, begin, end)
             steps = wanted[1] - wanted[0]
-            around = f"{plural(steps, 'step')} around step {int(seen.steps.number[first.index]):,}"
-            looked_at = around if steps < len(seen.steps) else "all of them" if steps > 1 else "it"
+            around = int(self.numbered(summary).number[first.index])
+            some = f"{plural(steps, 'step')} around step {around:,}"
+            looked_at = some if steps < len(seen.steps) else "all of them" if steps > 1 else "it"
             tables: list[Listing | None] = [
                 listings.kernels(seen, host, work, looked_at if seen.steps.counted else "a part of it"),
                 listings.operators(seen, host, work, begin, end, steps),

@@ -13,7 +13,14 @@ from tracelyze.analyzers.kineto.table import Floats
 from tracelyze.diagnosis import Chart, Line
 
 MOST_BARS: Final = 200
-_WORK: Final = ("compute", "communication", "copy")
+_WORK: Final = (
+    ("computing", "compute"),
+    ("communication, not hidden", "communication"),
+    ("copies, not hidden", "copy"),
+)
+CAUSE_KINDS: Final = {name: f"{name}-call" if name in ("communication", "copy") else name for name in CAUSES}
+"""What a colour stands for, by cause of idle time: a host inside such a call is not the work itself."""
+
 _LEAST_SHARE: Final = 0.01
 """Causes below this share of the whole are drawn together as one part."""
 
@@ -67,25 +74,25 @@ def _parts(summary: TraceSummary) -> list[tuple[str, str, Floats]]:
     """Name, kind and microseconds (shape [steps]) of everything that the steps consist of."""
     device = summary.device
     if device is not None:
-        parts = [
-            ("computing", "compute", device.compute),
-            ("communication, not hidden", "communication", device.exposed_communication),
-            ("copies, not hidden", "copy", device.exposed_copy),
-        ]
+        worked = (device.compute, device.exposed_communication, device.exposed_copy)
+        parts = [(*which, time) for which, time in zip(_WORK, worked, strict=True)]
         causes, idle = device.causes, "idle: "
     elif summary.host is not None:
         parts, causes, idle = [], summary.host, ""
     else:
         return []
     order = np.argsort(-causes.sum(axis=0), kind="stable").tolist()
-    return [*parts, *((idle + CAUSE_TEXT[CAUSES[index]], CAUSES[index], causes[:, index]) for index in order)]
+    return [
+        *parts,
+        *((idle + CAUSE_TEXT[CAUSES[index]], CAUSE_KINDS[CAUSES[index]], causes[:, index]) for index in order),
+    ]
 
 
 def _worth_drawing(parts: list[tuple[str, str, Floats]], whole: float) -> list[tuple[str, str, Floats]]:
     """The parts without the empty ones; idle causes below one percent of the whole as one."""
     drawn, small = [], np.zeros(len(parts[0][2]))
     for name, kind, values in parts:
-        if kind in _WORK or values.sum() >= _LEAST_SHARE * max(whole, 1e-9):
+        if (name, kind) in _WORK or values.sum() >= _LEAST_SHARE * max(whole, 1e-9):
             drawn.append((name, kind, values))
         else:
             small = small + values

@@ -102,6 +102,8 @@
       height: 340,
     };
   };
+  const coloured = (figure) => figure.data.map((trace) =>
+    trace.type === "bar" ? { ...trace, marker: { color: color(`--${trace.meta}`) } } : trace);
   const shown = new Map();
   // Only what works on the chart in front of the reader: the library also has a button that sends a chart away.
   const options = {
@@ -109,7 +111,7 @@
     modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
   };
   const redraw = () => shown.forEach((figure, canvas) =>
-    window.Plotly.react(canvas, figure.data, themed(figure), options));
+    window.Plotly.react(canvas, coloured(figure), themed(figure), options));
 
   // The packed library stands behind this script, at the end of the page.
   addEventListener("DOMContentLoaded", () => {
@@ -134,7 +136,7 @@
           const figure = (await load())[Number(button.dataset.figure)];
           still.replaceWith(canvas);
           button.parentElement.classList.add("live");
-          await window.Plotly.newPlot(canvas, figure.data, themed(figure), options);
+          await window.Plotly.newPlot(canvas, coloured(figure), themed(figure), options);
           shown.set(canvas, figure);
           button.textContent = "Back to the still chart";
         } catch (error) {

@@ -14,11 +14,12 @@ LIMIT: Final = 9_500_000
 
 @dataclass(frozen=True)
 class Plan:
-    """How much goes into the page: points of a line, the interactive charts, the diagnosis as data."""
+    """How much goes into the page: points of a line, the interactive charts, the diagnosis as data, the timelines."""
 
     points: int | None = None
     interactive: bool = True
     data: bool = True
+    timelines: bool = True
 
 
 PLANS: Final = (
@@ -27,6 +28,7 @@ PLANS: Final = (
     Plan(points=100),
     Plan(points=100, interactive=False),
     Plan(points=100, interactive=False, data=False),
+    Plan(points=100, interactive=False, data=False, timelines=False),
 )
 
 
@@ -35,6 +37,8 @@ def render(diagnosis: Diagnosis, limit: int = LIMIT) -> str:
     text = ""
     for plan in PLANS:
         shown = diagnosis if plan.points is None else thinned(diagnosis, plan.points)
+        if shown.picture is not None and not plan.timelines:
+            shown = replace(shown, picture=replace(shown.picture, timelines=[]))
         text = page.render(shown, interactive=plan.interactive, data=plan.data, thinned=plan != PLANS[0])
         if len(text.encode()) <= limit:
             break
@@ -66,6 +70,7 @@ def _thin(chart: Chart, points: int) -> Chart:
                 kept |= {min(known)[1], max(known)[1]}
     order = sorted(kept)
     lines = [
-        Line(line.name, [line.y[index] for index in order if index < len(line.y)], line.style) for line in chart.lines
+        Line(line.name, [line.y[index] for index in order if index < len(line.y)], line.style, line.kind)
+        for line in chart.lines
     ]
     return replace(chart, x=[chart.x[index] for index in order], lines=lines)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.reports import escaping, story, words
 from tracelyze.reports import json as json_report
-from tracelyze.reports.html import chain, checks, facts, finding
+from tracelyze.reports.html import chain, checks, facts, finding, listings, timelines
 from tracelyze.reports.html.charts import Gallery
 from tracelyze.reports.html.icons import badge
 from tracelyze.reports.markup import Child, Markup, element
@@ -41,8 +41,9 @@ def render(diagnosis: Diagnosis, interactive: bool, data: bool, thinned: bool) -
         else None,
         _index(chapters),
         [_chapter(chapter, gallery, diagnosis) for chapter in chapters],
+        _picture(diagnosis, gallery),
         checks.section(diagnosis),
-        _overview(diagnosis, gallery),
+        None if diagnosis.picture else _overview(diagnosis, gallery),
         facts.section(diagnosis),
         facts.reading(),
         id="top",
@@ -74,6 +75,8 @@ def _kind(chapters: list[Chapter]) -> str:
 
 def _head(diagnosis: Diagnosis, chapters: list[Chapter], interactive: bool) -> Markup:
     scripts = [_asset("theme.js"), _asset("report.js")]
+    if diagnosis.picture and diagnosis.picture.timelines:
+        scripts.append(_asset("lanes.js"))
     allowed = [_hash(script.encode()) for script in scripts]
     if interactive:
         allowed.append(f"'sha256-{base64.b64encode(bytes.fromhex(_vendored('sha256'))).decode()}'")
@@ -102,6 +105,10 @@ def _body(diagnosis: Diagnosis, main: Markup, gallery: Gallery, interactive: boo
         diagnosis_json = escaping.script_json(json_report.contract(diagnosis))
         blocks.append(element("script", Markup(diagnosis_json), type="application/json", id="diagnosis"))
     blocks.append(element("script", Markup(_asset("report.js"))))
+    if diagnosis.picture and diagnosis.picture.timelines:
+        slices = timelines.packed(diagnosis.picture.timelines)
+        blocks.append(element("script", Markup(_asset("lanes.js"))))
+        blocks.append(element("script", Markup(slices), type="text/plain", id="timelines"))
     if interactive:
         # Last, so that the words are on the screen before these have arrived.
         blocks.append(element("script", Markup(gallery.figures()), type="text/plain", id="figures"))
@@ -201,6 +208,17 @@ def _overview(diagnosis: Diagnosis, gallery: Gallery) -> Child:
     return element(
         "section", element("h2", "The run at a glance"), element("div", charts, class_="grid"), id="overview"
     )
+
+
+def _picture(diagnosis: Diagnosis, gallery: Gallery) -> Child:
+    """Where the time went, where a trace was read: all steps, single steps, kernels and operators."""
+    if diagnosis.picture is None:
+        return None
+    return [
+        _overview(diagnosis, gallery),
+        timelines.section(diagnosis.picture.timelines),
+        listings.section(diagnosis.picture.listings),
+    ]
 
 
 def _footer(diagnosis: Diagnosis) -> Markup:

@@ -1,0 +1,98 @@
+"""Timelines on the page: the still picture, what it shows in numbers, and the data that lets a script zoom."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from typing import TYPE_CHECKING
+
+from tracelyze.diagnosis import KINDS
+from tracelyze.reports import escaping, lanes, words
+from tracelyze.reports.html.charts import kind_swatch
+from tracelyze.reports.markup import Child, Markup, element
+
+if TYPE_CHECKING:
+    from tracelyze.diagnosis import Lane, Timeline
+
+_NAME = 80  # characters of a name in the table
+
+
+def section(timelines: list[Timeline]) -> Child:
+    """All timelines of a picture; None where there is none."""
+    if not timelines:
+        return None
+    shown = [figure(timeline, number) for number, timeline in enumerate(timelines)]
+    title = "One step in detail" if len(timelines) == 1 else "Single steps in detail"
+    return element("section", element("h2", title), shown, id="steps")
+
+
+def figure(timeline: Timeline, number: int) -> Markup:
+    """One timeline; `number` is its place in the data for the script."""
+    return element(
+        "figure",
+        element("figcaption", timeline.title),
+        element("p", _explained(timeline), class_="quiet"),
+        element(
+            "ul", [element("li", kind_swatch(kind), KINDS[kind]) for kind in lanes.kinds(timeline)], class_="legend"
+        ),
+        element("div", lanes.draw(timeline, f"timeline-{number}"), class_="lanes"),
+        _numbers(timeline),
+        class_="chart timeline-of-step",
+        data_timeline=number,
+    )
+
+
+def packed(timelines: list[Timeline]) -> str:
+    """The data of all timelines: JSON, gzip, base64."""
+    text = escaping.json_text([lanes.data(timeline) for timeline in timelines])
+    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+
+
+def _explained(timeline: Timeline) -> str:
+    merged = sum(count for lane in timeline.lanes for count in lane.merged if count > 1)
+    together = sum(count > 1 for lane in timeline.lanes for count in lane.merged)
+    if not together:
+        return timeline.note
+    short = f"{words.number(float(f'{timeline.unit_us:.2g}'))} us"
+    return (
+        f"{timeline.note} {words.plural(merged, 'activity', 'activities')} of about {short} or less are drawn together "
+        f"with their neighbours, as {words.plural(together, 'slice')}."
+    )
+
+
+def _numbers(timeline: Timeline) -> Markup:
+    heads = ["Lane", "Filled", "Of the time", "Activities", "Most time in"]
+    rows = [_row(timeline, lane, heads) for lane in timeline.lanes]
+    return element(
+        "details",
+        element("summary", "In numbers"),
+        element(
+            "div",
+            element(
+                "table",
+                element("thead", element("tr", [element("th", head, scope="col") for head in heads])),
+                element("tbody", rows),
+                class_="evidence",
+            ),
+            class_="wide",
+        ),
+        class_="numbers",
+    )
+
+
+def _row(timeline: Timeline, lane: Lane, heads: list[str]) -> Markup:
+    names = "; ".join(
+        f"{escaping.shortened(escaping.one_line(name), _NAME)} ({words.duration(time / 1e6)})"
+        for name, time in lanes.longest(timeline, lane)
+    )
+    said = [
+        words.duration(lane.busy_us / 1e6),
+        words.percent(lane.busy_us / timeline.length_us if timeline.length_us > 0 else 0.0),
+        f"{lane.slices:,}",
+    ]
+    return element(
+        "tr",
+        element("th", escaping.one_line(lane.name), scope="row"),
+        [element("td", one, class_="number", data_label=head) for one, head in zip(said, heads[1:], strict=False)],
+        element("td", names, data_label=heads[-1]),
+    )
