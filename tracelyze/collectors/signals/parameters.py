@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from tracelyze.collectors.arrivals import Arrivals
+from tracelyze.collectors.norms import norms_of
 from tracelyze.collectors.occasions import every_nth, is_plain, may_compute
 from tracelyze.collectors.optimizers import Tracked
 from tracelyze.collectors.readback import Readback
@@ -96,11 +97,7 @@ class Parameters(Signal):
         before = _Before([index for index, _, _ in chosen], lengths, [w.stride() == g.stride() for _, w, g in chosen])
         before.weights = weights
         before.reached = _table(torch, gradients)[0] != 0
-        precise = None if any(gradient.dtype == torch.float64 for gradient in gradients) else torch.float32
-        norms, largest = (
-            torch.stack([norm.to(torch.float32) for norm in torch._foreach_norm(gradients, order, dtype=precise)])
-            for order in (2, math.inf)
-        )
+        norms, largest = norms_of(torch, gradients), norms_of(torch, gradients, math.inf)
         scale = getattr(tracked.optimizer, "grad_scale", None)
         if isinstance(scale, torch.Tensor):  # fused optimizers get their gradients still scaled
             norms, largest = norms / scale, largest / scale

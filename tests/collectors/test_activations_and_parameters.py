@@ -1,0 +1,116 @@
+"""What is recorded inside of models, outputs of modules, weights and updates, against the script's own sums."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from tracelyze.analyzers.run import Process
+from tracelyze.collectors.signals.activations import FINITE, INFINITE, MINUS_INFINITE, NAN, kind_of
+
+from .conftest import Collect, Collected, program
+
+Rows = list[dict[str, Any]]
+EVERY = ("--signal", "activations=every:1", "--signal", "parameters=every:1")
+
+
+def collected(collect: Collect, kind: str, *options: str) -> Collected:
+    done = collect(sys.executable, program("looked_into.py"), kind, options=options)
+    assert done.process.returncode == 0, done.process.stderr
+    return done
+
+
+def rows(process: Process, table: str) -> Rows:
+    assert [row for row in process.events.records() if row["kind"] == "collector-error"] == []
+    return list(process.tables[table].records())
+
+
+def test_they_agree_with_the_scripts_own_sums(collect: Collect) -> None:
+    done = collected(collect, "plain", *EVERY)
+    truth = json.loads(done.process.stdout)
+    (process,) = done.run.processes
+    activations = rows(process, "activations")
+    looked = sorted({row["step"] for row in activations})
+    assert looked == [1, 2, 3, 4, 5], "all training forwards but the first, which is over before there is a recording"
+    for row in activations:
+        expected = truth["activations"][row["step"]].get(row["module"])
+        if expected is not None:
+            assert [row["mean"], row["std"], row["largest"], row["zeros"]] == pytest.approx(expected, abs=1e-5)
+        assert row["nonfinite"] == FINITE
+    first = [(row["order"], row["module"], row["kind"]) for row in activations if row["step"] == 1]
+    assert first == [
+        (1, "first", "Linear"), (2, "block.0", "ReLU"), (3, "block.1", "Linear"), (4, "block", "Sequential"),
+        (5, "last", "Linear"), (6, "", "Net"),
+    ]  # fmt: skip
+    parameters = rows(process, "parameters")
+    assert sorted({row["step"] for row in parameters}) == [1, 2, 3, 4, 5, 6]
+    assert len(parameters) == 6 * 6
+    for row in parameters:
+        weight, update, gradient, largest = truth["parameters"][row["step"] - 1][row["parameter"]]
+        close = {"rel": 1e-4, "abs": 1e-7} if row["elements"] <= 256 else {"rel": 0.3, "abs": 1e-7}
+        assert row["weight_norm"] == pytest.approx(weight, **close)
+        assert row["update_norm"] == pytest.approx(update, **close)
+        assert row["grad_norm"] == pytest.approx(gradient, rel=1e-5)
+        assert row["grad_largest"] == pytest.approx(largest, rel=1e-6)
+        assert row["lr"] == 0.1
+        assert row["grad_finite"]
+        assert not row["closure"]
+
+
+def test_updates_that_16_bit_weights_round_away(collect: Collect) -> None:
+    (process,) = collected(collect, "lost", *EVERY).run.processes
+    parameters = rows(process, "parameters")
+    assert {row["dtype"] for row in parameters} == {"bfloat16"}
+    assert min(row["unchanged_reached"] for row in parameters if row["parameter"].endswith("weight")) > 0.95
+    assert all(row["grad_norm"] > 0 for row in parameters)
+
+
+def test_parameters_that_a_step_leaves_alone(collect: Collect) -> None:
+    (process,) = collected(collect, "not_applied", *EVERY).run.processes
+    parameters = rows(process, "parameters")
+    still = {row["parameter"] for row in parameters if row["unchanged"] == 1.0}
+    assert still == {"first.weight", "first.bias"}
+    assert {row["lr"] for row in parameters if row["parameter"] in still} == {0.0}
+    assert {row["lr"] for row in parameters if row["parameter"] not in still} == {0.1}
+    assert {row["parameter"] for row in parameters} == still | {"block.1.weight", "block.1.bias"}
+
+
+def test_double_precision(collect: Collect) -> None:
+    (process,) = collected(collect, "double", *EVERY).run.processes
+    assert {row["dtype"] for row in rows(process, "parameters")} == {"float64"}
+    assert {row["dtype"] for row in rows(process, "activations")} == {"float64"}
+
+
+def test_the_first_module_that_is_not_finite_is_found_when_the_loss_is_not(collect: Collect) -> None:
+    options = ("--signal", "activations=every:1000000")
+    (process,) = collected(collect, "overflows", *options).run.processes
+    broken = [row for row in rows(process, "activations") if row["nonfinite"] != FINITE]
+    assert broken, "although it was to look at the first forward only"
+    assert all(row["alert"] for row in broken)
+    first = min(broken, key=lambda row: (row["step"], row["order"]))
+    assert first["module"] in ("first", "block.1"), "all weights are NaN after the first such step"
+    assert first["weights_finite"] is False
+
+
+def test_odd_models_are_survived(collect: Collect) -> None:
+    (process,) = collected(collect, "unusual", *EVERY).run.processes
+    modules = {row["module"] for row in rows(process, "activations")}
+    assert {"odd", "last", ""} <= modules
+    assert {row["parameter"] for row in rows(process, "parameters")} == {
+        "odd.inner.weight", "odd.inner.bias", "last.weight", "last.bias",
+    }  # fmt: skip
+
+
+def test_they_can_be_switched_off(collect: Collect) -> None:
+    (process,) = collected(collect, "plain", "--no-signal", "activations,parameters").run.processes
+    assert rows(process, "activations") == rows(process, "parameters") == []
+
+
+def test_what_a_sum_says_of_its_terms() -> None:
+    inf = float("inf")
+    assert [kind_of(total) for total in (1.0, float("nan"), inf, -inf)] == [FINITE, NAN, INFINITE, MINUS_INFINITE]
