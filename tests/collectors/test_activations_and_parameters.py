@@ -1,4 +1,4 @@
-"""What is recorded inside of models, outputs of modules, weights and updates, against the script's own sums."""
+"""What is recorded inside of models: outputs, weights, gradients and updates, against the script's own sums."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 from tracelyze.analyzers.run import Process
 from tracelyze.collectors.signals.activations import FINITE, INFINITE, MINUS_INFINITE, NAN, kind_of
 
-from .conftest import Collect, Collected, program
+from .conftest import Collect, Collected, program, run_plain
 
 Rows = list[dict[str, Any]]
 EVERY = ("--signal", "activations=every:1", "--signal", "parameters=every:1")
@@ -104,6 +104,27 @@ def test_odd_models_are_survived(collect: Collect) -> None:
     assert {row["parameter"] for row in rows(process, "parameters")} == {
         "odd.inner.weight", "odd.inner.bias", "last.weight", "last.bias",
     }  # fmt: skip
+
+
+def test_one_that_fails_is_switched_off_and_nothing_else(collect: Collect) -> None:
+    done = collected(collect, "failing", *EVERY)
+    (process,) = done.run.processes
+    assert done.own_stderr == ""
+    signals = process.facts["signals"]
+    assert {name for name, state in signals.items() if state["state"] == "failed"} == {"activations", "parameters"}
+    assert "TypeError" in signals["activations"]["traceback"]
+    assert len(process.steps) == 6
+
+
+def test_looking_everywhere_at_every_step_changes_no_weight_and_no_random_number(collect: Collect) -> None:
+    names = ("activations", "parameters", "batches", "gradient_norm", "gradient_lifecycle")
+    options = tuple(part for name in names for part in ("--signal", f"{name}=every:1"))
+    loops = (sys.executable, "-W", "ignore", program("loops.py"))
+    done = collect(*loops, options=options)
+    assert done.process.stdout == run_plain(*loops).stdout
+    assert done.own_stderr == ""
+    (process,) = done.run.processes
+    assert [row for row in process.events.records() if row["kind"] == "collector-error"] == []
 
 
 def test_they_can_be_switched_off(collect: Collect) -> None:

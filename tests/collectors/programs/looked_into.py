@@ -76,6 +76,15 @@ def not_applied():
     train(model, torch.optim.SGD(groups, lr=0.1))
 
 
+def failing():
+    """Two of the collector's own signals raise while they look."""
+    from tracelyze.collectors.signals import activations, parameters
+
+    activations.every_nth = parameters.norms_of = None
+    model = Net()
+    train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
 def double():
     model = Net().double()
     train(model, torch.optim.AdamW(model.parameters()), x=X.double())
