@@ -53,6 +53,8 @@ class HandUpdates:
 
     def backward_ends(self) -> None:
         """The gradients are as a step would find them."""
+        if self._optimizer is not None and any(map(_is_freed, self._optimizer.param_groups[0]["params"])):
+            self._optimizer = ByHand([])  # gathered for one pass and freed after it, by FSDP2: not the real ones
         if self._optimizer is not None and self._optimizer.param_groups[0]["params"]:
             self._before = self._state()
             if self._steps:  # not before it is known that nobody else steps
@@ -65,6 +67,10 @@ class HandUpdates:
         first = parameters[0] if parameters else None
         values = first.detach().flatten()[:FINGERPRINT].tolist() if first is not None and not first.is_cuda else []
         return [[parameter._version for parameter in parameters], values]
+
+
+def _is_freed(parameter: Any) -> bool:
+    return bool(parameter.numel()) and parameter.untyped_storage().size() == 0
 
 
 def leaves(node: Any) -> list[Any]:

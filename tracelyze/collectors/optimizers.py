@@ -6,6 +6,8 @@ import json
 import weakref
 from typing import Any
 
+from tracelyze.collectors import shards
+
 FIRST_GAP = 16  # steps of other optimizers that may lie between the first two of one
 REFRESH_EVERY = 32  # steps after which a changed requires_grad is noticed
 
@@ -55,6 +57,7 @@ class Tracked:
         self.at_step = 0  # of the process, when it stepped last
         self.gap = FIRST_GAP  # steps of the process between its last two
         self.on_cuda = False
+        self.sharded = False  # holds DTensors
         self._parameters: list[Any] = []
         self._held = -1
         self._refreshed = -REFRESH_EVERY
@@ -78,6 +81,7 @@ class Tracked:
             self._held, self._refreshed = held, self.count
             self._parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
             self.on_cuda = bool(self._parameters) and bool(self._parameters[0].is_cuda)
+            self.sharded = any(shards.is_sharded(parameter) for parameter in self._parameters)
         return self._parameters
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracelyze.collectors import shards
 from tracelyze.collectors.by_hand import ByHand
 from tracelyze.collectors.optimizers import Tracked
 from tracelyze.collectors.readback import Readback
@@ -85,7 +86,7 @@ class GradientLifecycle(Signal):
         for tracked in self.recorder.active():
             state = self._state(tracked)
             if self._watch_backward and state.looking:
-                state.last = versions(tracked.parameters())
+                state.last = versions(tracked)
             if group is None or group is tracked.group:
                 state.fresh = False
 
@@ -97,7 +98,7 @@ class GradientLifecycle(Signal):
         if not state.looking or tracked.inside_backward:
             state.row = {"parameters": len(tracked.parameters())}
             return
-        now = versions(tracked.parameters())
+        now = versions(tracked)
         state.at_step = now
         carried = self._carried(state, now)
         missing = now.count(NONE)
@@ -124,7 +125,7 @@ class GradientLifecycle(Signal):
             state.row, state.kept, state.any_kept = {}, [], False
             return
         # Updates by hand are noticed late, when gradients may be cleared already; the update itself left them.
-        now = state.at_step if isinstance(tracked.optimizer, ByHand) else versions(tracked.parameters())
+        now = state.at_step if isinstance(tracked.optimizer, ByHand) else versions(tracked)
         closure = self.recorder.backwards > self._backwards_at_step  # ran inside the step
         if looked and closure and tracked.count > 1:
             carried = self._carried(state, now)
@@ -156,7 +157,7 @@ class GradientLifecycle(Signal):
         """Between two backwards of one step, gradients that the first had filled became None, or zero."""
         state = self._state(tracked)
         parameters = tracked.parameters()
-        now = versions(parameters)
+        now = versions(tracked)
         if len(now) != len(state.last):
             return
         consumed = state.consumed if len(state.consumed) == len(now) else [NONE] * len(now)
@@ -175,14 +176,14 @@ class GradientLifecycle(Signal):
         if not all(g.device.type == "cpu" and g.layout is self.torch.strided for g in some):
             return False
         with self.torch.no_grad():
-            return bool(some) and not any(bool(gradient.any()) for gradient in some)
+            return bool(some) and not any(bool(shards.local(gradient).any()) for gradient in some)
 
     def _look_for_kept(self, tracked: Tracked) -> None:
         state = self._state(tracked)
         if not state.any_kept:
             return
         parameters = tracked.parameters()
-        now = versions(parameters)
+        now = versions(tracked)
         if len(now) != len(state.last):  # parameters were added: start afresh with the next step
             state.kept, state.any_kept = [], False
             return
@@ -200,6 +201,7 @@ class GradientLifecycle(Signal):
         """`grad.data.zero_()` and a fresh tensor of zeros change no version: look at the values, once."""
         if state.question is None:
             dense = [g for g in gradients if g.layout is self.torch.strided]
+            dense = [part for g in dense if (part := shards.local(g)).numel()]
             chosen = dense[:: max(1, len(dense) // QUESTIONED)][:QUESTIONED]
             if not chosen:
                 return
@@ -219,6 +221,9 @@ class GradientLifecycle(Signal):
         return sum(k and n > c for k, n, c in zip(state.kept, now, state.consumed, strict=True))
 
 
-def versions(parameters: list[Any]) -> list[int]:
+def versions(tracked: Tracked) -> list[int]:
     """Version counter of each parameter's gradient, -1 where it is None."""
+    parameters = tracked.parameters()
+    if tracked.sharded:  # FSDP2 adds to the part of this rank, past the DTensor around it
+        return [NONE if (gradient := p.grad) is None else shards.local(gradient)._version for p in parameters]
     return [NONE if (gradient := p.grad) is None else gradient._version for p in parameters]

@@ -7,15 +7,17 @@ allows, and at once when the loss is out of the ordinary.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
+from tracelyze.collectors import shards
 from tracelyze.collectors.norms import norms_of
 from tracelyze.collectors.optimizers import Tracked
 from tracelyze.collectors.readback import Known, Later, Readback
 from tracelyze.collectors.signals.signal import Signal
 
 MAX_NAMED = 5  # events that name a parameter with a non-finite gradient
-AT_STEP, FROM_CLIP = 1, 2
+AT_STEP, FROM_CLIP, OF_SHARDS = 1, 2, 3
 
 
 class GradientNorm(Signal):
@@ -36,7 +38,8 @@ class GradientNorm(Signal):
 
     def clip(self, max_norm: Any, total_norm: Any) -> None:
         if isinstance(total_norm, self.torch.Tensor):
-            self._clip_norms.append((self.recorder.clipped, total_norm.detach()))
+            source = FROM_CLIP if shards.is_whole(total_norm) else OF_SHARDS
+            self._clip_norms.append((self.recorder.clipped, shards.local(total_norm.detach()), source))
 
     def before_step(self, tracked: Tracked) -> None:
         self._backwards_at_step = self.recorder.backwards
@@ -53,7 +56,7 @@ class GradientNorm(Signal):
             self._clip_norms = [clip for clip in clips if clip[0] not in (tracked.group, None)]
             clips = [clip for clip in clips if clip[0] in (tracked.group, None)]
         if clips and not row.get("skipped"):
-            self.recorder.later(Readback(self.torch, [norm for _, norm in clips], _from_clip))
+            self.recorder.later(Readback(self.torch, [norm for _, norm, _ in clips], _from_clip(clips[0][2])))
         self._measured = None
 
     def _measure(self, tracked: Tracked) -> None:
@@ -64,31 +67,37 @@ class GradientNorm(Signal):
         gradients = [g for p in parameters if (g := p.grad) is not None and g.layout is torch.strided]
         if not gradients:
             return
+        empty = 0
+        if tracked.sharded:
+            gradients = [shards.local(gradient) for gradient in gradients]
+            empty = sum(not gradient.numel() for gradient in gradients)
         with torch.no_grad():
             norms = norms_of(torch, gradients)
             if norms.device.type == "cpu":
-                self._measured = self._on_host(norms.tolist(), tracked)
+                self._measured = self._on_host(norms.tolist(), tracked, empty)
             else:
                 finite = norms.isfinite()
-                facts = [norms.square().sum().sqrt(), (~finite).sum(), (norms == 0).sum(), (~finite).int().argmax()]
+                zero = (norms == 0).sum() - empty
+                facts = [norms.square().sum().sqrt(), (~finite).sum(), zero, (~finite).int().argmax()]
                 scale = getattr(tracked.optimizer, "grad_scale", None)
                 if isinstance(scale, torch.Tensor):  # fused optimizers get their gradients still scaled
                     facts[0] = facts[0] / scale
                 self._measured = Readback(torch, facts, lambda row, values: self._fill(row, tracked, *values))
 
-    def _on_host(self, norms: list[float], tracked: Tracked) -> Known:
+    def _on_host(self, norms: list[float], tracked: Tracked, empty: int) -> Known:
         total = math.sqrt(sum(norm * norm for norm in norms))
         scale = getattr(tracked.optimizer, "grad_scale", None)
         if isinstance(scale, self.torch.Tensor):
             total /= float(scale.item())
         bad = [index for index, norm in enumerate(norms) if not math.isfinite(norm)]
-        zero = sum(norm == 0 for norm in norms)
+        zero = sum(norm == 0 for norm in norms) - empty
         return Known(lambda row: self._fill(row, tracked, total, len(bad), zero, bad[0] if bad else 0))
 
     def _fill(
         self, row: dict[str, Any], tracked: Tracked, total: float, nonfinite: float, zero: float, first: float
     ) -> None:
-        row.update(grad_norm=total, grad_norm_source=AT_STEP, grads_nonfinite=int(nonfinite), grads_zero=int(zero))
+        source = OF_SHARDS if tracked.sharded else AT_STEP
+        row.update(grad_norm=total, grad_norm_source=source, grads_nonfinite=int(nonfinite), grads_zero=int(zero))
         if nonfinite and self._named < MAX_NAMED and not row.get("skipped"):
             self._named += 1
             held = [p for p in tracked.parameters() if p.grad is not None]
@@ -96,6 +105,10 @@ class GradientNorm(Signal):
             self.recorder.event("nonfinite-gradient", name or f"tensor {int(first)} of the optimizer", value=nonfinite)
 
 
-def _from_clip(row: dict[str, Any], norms: list[float]) -> None:
+def _from_clip(source: int) -> Callable[[dict[str, Any], list[float]], None]:
     """Clips of several parts of a model add up in squares."""
-    row.update(grad_norm=math.sqrt(sum(norm * norm for norm in norms)), grad_norm_source=FROM_CLIP)
+
+    def fill(row: dict[str, Any], norms: list[float]) -> None:
+        row.update(grad_norm=math.sqrt(sum(norm * norm for norm in norms)), grad_norm_source=source)
+
+    return fill
