@@ -30,7 +30,7 @@ def load(path: str | Path) -> Run:
     processes.sort(key=lambda process: (process.rank, process.attempt, process.name))
     notes = [note for process in processes for note in process.notes]
     if not processes:
-        notes += _what_was_seen(root)
+        notes += _what_was_seen(root) or [_why_unseen(manifest)]
     return Run(root, manifest, processes, notes)
 
 
@@ -152,6 +152,16 @@ def _what_was_seen(root: Path) -> list[str]:
         program = " ".join(str(word) for word in seen.get("argv") or []) or "a program"
         notes.append(f"{program}: {_seen(seen)}")
     return notes
+
+
+def _why_unseen(manifest: dict[str, Any]) -> str:
+    """A sentence about a command in which no process imported torch where the collector could see it."""
+    if manifest.get("obstacle"):
+        return f"the collector could not get in: {manifest['obstacle']}"
+    return (
+        "no Python process of the command imported torch, or none that the collector could reach: a script that sets "
+        "PYTHONPATH anew instead of extending it, a cleared environment (env -i, sudo) and python -I, -E or -S keep it out"
+    )
 
 
 def _seen(seen: dict[str, Any]) -> str:

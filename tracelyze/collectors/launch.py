@@ -18,12 +18,11 @@ from typing import NoReturn
 import tracelyze
 from tracelyze import redaction, schema
 from tracelyze.collectors import identity
+from tracelyze.collectors.obstacles import obstacle, script_of
 from tracelyze.collectors.options import CollectOptions
 from tracelyze.errors import InputError
 
 INJECTED = Path(__file__).parent / "inject"
-_PYTHON = re.compile(r"python(\d+(\.\d+)?)?(\.exe)?$")
-_FLAGS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 
 
 def collect(command: list[str], out: Path | None, options: CollectOptions) -> NoReturn:
@@ -39,14 +38,14 @@ def collect(command: list[str], out: Path | None, options: CollectOptions) -> No
     environment |= {"TRACELYZE_RUN": str(run)} | options.to_environment()
     paths = [str(INJECTED), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment["PYTHONPATH"] = os.pathsep.join(paths)
-    identity.write_json(run / schema.RUN_FILE, manifest(command))
+    blocked = obstacle(command, program)
+    identity.write_json(run / schema.RUN_FILE, manifest(command) | ({"obstacle": blocked} if blocked else {}))
     if not options.quiet:
         _say(f"recording to {_shown(run)}")
-    blocked = _blocking_flag(command)
     if blocked:
-        _say(f"{command[0]} {blocked} ignores PYTHONPATH, by which the collector gets in: nothing will be recorded")
-    sys.stdout.flush()
-    sys.stderr.flush()
+        _say(f"{blocked}, by which the collector gets in: nothing will be recorded")
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        stream.flush()
     os.execve(program, command, environment)
 
 
@@ -62,43 +61,13 @@ def _find(command: list[str]) -> str:
 
 def _check_script(command: list[str]) -> None:
     """A script that is not there is better said before a run directory is made."""
-    script = _script(command)
+    script = script_of(command)
     if script is not None and not Path(script).exists():
         raise InputError(f"{script}: no such file; give the path of the training script as seen from {Path.cwd()}")
 
 
-def _script(command: list[str]) -> str | None:
-    """The script in `python [flags] script.py ...`; None for any other command."""
-    if not _PYTHON.search(Path(command[0]).name):
-        return None
-    arguments = iter(command[1:])
-    for argument in arguments:
-        if argument in _FLAGS_WITH_VALUE:
-            next(arguments, None)
-        elif argument in ("-m", "-c", "-") or argument.startswith(("-m", "-c")):
-            return None
-        elif not argument.startswith("-"):
-            return argument
-    return None
-
-
-def _blocking_flag(command: list[str]) -> str | None:
-    """The interpreter flag with which Python ignores PYTHONPATH or sitecustomize, if the command has one."""
-    if not _PYTHON.search(Path(command[0]).name):
-        return None
-    for argument in command[1:]:
-        if not argument.startswith("-") or argument.startswith("--") or argument[1] in "mc":
-            return None
-        for letter in argument[1:]:
-            if letter in "IES":
-                return f"-{letter}"
-            if letter in "WX":
-                break
-    return None
-
-
 def _default_folder(command: list[str]) -> Path:
-    script = _script(command)
+    script = script_of(command)
     name = Path(script).stem if script else _module(command) or Path(command[0]).stem
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", name) or "run"
     base = Path("runs") / f"{name}-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
@@ -145,4 +114,5 @@ def _shown(run: Path) -> str:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"[tracelyze] {text}\n")
+    if sys.stderr is not None:  # a job may be started with it closed
+        sys.stderr.write(f"[tracelyze] {text}\n")
