@@ -62,9 +62,14 @@ class Table:
 
 
 AUTOCAST: Final = {0: "off", 1: "float16", 2: "bfloat16", 3: "other"}
+SCALER_USE: Final = {0: "nothing", 1: "unscaled them only", 2: "made the step"}
 GRAD_MODE: Final = {0: "no_grad", 1: "inference_mode", 2: "grad enabled"}
 NONFINITE: Final = {0: "finite", 1: "NaN, or Inf of both signs", 2: "Inf", 3: "minus Inf only"}
-NORM_SOURCE: Final = {1: "gradients as the optimizer step found them", 2: "return value of the clip: before clipping"}
+NORM_SOURCE: Final = {
+    1: "gradients as the optimizer step found them",
+    2: "return value of the clip: before clipping",
+    3: "the parts of them that this rank holds (FSDP2)",
+}
 
 STEPS = Table(
     "steps",
@@ -92,6 +97,11 @@ STEPS = Table(
         Column("grads_discarded", "int32", "tensors", "gradients cleared between two backwards of the step"),
         Column("lr", "float64", "", "learning rate of the first parameter group"),
         Column("scale", "float64", "", "GradScaler's loss scale in force at the step"),
+        Column("losses_scaled", "int32", "losses", "losses that GradScaler scaled for the step, where one is used"),
+        Column("scaler_use", "int8", "", "what GradScaler did with the gradients of the step", SCALER_USE),
+        Column("graph_retained", "bool", "", "the step's last backward kept its graph (retain_graph=True)"),
+        Column("anomaly_mode", "bool", "", "autograd's anomaly detection was on at that backward"),
+        Column("profiled", "bool", "", "a profiler was on at that backward"),
         Column("skipped", "bool", "", "GradScaler skipped the step because gradients overflowed"),
         Column("autocast", "int8", "", "autocast dtype at the training forward", AUTOCAST),
         Column("model_in_train", "bool", "", "the model was in train mode at the training forward"),
@@ -169,12 +179,14 @@ OPTIMIZERS = Table(
 
 LINKS = Table(
     "links",
-    "Pairs of optimizers that belong to one training: they share a model, or one backward ran through models of both.",
+    "Pairs of optimizers that belong to one training (they share a model, or one backward ran through models of both), "
+    "and pairs of an optimizer and a model whose parameters it holds.",
     (
         Column("time", "float64", "s", "when that was seen, on the process's monotonic clock"),
         Column("step", "int64", "", "optimizer steps (all optimizers) done before"),
         Column("optimizer", "int16", "", "one of the two (table optimizers)"),
         Column("other", "int16", "", "the other"),
+        Column("model", "int16", "", "instead: a model whose parameters the optimizer holds (table models)"),
     ),
 )
 
@@ -220,6 +232,45 @@ LOSS_CALLS = Table(
         Column("target_lowest", "float64", "", "smallest class or label in the batch, of one label per sample"),
         Column("target_highest", "float64", "", "largest of them"),
         Column("value", "float64", "", "the loss, where it is one number"),
+    ),
+)
+
+REACH = Table(
+    "reach",
+    "Trainable tensors and gradients, a few times in a run and at its end. Rows of an optimizer: what it holds and "
+    "never had a gradient. Rows without one: what backward reached, is in no optimizer, and did not change since.",
+    (
+        Column("step", "int64", "", "optimizer steps (all optimizers) that were done before"),
+        Column("optimizer", "int16", "", "the optimizer (table optimizers), null: tensors that none holds"),
+        Column("steps", "int64", "", "its steps; backwards of the process in rows without optimizer"),
+        Column("held", "int32", "tensors", "trainable tensors that it holds; that any holds in rows without optimizer"),
+        Column("held_elements", "int64", "", "their elements"),
+        Column("missed", "int32", "tensors", "tensors that never had a gradient, or that no optimizer holds"),
+        Column("missed_elements", "int64", "", "their elements"),
+        Column("names", "string", "", "names of the first of them in the model that was called"),
+        Column("shared_model", "int32", "tensors", "how many belong to a model that is trained otherwise, or to none"),
+        Column("fed_by_trained", "int32", "tensors", "how many belong to a model whose input depends on trained ones"),
+        Column("short_lived", "int32", "tensors", "tensors that are made anew for every backward"),
+    ),
+)
+
+SCHEDULES = Table(
+    "schedules",
+    "Learning-rate schedulers, a few times in a run and at its end; the last row of each tells most.",
+    (
+        Column("step", "int64", "", "optimizer steps (all optimizers) that were done before"),
+        Column("scheduler", "int16", "", "identifier"),
+        Column("name", "string", "", "class of the scheduler"),
+        Column("optimizer", "int16", "", "optimizer whose rate it sets (table optimizers), null: it never stepped"),
+        Column("shares_parameters", "bool", "", "that optimizer never stepped, another one holds the same tensors"),
+        Column("inner", "bool", "", "another scheduler makes it step"),
+        Column("steps", "int64", "", "its steps since training began"),
+        Column("optimizer_steps", "int64", "", "steps of its optimizer"),
+        Column("horizon", "int64", "", "steps of the scheduler that its settings make it last"),
+        Column("base_lr", "float64", "", "rate that it starts from or climbs to, first parameter group"),
+        Column("lowest_lr", "float64", "", "lowest rate that its steps set"),
+        Column("highest_lr", "float64", "", "highest rate that its steps set"),
+        Column("site", "int32", "", "line of the script that makes it step (table sites)"),
     ),
 )
 
@@ -343,6 +394,8 @@ PARAMETERS = Table(
         Column("update_norm", "float64", "", "L2 norm of the difference that the step made"),
         Column("unchanged", "float64", "share", "elements that the step left as they were, bit for bit"),
         Column("unchanged_reached", "float64", "share", "the same, of those whose gradient was not zero"),
+        Column("unchanged_since", "float64", "share", "elements that are as they were at the look before this one"),
+        Column("since", "int64", "steps", "steps from that look to this one"),
         Column("grad_norm", "float64", "", "L2 norm of its gradient as the step found it (all elements)"),
         Column("grad_largest", "float64", "", "largest element of the gradient, signs aside (all elements)"),
         Column("grad_zeros", "float64", "share", "elements of the gradient that are exactly zero"),
@@ -418,8 +471,8 @@ WINDOWS = Table(
 )
 
 TABLES: Final[tuple[Table, ...]] = (
-    STEPS, EVALS, MODELS, OPTIMIZERS, LINKS, LOADERS, LOSS_CALLS, SITES, EVENTS, SAMPLES, BATCHES, ACTIVATIONS, PARAMETERS, DEVICES, SIGNALS, SCALARS,
-    WINDOWS,
+    STEPS, EVALS, MODELS, OPTIMIZERS, LINKS, LOADERS, LOSS_CALLS, REACH, SCHEDULES, SITES, EVENTS, SAMPLES, BATCHES,
+    ACTIVATIONS, PARAMETERS, DEVICES, SIGNALS, SCALARS, WINDOWS,
 )  # fmt: skip
 
 

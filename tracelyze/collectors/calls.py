@@ -184,6 +184,11 @@ class Calls:
         if final:
             self._recorder.fire("finished")
 
+    def modules(self) -> list[tuple[int, Any]]:
+        """The outermost modules that were called and still live, with their numbers."""
+        pairs = [(model.number, model.module()) for model in list(self._models.values())]
+        return [(number, module) for number, module in pairs if module is not None]
+
     def parameter_name(self, parameter: Any) -> str | None:
         """The name of a parameter in the model that was called; None if no called module holds it."""
         for model in list(self._models.values()):

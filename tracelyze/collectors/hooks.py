@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tracelyze.collectors import ending, script
+from tracelyze.collectors import construction, ending, script
 from tracelyze.collectors.options import CollectOptions, from_environment
 from tracelyze.collectors.recorder import Recorder
 from tracelyze.collectors.recorders import Recorders
@@ -58,7 +58,7 @@ def begin(torch: Any, run: Path, options: CollectOptions) -> Recorder:
 
 def _put_in_place(torch: Any, options: CollectOptions) -> None:
     try:
-        for put in (_modules, _functions, _backward, _optimizers, _clipping, _loss_scaling, _loaders):
+        for put in (_modules, _functions, _backward, _optimizers, _clipping, _loss_scaling, _loaders, _construction):
             put(torch)
     except Exception:
         recorder().off = True  # what is already in place stays and does nothing
@@ -253,7 +253,7 @@ def _backward(torch: Any) -> None:
         local.backward = True
         seen = _current[0].for_backward()
         try:
-            seen.backward_begins(tensors)
+            seen.backward_begins(tensors, kwargs.get("retain_graph", args[1] if len(args) > 1 else None) is True)
             result = original(tensors, *args, **kwargs)
             seen.backward_ends(tensors)
             return result
@@ -348,6 +348,11 @@ def _loss_scaling(torch: Any) -> None:
         return result
 
     scaler.scale, scaler.unscale_, scaler.step = scale_, unscale_, step_
+
+
+def _construction(torch: Any) -> None:
+    """Optimizers as they are made, and steps of learning-rate schedulers."""
+    construction.install(torch, lambda scheduler, inner: recorder().fire("scheduled", scheduler, inner))
 
 
 def _loaders(torch: Any) -> None:

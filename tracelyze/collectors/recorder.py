@@ -72,6 +72,7 @@ class Recorder:
         self.alert = False  # this step is out of the ordinary: sampled signals look at it
         self.loader_in_hand: int | None = None
         self.backward_site: int | None = None
+        self.retains_graph = False  # the latest backward keeps its graph on request
         self.prepared = False
         self.run = run
         self._owner: int | None = None
@@ -199,14 +200,15 @@ class Recorder:
         self.fire("loss_call", function, args, kwargs, value)
 
     @_never_raises
-    def backward_begins(self, roots: Any) -> None:
-        """`torch.autograd.backward` was called by the program."""
+    def backward_begins(self, roots: Any, retains_graph: bool = False) -> None:
+        """`torch.autograd.backward` was called by the program, perhaps with `retain_graph=True`."""
         if self.off or not self.claim():
             return
         if not self.opened:
             self.open()
         self._by_hand(lambda hand: hand.backward_begins(roots))
         self.backwards += 1
+        self.retains_graph = retains_graph
         self.calls.backward_begins()
         self.fire("before_backward", roots)
         self.in_backward = True

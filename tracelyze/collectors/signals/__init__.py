@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tracelyze.collectors.signals.activations import Activations
 from tracelyze.collectors.signals.autocast import Autocast
+from tracelyze.collectors.signals.backward_flags import BackwardFlags
 from tracelyze.collectors.signals.batches import Batches
 from tracelyze.collectors.signals.clipping import Clipping
 from tracelyze.collectors.signals.devices import Devices
@@ -22,7 +23,10 @@ from tracelyze.collectors.signals.memory import Memory
 from tracelyze.collectors.signals.mode import Mode
 from tracelyze.collectors.signals.parameters import Parameters
 from tracelyze.collectors.signals.profiler_windows import ProfilerWindows
+from tracelyze.collectors.signals.reached import Reached
 from tracelyze.collectors.signals.scalars import Scalars
+from tracelyze.collectors.signals.scaler_use import ScalerUse
+from tracelyze.collectors.signals.schedules import Schedules
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.signals.stacks import Stacks
 from tracelyze.collectors.signals.step_time import StepTime
@@ -35,10 +39,14 @@ SIGNALS: tuple[type[Signal], ...] = (
     Loss,
     LossInputs,
     LossScale,
+    ScalerUse,
+    BackwardFlags,
     GradientLifecycle,
     GradientNorm,
     Clipping,
     LearningRate,
+    Schedules,
+    Reached,
     Loader,
     Batches,
     Activations,

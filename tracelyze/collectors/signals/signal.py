@@ -5,6 +5,7 @@
     settled(call, trained)            it is known whether a backward ran through that call's output; in order
     loss(value)                       a loss function returned (a scalar tensor)
     loss_call(function, args, kwargs, value)      a loss function of torch.nn.functional returned value
+    scheduled(scheduler, inner)       a learning-rate scheduler stepped; inner: another scheduler made it
     before_backward(roots)            torch.autograd.backward was called with these tensors
     after_backward(roots)             and returned
     clip(max_norm, total_norm)        gradients were clipped; total_norm is the tensor that the clip returned, or None
@@ -27,7 +28,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from tracelyze.collectors.optimizers import Tracked
@@ -36,12 +37,28 @@ if TYPE_CHECKING:
 MOMENTS = (
     "forward", "called", "settled", "loss", "loss_call", "before_backward", "after_backward", "clip", "scale",
     "unscale", "scaler_step", "iterate", "waiting", "batch", "exhausted", "before_step", "after_step", "opened",
-    "every_second", "logged", "evaluation_begins", "evaluation_ends", "finished",
+    "every_second", "logged", "scheduled", "evaluation_begins", "evaluation_ends", "finished",
 )  # fmt: skip
 
 
 class Unavailable(Exception):  # noqa: N818  # no error
     """Raised by a signal's constructor: why it has nothing to record here."""
+
+
+class Watch(Protocol):
+    """Sees the modules within one outermost call, if a signal has put it into `recorder.watch`. It never raises."""
+
+    def begins(self, root: Any) -> Watch | None:
+        """`root` is about to be called: itself, or None if this call is not to be watched."""
+        ...
+
+    def returned(self, module: Any, output: Any) -> None:
+        """A module within it returned."""
+        ...
+
+    def ends(self, root: Any, output: Any) -> None:
+        """`root` itself returned."""
+        ...
 
 
 class Signal:

@@ -1,0 +1,28 @@
+"""How backward is called: keeping the graph, in anomaly mode, under a profiler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracelyze.collectors.optimizers import Tracked
+from tracelyze.collectors.signals.signal import Signal
+
+
+class BackwardFlags(Signal):
+    name = "backward_flags"
+    columns = ("steps.graph_retained", "steps.anomaly_mode", "steps.profiled")
+    about = "Whether a step's last backward kept its graph, and whether anomaly mode or a profiler was on."
+    cost = "1 us a step"
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._seen: tuple[bool, bool, bool] | None = None
+
+    def before_backward(self, roots: Any) -> None:
+        torch = self.torch
+        profiled = bool(torch.autograd._profiler_enabled())
+        self._seen = (self.recorder.retains_graph, bool(torch.is_anomaly_enabled()), profiled)
+
+    def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
+        if self._seen is not None:
+            row["graph_retained"], row["anomaly_mode"], row["profiled"] = self._seen
