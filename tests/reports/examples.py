@@ -19,6 +19,8 @@ from tracelyze.diagnosis import (
     RunFacts,
 )
 
+from . import pictures
+
 VERSION = "0.1.0"
 STEPS = 500
 HOSTILE = (
@@ -443,7 +445,24 @@ def hostile(*texts: str) -> Diagnosis:
         [text(), text()],
         0.01,
     )
-    return Diagnosis(facts, "critical", findings, checks, [chart()], text())
+    charts = [chart(), pictures.stack(text)]
+    return Diagnosis(facts, "critical", findings, checks, charts, text(), picture=pictures.picture(text))
+
+
+def traced() -> Diagnosis:
+    """A profiler trace: nothing but a picture of where the time went."""
+    names = iter(
+        "Where each step went;step (found by ProfilerStep);computing;idle: waiting for the data loader;idle: other "
+        "causes;A typical step: step 6, 100 ms;Of 5 steps the one closest to the middle.;"
+        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__;aten::stack;volta_sgemm_64x64_nt;Memcpy DtoD;"
+        "stream 7, mostly computing;device idle, by cause;main thread;The slowest step: step 8, 100 ms;Of 5 steps the "
+        "longest.;enumerate(DataLoader);aten::cat;dgrad_engine;Memset (Device);stream 7;device idle;main thread 2;"
+        "Kernels;Over all 6 steps.;dgrad_engine;convolution;Memset (Device);void cudnn::dgrad_engine<float, 512>(int);"
+        "and 54 more, 23 % of the device time".split(";")
+    )
+    chart = pictures.stack(lambda: next(names))
+    facts = run_facts(path="trace.json.gz", command=[])
+    return Diagnosis(facts, "ok", [], passed(6), [chart], VERSION, picture=pictures.picture(lambda: next(names)))
 
 
 ALL = {
@@ -454,4 +473,5 @@ ALL = {
     "empty": empty,
     "many": many,
     "hostile": hostile,
+    "traced": traced,
 }

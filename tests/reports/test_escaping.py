@@ -86,11 +86,20 @@ def check_page(texts: list[str], known: set[tuple[str, str]]) -> None:
     assert built.declarations == 0
     kinds = [(one.get("type"), one.get("id")) for one, _ in built.scripts]
     data, packed = "application/json", "text/plain"
-    assert kinds == [(None, None), (data, "diagnosis"), (None, None), (packed, "figures"), (packed, "plotly")]
+    assert kinds == [
+        (None, None),
+        (data, "diagnosis"),
+        (None, None),
+        (None, None),
+        (packed, "timelines"),
+        (packed, "figures"),
+        (packed, "plotly"),
+    ]
     assert json.loads(built.scripts[1][1]) == json.loads(render(diagnosis, "json"))
     assert [content for (one, content) in built.scripts if "type" not in one] == [
         page._asset("theme.js"),
         page._asset("report.js"),
+        page._asset("lanes.js"),
     ]
 
 

@@ -1,0 +1,250 @@
+"""Timelines of single steps: complete as a still picture, small, and live in a real browser."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tracelyze import reports
+from tracelyze.diagnosis import Picture
+from tracelyze.reports import html as html_report
+from tracelyze.reports import json as json_report
+from tracelyze.reports import lanes, render
+
+from . import examples, pictures
+from .chromium import BINARY, Chromium
+from .test_escaping import Elements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+in_browser = pytest.mark.skipif(BINARY is None, reason="no chromium binary is installed")
+
+# What the view of the first timeline shows, from the drawing itself: left edge and width, of 100,000 units.
+SHOWN = "document.querySelector('.slices').getAttribute('viewBox').split(' ').map(Number)"
+READY = """new Promise((done) => {
+  const look = () => document.documentElement.dataset.lanes === "ready" ? done(true) : setTimeout(look, 20);
+  look();
+})"""
+MOVE = """(() => {
+  const drawing = document.querySelector('.lanes .drawing');
+  const box = document.querySelector('.lanes');
+  const frame = drawing.getBoundingClientRect();
+  const send = (type, share, y, more) => box.dispatchEvent(new PointerEvent(type, {
+    pointerId: 1, pointerType: 'mouse', bubbles: true, cancelable: true, button: 0,
+    clientX: frame.left + share * frame.width, clientY: frame.top + y, ...more,
+  }));
+  const wheel = (share, deltaY, more) => box.dispatchEvent(new WheelEvent('wheel', {
+    bubbles: true, cancelable: true, deltaY,
+    clientX: frame.left + share * frame.width, clientY: frame.top + 30, ...more,
+  }));
+  const key = (name) => box.dispatchEvent(new KeyboardEvent('keydown', { key: name, bubbles: true, cancelable: true }));
+  %s
+})()"""
+TIP = "(() => { const tip = document.querySelector('.lane-tip'); return tip.hidden ? '' : tip.innerText; })()"
+
+
+def step() -> Any:
+    timeline = pictures.timeline(lambda: "name")
+    return replace(timeline, names=["loader", "stack", "gemm", "Memcpy"])
+
+
+def test_every_slice_that_is_wide_enough_is_drawn_where_it_is() -> None:
+    drawing = lanes.draw(step(), "t")
+    strokes = re.findall(r'<path d="([^"]+)" class="k-compute', drawing)
+    at: list[tuple[float, float]] = []
+    for path in strokes:
+        end = 0.0
+        for command, begin, length in re.findall(r"([Mm])([-\d.]+) [-\d.]+h([\d.]+)", path):
+            begins = float(begin) + (end if command == "m" else 0.0)
+            end = begins + float(length)
+            at.append((begins, end))
+    wanted = [((50_000 + 5_000 * index) / 50, (54_000 + 5_000 * index) / 50) for index in range(10)]
+    assert sorted(at) == [pytest.approx(pair, abs=1) for pair in wanted]
+
+
+def test_the_still_picture_says_names_kinds_and_numbers() -> None:
+    said = " ".join(Elements(render(examples.traced(), "html")).words)
+    for words in (
+        "volta_sgemm_64x64_nt",  # inside its slices
+        "waiting for the data loader",  # in the legend
+        "400 activities of about 24 us or less are drawn together with their neighbours, as 10 slices",
+        "main thread",
+        "enumerate(DataLoader) (50 ms)",  # in the table
+        "void cudnn::dgrad_engine<float, 512>(int)",
+        "and 54 more, 23 % of the device time",
+    ):
+        assert words in said
+
+
+def test_bars_stand_on_each_other_and_reach_the_sum() -> None:
+    page = render(examples.traced(), "html")
+    paths = re.findall(r'<path d="([^"]+)" class="bars (k-[\w-]+)"', page)
+    assert [kind for _, kind in paths] == ["k-compute", "k-input", "k-other"]
+    spans = [[float(y) for y in re.findall(r"[V ]([\d.]+)", path)] for path, _ in paths]
+    # The first bar: 50, 40 and 10 of 100, on a plot of 190 pixels.
+    assert [span[:2] for span in spans] == [
+        [pytest.approx(190), pytest.approx(95)],
+        [pytest.approx(95), pytest.approx(19)],
+        [pytest.approx(19), pytest.approx(0)],
+    ]
+
+
+def test_the_page_carries_all_slices_packed_and_json_carries_none() -> None:
+    diagnosis = examples.traced()
+    page = Elements(render(diagnosis, "html"))
+    ((_, packed),) = [(one, content) for one, content in page.scripts if one.get("id") == "timelines"]
+    found = json.loads(gzip.decompress(base64.b64decode(packed)))
+    assert [len(lane["start"]) for lane in found[0]["lanes"]] == [20, 1, 2]
+    assert found[0]["lanes"][0]["merged"][:2] == [1, 40]
+    assert "picture" not in json_report.contract(diagnosis)
+
+
+def test_a_page_without_timelines_carries_no_script_for_them() -> None:
+    page = Elements(render(examples.chain(), "html"))
+    assert len([one for one, _ in page.scripts if "type" not in one]) == 2
+
+
+def test_timelines_go_last_when_a_page_must_be_smaller() -> None:
+    diagnosis = replace(examples.traced(), picture=Picture([step()] * 40, []))
+    full = html_report.render(diagnosis)
+    small = html_report.render(diagnosis, limit=100_000)
+    assert "data-timeline" in full
+    assert "data-timeline" not in small
+    assert len(small.encode()) <= 100_000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    with Chromium() as chromium:
+        yield chromium
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return reports.write(examples.traced(), tmp_path_factory.mktemp("page") / "traced.html")
+
+
+@pytest.fixture
+def opened(browser: Chromium, page: Path) -> Chromium:
+    browser.open(page)
+    browser.evaluate(READY)
+    return browser
+
+
+@in_browser
+@pytest.mark.parametrize(
+    ("act", "left", "width"),
+    [
+        ("document.querySelectorAll('.lane-controls button')[0].click()", 25_000, 50_000),
+        ("key('+'); key('+')", 37_500, 25_000),
+        ("key('+'); key('ArrowLeft')", 15_000, 50_000),
+        ("key('+'); key('ArrowRight'); key('ArrowRight'); key('ArrowRight')", 50_000, 50_000),
+        ("wheel(0.5, -300 * Math.LN2, { ctrlKey: true })", 25_000, 50_000),
+        ("send('pointerdown', 0.2, 30); send('pointermove', 0.4, 30); send('pointerup', 0.4, 30)", 20_000, 20_000),
+        ("for (let n = 0; n < 20; n += 1) key('+')", 48_437.5, 3_125),
+    ],
+)
+def test_zooming(opened: Chromium, act: str, left: float, width: float) -> None:
+    whole = opened.evaluate(SHOWN)
+    opened.evaluate(MOVE % act)
+    shown = opened.evaluate(SHOWN)
+    assert (shown[0], shown[2]) == (pytest.approx(left, abs=120), pytest.approx(width, abs=120))
+    opened.evaluate(MOVE % "key('Home')")
+    assert opened.evaluate(SHOWN) == whole
+    assert opened.console == []
+
+
+@in_browser
+def test_a_wheel_that_only_passes_over_scrolls_the_page(opened: Chromium) -> None:
+    whole = opened.evaluate(SHOWN)
+    assert opened.evaluate(MOVE % "return wheel(0.5, -200)")  # not prevented
+    assert opened.evaluate(SHOWN) == whole
+
+
+@in_browser
+def test_names_follow_the_pointer_and_a_tap(opened: Chromium) -> None:
+    first = lanes.HEAD + lanes.ROW / 2
+    opened.evaluate(MOVE % f"send('pointermove', 0.52, {first})")
+    assert opened.evaluate(TIP).split("\n") == [
+        "volta_sgemm_64x64_nt",
+        "4 ms, from 50 ms",
+        "computing · stream 7, mostly computing",
+    ]
+    opened.evaluate(MOVE % f"send('pointermove', 0.5403, {first})")
+    assert opened.evaluate(TIP).split("\n")[:2] == ["40 short ones, most time in Memcpy DtoD", "45 us within 90 us"]
+    opened.evaluate(MOVE % "send('pointermove', 0.2, 2)")
+    assert opened.evaluate(TIP) == ""
+    tap = "{ pointerType: 'touch' }"
+    second = first + lanes.HEAD + lanes.ROW + lanes.GAP
+    opened.evaluate(MOVE % f"send('pointerdown', 0.2, {second}, {tap}); send('pointerup', 0.2, {second}, {tap})")
+    assert opened.evaluate(TIP).startswith("enumerate(DataLoader)")
+
+
+@in_browser
+def test_zoomed_in_more_names_and_a_finer_scale_are_shown(opened: Chromium) -> None:
+    ticks = "[...document.querySelector('.scale').querySelectorAll('.tick')].map((one) => one.textContent)"
+    assert opened.evaluate(ticks) == ["0", "20", "40", "60", "80", "100"]
+    opened.evaluate(MOVE % "send('pointerdown', 0.5, 30); send('pointermove', 0.6, 30); send('pointerup', 0.6, 30)")
+    assert opened.evaluate(ticks) == ["50", "52", "54", "56", "58", "60"]
+    names = "[...document.querySelectorAll('.slice-names')[0].querySelectorAll('text')].map((one) => one.textContent)"
+    assert opened.evaluate(names) == ["volta_sgemm_64x64_nt", "volta_sgemm_64x64_nt"]
+
+
+@in_browser
+def test_paper_gets_the_whole_step(opened: Chromium) -> None:
+    whole = opened.evaluate(SHOWN)
+    opened.evaluate(MOVE % "key('+')")
+    zoomed = opened.evaluate(SHOWN)
+    opened.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert opened.evaluate(SHOWN) == whole
+    opened.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert opened.evaluate(SHOWN) == zoomed
+
+
+@in_browser
+def test_hostile_names_stay_words_in_the_live_picture(browser: Chromium, tmp_path: Path) -> None:
+    path = reports.write(examples.hostile(), tmp_path / "hostile.html")
+    browser.open(path)
+    browser.evaluate(READY)
+    first = lanes.HEAD + lanes.ROW / 2
+    browser.evaluate(MOVE % f"key('+'); for (let x = 0; x < 1; x += 0.01) send('pointermove', x, {first})")
+    assert browser.evaluate("document.querySelectorAll('.lanes img, .lanes script, .lanes [onmouseover]').length") == 0
+    assert browser.evaluate("document.querySelectorAll('main script').length") == 0
+    assert browser.console == []
+    assert [address for address in browser.requests if not address.startswith("file:")] == []
+
+
+@in_browser
+def test_without_script_the_picture_is_complete_and_has_no_dead_buttons(browser: Chromium, page: Path) -> None:
+    browser.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.open(page)
+        drawn = browser.evaluate("document.querySelectorAll('.slices path').length")
+        buttons = browser.evaluate("document.querySelectorAll('.lane-controls').length")
+        text = browser.evaluate("document.body.innerText")
+    finally:
+        browser.call("Emulation.setScriptExecutionDisabled", value=False)
+    assert drawn >= 6
+    assert buttons == 0
+    assert "In numbers" in text
+
+
+@in_browser
+def test_stacked_bars_open_live(opened: Chromium) -> None:
+    opened.evaluate("document.querySelector('.zoom').click()")
+    opened.evaluate("""new Promise((done) => {
+      const look = () => document.querySelector(".canvas.live .barlayer .trace") ? done(true) : setTimeout(look, 20);
+      look();
+    })""")
+    assert opened.evaluate("document.querySelectorAll('.canvas.live .barlayer .trace').length") == 3
+    fills = "new Set([...document.querySelectorAll('.canvas.live .barlayer .point path')].map((one) => one.style.fill)).size"
+    assert opened.evaluate(fills) == 3
+    assert opened.console == []
