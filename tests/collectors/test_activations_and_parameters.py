@@ -60,6 +60,8 @@ def test_they_agree_with_the_scripts_own_sums(collect: Collect) -> None:
         assert row["lr"] == 0.1
         assert row["grad_finite"]
         assert not row["closure"]
+        assert row["since"] == (1 if row["step"] > 1 else None)
+        assert row["unchanged_since"] == (None if row["step"] == 1 else pytest.approx(0.0, abs=0.02))
 
 
 def test_updates_that_16_bit_weights_round_away(collect: Collect) -> None:
@@ -74,6 +76,7 @@ def test_parameters_that_a_step_leaves_alone(collect: Collect) -> None:
     (process,) = collected(collect, "not_applied", *EVERY).run.processes
     parameters = rows(process, "parameters")
     still = {row["parameter"] for row in parameters if row["unchanged"] == 1.0}
+    assert {row["unchanged_since"] for row in parameters if row["parameter"] in still} == {None, 1.0}
     assert still == {"first.weight", "first.bias"}
     assert {row["lr"] for row in parameters if row["parameter"] in still} == {0.0}
     assert {row["lr"] for row in parameters if row["parameter"] not in still} == {0.1}

@@ -17,6 +17,7 @@ from tracelyze.collectors.occasions import every_nth, is_plain, may_compute
 from tracelyze.collectors.optimizers import Tracked
 from tracelyze.collectors.readback import Readback
 from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.thinning import Thinning
 
 ELEMENTS = 4096  # of an output that mean, spread and zeros are taken of
 MAX_MODULES = 256  # of one forward: of larger models every so many-th, but all that are not finite
@@ -39,7 +40,7 @@ class Activations(Signal):
     about = "Statistics of what every module of the model puts out, and the first whose output is not finite."
     cost = "40 us per module and look"
     sampled = True
-    every = 100
+    every = 10
     young = 2
 
     def __init__(self, recorder: Any) -> None:
@@ -47,7 +48,7 @@ class Activations(Signal):
         self._arrivals = Arrivals(recorder, "activations")
         self._alerts = 0
         self._rows = 0
-        self._first: Tracked | None = None
+        self._thinning = Thinning(self.meter)
 
     def opened(self) -> None:
         self.meter.look(True)
@@ -62,7 +63,7 @@ class Activations(Signal):
         if tracked.index:
             return
         alert = bool(self.recorder.alert) and self._alerts < MAX_ALERTS
-        wanted = self._rows < MAX_ROWS and self.meter.due(tracked.count, alert)
+        wanted = self._thinning.due(tracked.count, alert) and self._rows < MAX_ROWS
         self._alerts += wanted and alert
         self.recorder.watch = _Forward(self, alert) if wanted else None
 

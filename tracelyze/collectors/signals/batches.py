@@ -117,7 +117,8 @@ class Batches(Signal):
         self._put_away()
         current.position += 1
         position = current.position
-        self._place = {"loader": loader, "epoch": current.epoch, "batch": position}
+        place = {"loader": loader, "epoch": current.epoch, "batch": position}
+        self._place = place | {"time": self.recorder.now(), "step": self.recorder.steps}
         self._held = [(name, weakref.ref(tensor)) for name, tensor in fields]
         spacing = max(current.spacing, power_of_two(self.meter.stride))
         wanted = current.wanted and (position < FIRST or position % spacing == 0)
@@ -143,7 +144,7 @@ class Batches(Signal):
         measured: list[Row] = []
         with torch.no_grad():
             for name, tensor in fields:
-                row = self._place | {"time": self.recorder.now(), "step": self.recorder.steps, "field": name}
+                row = self._place | {"field": name}
                 row["dtype"] = str(tensor.dtype).removeprefix("torch.")
                 row["shape"] = "x".join(str(size) for size in tensor.shape)
                 row["prints"], row["print"] = self._prints.of(tensor)

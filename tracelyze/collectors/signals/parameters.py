@@ -15,11 +15,12 @@ from tracelyze.collectors.occasions import every_nth, is_plain, may_compute
 from tracelyze.collectors.optimizers import Tracked
 from tracelyze.collectors.readback import Readback
 from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.thinning import Thinning
 
 ELEMENTS = 256  # of each tensor
 MAX_TENSORS = 256  # looked at; of larger models every so many-th
 MAX_ROWS = 200_000
-PER_TENSOR = 8
+PER_TENSOR = 9
 Row = dict[str, Any]
 
 
@@ -33,6 +34,8 @@ class _Before:
         self.weights: Any = None  # [tensors, ELEMENTS]: the copies, zeros where a tensor has fewer
         self.reached: Any = None  # [tensors, ELEMENTS]: that element's gradient is not zero
         self.gradients: Any = None  # [tensors, 4]: norm, largest, elements of the sample that are not zero, finite
+        self.since: int | None = None  # steps since the look before, and
+        self.same: Any = None  # [tensors]: elements that are as they were then
 
 
 class Parameters(Signal):
@@ -41,13 +44,14 @@ class Parameters(Signal):
         f"parameters.{name}"
         for name in (
             "time", "step", "optimizer", "parameter", "dtype", "elements", "lr", "weight_norm", "update_norm",
-            "unchanged", "unchanged_reached", "grad_norm", "grad_largest", "grad_zeros", "grad_finite", "closure",
+            "unchanged", "unchanged_reached", "unchanged_since", "since",
+            "grad_norm", "grad_largest", "grad_zeros", "grad_finite", "closure",
         )
     )  # fmt: skip
     about = "Norms of every parameter, its gradient and its update; elements that a step left as they were."
     cost = "25 us per parameter tensor and look"
     sampled = True
-    every = 100
+    every = 10
     young = 2
 
     def __init__(self, recorder: Any) -> None:
@@ -55,13 +59,16 @@ class Parameters(Signal):
         self._arrivals = Arrivals(recorder, "parameters")
         self._names: dict[tuple[int, int], str] = {}
         self._before: _Before | None = None
+        self._last: dict[int, tuple[int, list[int], Any]] = {}  # by optimizer: step, indices and copies of a look
         self._backwards_at_step = 0
         self._rows = 0
+        self._thinning: dict[int, Thinning] = {}
 
     def before_step(self, tracked: Tracked) -> None:
         self._backwards_at_step = self.recorder.backwards
         self._before = None
-        if self.due(tracked) and self._rows < MAX_ROWS and may_compute(self.torch, tracked.on_cuda):
+        thinning = self._thinning.setdefault(tracked.index, Thinning(self.meter))
+        if thinning.due(tracked.count) and self._rows < MAX_ROWS and may_compute(self.torch, tracked.on_cuda):
             chosen = self._choose(tracked)
             if chosen:
                 with self.torch.no_grad():
@@ -96,6 +103,7 @@ class Parameters(Signal):
         weights, lengths = _table(torch, [weight for _, weight, _ in chosen])
         before = _Before([index for index, _, _ in chosen], lengths, [w.stride() == g.stride() for _, w, g in chosen])
         before.weights = weights
+        self._compare_with_last_look(tracked, before)
         before.reached = _table(torch, gradients)[0] != 0
         norms, largest = norms_of(torch, gradients), norms_of(torch, gradients, math.inf)
         scale = getattr(tracked.optimizer, "grad_scale", None)
@@ -104,6 +112,16 @@ class Parameters(Signal):
         finite = norms.isfinite().to(torch.float32)
         before.gradients = torch.stack([norms, largest, before.reached.sum(1, dtype=torch.float32), finite], 1)
         return before
+
+    def _compare_with_last_look(self, tracked: Tracked, before: _Before) -> None:
+        """Small updates to weights of few bits may add up in copies of more bits: one step alone does not tell."""
+        weights = before.weights
+        last = self._last.get(tracked.index)
+        self._last[tracked.index] = (tracked.count, before.indices, weights)
+        before.same = self.torch.zeros(len(weights), device=weights.device)
+        if last is not None and last[1] == before.indices and last[2].device == weights.device:
+            before.since = tracked.count - last[0]
+            before.same = (weights == last[2]).sum(1, dtype=self.torch.float32)
 
     def _compare(self, tracked: Tracked, before: _Before) -> None:
         torch = self.torch
@@ -118,7 +136,7 @@ class Parameters(Signal):
             same = after == before.weights
             sums = [before.weights.square(), (after - before.weights).square(), same, same & before.reached]
             weights = torch.stack([one.sum(1, dtype=torch.float32) for one in sums], 1)
-            numbers = torch.cat([weights, before.gradients], 1)
+            numbers = torch.cat([weights, before.gradients, before.same.unsqueeze(1)], 1)
         rows = [self._row(tracked, index, tensor) for index, tensor in zip(before.indices, tensors, strict=True)]
         self._rows += len(rows)
         self._arrivals.put(rows, Readback(torch, numbers, lambda _row, read: fill(rows, before, read)))
@@ -168,11 +186,14 @@ def rate_of(optimizer: Any, parameter: Any) -> float | None:
 def fill(rows: list[Row], before: _Before, read: list[float]) -> None:
     """Put the numbers that came back from the device into the rows."""
     for index, row in enumerate(rows):
-        weight, update, same, same_reached, norm, largest, reached, finite = read[PER_TENSOR * index :][:PER_TENSOR]
+        numbers = read[PER_TENSOR * index :][:PER_TENSOR]
+        weight, update, same, same_reached, norm, largest, reached, finite, same_since = numbers
         length = before.lengths[index]
         whole = row["elements"] / length
         row["weight_norm"], row["update_norm"] = math.sqrt(weight * whole), math.sqrt(update * whole)
         row["unchanged"] = (same - (ELEMENTS - length)) / length
+        if before.since:
+            row["since"], row["unchanged_since"] = before.since, (same_since - (ELEMENTS - length)) / length
         if before.comparable[index] and reached:
             row["unchanged_reached"] = same_reached / reached
         row["grad_norm"], row["grad_largest"], row["grad_finite"] = norm, largest, bool(finite)

@@ -1,0 +1,27 @@
+"""Looks that get rarer as a run gets longer, so that their number grows with the logarithm of its steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tracelyze.collectors.budget import Meter
+
+PER_E_FOLD = 50  # looks while the number of steps grows by a factor of e
+
+
+class Thinning:
+    """When one optimizer's steps are looked at: the first ones, then as the budget allows, then ever more rarely."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._last = -1
+
+    def due(self, count: int, alert: bool = False) -> bool:
+        """Whether to look at step `count`; `alert`: something is out of the ordinary, look at once."""
+        meter = self._meter
+        pause = meter.stride if meter.fixed else max(meter.stride, count // PER_E_FOLD)
+        looking = meter.look(alert or count < meter.young or count - self._last >= pause)
+        if looking:
+            self._last = count
+        return looking
