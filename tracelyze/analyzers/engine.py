@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import tracelyze
-from tracelyze.analyzers import causality, overview, rundir
+from tracelyze.analyzers import attempts, causality, naming, overview, rundir
 from tracelyze.analyzers.merging import merge
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.analyzers.rules import RULES
@@ -51,16 +51,21 @@ def diagnose(
     limits = _limits(rules, thresholds or {})
     if not isinstance(run, Run):
         run = rundir.load(run)
+    run, restarted = attempts.split(run)
     facts, windows = overview.Facts(), Windows()
     answers = {rule.id: _Answers() for rule in chosen}
     for process in run.processes:
         for rule in chosen:
-            answers[rule.id].add(process, evaluate(rule, process, limits[rule.id]))
+            for part in [process] if _of_whole(rule) else process.parts:
+                answers[rule.id].add(part, evaluate(rule, part, limits[rule.id]), naming.of(part, run))
             if len(process.steps) > LONG:
                 process.forget()
         facts.add(process)
         windows.add(process, run.path)
         process.forget()
+    for rule, process, outcome in attempts.deaths(restarted, chosen, lambda r, p: evaluate(r, p, limits[r.id])):
+        if not answers[rule.id].findings:  # what ended the last attempt matters more
+            answers[rule.id].add(process, outcome, naming.of(process, run))
     nothing = facts.why_nothing(run)
     outcomes = {rule.id: answers[rule.id].outcome(nothing) for rule in chosen}
     profiled = windows.judge([rule.id for rule in extra], thresholds or {}, nothing)
@@ -75,6 +80,12 @@ def diagnose(
     facts_of_run.notes.extend(windows.notes)
     charts = [*profiled_charts, *charts]
     return Diagnosis(facts_of_run, worst(findings), findings, checks, charts, tracelyze.__version__, picture=shown)
+
+
+def _of_whole(rule: Rule) -> bool:
+    """Whether the rule judges a process as a whole: what it needs is not told apart by training."""
+    tables = {column.partition(".")[0] for alternative in rule.needs for column in alternative}
+    return rule.whole_process or not tables or not tables <= {"steps", "evals"}
 
 
 def evaluate(rule: Rule, process: Process, limits: Limits) -> Outcome:
@@ -162,13 +173,13 @@ class _Answers:
     passed: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
 
-    def add(self, process: Process, outcome: Outcome) -> None:
+    def add(self, process: Process, outcome: Outcome, name: str) -> None:
         if isinstance(outcome, Passed):
             self.passed.append(outcome.reason)
         elif isinstance(outcome, Skipped):
             self.skipped.append(outcome.reason)
         else:
-            self.findings += [causality.on_rank(finding, process.rank) for finding in outcome]
+            self.findings += [naming.named(causality.on_rank(finding, process.rank), name) for finding in outcome]
 
     def outcome(self, nothing: str | None) -> Outcome:
         """One answer for all processes: a finding, else what passed, else why not. `nothing`: why nobody trained."""

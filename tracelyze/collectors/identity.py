@@ -28,6 +28,7 @@ def facts(torch: Any) -> dict[str, Any]:
         "rank": rank,
         "local_rank": _integer(os.environ.get("LOCAL_RANK"), rank),
         "world_size": world_size,
+        "launcher": _launcher(),
         "attempt": _integer(os.environ.get("TORCHELASTIC_RESTART_COUNT"), 0),
         "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "clock": {"unix": time.time(), "monotonic": time.perf_counter()},
@@ -89,6 +90,12 @@ def _rank(torch: Any) -> tuple[int, int]:
     except (AttributeError, RuntimeError, ValueError):
         pass
     return _integer(os.environ.get("RANK"), 0), _integer(os.environ.get("WORLD_SIZE"), 1)
+
+
+def _launcher() -> str:
+    """What the attempts of one elastic launch have in common: the name of the launch, else the process that launches."""
+    name = os.environ.get("TORCHELASTIC_RUN_ID", "none")
+    return name if name != "none" else f"{platform.node()}-{os.getppid()}"
 
 
 def _device(torch: Any) -> dict[str, Any]:
