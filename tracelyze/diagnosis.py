@@ -175,6 +175,7 @@ class Finding:
     """One thing that is wrong. Words are plain text; only `fix_code` is code.
 
     `first_step` and `last_step` are inclusive step numbers; `first_second` is the onset on the run's clock.
+    `trainings` names those that it holds for, in a run that made several ("training 3 of 5", "thread fold-2").
     `caused_by` is the id of the rule whose finding explains this one, or None for a root cause.
     """
 
@@ -189,6 +190,7 @@ class Finding:
     last_step: int | None = None
     first_second: float | None = None
     ranks: list[int] = field(default_factory=lambda: [0])
+    trainings: list[str] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
     cost: Cost | None = None
     location: Location | None = None

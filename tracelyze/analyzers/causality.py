@@ -43,12 +43,23 @@ def explain(findings: Sequence[Finding], rules: Sequence[Rule | TraceRule]) -> l
     def cause_of(rule: str) -> str | None:
         if rule not in chosen:
             ranks = set(by_rule[rule].ranks)
-            fired = [cause for cause in causes.get(rule, ()) if cause in by_rule and ranks & set(by_rule[cause].ranks)]
+            fired = [
+                cause
+                for cause in causes.get(rule, ())
+                if cause in by_rule
+                and ranks & set(by_rule[cause].ranks)
+                and _same_training(by_rule[rule], by_rule[cause])
+            ]
             earlier = [cause for cause in fired if began(cause) < began(rule)]
             chosen[rule] = max(earlier, key=lambda cause: (depth(cause), *began(cause)), default=None)
         return chosen[rule]
 
     return [replace(finding, caused_by=cause_of(finding.rule)) for finding in findings]
+
+
+def _same_training(one: Finding, other: Finding) -> bool:
+    """Whether one can be the cause of the other: in a sweep, one training's fault is no other's cause."""
+    return not one.trainings or not other.trainings or not set(one.trainings).isdisjoint(other.trainings)
 
 
 def order(findings: Sequence[Finding]) -> list[Finding]:

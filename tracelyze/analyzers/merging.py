@@ -37,6 +37,7 @@ def merge(findings: Sequence[Finding]) -> list[Finding]:
             lead,
             summary=summary,
             ranks=ranks,
+            trainings=list(dict.fromkeys(name for finding in ordered for name in finding.trainings)),
             first_step=min((f.first_step for f in findings if f.first_step is not None), default=None),
             last_step=max((f.last_step for f in findings if f.last_step is not None), default=None),
             first_second=min((f.first_second for f in findings if f.first_second is not None), default=None),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def name_of(training: Training) -> str:
     """How to call the training in a sentence: empty if it is the only one, else " of Adam (optimizer 1)"."""
     if len(training.process.trainings) < 2:
-        return ""
+        return f" of {training.process.part}" if training.process.part else ""
     return f" of {training.facts.get('name') or 'an optimizer'} (optimizer {training.optimizer})"
 
 

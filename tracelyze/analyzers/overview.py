@@ -112,7 +112,9 @@ def environment(facts: Mapping[str, Any]) -> dict[str, str]:
 def pictures_of(process: Process) -> list[Chart]:
     """Loss with validation, gradient norm, what a step's time went to, and memory, of one process."""
     found: list[Chart] = []
-    for training in process.trainings[:3]:
+    longest_part = max(process.parts, key=lambda part: len(part.steps))
+    shown = process.trainings if longest_part is process else [t for part in process.parts for t in part.trainings]
+    for training in shown[:3]:
         name = moments.name_of(training)
         found += pictures.loss(training, name=name) + pictures.grad_norm(training, name=name)
     longest = max(process.trainings, key=lambda training: len(training.steps), default=None)

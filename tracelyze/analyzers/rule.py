@@ -71,8 +71,10 @@ CheckFunction = Callable[["Process", Limits], Outcome]
 class Rule:
     """One diagnosis of the catalogue.
 
-    `needs`: alternatives of columns ("steps.loss"); the rule is skipped, with the reason, when the run holds none of
-    the alternatives completely. `consequence_of`: rules whose finding explains this one if it began no later.
+    A process that made several trainings (a sweep, folds) is judged training by training, unless the rule looks at the
+    `whole_process`. `needs`: alternatives of columns ("steps.loss"); the rule is skipped, with the reason, when the run
+    holds none of the alternatives completely. `consequence_of`: rules whose finding explains this one if it began no
+    later.
     """
 
     id: str
@@ -86,6 +88,7 @@ class Rule:
     consequence_of: tuple[str, ...] = ()
     not_when: str = ""
     references: tuple[str, ...] = ()
+    whole_process: bool = False
 
 
 def combine(outcomes: Iterable[OneOutcome]) -> Outcome:

@@ -178,6 +178,19 @@ class Process:
     tables: Mapping[str, Table]
     exit: Exit
     notes: list[str] = field(default_factory=list)
+    part: str = ""  # which training of a process that made several, "training 3 of 5"; empty for a whole process
+
+    @property
+    def thread(self) -> int:
+        """Number of the training thread in its operating system process, from 1."""
+        return int(self.facts.get("thread") or 1)
+
+    @cached_property
+    def parts(self) -> list[Process]:
+        """The trainings that this process made, each as a process of its own; the process itself if it made one."""
+        from tracelyze.analyzers import trainings
+
+        return [self] if self.part else trainings.parts(self)
 
     @property
     def rank(self) -> int:
@@ -249,6 +262,7 @@ class Process:
         for table in self.tables.values():
             table.forget()
         self.__dict__.pop("trainings", None)
+        self.__dict__.pop("parts", None)
 
     def location(self, role: str) -> Location | None:
         """The line of the script with this role (table sites); the first one if there are several."""

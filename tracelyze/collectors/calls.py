@@ -34,6 +34,7 @@ class Call:
         "device_loss",
         "dropouts",
         "end",
+        "holder",
         "hooked",
         "in_train",
         "kinds",
@@ -57,6 +58,7 @@ class Call:
         self.end = end
         self.step = step
         self.mode = mode
+        self.holder: int | None = None  # the optimizer that held the model then (table optimizers)
         self.hooked = False
         self.watched = 0
         self.trained = False

@@ -109,6 +109,8 @@ class Trainings:
         for number in models:
             module = self._recorder.calls.module(number)
             if module is not None and any(id(parameter) in held for parameter in module.parameters()):
+                if self._holder.get(number) != tracked.index:
+                    self._link(tracked.index, model=number)
                 self._holder[number] = tracked.index
                 self._join(self._of_optimizer[tracked.index], self._of_model.get(number))
                 group = self._of_optimizer[tracked.index]
@@ -130,15 +132,11 @@ class Trainings:
     def _join(self, one: Group, other: Group | None) -> None:
         if other is None or one is other:
             return
-        self._recorder.emit(
-            "links",
-            {
-                "time": self._recorder.now(),
-                "step": self._recorder.steps,
-                "optimizer": min(one.optimizers),
-                "other": min(other.optimizers),
-            },
-        )
+        # Every pair that still steps: the reader asks of each whether the two took turns.
+        active = {tracked.index for tracked in self._recorder.active()}
+        for index in active & other.optimizers:
+            for known in active & one.optimizers:
+                self._link(known, other=index)
         one.optimizers |= other.optimizers
         one.models |= other.models
         one.latest = one.latest or other.latest
@@ -146,3 +144,7 @@ class Trainings:
             self._of_optimizer[index] = one
         for number in other.models:
             self._of_model[number] = one
+
+    def _link(self, optimizer: int, **to: int) -> None:
+        recorder = self._recorder
+        recorder.emit("links", {"time": recorder.now(), "step": recorder.steps, "optimizer": optimizer, **to})

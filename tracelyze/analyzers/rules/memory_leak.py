@@ -105,6 +105,7 @@ RULE = Rule(
         "the end, something keeps what a step made: most often the loss with its whole autograd graph."
     ),
     check=check,
+    whole_process=True,
     needs=(("steps.live_graphs",), ("steps.device_allocated",), ("steps.host_rss",)),
     thresholds=(
         Threshold("graphs", 20, "graphs", "a healthy loop keeps its last loss or two; ten times that is no accident"),

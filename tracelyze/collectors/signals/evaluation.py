@@ -51,6 +51,7 @@ class Evaluation(Signal):
 
     def forward(self, call: Call) -> None:
         call.declared = self._declared
+        call.holder = self.recorder.trainings.holder(call.model.number)
         if call.mode != 2 or not call.in_train:
             call.site = self.recorder.sites.here("forward")
 
@@ -102,7 +103,7 @@ class Evaluation(Signal):
             "after_step": calls[0].step,
             "model": main.model.number,
             "trained": bool(holders),
-            "optimizer": self._holder(main.model),
+            "optimizer": self._holder(main.model) if main.holder is None else main.holder,
             "forwards": len(calls),
             "samples": sum(call.batch_size or 0 for call in calls),
             "grad_mode": max(call.mode for call in calls),

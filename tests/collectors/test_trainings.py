@@ -1,0 +1,99 @@
+"""Processes that make several trainings: one after the other, interleaved, in threads. Each is recorded and judged."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import pytest
+
+from tracelyze.analyzers import diagnose
+from tracelyze.analyzers.run import Process
+from tracelyze.diagnosis import Diagnosis
+
+from .conftest import Collect, program
+
+
+def recorded(collect: Collect, name: str) -> tuple[Process, Diagnosis]:
+    done = collect(sys.executable, program("several.py"), name)
+    assert done.own_stderr == ""
+    (process,) = done.run.processes
+    failed = {name: entry["reason"] for name, entry in process.signals.items() if entry["state"] == "failed"}
+    assert failed == {}
+    return process, diagnose(done.folder)
+
+
+def fired(diagnosis: Diagnosis) -> set[str]:
+    return {finding.rule for finding in diagnosis.findings}
+
+
+def test_the_faulty_member_of_a_sweep_is_named(collect: Collect) -> None:
+    process, diagnosis = recorded(collect, "sweep")
+    assert [part.part for part in process.parts] == [f"training {number} of 5" for number in range(1, 6)]
+    assert [len(part.steps) for part in process.parts] == [60] * 5
+    (finding,) = [finding for finding in diagnosis.findings if finding.rule == "missing-zero-grad"]
+    assert finding.trainings == ["training 3 of 5"]
+    assert "training 3 of 5" in finding.title
+    assert finding.cost is not None
+    assert finding.cost.share is not None
+
+
+def test_folds_of_one_model_are_judged_one_by_one(collect: Collect) -> None:
+    process, diagnosis = recorded(collect, "folds")
+    parts = process.parts
+    assert [len(part.steps) for part in parts] == [120] * 3
+    assert [len(part.evals) for part in parts] == [6] * 3
+    assert [list(part.evals["after_step"]) for part in parts] == [[20, 40, 60, 80, 100, 120]] * 3
+    (finding,) = [finding for finding in diagnosis.findings if finding.rule == "eval-in-train-mode"]
+    assert finding.trainings == ["training 2 of 3"]
+
+
+def test_interleaved_trainings_do_not_leak_into_each_other(collect: Collect) -> None:
+    process, diagnosis = recorded(collect, "interleaved")
+    one, two = process.parts
+    for part, batch, limit in ((one, 128, 1.0), (two, 32, 5.0)):
+        assert set(part.steps["backwards"]) == {1}
+        assert set(part.steps["batch_size"]) == {batch}
+        assert set(part.steps["clips"][1:]) == {1}
+        assert set(part.steps["clip_max_norm"][1:]) == {limit}
+        assert set(part.steps["grads_carried"]) == {0}
+    assert max(one.steps["loss"]) < 2
+    assert min(two.steps["loss"]) > 1000
+    assert one.steps["modules_sensitive"][5] == 1
+    assert two.steps["modules_sensitive"][5] == 0
+    assert fired(diagnosis) == set()
+
+
+@pytest.mark.parametrize("name", ["gan", "head_and_body"])
+def test_optimizers_that_take_turns_on_one_thing_are_one_training(collect: Collect, name: str) -> None:
+    process, diagnosis = recorded(collect, name)
+    assert len(process.trainings) == 2
+    assert process.parts == [process]
+    assert fired(diagnosis) == set()
+
+
+def test_a_teacher_and_its_student(collect: Collect) -> None:
+    process, diagnosis = recorded(collect, "distillation")
+    first, second = process.parts
+    assert (len(first.steps), len(second.steps)) == (60, 60)
+    assert not math.isclose(first.steps["loss"][-1], second.steps["loss"][0])
+    assert fired(diagnosis) == set()
+
+
+def test_threads_that_train_have_folders_of_their_own(collect: Collect) -> None:
+    done = collect(sys.executable, program("several.py"), "threads")
+    assert done.own_stderr == ""
+    processes = done.run.processes
+    assert sorted(process.thread for process in processes) == [1, 2]
+    assert {process.facts["thread_name"] for process in processes} == {"careful", "careless"}
+    assert [len(process.steps) for process in processes] == [60, 60]
+    assert {process.exit.kind for process in processes} == {"finished"}
+    diagnosis = diagnose(done.folder)
+    (finding,) = [finding for finding in diagnosis.findings if finding.rule == "missing-zero-grad"]
+    assert finding.trainings == ["thread careless"]
+
+
+def test_a_thread_that_follows_another_goes_on_with_its_record(collect: Collect) -> None:
+    process, diagnosis = recorded(collect, "short_threads")
+    assert len(process.steps) == 60
+    assert fired(diagnosis) == set()

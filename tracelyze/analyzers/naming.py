@@ -1,0 +1,27 @@
+"""What to call one training of a run that made several: by its thread, and its place among those of its process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tracelyze.diagnosis import Finding
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.run import Process, Run
+
+
+def of(process: Process, run: Run) -> str:
+    """"training 3 of 5", "thread fold-2", both, or nothing if the process made one training on one thread."""
+    pid = process.facts.get("pid")
+    threads = any(other.thread > 1 and other.facts.get("pid") == pid for other in run.processes)
+    thread = f"thread {process.facts.get('thread_name') or process.thread}" if threads else ""
+    return ", ".join(part for part in (thread, process.part) if part)
+
+
+def named(finding: Finding, name: str) -> Finding:
+    """The finding with the training that it was made in, in the title if that does not name it already."""
+    if not name:
+        return finding
+    title = finding.title if name in finding.title else f"{finding.title} ({name})"
+    return replace(finding, title=title, trainings=[name])
