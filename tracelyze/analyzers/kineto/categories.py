@@ -83,8 +83,8 @@ _LOADER: Final = re.compile(
     re.IGNORECASE,
 )
 _LOADER_FRAME: Final = re.compile(
-    r"torch/utils/data/dataloader\.py\(\d+\): __next__|nvidia/dali/plugin|ffcv/loader|webdataset/\w+\.py\(\d+\): "
-    r"__iter__"
+    r"torch/utils/data/dataloader\.py\(\d+\): __(next|iter)__|nvidia/dali/plugin|ffcv/loader|"
+    r"webdataset/\w+\.py\(\d+\): __iter__"
 )
 _SYNC_CALL: Final = re.compile(
     r"^(cuda|hip|cu|mu|cnrt|acl|ze|xpu)\w*Synchronize|^(cuda|hip)Memcpy$|^hipMemcpyWithStream$"

@@ -1,7 +1,7 @@
 """The events of a Kineto trace, as typed records that decode straight from JSON text.
 
 Only what an analysis uses is decoded; every other key is skipped without being built. The phase `ph` selects the
-record, so that flow arrows, counters and memory instants, often half of a file, cost next to nothing.
+record, so that flow arrows and counters, often half of a file, cost next to nothing.
 """
 
 from __future__ import annotations
@@ -42,11 +42,29 @@ class Span(Struct, gc=False, tag_field="ph", tag="X"):
     args: Arguments | None = None
 
 
+class MemoryArguments(Struct, gc=False):
+    """What a change of memory says. Device type 1 is an accelerator; -1 where the trace has no number."""
+
+    kind: Whole = msgspec.field(name="Device Type", default=-1)
+    device: Whole = msgspec.field(name="Device Id", default=-1)
+    allocated: Whole = msgspec.field(name="Total Allocated", default=-1)
+    reserved: Whole = msgspec.field(name="Total Reserved", default=-1)
+
+
+class Moment(Struct, gc=False, tag_field="ph", tag="i"):
+    """Something without a duration; of these the changes of memory are used."""
+
+    name: str = ""
+    ts: float = math.nan
+    args: MemoryArguments | None = None
+
+
 _SKIPPED = tuple(
     msgspec.defstruct(f"Skipped{number}", [], tag_field="ph", tag=phase, gc=False)
     for number, phase in enumerate(SKIPPED_PHASES)
+    if phase != "i"
 )
-_ANY_RECORD: Any = Union[(Span, *_SKIPPED)]
+_ANY_RECORD: Any = Union[(Span, Moment, *_SKIPPED)]
 _decoder: Any = msgspec.json.Decoder(list[_ANY_RECORD])
 
 decode_records: Final[Callable[[bytes], list[Any]]] = _decoder.decode

@@ -22,6 +22,9 @@ STORED: Final = "trace-"
 _HEAD: Final = 1 << 20
 _KEYS: Final = re.compile(rb'"(traceEvents|deviceProperties|distributedInfo|schemaVersion)"\s*:')
 _SUFFIXES: Final = (".json", ".json.gz", ".trace", ".gz")
+_OTHER_MAKER: Final = re.compile(r"AMD|Radeon|Instinct|gfx\d", re.IGNORECASE)
+"""AMD's devices count their capability in numbers of their own."""
+
 _RANK: Final = re.compile(r"(?:rank|worker)[-_ ]?(\d{1,6})", re.IGNORECASE)
 
 
@@ -102,6 +105,20 @@ def device_names(trace: Trace, devices: Sequence[str]) -> list[str]:
         if isinstance(entry, dict) and entry.get("name")
     }
     return [known.get(device, f"device {device}") for device in devices]
+
+
+def capability(trace: Trace) -> tuple[int, int] | None:
+    """The lowest compute capability of the trace's NVIDIA devices; None where it holds others, or does not say."""
+    listed = trace.properties.get("deviceProperties")
+    found = []
+    for entry in listed if isinstance(listed, list) else []:
+        if not isinstance(entry, dict):
+            continue
+        major, minor = entry.get("computeMajor"), entry.get("computeMinor")
+        if _OTHER_MAKER.search(str(entry.get("name"))) or not isinstance(major, int) or not isinstance(minor, int):
+            return None
+        found.append((major, minor))
+    return min(found, default=None)
 
 
 def _distributed(trace: Trace) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tracelyze.analyzers.kineto.blocks import Blocks
 from tracelyze.analyzers.kineto.categories import COVERAGE, Activity, Kind, activity_of, kind_of, may_launch
-from tracelyze.analyzers.kineto.events import Arguments, Span
+from tracelyze.analyzers.kineto.events import Arguments, Moment, Span
 from tracelyze.analyzers.kineto.intervals import outermost
 from tracelyze.analyzers.kineto.records import TraceRecords
 from tracelyze.analyzers.kineto.source import TraceBytes
@@ -22,6 +22,7 @@ from tracelyze.analyzers.kineto.trace import (
     DEVICE_COLUMNS,
     HOST_COLUMNS,
     LAUNCH_COLUMNS,
+    MEMORY_COLUMNS,
     Collective,
     Trace,
 )
@@ -40,6 +41,10 @@ and the largest credible time stamp (300 years in microseconds)."""
 LONGEST_REMEMBERED: Final = 4000
 BATCH: Final = 4096
 """Length up to which a name's number is remembered, and events of a kind that are put into tables at once."""
+
+MEMORY_CHANGE: Final = "[memory]"
+ACCELERATOR: Final = 1
+"""Name of the events that say how much memory there is, and the type of the devices that are not the host."""
 
 _NO_ARGUMENTS: Final = Arguments()
 _OTHER: Final = (Kind.ANNOTATION, "(other names)")
@@ -107,6 +112,8 @@ class _Reading:
         self.waiting = _Waiting()
         self.device = Table(MOST_ROWS, DEVICE_COLUMNS)
         self.launches = Table(MOST_ROWS, LAUNCH_COLUMNS)
+        self.memory = Table(MOST_ROWS, MEMORY_COLUMNS)
+        self.changes: list[Any] = []
         self.host: dict[Activity, Table] = {
             activity: Table(
                 MOST_ROWS,
@@ -139,6 +146,10 @@ class _Reading:
         for event in events:
             if type(event) is Span:
                 waiting[event.cat].append(event)
+            elif type(event) is Moment and event.name == MEMORY_CHANGE and event.args is not None:
+                self.changes.append(event)
+        if len(self.changes) >= BATCH:
+            self._add_memory()
         for kind, spans in waiting.by_kind.items():
             if len(spans) >= BATCH or kind is Kind.IGNORED:
                 self._put(kind, spans)
@@ -151,6 +162,20 @@ class _Reading:
         elif kind is not Kind.IGNORED:
             self._add_host(kind, spans)
         spans.clear()
+
+    def _add_memory(self) -> None:
+        """Changes of the memory of accelerators, as far as they say how much there is in all."""
+        told = [one for one in self.changes if one.args.kind == ACCELERATOR and one.args.reserved >= 0]
+        self.changes.clear()
+        count = len(told)
+        start = np.fromiter([one.ts for one in told], np.float64, count)
+        credible = np.abs(start) < LATEST
+        columns: dict[str, Array] = {
+            "device": np.fromiter([one.args.device & 0x7FFF for one in told], np.int16, count),
+            "allocated": np.fromiter([one.args.allocated for one in told], np.int64, count),
+            "reserved": np.fromiter([one.args.reserved for one in told], np.int64, count),
+        }
+        self.memory.append(start=start[credible], **{name: values[credible] for name, values in columns.items()})
 
     def _add_device(self, kind: Kind, spans: list[Span]) -> None:
         count = len(spans)
@@ -227,6 +252,8 @@ class _Reading:
         for kind, spans in self.waiting.by_kind.items():
             if spans:
                 self._put(kind, spans)
+        self._add_memory()
+        self.memory.keep(np.argsort(self.memory["start"], kind="stable").astype(np.int32))
         for table in (self.device, self.launches, *self.host.values()):
             table.finish()
         self.device.keep(np.argsort(self.device["start"], kind="stable").astype(np.int32))
@@ -243,6 +270,7 @@ class _Reading:
             threads=self.threads.keys_met,
             collectives=[Collective(*key) if isinstance(key, tuple) else key for key in self.collectives.keys_met],
             properties=records.properties,
+            memory=self.memory,
             base=base / 1000 if isinstance(base, (int, float)) and not isinstance(base, bool) else 0.0,
             events=self.events,
             notes=self._notes(records),

@@ -18,6 +18,9 @@ FEWEST_MARKS: Final = 3
 RUN_AHEAD: Final = 0.5
 """Share of the window by which the device may end later than the host, before most work lies outside of it."""
 
+STEPS_AHEAD: Final = 2
+"""Steps by which the device may be behind the host, before no step of the host's clock holds its own work."""
+
 _NUMBERED: Final = re.compile(
     r"^\W*(?:train(?:ing)?[ _-]?)?(?:step|iter(?:ation)?|batch)[ _#:-]*(\d+)\W*$", re.IGNORECASE
 )
@@ -70,15 +73,36 @@ def find_steps(trace: Trace) -> Steps | None:
 def as_executed(trace: Trace, steps: Steps, launch_of: Integers) -> Steps:
     """The steps as the device ran them, where the host ran so far ahead that its own clock says little; else `steps`.
 
-    A step then lasts from the first work that was launched in it to that of the next. `launch_of`: each device row's
-    launch, -1 where unknown.
+    `launch_of`: each device row's launch, -1 where unknown.
     """
-    device = trace.device
-    if not steps.counted or not len(device):
+    ran = on_device_clock(trace, steps, launch_of)
+    if ran is None:
         return steps
     window = steps.end[-1] - steps.start[0]
-    if float(device["end"].max()) - steps.end[-1] <= RUN_AHEAD * window:
+    late = float(trace.device["end"].max()) - steps.end[-1]
+    if ran.behind <= STEPS_AHEAD * window / len(steps) and late <= RUN_AHEAD * window:
         return steps
+    return replace(steps, source=f"{steps.source}, as executed by the device", start=ran.start, end=ran.end)
+
+
+@dataclass(frozen=True)
+class Executed:
+    """Steps on the device: from the first work that was launched in one to that of the next. Shapes [steps].
+
+    The last one ends with its own work, and not before the host is done with it. `behind`: microseconds by which the
+    work of some step ends later than the host's step, at most.
+    """
+
+    start: Floats
+    end: Floats
+    behind: float
+
+
+def on_device_clock(trace: Trace, steps: Steps, launch_of: Integers) -> Executed | None:
+    """The steps on the device, None where they cannot be told."""
+    device = trace.device
+    if not steps.counted or not len(device):
+        return None
     linked = launch_of >= 0
     moments = trace.launches["start"][launch_of[linked]]
     home = np.searchsorted(steps.start, moments, side="right") - 1
@@ -87,9 +111,9 @@ def as_executed(trace: Trace, steps: Steps, launch_of: Integers) -> Steps:
     np.minimum.at(first, home[inside], device["start"][linked][inside])
     np.maximum.at(last, home[inside], device["end"][linked][inside])
     if not np.isfinite(first).all() or (np.diff(first) <= 0).any():
-        return steps
-    end = np.append(first[1:], last[-1])
-    return replace(steps, source=f"{steps.source}, as executed by the device", start=first, end=end)
+        return None
+    end = np.append(first[1:], max(last[-1], steps.end[-1]))
+    return Executed(first, end, float((last - steps.end).max()))
 
 
 def _profiler_steps(trace: Trace) -> Steps | None:

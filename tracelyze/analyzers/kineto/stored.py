@@ -22,6 +22,7 @@ from tracelyze.analyzers.kineto.trace import (
     DEVICE_COLUMNS,
     HOST_COLUMNS,
     LAUNCH_COLUMNS,
+    MEMORY_COLUMNS,
     Collective,
     Trace,
 )
@@ -37,6 +38,7 @@ def write_trace(trace: Trace, folder: Path, rank: int) -> None:
     """Stores `trace`, which is of `rank`, in the folder `folder`; its description last. OSError if it cannot be."""
     _write(schema.DEVICE, folder, [_columns(trace.device)])
     _write(schema.LAUNCHES, folder, [_columns(trace.launches)])
+    _write(schema.MEMORY, folder, [_columns(trace.memory)])
     _write(schema.HOST, folder, (_host_rows(activity, table) for activity, table in trace.host.items()))
     _write(schema.LABELS, folder, [_labels(trace)])
     facts = {
@@ -69,6 +71,7 @@ def open_trace(folder: Path) -> Trace:
             device=_read(schema.DEVICE, folder, DEVICE_COLUMNS),
             launches=_read(schema.LAUNCHES, folder, LAUNCH_COLUMNS),
             host=_read_host(folder),
+            memory=_read(schema.MEMORY, folder, MEMORY_COLUMNS),
             device_names=labels["device name"],
             host_names=labels["host name"],
             queues=[tuple(json.loads(text)) for text in labels["queue"]],

@@ -14,9 +14,11 @@ from tracelyze.analyzers.kineto.attribution import CAUSES, DeviceTime, HostRange
 from tracelyze.analyzers.kineto.blocks import Blocks
 from tracelyze.analyzers.kineto.categories import Activity
 from tracelyze.analyzers.kineto.collectives import CollectiveTimes
+from tracelyze.analyzers.kineto.memory import MemoryUse, memory_use
+from tracelyze.analyzers.kineto.optimizers import OptimizerTotal, optimizer_total
 from tracelyze.analyzers.kineto.reader import read_trace
-from tracelyze.analyzers.kineto.steps import Steps, as_executed, find_steps
-from tracelyze.analyzers.kineto.table import Array, Floats, Integers, most_frequent
+from tracelyze.analyzers.kineto.steps import Steps, as_executed, find_steps, on_device_clock
+from tracelyze.analyzers.kineto.table import Array, Floats, Integers, Mask, most_frequent
 from tracelyze.analyzers.kineto.totals import CallTotal, KernelTotal, OperatorTotal, PageableCopies
 from tracelyze.analyzers.kineto.trace import Trace
 from tracelyze.errors import InputError
@@ -29,7 +31,9 @@ class TraceSummary:
     `steps_from`: what the steps were found by; `counted`: False if there is one window over the whole trace.
     `number`, `start` (from the first step on) and `duration`: the steps, shape [steps]. `begun`: the first step's
     start on the clock that the files of one job share. `devices`: the accelerators, busiest first. `host`: for a
-    trace without device work, what the thread of the steps did, shape [steps, CAUSES], else None.
+    trace without device work, what the thread of the steps did, shape [steps, CAUSES], else None. `capability`: the
+    compute capability of NVIDIA devices, where known. `executed`: length of the steps on the device's clock, where it
+    can be told, shape [steps]; `batches`: calls of the loader by step, shape [steps].
     """
 
     path: str
@@ -51,6 +55,11 @@ class TraceSummary:
     syncs: list[CallTotal]
     allocations: list[CallTotal]
     pageable: PageableCopies
+    optimizer: OptimizerTotal | None
+    memory: MemoryUse | None
+    capability: tuple[int, int] | None
+    executed: Floats | None
+    batches: Integers
     collectives: CollectiveTimes | None
     events: int
     truncated: bool
@@ -66,6 +75,15 @@ class TraceSummary:
     def window(self) -> float:
         """All steps together, in microseconds."""
         return float(self.duration.sum())
+
+    @property
+    def epoch_starts(self) -> Mask:
+        """Steps with more calls of the loader than usual: the one that finds it at its end, and the next epoch's first.
+
+        Shape [steps].
+        """
+        usual = float(np.median(self.batches)) if len(self.batches) else 0.0
+        return np.asarray((self.batches > usual) & (usual > 0), dtype=bool)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: one entry per step, one per device, with the causes by name."""
@@ -88,6 +106,8 @@ class TraceSummary:
             "syncs": [vars(call) for call in self.syncs],
             "allocations": [vars(call) for call in self.allocations],
             "pageable_copies": vars(self.pageable),
+            "optimizer": None if self.optimizer is None else vars(self.optimizer),
+            "memory": None if self.memory is None else vars(self.memory),
             "notes": self.notes,
         }
 
@@ -150,6 +170,7 @@ def summarise_trace(
     launch_of = attribution.launches_of(trace)
     for table in (trace.device, trace.launches):
         table.drop("correlation")  # a large trace has a million of them, and the links are made
+    marks, executed = steps, on_device_clock(trace, steps, launch_of)
     steps = as_executed(trace, steps, launch_of)
     communication = kernels.communication_rows(trace, launch_of)
     work = Work(communication, kernels.computing_rows(trace, communication))
@@ -177,10 +198,15 @@ def summarise_trace(
         host=attribution.host_time(steps, host) if len(steps) and not devices else None,
         kernels=totals.kernel_totals(trace, work),
         operators=totals.operator_totals(trace, launch_of),
-        loaders=totals.call_totals(trace, Activity.INPUT, steps),
-        syncs=totals.call_totals(trace, Activity.SYNC, steps),
-        allocations=totals.call_totals(trace, Activity.ALLOCATOR, steps),
+        loaders=totals.call_totals(trace, Activity.INPUT, marks),
+        syncs=totals.call_totals(trace, Activity.SYNC, marks),
+        allocations=totals.call_totals(trace, Activity.ALLOCATOR, marks),
         pageable=totals.pageable_copies(trace, steps, work),
+        optimizer=optimizer_total(trace, marks, launch_of),
+        memory=memory_use(trace, marks),
+        executed=None if executed is None else executed.end - executed.start,
+        batches=totals.calls_per_step(trace, Activity.INPUT, marks),
+        capability=rankfiles.capability(trace),
         collectives=_collectives(trace, steps, communication),
         events=trace.events,
         truncated=trace.truncated,

@@ -146,6 +146,15 @@ def call_totals(trace: Trace, activity: Activity, steps: Steps) -> list[CallTota
     return [_call(trace, keys[index].tolist(), int(count[index]), float(time[index])) for index in order]
 
 
+def calls_per_step(trace: Trace, activity: Activity, steps: Steps) -> Integers:
+    """How many ranges of one class begin in each step, shape [steps]."""
+    start = trace.host[activity]["start"]
+    home = np.searchsorted(steps.start, start, side="right") - 1
+    inside = (home >= 0) & (start < steps.end[np.maximum(home, 0)]) if len(steps) else np.zeros(len(start), dtype=bool)
+    counts: Integers = np.bincount(home[inside], minlength=len(steps))
+    return counts
+
+
 def _call(trace: Trace, key: list[int], count: int, time: float) -> CallTotal:
     name, frame, operator = key
     place = _FRAME.match(trace.host_names[frame]) if frame >= 0 else None

@@ -19,6 +19,7 @@ def _types(table: schema.Table, *without: str) -> dict[str, str]:
 DEVICE_COLUMNS: Final = _types(schema.DEVICE)
 LAUNCH_COLUMNS: Final = _types(schema.LAUNCHES)
 HOST_COLUMNS: Final = _types(schema.HOST, "activity")
+MEMORY_COLUMNS: Final = _types(schema.MEMORY)
 COVERAGE_COLUMNS: Final = _types(schema.HOST, "activity", "name")
 
 
@@ -38,9 +39,10 @@ class Trace:
     into `queues` (process, device, stream), `collective` into `collectives` (0: none). `launches`: runtime calls
     that may start device work, in order of correlation. `host`: one table per class of host activity, `name` into
     `host_names`, `thread` into `threads` (process, thread). Operators, runtime and communication calls hold
-    outermost ranges only, runtime calls without names. Times are the file's own clock; `base` (microseconds) puts
-    files of one job on a common one. `path` is the file, or the folder of an imported trace; then `file` is the name of
-    the file that was imported, and `rank` its rank at that time, else None.
+    outermost ranges only, runtime calls without names. `memory`: changes of the devices' memory in order of time.
+    Times are the file's own clock; `base` (microseconds) puts files of one job on a common one. `path` is
+    the file, or the folder of an imported trace; then `file` is the name of the file that was imported, and `rank` its
+    rank at that time, else None.
     """
 
     path: Path
@@ -53,6 +55,7 @@ class Trace:
     threads: list[tuple[Any, Any]]
     collectives: list[Collective]
     properties: dict[str, Any]
+    memory: Table = field(default_factory=lambda: Table.unbounded(MEMORY_COLUMNS))
     base: float = 0.0
     events: int = 0
     notes: list[str] = field(default_factory=list)

@@ -8,8 +8,12 @@ from tracelyze.analyzers.kineto.rule import TraceRule
 from tracelyze.analyzers.kineto.rules import (
     allocator_stalls,
     dataloader_bottleneck,
+    epoch_boundary_stall,
     exposed_communication,
+    fp32_on_tensor_cores,
     host_bound,
+    memory_fragmentation,
+    optimizer_for_loop,
     pageable_copies,
     slow_steps,
     straggler,
@@ -24,5 +28,9 @@ RULES: Final[tuple[TraceRule, ...]] = (
     sync_stalls.RULE,
     pageable_copies.RULE,
     host_bound.RULE,
+    epoch_boundary_stall.RULE,
     slow_steps.RULE,
+    memory_fragmentation.RULE,
+    optimizer_for_loop.RULE,
+    fp32_on_tensor_cores.RULE,
 )

@@ -87,6 +87,7 @@ RULE: Final = TraceRule(
             "avoidable; a tenth of the step is worth a change",
         ),
     ),
+    consequence_of=("memory-fragmentation",),
     not_when="allocations belong to the first steps",
     references=("https://pytorch.org/docs/stable/notes/cuda.html#memory-management",),
 )

@@ -45,8 +45,9 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     if reason := too_short(summary, limits):
         return Skipped(reason)
     waits = device.cause("input") if device is not None else np.asarray(summary.host)[:, 0]
-    value = recurring(summary, waits)
-    typical = float(waits[steady(summary)].mean()) / MICROSECONDS
+    within = np.where(summary.epoch_starts, 0.0, waits)  # the first batch of an epoch is another fault
+    value = recurring(summary, within)
+    typical = float(within[steady(summary)].mean()) / MICROSECONDS
     if value >= limits["waiting"] and typical >= limits["least_wait"]:
         return [_finding(summary, job, limits, waits, value)]
     prepared = prepared_on_the_host(summary, job, limits)

@@ -1,0 +1,60 @@
+"""How a device's caching allocator fared: what it holds, what of that is free, and when it had to ask for more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tracelyze.analyzers.kineto.steps import Steps
+from tracelyze.analyzers.kineto.trace import Trace
+
+SEGMENT: Final = 20 * 2**20
+"""Bytes: PyTorch's allocator asks for small tensors in pieces of 2 MiB, for all others in pieces of 20 MiB or more."""
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """The memory of one device within the steps, in bytes.
+
+    `allocated`, `reserved`: the largest of each. `misfits`: steps of the later half in which the allocator took a
+    segment although it held more free memory than that; `segments`: how many, `free`: the least share of its memory
+    that was free at those times. `retries`: segments that it gave back, in the later half. `later`: steps of that half.
+    """
+
+    allocated: int
+    reserved: int
+    misfits: int
+    segments: int
+    free: float
+    retries: int
+    later: int
+
+
+def memory_use(trace: Trace, steps: Steps) -> MemoryUse | None:
+    """The memory of the device with most changes; None if the trace does not tell it."""
+    memory = trace.memory
+    if not len(memory) or not len(steps):
+        return None
+    device = int(np.bincount(memory["device"]).argmax())
+    rows = np.flatnonzero((memory["device"] == device) & (memory["start"] <= steps.end[-1]))
+    allocated, reserved, moment = (memory[name][rows] for name in ("allocated", "reserved", "start"))
+    if not len(rows):
+        return None
+    grown = np.diff(reserved, prepend=reserved[0])
+    unused = np.concatenate(([0], (reserved - allocated)[:-1]))
+    before = np.maximum(np.concatenate((reserved[:1], reserved[:-1])), 1)
+    step = np.searchsorted(steps.start, moment, side="right") - 1
+    half = (len(steps) + 1) // 2
+    late = step >= half
+    misfit = late & (grown >= SEGMENT) & (unused >= grown)
+    return MemoryUse(
+        allocated=int(allocated.max()),
+        reserved=int(reserved.max()),
+        misfits=len(np.unique(step[misfit])),
+        segments=int(misfit.sum()),
+        free=float((unused / before)[misfit].min()) if misfit.any() else 0.0,
+        retries=int((late & (grown <= -SEGMENT)).sum()),
+        later=len(steps) - half,
+    )
