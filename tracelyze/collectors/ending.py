@@ -40,6 +40,7 @@ def install(recorder: Callable[[], Recorder], recorders: Callable[[], list[Recor
 
     def excepthook(kind: Any, error: Any, trace: Any) -> None:
         hide_own_frames(error)
+        _noted["error"] = type(error).__name__
         _safely(lambda: note_exception(recorder(), error, "exception"))
         previous_hook(kind, error, error.__traceback__)
 
@@ -68,8 +69,6 @@ def install(recorder: Callable[[], Recorder], recorders: Callable[[], list[Recor
 
 def note_exception(recorder: Recorder, error: BaseException, kind: str) -> None:
     """Write down an exception that nobody handled: class, message, innermost line of the script, traceback."""
-    if kind == "exception":
-        _noted["error"] = error.__class__.__name__
     if type(error).__name__ in _OTHERS_FAILURES:
         return
     if not recorder.opened:
@@ -115,7 +114,7 @@ def say_what_is_next(recorder: Recorder) -> None:
     """One line for people, from one process of the run."""
     first = recorder.folder is not None and recorder.folder.name.startswith("rank00000")
     if first and (recorder.steps or recorder.log_calls) and multiprocessing.parent_process() is None:
-        seen = f"{recorder.steps} steps" if recorder.steps else f"{recorder.log_calls} calls of tracelyze.log"
+        seen = f"{recorder.steps} steps" if recorder.steps else "what the script logged"
         sys.stderr.write(f"[tracelyze] {seen} recorded. Next: tracelyze diagnose {recorder.run_shown}\n")
 
 

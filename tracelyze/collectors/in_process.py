@@ -41,9 +41,10 @@ def end(recorder: Recorder, error: BaseException | None) -> None:
         ending.note_exception(recorder, error, "exception")
     if not recorder.opened:
         ending.say_what_was_seen(recorder)
-    ending.end(recorder, name, code)
-    recorder.writer.end()
-    recorder.off = True
+    for one in hooks.recorders():  # one for each thread that trained
+        ending.end(one, name, code)
+        one.writer.end()
+        one.off = True
     ending.forget_fatal_signals()
     if not recorder.options.quiet:
         ending.say_what_is_next(recorder)
