@@ -72,3 +72,17 @@ def test_a_quick_dataset_is_not(tmp_path):
     diagnosis = diagnose_traces(path)
     assert "dataloader-bottleneck" not in {finding.rule for finding in diagnosis.findings}
     assert not [note for note in diagnosis.run.notes if "not valid" in note or "could not be read" in note]
+
+
+def test_the_page_of_a_trace_recorded_with_stacks_knows_the_lines(tmp_path):
+    path = record(tmp_path / "trace.json.gz", 0.004, marks=True, stacks=True)
+    found = diagnose_traces(path, picture=True)
+    assert found.picture is not None
+    names = [lane.name for timeline in found.picture.timelines for lane in timeline.lanes]
+    assert {name.partition(",")[0] for name in names} >= {"main thread", "data loader"}
+    (operators,) = found.picture.listings  # no device, so no kernels
+    heads = [head for head, _ in operators.columns]
+    rows = {row[0]: dict(zip(heads, row, strict=True)) for row in operators.rows}
+    loader = next(row for name, row in rows.items() if name.startswith("enumerate(DataLoader)"))
+    assert loader["Host, in all per step"] >= 8 * 4
+    assert "test_recorded_here.py" in rows["aten::addmm"]["Python"]

@@ -245,6 +245,6 @@ def test_stacked_bars_open_live(opened: Chromium) -> None:
       look();
     })""")
     assert opened.evaluate("document.querySelectorAll('.canvas.live .barlayer .trace').length") == 3
-    fills = "new Set([...document.querySelectorAll('.canvas.live .barlayer .point path')].map((one) => one.style.fill)).size"
-    assert opened.evaluate(fills) == 3
+    points = "[...document.querySelectorAll('.canvas.live .barlayer .point path')]"
+    assert opened.evaluate(f"new Set({points}.map((one) => one.style.fill)).size") == 3
     assert opened.console == []

@@ -312,21 +312,39 @@ class _Idle:
 
 
 def gaps_between(
-    trace: Trace, steps: Steps, rows: Array | slice, launch_of: Integers, host: HostRanges
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Every idle piece of one device within `steps`, charged to causes: for a few steps, as a picture shows them.
+    trace: Trace, steps: Steps, rows: Array | slice, launch_of: Integers, host: HostRanges, finest: float
+) -> tuple[Floats, Floats, Integers]:
+    """Every idle piece of one device within `steps`, in order, as a picture shows it: start, end, and the cause that
+    explains most of it (into CAUSES), shape [pieces].
 
-    Returns start, end, when the work that ended it was launched (its end if before), all of shape [pieces], and the
-    microseconds by cause, shape [pieces, CAUSES].
+    Pieces longer than `finest` microseconds are cut, so that a picture shows where in a gap which cause was; a gap is
+    cut as well where the work that ends it was launched.
     """
     start, end = trace.device["start"][rows], trace.device["end"][rows]
     busy = intervals.near(intervals.merge(start, end), float(steps.start[0]), float(steps.end[-1]))
     opened, closed = np.append(-np.inf, busy[1]), np.append(busy[0], np.inf)
-    gaps = _gaps(opened, closed, steps, _Launches(trace, steps, start, launch_of[rows]))
+    gaps = _cut(_gaps(opened, closed, steps, _Launches(trace, steps, start, launch_of[rows])), finest)
     if not len(gaps.start):
-        return gaps.start, gaps.end, gaps.end, np.zeros((0, len(CAUSES)))
+        return gaps.start, gaps.end, gaps.step
     shares, _, handed_over = _charged(gaps, steps, host, trace)
-    return gaps.start, gaps.end, handed_over, shares
+    shares[:, _DEVICE] = 0.0
+    lead = shares.argmax(axis=1)
+    starts, ends = np.concatenate([gaps.start, handed_over]), np.concatenate([handed_over, gaps.end])
+    cause = np.concatenate([lead, np.full(len(lead), _DEVICE)])
+    order = np.argsort(starts, kind="stable")
+    order = order[ends[order] > starts[order]]
+    return starts[order], ends[order], cause[order]
+
+
+def _cut(gaps: _Gaps, finest: float) -> _Gaps:
+    """The gaps in pieces of equal length, none of them longer than `finest`."""
+    parts = np.maximum(np.ceil((gaps.end - gaps.start) / max(finest, 1e-9)), 1).astype(np.int64)
+    row = np.repeat(np.arange(len(parts)), parts)
+    place = np.arange(len(row)) - np.repeat(np.cumsum(parts) - parts, parts)
+    piece = ((gaps.end - gaps.start) / parts)[row]
+    start = gaps.start[row] + place * piece
+    end = np.where(place + 1 == parts[row], gaps.end[row], start + piece)
+    return _Gaps(start, end, gaps.step[row], gaps.opened[row], gaps.launch[row], gaps.leads[row])
 
 
 def _charged(gaps: _Gaps, steps: Steps, host: HostRanges, trace: Trace) -> tuple[Floats, Mask, Floats]:

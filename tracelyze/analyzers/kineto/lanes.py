@@ -15,9 +15,9 @@ from tracelyze.analyzers.kineto.kernel_names import short
 from tracelyze.analyzers.kineto.pictures import CAUSE_KINDS
 from tracelyze.analyzers.kineto.steps import Steps
 from tracelyze.analyzers.kineto.summary import Attributed
-from tracelyze.analyzers.kineto.table import Array, Floats, Integers
+from tracelyze.analyzers.kineto.table import Array, Integers
 from tracelyze.analyzers.kineto.thinning import Slices, lane
-from tracelyze.analyzers.words import percent, plural
+from tracelyze.analyzers.words import plural
 from tracelyze.diagnosis import KINDS, Lane
 
 MOST_STREAMS: Final = 6
@@ -31,8 +31,8 @@ LEAST_PYTHON: Final = 0.01
 """Share of the stretch that functions of the script must cover, beside those that cover all of it, to get a lane."""
 
 MOST_NAMES: Final = 3000
-SPLIT_FROM: Final = 0.01
-"""Distinct names of a timeline; share of the stretch from which on an idle piece says all of its causes."""
+FINEST_CAUSE: Final = 1 / 400
+"""Distinct names of a timeline; share of the stretch up to which causes within one gap are told apart."""
 
 _KIND: Final = {name: index for index, name in enumerate(KINDS)}
 _OF_ACTIVITY: Final = {
@@ -99,34 +99,17 @@ def device_lanes(seen: Attributed, rows: Array, begin: float, end: float, names:
 def idle_lane(
     seen: Attributed, step: Steps, rows: Array | slice, begin: float, end: float, names: Names
 ) -> Lane | None:
-    """When the device was idle, coloured by the cause that explains most of each piece.
-
-    What of a piece lies behind the launch of the work that ended it is a slice of its own.
-    """
-    start, stop, handed_over, shares = attribution.gaps_between(seen.trace, step, rows, seen.launch_of, seen.host)
-    device = CAUSES.index("device")
-    host_shares = shares.copy()
-    host_shares[:, device] = 0.0
-    lead = host_shares.argmax(axis=1) if len(start) else np.zeros(0, dtype=np.int64)
-    long = handed_over - start >= SPLIT_FROM * (end - begin)
-    label = np.array(
-        [
-            names.number(f"idle: {_split(part) if told else CAUSE_TEXT[CAUSES[cause]]}")
-            for part, cause, told in zip(host_shares, lead.tolist(), long.tolist(), strict=True)
-        ],
-        dtype=np.int64,
-    )
-    behind = names.number(f"idle: {CAUSE_TEXT['device']}")
-    kinds = np.array([_KIND[CAUSE_KINDS[CAUSES[cause]]] for cause in lead.tolist()], dtype=np.int64)
-    starts, stops = np.concatenate([start, handed_over]), np.concatenate([handed_over, stop])
-    real = np.flatnonzero(stops > starts)
-    slices = Slices(
-        starts,
-        stops,
-        np.concatenate([label, np.full(len(start), behind)]),
-        np.concatenate([kinds, np.full(len(start), _KIND["device"])]),
-        np.zeros(len(starts), dtype=np.int64),
-    ).chosen(real)
+    """When the device was idle, coloured by the cause that explains most of each piece of a gap."""
+    finest = FINEST_CAUSE * (end - begin)
+    start, stop, cause = attribution.gaps_between(seen.trace, step, rows, seen.launch_of, seen.host, finest)
+    if not len(start):
+        return None
+    # Pieces of one gap with one cause are one slice.
+    fresh = np.append(True, (cause[1:] != cause[:-1]) | (start[1:] > stop[:-1] + 1e-6))
+    start, stop, cause = start[fresh], stop[np.append(fresh[1:], True)], cause[fresh]
+    said = [(names.number(f"idle: {CAUSE_TEXT[name]}"), _KIND[CAUSE_KINDS[name]]) for name in CAUSES]
+    label, kind = np.array(said, dtype=np.int64)[cause].T
+    slices = Slices(start, stop, label, kind, np.zeros(len(start), dtype=np.int64))
     return lane("device idle, by cause", slices, begin, end)
 
 
@@ -197,11 +180,3 @@ def _reparented(parent: Integers, wanted: Array) -> Integers:
 
 def _touches(nest: Nest, begin: float, end: float) -> bool:
     return bool(((nest.end > begin) & (nest.start < end)).any())
-
-
-def _split(shares: Floats) -> str:
-    """The causes of one idle piece, most first."""
-    whole = max(float(shares.sum()), 1e-9)
-    parts = [(float(shares[index]) / whole, CAUSE_TEXT[CAUSES[index]]) for index in np.argsort(-shares)[:3]]
-    told = [(part, text) for part, text in parts if part >= 0.05]
-    return told[0][1] if len(told) == 1 else ", ".join(f"{text} {percent(part)}" for part, text in told)
