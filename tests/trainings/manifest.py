@@ -156,7 +156,11 @@ NO_GRADIENT: Final = (
     pair("finetune_backbone", "frozen-head", "zero-gradients|frozen-parameters", consequences=STUCK),
     faulty("dead_output_relu", "zero-gradients|dead-relu", consequences=STUCK),
     faulty("loss_on_detached_output", "zero-gradients", consequences=STUCK),
-    faulty("layers_in_a_list", "frozen-parameters", consequences=STUCK),
+    faulty("layers_in_a_list", "frozen-parameters", consequences=STUCK, fast=True),
+    pair("two_tower", "tower-left-out", "frozen-parameters", consequences=STUCK, lines=("loss.backward()",)),
+    pair("two_tower", "late-head", "frozen-parameters", consequences=STUCK, lines=("loss.backward()",)),
+    pair("two_tower", "detached-tower", "frozen-parameters", consequences=STUCK, lines=("loss.backward()",), fast=True),
+    pair("two_tower", "layers-in-forward", "frozen-parameters", consequences=STUCK, lines=("loss.backward()",)),
 )
 
 DATA_LOADING: Final = tuple(

@@ -17,7 +17,7 @@ from tracelyze.collectors.readback import Readback
 from tracelyze.collectors.signals.signal import Signal
 
 REPORTS = (20, 100, 1000, 10_000, 100_000)  # steps of an optimizer after which its list is written
-WALKS = (3, 30, 100, 300, 1000, 10_000, 100_000)  # backwards whose graph is read
+WALKS = (3, *(int(30 * 1.5**n) for n in range(30)))  # backwards whose graph is read
 MAX_NAMES = 8
 MAX_WATCHED = 200  # tensors without gradient that are looked at in every step; more in every tenth
 MAX_ORPHANS = 64  # tensors without optimizer whose values are compared
@@ -65,6 +65,7 @@ class Reached(Signal):
         self._reached: list[Any] = []
         self._fed_by_trained: set[int] = set()
         self._lost: list[tuple[int, ...]] = []
+        self._told = False
 
     def called(self, call: Any, args: Any, kwargs: Any) -> None:
         if self.recorder.backwards <= WALKS[1] and call.model.number not in self._fed_by_trained:
@@ -127,7 +128,7 @@ class Reached(Signal):
                 "held_elements": held.elements,
                 "missed": len(held.waiting),
                 "missed_elements": sum(elements for _, elements in held.waiting),
-                "names": ", ".join(name for ref, _ in held.waiting if (name := held.names.get(id(ref)))) or None,
+                "names": _listed([held.names.get(id(ref), "") for ref, _ in held.waiting]),
             },
         )
 
@@ -146,7 +147,8 @@ class Reached(Signal):
         short_lived = len(gone) if gone and self._lost == gone and sorted(gone) == sorted(o.shape for o in fresh) else 0
         self._lost = gone
         self._orphans = kept + fresh
-        if kept or short_lived:
+        if kept or short_lived or self._told:
+            self._told = True
             self._tell([free[id(orphan.ref())] for orphan in kept], kept, held, short_lived, gone)
 
     def _tell(
@@ -165,7 +167,7 @@ class Reached(Signal):
             "short_lived": short_lived,
         }
         names = [self._name(p) for p in parameters[:MAX_NAMES]] or [_shape(shape) for shape in gone[:MAX_NAMES]]
-        row["names"] = ", ".join(names)
+        row["names"] = _listed(names + [""] * (len(parameters or gone) - len(names)))
         if not parameters:
             self.recorder.emit("reach", row | {"missed": 0, "missed_elements": 0})
             return
@@ -192,6 +194,13 @@ class Reached(Signal):
 def _is_waiting(parameter: Any) -> bool:
     """Whether a tensor has had no gradient yet; one that is gone stays as it was."""
     return parameter is None or (parameter.requires_grad and parameter.grad is None)
+
+
+def _listed(names: list[str]) -> str | None:
+    """The names that are known, and how many tensors there are besides."""
+    known = ", ".join(name for name in names if name)
+    others = sum(not name for name in names)
+    return f"{known} and {others} more" if known and others else known or None
 
 
 def _shape(shape: Any) -> str:
