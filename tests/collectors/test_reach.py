@@ -22,7 +22,7 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 
 
 def console_script(folder: Path) -> list[str]:
-    """An entry point that pip installed from a wheel, in an environment of its own which borrows this one's packages."""
+    """An entry point that pip installed from a wheel, in an environment that borrows this one's packages."""
     wheel = folder / "trainer-1-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as files:
         files.write(program("short.py"), "trainer.py")
@@ -60,8 +60,8 @@ FORMS = {
     "login shell": lambda _: ["bash", "-lc", f"PATH=/usr/bin:/bin {sys.executable} -O {program('short.py')} shell"],
     "looked for first": lambda _: [
         sys.executable, "-X", "importtime", "-c",
-        "import importlib.util, runpy, sys; assert importlib.util.find_spec('torch')\n"
-        f"sys.argv[1:] = ['looked']; runpy.run_path({program('short.py')!r}, run_name='__main__')",
+        "import importlib.util, runpy, sys; assert importlib.util.find_spec('torch'); sys.argv[1:] = ['looked']; "
+        + f"runpy.run_path({program('short.py')!r}, run_name='__main__')",
     ],
 }  # fmt: skip
 
@@ -77,7 +77,7 @@ def test_forms_of_launch(form: str, collect: Collect, tmp_path: Path) -> None:
 
 
 def test_uv_run_in_an_environment_without_tracelyze(collect: Collect, tmp_path: Path) -> None:
-    """uv makes its own environment. What recording takes there is pyarrow; without it, that is said, and nothing else."""
+    """uv makes its own environment. What recording takes there is pyarrow; without it, that is said."""
     uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
     if uv is None:
         pytest.skip("uv is not installed")
