@@ -79,6 +79,7 @@ RULE = Rule(
     check=check,
     needs=(("steps.grads_nonfinite",), ("steps.grad_norm",)),
     consequence_of=(
+        "nonfinite-input",
         "missing-zero-grad",
         "partial-zero-grad",
         "exploding-gradients",
