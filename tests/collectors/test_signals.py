@@ -22,6 +22,8 @@ OPTIMIZERS = {
     "cleared_before_step": 1, "scheduled_with_clip": 1, "validated": 1, "workers": 1, "fp16_scaled": 1,
     "fp16_fused": 1, "bf16": 1, "lbfgs": 1, "gan": 2, "gan_generator_never_cleared": 2, "gradient_penalty": 1,
     "sparse": 2, "teacher": 1, "reentrant": 1, "compiled": 1, "by_hand": 0, "kept_losses": 1, "recurrent": 1,
+    "adamw_foreach": 1, "adamw_fused": 1, "differentiable": 24, "tensor_rate": 1, "inside_backward": 1,
+    "compiled_step": 0, "schedule_free": 0, "side_by_side": 2, "discarded_in_place": 1,
 }  # fmt: skip
 Rows = list[dict[str, Any]]
 
@@ -66,12 +68,14 @@ def test_no_signal_failed(recorded: Recorded) -> None:
     assert errors == []
     failed = {name for name, entry in recorded.process.facts["signals"].items() if entry["state"] == "failed"}
     assert failed == set()
-    assert [line for line in recorded.stderr.splitlines() if not line.startswith("[tracelyze]")] == []
+    own = [line for line in recorded.stderr.splitlines() if not line.startswith("[tracelyze]")]
+    assert [line for line in own if "Profiler record function" not in line] == [], "that of torch.compile(step) aside"
 
 
 HEALTHY = [
     name for name in OPTIMIZERS
-    if "never_cleared" not in name and name not in ("half_cleared", "by_hand")
+    if "never_cleared" not in name and name not in ("half_cleared", "differentiable", "inside_backward")
+    and OPTIMIZERS[name]
 ]  # fmt: skip
 
 
@@ -107,6 +111,18 @@ def test_gradients_cleared_before_the_step(recorded: Recorded) -> None:
     assert {row["grads_none"] for row in rows} == {6}
     assert {row["grads_cleared"] for row in rows[1:]} == {6}
     assert {row["grads_cleared"] for row in recorded.rows("plain")} <= {0, None}
+
+
+def test_gradients_zeroed_between_micro_batches_are_counted(recorded: Recorded) -> None:
+    assert {row["grads_discarded"] for row in recorded.rows("discarded_in_place")[1:]} == {6}
+    assert {row["grads_discarded"] for row in recorded.rows("accumulation")} <= {0, None}
+
+
+def test_optimizers_that_step_inside_backward_are_one(recorded: Recorded) -> None:
+    rows = recorded.rows("inside_backward")
+    assert [row["step"] for row in rows] == list(range(1, 25))
+    assert {(row["backwards"], row["parameters"], row["lr"]) for row in rows} == {(1, 6, 0.05)}
+    assert {row["grads_none"] for row in rows} == {None}, "they are gone when backward ends, as they should be"
 
 
 def test_accumulation_counts_backwards_and_undoes_the_division(recorded: Recorded) -> None:

@@ -355,6 +355,127 @@ def recurrent():
     return [model, head]
 
 
+def adamw_foreach():
+    return with_optimizer(lambda parameters: torch.optim.AdamW(parameters, lr=0.01, foreach=True))
+
+
+def adamw_fused():
+    return with_optimizer(lambda parameters: torch.optim.AdamW(parameters, lr=0.01, fused=True))
+
+
+def differentiable():
+    """A step that autograd can follow: the parameters are tensors with a history."""
+    x, y = data()
+    model = net()
+    leaves = {name: p.detach().clone() for name, p in model.named_parameters()}
+    start = [p.requires_grad_(True) for p in leaves.values()]
+    for _ in range(STEPS):
+        copies = [p.clone() for p in start]
+        for p in copies:
+            p.retain_grad()
+        optimizer = torch.optim.SGD(copies, lr=0.05, differentiable=True)
+        F.cross_entropy(torch.func.functional_call(model, dict(zip(leaves, copies, strict=True)), (x,)), y).backward()
+        optimizer.step()
+        start = [p.detach().clone().requires_grad_(True) for p in copies]
+    model.load_state_dict(dict(zip(leaves, start, strict=True)), strict=False)
+    return [model]
+
+
+def tensor_rate():
+    return with_optimizer(lambda parameters: torch.optim.Adam(parameters, lr=torch.tensor(0.01)))
+
+
+def with_optimizer(make):
+    x, y = data()
+    model = net()
+    optimizer = make(model.parameters())
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    return [model]
+
+
+def inside_backward():
+    x, y = data()
+    model = net()
+    optimizers = {p: torch.optim.SGD([p], lr=0.05) for p in model.parameters()}
+
+    def step(parameter):
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
+
+    for p in model.parameters():
+        p.register_post_accumulate_grad_hook(step)
+    for _ in range(STEPS):
+        F.cross_entropy(model(x), y).backward()
+    return [model]
+
+
+def compiled_step():
+    x, y = data()
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    fast = torch.compile(optimizer.step, backend="eager")
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        fast()
+    return [model]
+
+
+class ScheduleFree:
+    """An optimizer that is no torch class: it averages its iterates instead of following a schedule."""
+
+    def __init__(self, parameters, lr):
+        self.parameters, self.lr, self.count = list(parameters), lr, 0
+        self.base = [p.detach().clone() for p in self.parameters]
+
+    def zero_grad(self):
+        for p in self.parameters:
+            p.grad = None
+
+    @torch.no_grad()
+    def step(self):
+        self.count += 1
+        for p, base in zip(self.parameters, self.base, strict=True):
+            base -= self.lr * p.grad
+            p.lerp_(base, 1 / (self.count + 1))
+
+
+def schedule_free():
+    return with_optimizer(lambda parameters: ScheduleFree(parameters, 0.05))
+
+
+def side_by_side():
+    x, y = data()
+    one, two = net(), nn.Linear(10, 1)
+    of_one, of_two = torch.optim.AdamW(one.parameters(), lr=1e-3), torch.optim.SGD(two.parameters(), lr=1e-3)
+    for _ in range(STEPS):
+        first, second = F.cross_entropy(one(x), y), two(x).square().mean()
+        of_one.zero_grad()
+        of_two.zero_grad()
+        first.backward()
+        second.backward()
+        nn.utils.clip_grad_norm_(one.parameters(), 1.0)
+        nn.utils.clip_grad_norm_(two.parameters(), 5.0)
+        of_one.step()
+        of_two.step()
+    return [one, two]
+
+
+def discarded_in_place():
+    x, y = data()
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for _ in range(STEPS):
+        for _ in range(4):
+            optimizer.zero_grad(set_to_none=False)
+            (F.cross_entropy(model(x), y) / 4).backward()
+        optimizer.step()
+    return [model]
+
+
 def digest(modules):
     sha = hashlib.sha256()
     for module in modules:
@@ -371,7 +492,7 @@ LOOPS = {
     name: loop
     for name, loop in list(globals().items())
     if callable(loop) and getattr(loop, "__module__", "") == "__main__" and name not in
-    ("data", "net", "batches", "simple", "digest")
+    ("data", "net", "batches", "simple", "digest", "with_optimizer", "ScheduleFree")
 }  # fmt: skip
 
 if __name__ == "__main__":
