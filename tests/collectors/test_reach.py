@@ -52,17 +52,17 @@ def archive(folder: Path) -> list[str]:
     return [str(folder / "app.pyz"), "zipapp"]
 
 
+LOOKED_FOR = (
+    "import importlib.util, runpy, sys; assert importlib.util.find_spec('torch'); sys.argv[1:] = ['looked']; "
+    f"runpy.run_path({program('short.py')!r}, run_name='__main__')"
+)
 FORMS = {
     "console script": console_script,
     "directory": directory,
     "zipapp": archive,
     "env": lambda _: ["env", "SEED=1", "nice", "-n", "1", sys.executable, program("short.py"), "wrapped"],
     "login shell": lambda _: ["bash", "-lc", f"PATH=/usr/bin:/bin {sys.executable} -O {program('short.py')} shell"],
-    "looked for first": lambda _: [
-        sys.executable, "-X", "importtime", "-c",
-        "import importlib.util, runpy, sys; assert importlib.util.find_spec('torch'); sys.argv[1:] = ['looked']; "
-        + f"runpy.run_path({program('short.py')!r}, run_name='__main__')",
-    ],
+    "looked for first": lambda _: [sys.executable, "-X", "importtime", "-c", LOOKED_FOR],
 }  # fmt: skip
 
 
