@@ -67,7 +67,7 @@ def measure(training: Training) -> Waiting | None:
     usable = np.isfinite(seconds) & np.isfinite(wait) & np.isfinite(idle) & (seconds > 0)
     usable[: min(3, len(usable))] = False
     first = usable & (steps["loader_first"] == 1)
-    loader = _loader(training)
+    loader = loader_of(training)
     batches = np.nan_to_num(steps["loader_batches"], nan=1.0)
     short = bool(loader.get("length")) and loader["length"] <= 2 * float(np.median(batches))
     always_first = first.sum() >= ALWAYS * usable.sum()
@@ -102,7 +102,7 @@ def measure(training: Training) -> Waiting | None:
     )
 
 
-def _loader(training: Training) -> dict[str, Any]:
+def loader_of(training: Training) -> dict[str, Any]:
     """Settings of the loader that fed most steps; empty if unknown."""
     fed = training.steps["loader"]
     fed = fed[np.isfinite(fed)]

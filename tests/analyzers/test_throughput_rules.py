@@ -1,0 +1,165 @@
+"""Rules on single slow steps and on the first batches of epochs, from recorded steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+
+def steps(make, count=400, **columns):
+    return make.steps(count) | columns
+
+
+def seconds(count: int, slow: dict[int, float], usual: float = 0.05) -> list[float | None]:
+    """About `usual` seconds a step, others where `slow` says so (by index); the first is unknown."""
+    values = np.random.default_rng(1).normal(usual, 0.002, count)
+    for index, value in slow.items():
+        values[index] = value
+    return [None, *values[1:].tolist()]
+
+
+def ends(values: list[float | None]) -> list[float]:
+    return np.cumsum([value or 0.05 for value in values]).tolist()
+
+
+SAVES = dict.fromkeys(range(49, 400, 50), 1.2)
+
+
+def test_slow_steps_with_a_rhythm(make) -> None:
+    taken = seconds(400, SAVES)
+    process = make.process(steps(make, seconds=taken, time=ends(taken)), evals={})
+    status, _, finding = make.check("slow-steps", process)
+    assert status == "fired"
+    assert "every 50 steps" in finding.summary
+    assert (finding.severity, finding.confidence, finding.first_step) == ("warning", "possible", 50)
+    assert finding.cost.seconds == pytest.approx(8 * 1.15, rel=0.02)
+
+
+def test_slow_steps_in_which_the_program_was_seen_saving(make) -> None:
+    taken = seconds(400, SAVES)
+    end = ends(taken)
+    seen = [end[index] - 0.5 for index in SAVES] + [1.0, 2.0, 3.0]
+    samples = {
+        "time": sorted(seen),
+        "innermost": [
+            "torch/serialization.py:979 save" if moment in seen[:8] else "torch/nn/modules/conv.py:560 _conv_forward"
+            for moment in sorted(seen)
+        ],
+        "site": [3] * len(seen),
+    }
+    process = make.process(steps(make, seconds=taken, time=end), evals={}, samples=samples)
+    _, _, finding = make.check("slow-steps", process)
+    assert "torch/serialization.py:979 save" in finding.summary
+    assert "Save less often" in finding.fix
+    assert finding.confidence == "likely"
+    assert finding.location.line == 60
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"loader_wait": [1.1 if index in SAVES else 0.001 for index in range(400)]}, "waiting for a batch"),
+        ({"batch_size": [320 if index in SAVES else 32 for index in range(400)]}, "a larger batch"),
+        ({"overhead": [1.1 if index in SAVES else 0.001 for index in range(400)]}, "recording by tracelyze"),
+    ],
+)
+def test_what_coincides_with_slow_steps(make, columns, said) -> None:
+    taken = seconds(400, SAVES)
+    process = make.process(steps(make, seconds=taken, time=ends(taken), **columns), evals={})
+    _, _, finding = make.check("slow-steps", process)
+    assert {one.name: one.value for one in finding.evidence}["what coincides"] == said
+    assert finding.confidence == "likely"
+
+
+def evaluated() -> dict:
+    """A validation pass of a second in every 50th step, told by the table of evaluations."""
+    end = ends(seconds(400, SAVES))
+    return {
+        "time_start": [end[index] - 1.16 for index in SAVES],
+        "time_end": [end[index] - 0.01 for index in SAVES],
+        "after_step": list(SAVES),
+    }
+
+
+@pytest.mark.parametrize(
+    ("slow", "extra"),
+    [
+        ({}, {}),
+        (dict.fromkeys(range(8), 3.0), {}),  # warm-up and compilation
+        (SAVES, {"evals": evaluated()}),
+        (SAVES, {"columns": {"loader_first": [index in SAVES for index in range(400)]}}),  # another rule's
+        (SAVES, {"windows": [{"first_step": index + 1, "last_step": index + 1} for index in SAVES]}),  # profiled
+        (dict.fromkeys(range(0, 400, 4), 0.2), {}),  # two kinds of steps: long sequences
+        ({100: 0.4}, {}),  # once
+        (dict.fromkeys(range(0, 400, 20), 0.09), {}),  # jitter
+    ],
+)
+def test_slow_steps_is_silent(make, slow, extra) -> None:
+    taken = seconds(400, slow)
+    table = steps(make, seconds=taken, time=ends(taken), **extra.get("columns", {}))
+    process = make.process(table, evals=extra.get("evals", {}), windows=extra.get("windows"))
+    status, reason, _ = make.check("slow-steps", process)
+    assert status == "passed", reason
+
+
+def test_slow_steps_needs_steps(make) -> None:
+    taken = seconds(40, {20: 3.0})
+    process = make.process(steps(make, 40, seconds=taken, time=ends(taken)), evals={})
+    assert make.check("slow-steps", process)[0] == "skipped"
+
+
+def epochs(make, wait: float, every: int = 100, **columns):
+    """Batches come at once, but for the first of an epoch, which takes `wait` seconds."""
+    first = [index % every == 0 for index in range(400)]
+    waits = [wait if begins else 0.001 for begins in first]
+    taken = seconds(400, {index: 0.05 + wait for index, begins in enumerate(first) if begins and index})
+    return steps(make, seconds=taken, time=ends(taken), loader_first=first, loader_wait=waits, **columns)
+
+
+def workers(count: int, persistent: bool = False) -> list[dict]:
+    return [{"loader": 0, "dataset": "Images", "length": 100, "num_workers": count, "persistent_workers": persistent}]
+
+
+def test_workers_that_start_anew_for_every_epoch(make) -> None:
+    process = make.process(epochs(make, 2.5), evals={}, loaders=workers(4))
+    status, _, finding = make.check("epoch-boundary-stall", process)
+    assert status == "fired"
+    assert "persistent_workers=True" in finding.fix_code
+    assert (finding.first_step, finding.last_step) == (101, 301)
+    assert finding.cost.seconds == pytest.approx(3 * 2.5, rel=0.02)
+    assert {one.name: one.value for one in finding.evidence}["num_workers"] == "4"
+
+
+def test_the_advice_for_workers_that_stay_or_that_are_none(make) -> None:
+    for loaders in (workers(4, persistent=True), workers(0)):
+        _, _, finding = make.check("epoch-boundary-stall", make.process(epochs(make, 2.5), evals={}, loaders=loaders))
+        assert finding.fix_code == ""
+
+
+def test_both_rules_on_one_run_tell_the_stall_once(make) -> None:
+    from tracelyze.analyzers import diagnose
+
+    run = make.run(make.process(epochs(make, 2.5), evals={}, loaders=workers(4)))
+    found = {finding.rule for finding in diagnose(run, select=["slow-steps", "epoch-boundary-stall"]).findings}
+    assert found == {"epoch-boundary-stall"}
+
+
+@pytest.mark.parametrize(
+    ("wait", "columns", "status"),
+    [
+        (0.05, {}, "passed"),  # workers start at once
+        (0.2, {}, "passed"),  # 200 ms of 5 s
+        (2.5, {"loader_first": [True] * 400}, "passed"),  # a new iterator for every step
+        (2.5, {"loader_first": [index in (0, 200) for index in range(400)]}, "skipped"),
+    ],
+)
+def test_epoch_boundary_stall_is_silent(make, wait, columns, status) -> None:
+    process = make.process(epochs(make, wait) | columns, evals={}, loaders=workers(4))
+    assert make.check("epoch-boundary-stall", process)[0] == status
+
+
+def test_a_stall_that_the_queue_of_the_device_hides_is_none(make) -> None:
+    columns = epochs(make, 2.5, device_wait=[0.0] * 400)
+    optimizer = [{"optimizer": 0, "name": "SGD", "device": "cuda:0"}]
+    process = make.process(columns, evals={}, loaders=workers(4), optimizers=optimizer)
+    assert make.check("epoch-boundary-stall", process)[0] == "passed"
