@@ -19,12 +19,19 @@ from tracelyze.errors import InputError
 
 BLOCK: Final = 1 << 17
 LARGEST_RECORD: Final = 16 << 20
-LARGEST_HEADER: Final = 64 << 20
+LARGEST_HEADER: Final = 16 << 20
 LARGEST_TAIL: Final = 16 << 20
-"""Bytes: of one read, of one event, of everything before the events, of everything behind them."""
+LARGEST_PROPERTIES: Final = 4 << 20
+"""Bytes: of one read, of one event, of everything before the events, of everything behind them, of what is kept of
+these two."""
 
+MOST_LOST: Final = 20_000
+"""Unreadable events after which a file that holds more of them than of others is given up."""
+
+_DEEPEST: Final = 1000
 _CUTS_TRIED: Final = 4
-_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]|"', re.DOTALL)
+# Never steps back, for which the matcher would keep a hundred bytes per character: a text may be megabytes long.
+_TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]|"', re.DOTALL)
 _FIRST_BREAK: Final = re.compile(rb"\}\s*,\s*\{\s*\"")
 _SPACE: Final = b" \t\r\n"
 
@@ -49,7 +56,7 @@ class TraceRecords:
     def __iter__(self) -> Iterator[list[Any]]:
         buffer = self._open()
         separator = _separator(buffer)
-        size, final = BLOCK, False
+        size, final, read = BLOCK, False, 0
         while True:
             if not final:
                 more = self._source.read(size)
@@ -57,6 +64,7 @@ class TraceRecords:
                 buffer += more
             events, used = _decode_prefix(buffer, separator)
             if used:
+                read += len(events)
                 self.place = (self._source.total - len(buffer), used)
                 yield events
                 buffer = buffer[used:].lstrip(b", \t\r\n")
@@ -65,12 +73,16 @@ class TraceRecords:
             found = salvage(buffer, final)
             self.repaired += found.repaired
             self.lost += found.lost
+            read += len(found.events)
             if found.events:
                 self.place = (self._source.total - len(buffer), found.consumed)
                 yield found.events
             buffer = buffer[found.consumed :]
             if found.ended:
                 self._close(buffer)
+                return
+            if self.lost > max(MOST_LOST, read):
+                self.truncated = f"more than {MOST_LOST:,} events could not be read, and nothing behind them was tried"
                 return
             if final:
                 self.truncated = self._source.damaged or "the file ends in the middle of its events"
@@ -124,6 +136,8 @@ class TraceRecords:
             self._add_properties(b"{" + tail[1:])
 
     def _add_properties(self, text: bytes) -> None:
+        if len(text) > LARGEST_PROPERTIES:
+            return
         try:
             found, _ = json.JSONDecoder(strict=False).raw_decode(text.decode("utf-8", "replace").lstrip())
         except (ValueError, RecursionError):
@@ -155,6 +169,8 @@ def _events_at(text: bytes) -> tuple[int, int] | None:
             ):
                 return key_start, token.start()
             depth += 1
+            if depth > _DEEPEST:
+                return -1, -1
         else:
             depth -= 1
             if depth == 0:

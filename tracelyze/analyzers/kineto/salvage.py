@@ -11,10 +11,13 @@ from tracelyze.analyzers.kineto.events import Span, lenient
 
 _DECODER: Final = json.JSONDecoder(strict=False)
 _BETWEEN: Final = re.compile(r"[\s,\x00]*")
-_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|"', re.DOTALL)
+_TOKEN: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]|"', re.DOTALL)
 _NEXT_RECORD: Final = re.compile(r'\}\s*,?\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"\s*:)')
-_WORD: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[-+]?\b(?:nan|inf|infinity)\b', re.IGNORECASE | re.DOTALL)
+_WORD: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[-+]?\b(?:nan|inf|infinity)\b', re.IGNORECASE | re.DOTALL)
 _STRAY_BACKSLASH: Final = re.compile(r'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|)')
+
+LARGEST_PARSED: Final = 4 << 20
+"""Characters of one record that are looked into here; larger ones count as lost."""
 
 _DEEPEST: Final = 1000
 _TOO_DEEP: Final = -1
@@ -40,6 +43,7 @@ def salvage(block: bytes, final: bool) -> Salvage:
     """
     text = block.decode("utf-8", "surrogateescape")
     found = Salvage()
+    no_events: set[int] = set()
     at = 0
     while True:
         between = _BETWEEN.match(text, at)
@@ -50,20 +54,28 @@ def salvage(block: bytes, final: bool) -> Salvage:
             found.ended = True
             at += 1
             break
-        try:
-            if text[at] != "{":
-                raise ValueError("not a record")
-            value, end = _DECODER.raw_decode(text, at)
-            repaired = False
-        except (ValueError, RecursionError):
-            step = _repair(text, at, final)
-            if step is None:
-                break
-            value, end, repaired = step
-        at = end
+        whole = _parsed(text, at)
+        step = _repair(text, at, final, no_events) if whole is None else (*whole, False)
+        if step is None:
+            break
+        value, at, repaired = step
         _take(value, repaired, found)
     found.consumed = len(text[:at].encode("utf-8", "surrogateescape"))
     return found
+
+
+def _parsed(text: str, at: int) -> tuple[Any, int] | None:
+    """The value at `at` and its end; None if it is no whole object, or a large one, which takes 30 times its size."""
+    if not text.startswith("{", at):
+        return None
+    if len(text) - at > LARGEST_PARSED:
+        closed = _closing_bracket(text, at)
+        if closed is None or not 0 < closed - at <= LARGEST_PARSED:
+            return None
+    try:
+        return _DECODER.raw_decode(text, at)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _take(value: Any, repaired: bool, found: Salvage) -> None:
@@ -81,10 +93,10 @@ def _take(value: Any, repaired: bool, found: Salvage) -> None:
     found.events.append(event)
 
 
-def _repair(text: str, at: int, final: bool) -> tuple[Any, int, bool] | None:
+def _repair(text: str, at: int, final: bool, no_events: set[int]) -> tuple[Any, int, bool] | None:
     """The broken record at `at`, put right: its value, its end, True. An unreadable one has the value None.
 
-    None if the record may simply continue behind the text.
+    None if the record may simply continue behind the text. `no_events`: places where no event begins, as is found out.
     """
     breaks = []
     for match in _NEXT_RECORD.finditer(text, at):
@@ -93,6 +105,8 @@ def _repair(text: str, at: int, final: bool) -> tuple[Any, int, bool] | None:
             break
     closed = _closing_bracket(text, at) if text[at] == "{" else None
     for end in sorted({*(match.start() + 1 for match in breaks), *([closed] if closed and closed > 0 else [])}):
+        if end - at > LARGEST_PARSED:
+            break
         try:
             value = json.loads(_sanitised(text[at:end]), strict=False)
         except (ValueError, RecursionError):
@@ -100,8 +114,10 @@ def _repair(text: str, at: int, final: bool) -> tuple[Any, int, bool] | None:
         if isinstance(value, dict):
             return value, end, True
     for match in breaks:
-        if _is_event(text, match.end()):
-            return None, match.end(), False
+        if match.end() not in no_events:
+            if _is_event(text, match.end()):
+                return None, match.end(), False
+            no_events.add(match.end())
     if closed and closed > 0:
         return None, closed, False
     if (closed == _TOO_DEEP or text[at] != "{") and not final:
@@ -111,11 +127,8 @@ def _repair(text: str, at: int, final: bool) -> tuple[Any, int, bool] | None:
 
 def _is_event(text: str, at: int) -> bool:
     """Whether a whole event, and not a part of one, stands at `at`."""
-    try:
-        value, _ = _DECODER.raw_decode(text, at)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(value, dict) and "ph" in value
+    whole = _parsed(text, at)
+    return whole is not None and isinstance(whole[0], dict) and "ph" in whole[0]
 
 
 def _closing_bracket(text: str, at: int) -> int | None:

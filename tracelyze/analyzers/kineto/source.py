@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -12,13 +13,26 @@ from tracelyze.errors import InputError
 GZIP_MAGIC: Final = b"\x1f\x8b"
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
-LARGEST_TRACE: Final = 64 << 30
-"""Most bytes of JSON that are read from one file."""
+UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
+
+LARGEST_TRACE: Final = 64
+"""Most GiB of JSON that are read from one file."""
 
 FREE_EXPANSION: Final = 1 << 30
 LARGEST_EXPANSION: Final = 200
 """Beyond FREE_EXPANSION bytes a compressed file may be at most this many times larger when unpacked. Traces are packed
 15 to 30 times; deflate itself cannot exceed 1032 times, which only a file made to exhaust its reader comes near."""
+
+
+@dataclass
+class Allowance:
+    """What the user allows instead of the limits above: `gib` GiB of JSON, however much smaller the file is."""
+
+    gib: float | None = None
+
+
+ALLOWED: Final = Allowance()
+"""For the whole process: the limits guard its memory and time, whoever calls."""
 
 
 class TraceBytes:
@@ -33,6 +47,8 @@ class TraceBytes:
         self.total = 0
         self.damaged = ""
         try:
+            if path.exists() and not path.is_file():
+                raise InputError(f"{path}: not a regular file; give a trace file, or save the stream to one first")
             self._file = path.open("rb")
             head = self._file.read(2)
             self._file.seek(0)
@@ -42,6 +58,9 @@ class TraceBytes:
         if not head:
             self._file.close()
             raise InputError(f"{path}: the file is empty; export the trace again")
+        if head in UTF_16_MARKS:
+            self._file.close()
+            raise InputError(f"{path}: is UTF-16 text; convert it with `iconv -f UTF-16 -t UTF-8`")
         self._inflate = zlib.decompressobj(wbits=31) if head == GZIP_MAGIC else None
         self._packed = b""
         self._packed_total = 0
@@ -57,8 +76,11 @@ class TraceBytes:
         first = self.total == 0
         data = self._file.read(size) if self._inflate is None else self._unpack(size)
         self.total += len(data)
-        if self.total > LARGEST_TRACE:
-            raise InputError(f"{self.path}: more than {LARGEST_TRACE >> 30} GiB of JSON; profile fewer steps per file")
+        limit = LARGEST_TRACE if ALLOWED.gib is None else ALLOWED.gib
+        if self.total > limit * (1 << 30):
+            raise InputError(
+                f"{self.path}: more than {limit:g} GiB of JSON; profile fewer steps per file, or raise --max-gib"
+            )
         return data.removeprefix(BYTE_ORDER_MARK) if first else data
 
     def skip_to(self, offset: int) -> None:
@@ -97,8 +119,8 @@ class TraceBytes:
 
     def _refuse_bombs(self, more: int) -> None:
         unpacked = self.total + more
-        if unpacked > FREE_EXPANSION and unpacked > LARGEST_EXPANSION * self._packed_total:
+        if ALLOWED.gib is None and unpacked > max(FREE_EXPANSION, LARGEST_EXPANSION * self._packed_total):
             raise InputError(
                 f"{self.path}: unpacks to more than {LARGEST_EXPANSION} times its size, which no profiler's trace "
-                "does; unpack it yourself if you trust it"
+                f"does; if you trust it, read it with --max-gib {LARGEST_TRACE}"
             )
