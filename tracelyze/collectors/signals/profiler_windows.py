@@ -1,11 +1,13 @@
 """Windows of torch.profiler: now and then, a few steps with every operator and kernel.
 
 Off unless asked for (`collect --profile-every N`): a profiled step is slower than others. A window is one trace file in
-the process's folder; the analyzer reads it as it reads any Kineto trace. If the script profiles itself, ours waits.
+the process's folder; the analyzer reads it as it reads any Kineto trace. If the script profiles itself, ours waits. The
+profiler belongs to the whole process, and two threads that start it together crash it: one thread has it at a time.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -15,6 +17,7 @@ from tracelyze.collectors.signals.signal import Signal, Unavailable
 STEPS = 4  # of one window; the first holds the profiler's own start
 FIRST = 10  # steps before the first window: past warm-up
 MAX_WINDOWS = 10
+_IN_USE = threading.Lock()
 
 
 class ProfilerWindows(Signal):
@@ -30,6 +33,7 @@ class ProfilerWindows(Signal):
             raise Unavailable("off unless collect is started with --profile-every N")
         self._next = FIRST
         self._profiler: Any = None
+        self._thread = 0
         self._first = 0
         self._began = 0.0
         self._windows = 0
@@ -46,24 +50,38 @@ class ProfilerWindows(Signal):
             self._begin(tracked.count)
 
     def finished(self) -> None:
-        if self._profiler is not None:
+        # A session that another thread began cannot be ended from here: its window is lost, the program goes on.
+        if self._profiler is not None and self._thread == threading.get_ident():
             self._end(self._first + STEPS)
 
+    def _taken(self) -> bool:
+        """Whether the script itself is profiling, on this thread or another."""
+        elsewhere = getattr(self.torch.autograd.profiler, "_is_profiler_enabled", False)
+        return bool(elsewhere or self.torch._C._autograd._profiler_enabled())
+
     def _begin(self, step: int) -> None:
-        if self.torch._C._autograd._profiler_enabled():
+        if self._taken() or not _IN_USE.acquire(blocking=False):
             self._next = step + 1
             return
         activity = self.torch.profiler.ProfilerActivity
         kinds = [activity.CPU, *([activity.CUDA] if self.torch.cuda.is_available() else [])]
-        self._profiler = self.torch.profiler.profile(activities=kinds)
-        self._profiler.start()
+        profiler = self.torch.profiler.profile(activities=kinds)
+        try:
+            profiler.start()
+        except BaseException:
+            _IN_USE.release()
+            raise
+        self._profiler, self._thread = profiler, threading.get_ident()
         self._first, self._began = step, time.perf_counter()
 
     def _end(self, step: int) -> None:
         profiler, self._profiler = self._profiler, None
         step_seconds = (time.perf_counter() - self._began) / max(1, step - self._first)
         start = time.perf_counter()
-        profiler.stop()
+        try:
+            profiler.stop()
+        finally:
+            _IN_USE.release()
         name = f"window-{self._first:08d}.json.gz"
         profiler.export_chrome_trace(str(self.recorder.folder_or_fail() / name))
         self._windows += 1
