@@ -91,6 +91,7 @@ def evaluated() -> dict:
         (SAVES, {"windows": [{"first_step": index + 1, "last_step": index + 1} for index in SAVES]}),  # profiled
         (dict.fromkeys(range(0, 400, 4), 0.2), {}),  # two kinds of steps: long sequences
         ({100: 0.4}, {}),  # once
+        (dict.fromkeys((90, 130, 222, 310), 0.9), {}),  # hiccups of a busy machine
         (dict.fromkeys(range(0, 400, 20), 0.09), {}),  # jitter
     ],
 )

@@ -21,7 +21,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped(f"{plural(int(judged.sum()), 'step')} beyond the warm-up, too few to judge")
     found = outliers.slow(seconds, judged, limits["ratio"], limits["spreads"], limits["least"])
     share = len(found.rows) / int(judged.sum())
-    if len(found.rows) == 0 or found.lost < limits["lost"]:
+    if len(found.rows) == 0 or found.lost < limits["lost"] or float(found.excess.sum()) < limits["worth"]:
         slowest = float(seconds[judged].max()) / max(found.typical, 1e-9)
         return Passed(f"the slowest of {plural(int(judged.sum()), 'step')} took {number(slowest)} times the median")
     if share > limits["rare"]:
@@ -73,13 +73,14 @@ RULE = Rule(
     check=check,
     needs=(("steps.seconds", "steps.time"),),
     thresholds=(
-        Threshold("warm_up", 10, "steps", "derived: compilation, autotuning and caches take the first steps, not later"),
+        Threshold("warm_up", 10, "steps", "derived: compilation, autotuning and caches take the first steps"),
         Threshold("fewest", 50, "steps", "derived: of fewer, one hiccup is already a tenth of the time"),
         Threshold("ratio", 3, "times the median", "derived: batches of varying length stay below"),
         Threshold("spreads", 10, "robust standard deviations", "derived: heavy tails of shared machines reach six"),
         Threshold("least", 0.05, "s", "derived: scheduling and garbage collection cost any step up to 50 ms"),
         Threshold("rare", 0.1, "share", "derived: more often is a second kind of step, such as longer sequences"),
         Threshold("lost", 0.1, "share", "derived: a tenth of the time is worth a look"),
+        Threshold("worth", 5, "s", "measured: hiccups of a busy machine cost 150 short runs up to 1.5 s each"),
         Threshold("grave", 0.2, "share", "derived: a fifth of the time is worth a change"),
     ),
     consequence_of=("epoch-boundary-stall", "dataloader-bottleneck", "memory-leak", "host-memory-leak"),
