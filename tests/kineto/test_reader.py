@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 import zlib
@@ -172,12 +173,16 @@ def test_bytes_that_are_no_text(tmp_path):
     ("content", "reason"),
     [
         (b"", "empty"),
+        (b"  \n ", "blank"),
+        (b"\x1f\x8b\x08\x00", "ends early"),
+        ("{}".encode("utf-16"), "UTF-16"),
+        (b"\xef\xbb\xbf[]", "no events"),
         (b"not json at all", "not JSON"),
         (b'{"a": 1}', "no key traceEvents"),
         (b'{"deviceProperties": [', "cut short"),
         (b"[[1, 2, 3], [4, 5, 6]]", "no events"),
         (b'{"traceEvents": []}', "no events"),
-        (b"\x1f\x8b\x08\x00garbage", "no events|not JSON"),
+        (b"\x1f\x8b\x08\x00garbage", "damaged|ends early"),
         (b"[" * 300_000, "no events"),
         (b'{"traceEvents": [{"a":' + b"[" * 300_000, "no events"),
     ],
@@ -189,6 +194,15 @@ def test_what_is_no_trace_is_refused_in_one_line(tmp_path, content, reason):
         read_trace(path)
     assert str(path) in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "loop.json").symlink_to(tmp_path / "loop.json")
+    for name, reason in (("pipe.json", "not a regular file"), ("loop.json", "cannot be read")):
+        with pytest.raises(InputError, match=reason):
+            diagnose_traces(tmp_path / name)
+    assert not is_trace(tmp_path)
 
 
 def test_missing_file_and_folder_without_traces(tmp_path):
@@ -206,7 +220,12 @@ def test_file_that_unpacks_without_end_is_refused(tmp_path, monkeypatch):
     path.write_bytes(
         b"".join([pack.compress(b'{"traceEvents": ['), *(pack.compress(record) for _ in range(60_000)), pack.flush()])
     )
-    with pytest.raises(InputError, match="unpacks to more than 200 times"):
+    with pytest.raises(InputError, match=r"unpacks to more than 200 times.*--max-gib"):
+        read_trace(path)
+    monkeypatch.setattr(source.ALLOWED, "gib", 1)
+    assert read_trace(path).events == 60_000
+    monkeypatch.setattr(source.ALLOWED, "gib", 0.001)
+    with pytest.raises(InputError, match=r"more than 0.001 GiB of JSON.*--max-gib"):
         read_trace(path)
 
 
@@ -226,7 +245,7 @@ def test_a_trace_is_judged_without_heavy_imports(tmp_path):
 
 HOSTILE = """
 import resource, sys
-resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+resource.setrlimit(resource.RLIMIT_AS, (640 << 20, 640 << 20))
 from tracelyze.analyzers.kineto import diagnose_traces
 from tracelyze.errors import InputError
 try:
@@ -237,12 +256,25 @@ except InputError as error:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the memory limit of a process is Linux's")
-@pytest.mark.parametrize("filler", [b"[" * 1000, b'{"a":' * 200, b" " * 1000, b'"' + b"x" * 998, b"0" * 1000])
-def test_much_nonsense_in_a_small_file_stays_within_memory(tmp_path, filler):
+@pytest.mark.parametrize(
+    ("opening", "filler"),
+    [
+        (b"", b"[" * 1000),
+        (b"", b'{"a":' * 200),
+        (b"", b" " * 1000),
+        (b"", b'"' + b"x" * 998),
+        (b"", b"0" * 1000),
+        (b"", b'},{"ph":' * 125),
+        (b'{"ph": "X", "name": "', b"x" * 1000),
+        (b'{"ph": "X", "args": {"a": [', b'{"a":1},' * 125),
+        (b'{}], "a": [', b'{"a":1},' * 125),
+    ],
+)
+def test_much_nonsense_in_a_small_file_stays_within_memory(tmp_path, opening, filler):
     pack = zlib.compressobj(1, wbits=31)
     path = tmp_path / "trace.json.gz"
     head = b'{"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 1}, '
-    parts = [pack.compress(head), *(pack.compress(filler) for _ in range(20_000)), pack.flush()]
+    parts = [pack.compress(head + opening), *(pack.compress(filler) for _ in range(20_000)), pack.flush()]
     path.write_bytes(b"".join(parts))
     done = subprocess.run([sys.executable, "-c", HOSTILE, str(path)], capture_output=True, text=True, check=False)
     assert done.stdout.startswith(("answer", "refused")), done.stderr[-500:]

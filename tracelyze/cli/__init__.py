@@ -28,6 +28,17 @@ class ExitCode(IntEnum):
     BROKEN_PIPE = 141  # the reader of our output went away, as shells have it
 
 
+MaxGib = Annotated[
+    float | None,
+    typer.Option(
+        "--max-gib",
+        metavar="N",
+        min=0.001,
+        help="Most JSON to read from one trace, even if it unpacks suspiciously well.  [default: 64]",
+    ),
+]
+"""The option that raises the limits on the size of a trace."""
+
 app = typer.Typer(
     name="tracelyze",
     help="Finds out, after the fact, why a PyTorch training run went wrong.",
@@ -54,6 +65,14 @@ def _options(
     pass
 
 
+def allow(max_gib: float | None) -> None:
+    """Sets the limits on the size of a trace, if the user gave one."""
+    if max_gib is not None:
+        from tracelyze.analyzers.kineto import source
+
+        source.ALLOWED.gib = max_gib
+
+
 def emit(text: str) -> None:
     """Print data on stdout. A reader that has gone away (`| head`) ends the command quietly."""
     try:
@@ -70,7 +89,9 @@ def main() -> None:
     try:
         app(prog_name="tracelyze")
     except InputError as error:
-        sys.stderr.write(f"tracelyze: {error}\n")
+        from tracelyze.reports.escaping import one_line
+
+        sys.stderr.write(f"tracelyze: {one_line(error)}\n")
         sys.exit(ExitCode.WRONG_INPUT)
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)

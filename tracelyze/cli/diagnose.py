@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracelyze.cli import ExitCode, app, emit
+from tracelyze.cli import ExitCode, MaxGib, allow, app, emit
 from tracelyze.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def diagnose(
         Path | None,
         typer.Option("--config", metavar="FILE", help="Instead of the nearest tracelyze.toml or pyproject.toml."),
     ] = None,
+    max_gib: MaxGib = None,
     no_html: Annotated[bool, typer.Option("--no-html", help=f"Do not write {PAGE}.")] = False,
 ) -> None:
     """Say what went wrong in RUN, since when, what it cost, and how to fix it.
@@ -78,6 +79,7 @@ def diagnose(
     files = output or []
     for file in files:
         reports.format_of(file)
+    allow(max_gib)
     settings = _settings(config, _identifiers(select), _identifiers(ignore))
     page = not no_html and not files and format is Format.text
     drawn = page or format is Format.html or any(reports.format_of(file) == "html" for file in files)
@@ -117,7 +119,8 @@ def _diagnose(path: Path, settings: Settings, picture: bool) -> Diagnosis:
     from tracelyze import analyzers
     from tracelyze.analyzers import kineto
 
-    diagnose = kineto.diagnose_traces if kineto.is_trace(path) else analyzers.diagnose
+    traces = kineto.is_trace(path) or (path.exists() and not path.is_dir())  # which says why the file is none
+    diagnose = kineto.diagnose_traces if traces else analyzers.diagnose
     return diagnose(
         path, select=settings.select, ignore=settings.ignore, thresholds=settings.thresholds, picture=picture
     )

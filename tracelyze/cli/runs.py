@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tracelyze.cli import CONTEXT, app
+from tracelyze.cli import CONTEXT, MaxGib, allow, app
 
 imports = typer.Typer(
     help="Turn a log made elsewhere into a run directory.",
@@ -44,10 +44,12 @@ def import_kineto(
         list[Path], typer.Argument(metavar="TRACE", help="Traces (.json, .json.gz), or folders of them.")
     ],
     run: Run,
+    max_gib: MaxGib = None,
 ) -> None:
     """Import profiler traces (Kineto), one file per rank and window: they open much faster afterwards."""
     from tracelyze.analyzers.kineto.importer import import_traces
 
+    allow(max_gib)
     _say(import_traces(traces, run), run)
 
 

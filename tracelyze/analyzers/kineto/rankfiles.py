@@ -127,7 +127,10 @@ def _distributed(trace: Trace) -> dict[str, Any]:
 
 
 def _candidates(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.iterdir() if file.is_file() and file.name.endswith(_SUFFIXES))
+    try:
+        return sorted(file for file in folder.iterdir() if file.is_file() and file.name.endswith(_SUFFIXES))
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be read ({error.strerror}); check the permissions") from error
 
 
 def _looks_like_trace(path: Path) -> bool:

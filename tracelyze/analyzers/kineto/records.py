@@ -98,11 +98,15 @@ class TraceRecords:
     def _open(self) -> bytes:
         """Reads up to the first event; returns what was read beyond it."""
         buffer = self._source.read(BLOCK)
+        if not buffer.strip():
+            reason = self._source.damaged or "it is blank"
+            raise InputError(f"{self._source.path}: nothing in it can be read ({reason}); export the trace again")
         if buffer.lstrip()[:1] == b"[":
             return buffer[buffer.index(b"[") + 1 :]
         if buffer.lstrip()[:1] != b"{":
             raise InputError(
-                f"{self._source.path}: not JSON, so not a Kineto trace; give the profiler's .json or .json.gz"
+                f"{self._source.path}: not JSON, so not a Kineto trace; give a profiler's .json or .json.gz, or a run "
+                "directory (a log becomes one by `tracelyze import log`)"
             )
         while True:
             place = _events_at(buffer)
@@ -110,8 +114,8 @@ class TraceRecords:
                 key, start = place
                 if key < 0:
                     raise InputError(
-                        f"{self._source.path}: has no key traceEvents, so it is not a Kineto trace; export it with "
-                        "torch.profiler's export_chrome_trace"
+                        f"{self._source.path}: has no key traceEvents, so it is not a Kineto trace; export one with "
+                        "torch.profiler's export_chrome_trace (a log is read by `tracelyze import log`)"
                     )
                 self._add_properties(buffer[:key].rstrip().rstrip(b",") + b"}")
                 return buffer[start + 1 :]
