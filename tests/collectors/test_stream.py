@@ -91,7 +91,7 @@ def test_parquet_has_the_same_rows_and_the_stream_is_gone(tmp_path: Path) -> Non
 
 
 def test_a_long_stream_is_split_into_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "SEGMENT_BYTES", 20_000)
+    monkeypatch.setattr(stream, "SEGMENT_BYTES", 60_000)
     table = TableStream(schema.SAMPLES)
     table.folder = tmp_path
     for start in range(0, 2000, 100):

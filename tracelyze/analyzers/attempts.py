@@ -61,7 +61,8 @@ def _restarted(finding: Finding, attempt: int) -> Finding:
 
 
 def _launcher(process: Process) -> str:
-    return str(process.facts.get("launcher") or "")
+    """What an attempt is one of; where the record does not name the launch, the attempts of a rank."""
+    return str(process.facts.get("launcher") or f"rank {process.rank}")
 
 
 def _first_dead(attempt: list[Process]) -> Process:

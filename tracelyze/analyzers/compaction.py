@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tracelyze import schema
 from tracelyze.analyzers.columns import ParquetPart, complete_batches
 from tracelyze.errors import InputError
 
 ROW_GROUP = 50_000
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 def compact_process(folder: Path) -> None:
     """Convert the streams of one process folder to Parquet, file by file, without ever losing a row.
@@ -22,6 +18,9 @@ def compact_process(folder: Path) -> None:
     deleted: an interruption at any point leaves the stream, or both. Whatever cannot be written stays a stream, which
     the reader understands as well. The caller has made sure that the program no longer writes.
     """
+    for scratch in folder.glob(".*.partial"):
+        if not Path(f"/proc/{scratch.name.split('.')[-2]}").exists():  # its reader was interrupted
+            scratch.unlink(missing_ok=True)
     for stream in sorted(folder.glob(f"*{schema.STREAM_SUFFIX}")):
         try:
             _convert(stream)
@@ -59,7 +58,9 @@ def _write(stream: Path, target: Path) -> None:
     import pyarrow.parquet as pq
 
     batches = complete_batches(stream, pa.OSFile)
-    first = next(batches)
+    first = next(batches, None)
+    if first is None:
+        raise FileNotFoundError(stream)  # another reader was faster
     with pq.ParquetWriter(target, first.schema, compression="zstd") as writer:
         waiting, rows = [first], first.num_rows
         for batch in batches:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import platform
 import re
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.run import Table
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+PID_NAMESPACE = Path("/proc/self/ns/pid")
+STILL_SECONDS = 300.0  # clocks of hosts differ, and a disk may hang for a while
 
 
 def exit_of(folder: Path, facts: Mapping[str, Any], events: Table) -> Exit:
@@ -37,8 +41,12 @@ def exit_of(folder: Path, facts: Mapping[str, Any], events: Table) -> Exit:
         return Exit("unknown")
     if lives(facts):
         return Exit("running", None, f"process {facts.get('pid')} is still running")
+    if may_live(folder, facts):
+        return Exit("running", None, f"process {facts.get('pid')} on {facts.get('host')} wrote a moment ago")
     if facts.get("pid") is None:
         return Exit("unknown")
+    if facts.get("own_faulthandler"):
+        return Exit("vanished", None, "the process left no exit record; a fatal signal's stacks went to its own output")
     return Exit("vanished", None, "the process left no exit record")
 
 
@@ -91,6 +99,30 @@ def lives(facts: Mapping[str, Any]) -> bool:
     start = _start_of(pid)
     known = facts.get("pid_start")
     return start is not None and (known is None or str(known) == start)
+
+
+def may_live(folder: Path, facts: Mapping[str, Any]) -> bool:
+    """Whether the process may still write to `folder`: it runs here, or somewhere that cannot be seen from here.
+
+    Another host, or another container of this one, cannot be asked. What it writes it writes every second, so files
+    that have been still for :data:`STILL_SECONDS` belong to a process that is gone.
+    """
+    if lives(facts):
+        return True
+    boot, host, here = facts.get("boot_id"), facts.get("host"), text_of(BOOT_ID)
+    if not host or not here or (host == platform.node() and boot != here):
+        return False  # not known where, or this machine has been restarted since
+    if boot == here and facts.get("pid_namespace") in (None, _namespace()):
+        return False
+    newest = max((path.stat().st_mtime for path in folder.glob(f"*{schema.STREAM_SUFFIX}")), default=0.0)
+    return abs(time.time() - newest) < STILL_SECONDS
+
+
+def _namespace() -> str | None:
+    try:
+        return str(PID_NAMESPACE.readlink())
+    except OSError:
+        return None
 
 
 def _start_of(pid: int) -> str | None:

@@ -11,7 +11,7 @@ from tracelyze import schema
 from tracelyze.analyzers import logged
 from tracelyze.analyzers.columns import FileColumns, ParquetPart, Part, StreamPart
 from tracelyze.analyzers.compaction import compact_process
-from tracelyze.analyzers.exits import exit_of, lives, text_of
+from tracelyze.analyzers.exits import exit_of, may_live, text_of
 from tracelyze.analyzers.run import Process, Run, Table
 from tracelyze.errors import InputError
 
@@ -37,7 +37,7 @@ def load(path: str | Path) -> Run:
 def compact(path: str | Path) -> None:
     """Turn the streams of all dead processes of a run into Parquet files; see :func:`compact_process`."""
     for folder in _process_folders(Path(path)):
-        if not lives(_json(folder / schema.PROCESS_FILE)):
+        if not may_live(folder, _json(folder / schema.PROCESS_FILE)):
             compact_process(folder)
 
 
@@ -66,7 +66,10 @@ def _process_folders(root: Path) -> list[Path]:
 def _json(path: Path) -> dict[str, Any]:
     """A manifest as a dictionary; empty if the file does not exist."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if not text.strip("\0 \r\n\t"):
+            return {}  # its name reached the disk before a power cut, its text did not
+        data = json.loads(text)
     except FileNotFoundError:
         return {}
     except OSError as error:
@@ -93,7 +96,7 @@ def _process(folder: Path) -> Process:
     name = FOLDER.fullmatch(folder.name)
     for key, value in (name.groupdict() if name else {}).items():
         facts.setdefault(key, int(value or 1))
-    if not lives(facts):
+    if not may_live(folder, facts):
         compact_process(folder)
     tables = {spec.name: Table(spec, _columns(folder, spec)) for spec in schema.TABLES}
     tables, notes = logged.completed(tables)
@@ -127,9 +130,13 @@ def _part(stem: Path) -> Part:
     if not stream.exists():
         return ParquetPart(table)
     try:
-        return ParquetPart(table) if table.exists() else StreamPart(stream)
+        if table.exists():
+            return ParquetPart(table)
     except InputError:
         return StreamPart(stream)
+    part = StreamPart(stream)
+    # Empty, and there is a table by now: another reader, or the program itself, has converted it in this moment.
+    return ParquetPart(table) if part.rows == 0 and table.exists() else part
 
 
 def _stop_note(stopped: str, steps: Table) -> str:
@@ -159,8 +166,9 @@ def _why_unseen(manifest: dict[str, Any]) -> str:
     if manifest.get("obstacle"):
         return f"the collector could not get in: {manifest['obstacle']}"
     return (
-        "no Python process of the command imported torch, or none that the collector could reach: a script that sets "
-        "PYTHONPATH anew instead of extending it, a cleared environment (env -i, sudo) and python -I, -E or -S keep it out"
+        "no Python process of the command imported torch, or none that the collector could reach: what keeps it out is "
+        "a script that sets PYTHONPATH anew instead of extending it, a cleared environment (env -i, sudo), and "
+        "python -I, -E or -S"
     )
 
 

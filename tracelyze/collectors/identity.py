@@ -24,6 +24,7 @@ def facts(torch: Any) -> dict[str, Any]:
         "pid": os.getpid(),
         "pid_start": process_start(os.getpid()),
         "boot_id": boot_id(),
+        "pid_namespace": _pid_namespace(),
         "host": platform.node(),
         "rank": rank,
         "local_rank": _integer(os.environ.get("LOCAL_RANK"), rank),
@@ -63,6 +64,14 @@ def boot_id() -> str | None:
     return _read("/proc/sys/kernel/random/boot_id")
 
 
+def _pid_namespace() -> str | None:
+    """Within which process ids mean the same: containers of one machine share its boot and have their own ids."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return None
+
+
 def process_start(pid: int) -> int | None:
     """Start of a process in clock ticks since boot: with the pid it names a process for ever. None if unknown."""
     stat = _read(f"/proc/{pid}/stat")
@@ -93,7 +102,7 @@ def _rank(torch: Any) -> tuple[int, int]:
 
 
 def _launcher() -> str:
-    """What the attempts of one elastic launch have in common: the name of the launch, else the process that launches."""
+    """What the attempts of one elastic launch share: the name of the launch, else the process that launches."""
     name = os.environ.get("TORCHELASTIC_RUN_ID", "none")
     return name if name != "none" else f"{platform.node()}-{os.getppid()}"
 

@@ -141,6 +141,8 @@ def to_parquet(stream: Path) -> None:
                     held = []
             if held:
                 writer.write_table(pyarrow.Table.from_batches(held))
+    with open(temporary, "rb") as written:
+        os.fsync(written.fileno())  # or a power cut could leave the name without the rows, and no stream
     os.replace(temporary, target)
     stream.unlink()
 
