@@ -105,6 +105,7 @@ class Workshop:
         windows: list[dict[str, Any]] | None = None,
         facts: dict[str, Any] | None = None,
         end: Exit | None = None,
+        more: dict[str, list[dict[str, Any]]] | None = None,
     ) -> Process:
         """A process with these columns; without any it is a healthy training on the CPU."""
         one = {"optimizer": 0, "name": "SGD", "device": "cpu", "dtype": "float32", "parameters": 8}
@@ -123,6 +124,7 @@ class Workshop:
             "sites": rows_of(SITES if sites is None else sites),
             "windows": rows_of(windows or []),
         }  # fmt: skip
+        given |= {name: rows_of(rows) for name, rows in (more or {}).items()}
         tables = {spec.name: Table(spec, MemoryColumns(spec, given.get(spec.name, {}))) for spec in schema.TABLES}
         return Process("rank00000", {"rank": 0, "cpus": 8, **(facts or {})}, tables, end or Exit("finished", 0))
 

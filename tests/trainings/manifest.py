@@ -156,6 +156,7 @@ NO_GRADIENT: Final = (
     pair("finetune_backbone", "frozen-head", "zero-gradients|frozen-parameters", consequences=STUCK),
     faulty("dead_output_relu", "zero-gradients|dead-relu", consequences=STUCK),
     faulty("loss_on_detached_output", "zero-gradients", consequences=STUCK),
+    faulty("optimizer_updates_copies", "updates-not-applied", consequences=STUCK, lines=("optimizer.step()",), fast=True),
     faulty("layers_in_a_list", "frozen-parameters", consequences=STUCK, fast=True),
     pair("two_tower", "tower-left-out", "frozen-parameters", consequences=STUCK, lines=("loss.backward()",)),
     pair("two_tower", "late-head", "frozen-parameters", consequences=STUCK, lines=("loss.backward()",)),
@@ -188,7 +189,7 @@ MEMORY: Final = (
     faulty("predictions_kept", LEAK_EITHER, consequences=LEAKING),
     faulty("activation_cache", LEAK_EITHER, consequences=LEAKING),
     faulty("hook_keeps_activations", LEAK_EITHER, consequences=LEAKING),
-    faulty("retained_graphs", f"{LEAK_EITHER}|retain-graph", consequences=LEAKING),
+    faulty("retained_graphs", f"retain-graph|{LEAK_EITHER}", consequences=LEAKING),
     faulty("log_probs_kept", LEAK_EITHER, consequences=LEAKING),
 )
 
@@ -199,10 +200,15 @@ PRECISION: Final = (
     faulty("fp16_summed_loss", "fp16-overflow|loss-nonfinite", consequences=BLOW_UP),
     faulty("fp16_huge_penalty", "exploding-gradients|fp16-overflow|loss-divergence", consequences=BLOW_UP),
     pair("amp_float16", "no-scaler", "fp16-without-scaler", consequences=("fp16-underflow",)),
+    faulty("bfloat16_weights_fine_tuned", "lost-updates", consequences=STUCK, lines=("optimizer.step()",), fast=True),
+    faulty("float16_square_overflows", "fp16-overflow|nonfinite-activations", consequences=BLOW_UP,
+           extras=("input-normalization",)),
     faulty("half_weights", "fp16-without-scaler", consequences=("fp16-underflow",), extras=("lost-updates",)),
     pair("amp_float16", "clip-before-unscale", "clip-before-unscale",
          consequences=("clipping-always-active", "loss-plateau", "update-ratio"),
          lines=("torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=5.0)",), fast=True),
+    pair("spectra_scaler", "plain-step", "scaler-misuse", consequences=BLOW_UP, lines=("optimizer.step()",)),
+    pair("spectra_scaler", "plain-backward", "scaler-misuse", consequences=STUCK, lines=("loss.backward()",)),
     faulty("clip_scaled_gradients", "clip-before-unscale",
            consequences=("clipping-always-active", "loss-plateau", "update-ratio"),
            lines=("torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",)),
@@ -280,6 +286,17 @@ LOSS_ARGUMENTS: Final = (
            lines=("return criterion(normalise(head(hidden)).reshape(-1, 5), tags.reshape(-1))",)),
 )
 
+SETTINGS: Final = (
+    *(
+        pair("weather_schedule", fault, "learning-rate-schedule", consequences=STUCK, lines=("scheduler.step()",))
+        for fault in ("cosine-per-batch", "warmup-per-epoch", "one-cycle-per-epoch", "zero-early", "other-optimizer")
+    ),
+    pair("weather_schedule", "forgotten-step", "learning-rate-schedule", lines=("optimizer.step()",)),
+    pair("leaf_sorting", "in-file-order", "no-shuffle", consequences=(*NOISY_VALIDATION, *BLOW_UP),
+         lines=("for shape, species in train_loader:",), fast=True),
+    pair("tremor_rnn", "tiny-microbatches", "batchnorm-small-batch"),
+)
+
 END_OF_RUN: Final = (
     pair("amp_float16", "no-update", "crash|scaler-misuse", consequences=("crash", "scaler-misuse"), exit_code=1),
     pair("char_lstm", "attached-state", "crash", exit_code=1, lines=("loss.backward()",)),
@@ -334,6 +351,7 @@ TRAININGS: Final[tuple[Training, ...]] = (
     *EVALUATION,
     *NUMBERS,
     *LOSS_ARGUMENTS,
+    *SETTINGS,
     *END_OF_RUN,
     *TWO_FAULTS,
 )

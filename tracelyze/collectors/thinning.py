@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tracelyze.collectors.budget import Meter
 
-PER_E_FOLD = 50  # looks while the number of steps grows by a factor of e
+PER_E_FOLD = 50  # looks while the number of steps grows by a factor of e, where the budget allows, and
+GROWTH = 1.5  # factor between steps that are looked at whatever the budget says: 34 looks at a million steps
 
 
 class Thinning:
@@ -21,7 +22,8 @@ class Thinning:
         """Whether to look at step `count`; `alert`: something is out of the ordinary, look at once."""
         meter = self._meter
         pause = meter.stride if meter.fixed else max(meter.stride, count // PER_E_FOLD)
-        looking = meter.look(alert or count < meter.young or count - self._last >= pause)
+        far = count >= GROWTH * self._last and not meter.fixed
+        looking = meter.look(alert or count < meter.young or count - self._last >= pause or (far and count >= 10))
         if looking:
             self._last = count
         return looking

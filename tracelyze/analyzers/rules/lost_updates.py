@@ -47,7 +47,7 @@ def _stays(looks: Pooled, limits: Limits) -> bool:
     if int(telling.sum()) >= limits["looks"]:
         return True
     never = 1.0 - float((1.0 - looks.held).sum())  # at least this share is as it was at the first look
-    return never >= limits["held"] and float(looks.since.sum()) >= limits["steps"]
+    return never >= limits["never"] and float(looks.since.sum()) >= limits["steps"]
 
 
 def _finding(training: Training, short: list[Looks], looks: Pooled, limits: Limits) -> Finding:
@@ -93,6 +93,7 @@ RULE = Rule(
         Threshold("lost", 0.75, "share", "three of four updates without effect: the rate is a quarter of what it says"),
         Threshold("held", 0.5, "share", "most weights are where they were several steps ago"),
         Threshold("adding_up", 0.25, "share", "four times as many are as they were than if small updates added up"),
+        Threshold("never", 0.99, "share", "where one weight in a hundred moves in all, nothing is learned either way"),
         Threshold("looks", 3, "looks", "one look may meet an unusual step"),
         Threshold("steps", 200, "steps", "weights that do not change at all in so many steps are not trained"),
     ),

@@ -1,0 +1,180 @@
+"""Rules about what batches, modules and updates hold: what they fire on, and what looks the same and is healthy."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from tracelyze.analyzers import diagnose
+
+COUNT = 400  # steps, of 0.05 s each
+
+
+def broken_at(make: Any, index: int) -> dict[str, Any]:
+    """A training whose loss is NaN from row `index` on."""
+    steps = make.steps(COUNT)
+    return steps | {"loss": steps["loss"][:index] + [math.nan] * (COUNT - index)}
+
+
+def batch(index: int, **more: Any) -> dict[str, Any]:
+    """A float field of the batch that step `index` + 1 uses."""
+    row = {"time": 0.05 * (index + 0.2), "step": index, "loader": 0, "epoch": 0, "batch": index, "trained": True}
+    return row | {"field": "0", "dtype": "float32", "shape": "32x8", "nonfinite": False} | more
+
+
+def test_a_batch_with_nan_that_breaks_the_loss(make) -> None:
+    batches = [batch(index, nonfinite=index == 100) for index in range(0, 200, 4)]
+    process = make.process(broken_at(make, 100), more={"batches": batches})
+    status, _, finding = make.check("nonfinite-input", process)
+    assert status == "fired"
+    assert (finding.severity, finding.first_step) == ("critical", 101)
+    assert "batch 100 of pass 0" in finding.summary
+    assert finding.location.line == 30
+    everything = {finding.rule: finding for finding in diagnose(make.run(process)).findings}
+    assert everything["loss-nonfinite"].caused_by == "nonfinite-input"
+
+
+def test_a_loader_that_is_a_batch_ahead(make) -> None:
+    batches = [batch(index, nonfinite=index == 99) for index in range(90, 110)]
+    assert make.check("nonfinite-input", make.process(broken_at(make, 100), more={"batches": batches}))[0] == "fired"
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [batch(100)],
+        [batch(index, nonfinite=True) for index in range(0, 200, 10)],  # filled by the script, all along
+        [batch(100, nonfinite=True, trained=False)],  # evaluated
+        [batch(150, nonfinite=True)],  # after the loss broke
+    ],
+)
+def test_batches_that_did_not_break_the_loss(batches: list[dict[str, Any]], make) -> None:
+    process = make.process(broken_at(make, 100), more={"batches": batches})
+    assert make.check("nonfinite-input", process)[0] == "passed"
+
+
+def test_missing_values_without_harm_and_runs_without_batches(make) -> None:
+    batches = [batch(index, nonfinite=True) for index in range(0, 200, 10)]
+    assert make.check("nonfinite-input", make.process(more={"batches": batches}))[0] == "passed"
+    assert make.check("nonfinite-input", make.process())[0] == "skipped"
+
+
+def forward(index: int, broken: str | None = None, kind: int = 1, weights: bool | None = None) -> list[dict[str, Any]]:
+    """The forward of step `index` + 1 through three modules; from `broken` on they put out NaN."""
+    rows = []
+    names = ["embed", "attention", "head", ""]
+    for order, name in enumerate(names, 1):
+        bad = broken is not None and order > names.index(broken)
+        rows.append(
+            {"time": 0.05 * (index + 0.5), "step": index, "order": order, "module": name, "kind": "Linear",
+             "dtype": "float16", "nonfinite": kind if bad else 0, "alert": weights is not None,
+             "weights_finite": weights}
+        )  # fmt: skip
+    return rows
+
+
+def test_the_module_that_breaks_first_is_named(make) -> None:
+    looks = forward(50) + forward(100, "attention", weights=True)
+    process = make.process(broken_at(make, 100), more={"activations": looks})
+    status, _, finding = make.check("nonfinite-activations", process)
+    assert status == "fired"
+    assert finding.title.startswith("attention (Linear) puts out NaN at step 101")
+    assert "float16" in finding.summary
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        forward(100, "attention", kind=3, weights=True),  # masked with minus infinity
+        forward(120, "embed", weights=False),  # the weights are NaN already
+        forward(120, "embed"),  # the loss has been NaN before
+        forward(50, "attention", weights=True),  # the loss of that step is finite: it was masked
+    ],
+)
+def test_modules_that_may_put_out_what_is_not_finite(looks: list[dict[str, Any]], make) -> None:
+    process = make.process(broken_at(make, 100), more={"activations": looks})
+    assert make.check("nonfinite-activations", process)[0] == "passed"
+
+
+def look(step: int, since: int | None, parameter: str = "layer.weight", **more: Any) -> dict[str, Any]:
+    """One look at one tensor; by default a step changed all of it."""
+    row = {"time": 0.05 * step, "step": step, "optimizer": 0, "parameter": parameter, "dtype": "float32"}
+    row |= {"elements": 4096, "lr": 0.01, "weight_norm": 10.0, "update_norm": 0.01, "unchanged": 0.0}
+    row |= {"unchanged_reached": 0.0, "since": since, "unchanged_since": None if since is None else 0.0}
+    return row | {"grad_norm": 1.0, "grad_finite": True, "closure": False} | more
+
+
+STILL = {"unchanged": 1.0, "unchanged_reached": 1.0}
+STEPS = [1, 2, 11, 16, 24, 36, 54, 81, 121, 181, 271]
+
+
+def looks(since: float | None = None, **more: Any) -> list[dict[str, Any]]:
+    """Looks at a tensor over a run; `since` is the share that is as it was at the look before."""
+    rows = []
+    for before, step in zip([None, *STEPS], STEPS, strict=False):
+        known = {} if before is None or since is None else {"unchanged_since": since}
+        rows.append(look(step, None if before is None else step - before, **known, **more))
+    return rows
+
+
+def test_a_parameter_that_no_step_changes(make) -> None:
+    rows = looks() + looks(1.0, parameter="norm.bias", **STILL)
+    status, _, finding = make.check("updates-not-applied", make.process(more={"parameters": rows}))
+    assert status == "fired"
+    assert finding.title.startswith("1 parameter of 2")
+    assert "norm.bias" in finding.summary
+
+
+@pytest.mark.parametrize(
+    ("rows", "status"),
+    [
+        (looks(), "passed"),
+        (looks(1.0, **STILL, lr=0.0), "skipped"),  # a rate of zero
+        (looks(1.0, **STILL, grad_norm=1e-9), "skipped"),  # the gradient is rounding noise
+        (looks(1.0, **STILL, dtype="bfloat16"), "skipped"),  # see lost-updates
+        (looks(1.0, **STILL, closure=True), "skipped"),  # a line search
+        (looks(0.5, **STILL), "passed"),  # an optimizer that writes every few steps
+        (looks(1.0, unchanged=1.0, unchanged_reached=None), "passed"),  # rows of a table that the data do not name
+        (looks(1.0, **STILL)[:3], "skipped"),  # a run of a few steps
+        (looks() + looks(1.0, parameter="head.weight", **STILL, lr=1e-6), "passed"),  # a group that warms up
+    ],
+)
+def test_parameters_that_may_stay_as_they_are(rows: list[dict[str, Any]], status: str, make) -> None:
+    assert make.check("updates-not-applied", make.process(more={"parameters": rows}))[0] == status
+
+
+def sixteen(lost: float, held: list[float]) -> list[dict[str, Any]]:
+    rows = looks(0.0, dtype="bfloat16", unchanged=lost, unchanged_reached=lost)
+    for row, share in zip(rows[1:], held, strict=True):
+        row["unchanged_since"] = share
+    return rows
+
+
+def gaps() -> list[int]:
+    return [after - before for before, after in pairwise(STEPS)]
+
+
+def test_updates_that_vanish_and_never_add_up(make) -> None:
+    rows = sixteen(0.95, [0.94] * len(gaps()))
+    status, _, finding = make.check("lost-updates", make.process(more={"parameters": rows}))
+    assert (status, finding.severity) == ("fired", "warning")
+    assert finding.title.startswith("95 % of the updates")
+    frozen = make.process(more={"parameters": sixteen(1.0, [1.0] * len(gaps()))})
+    assert make.check("lost-updates", frozen)[0] == "fired"
+
+
+@pytest.mark.parametrize("changed", [0.3, 0.1, 0.05, 0.02, 0.01, 1e-3, 1e-4])
+def test_small_updates_that_add_up_in_wider_copies(changed: float, make) -> None:
+    rows = sixteen(1 - changed, [(1 - changed) ** gap for gap in gaps()])
+    assert make.check("lost-updates", make.process(more={"parameters": rows}))[0] == "passed"
+
+
+def test_weights_that_need_no_wider_copies(make) -> None:
+    assert make.check("lost-updates", make.process(more={"parameters": looks()}))[0] == "passed"
+    rows = sixteen(0.3, [0.02] * len(gaps()))
+    assert make.check("lost-updates", make.process(more={"parameters": rows}))[0] == "passed"
+    assert make.check("lost-updates", make.process(more={"parameters": rows[:2]}))[0] == "skipped"
+    assert make.check("lost-updates", make.process())[0] == "skipped"
