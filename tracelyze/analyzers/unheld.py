@@ -34,8 +34,8 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
         title=f"Backward gives gradients to {plural(count, 'tensor')} that no optimizer holds",
         summary=(
             f"Backward reaches {row['names'] or 'parameters'}, which no optimizer holds. {what} This happens when "
-            "layers sit in a Python list instead of nn.ModuleList, when the model was built or extended after the optimizer "
-            "was made, or when an encoder was left out of it."
+            "layers sit in a Python list instead of nn.ModuleList, when the model was built or extended after the "
+            "optimizer was made, or when an encoder was left out of it."
         ),
         fix="Make the optimizer after the whole model, over all of its parameters; keep layers in nn.ModuleList. "
         "Parameters that are to stay as they are: requires_grad_(False), which also saves their gradients.",

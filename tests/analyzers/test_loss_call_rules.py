@@ -1,0 +1,127 @@
+"""Rules about what goes into loss functions: the fault, its look-alike, and what cannot be told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+COUNT = 25
+
+
+def calls(count: int = COUNT, **columns: Any) -> list[dict[str, Any]]:
+    """Calls of cross_entropy on healthy scores [32, 10], one per step, with some columns replaced."""
+    row = {
+        "function": "cross_entropy", "site": 3, "training": True, "reduction": "mean", "input_shape": "32x10",
+        "target_shape": "32", "target_integer": True, "made_by": "Addmm", "made_whole": True, "lowest": -4.0,
+        "highest": 5.0, "sum_error": 30.0, "log_sum_error": 6.0, "value": 1.2,
+    }  # fmt: skip
+    return [{**row, "step": 10 * index, **columns} for index in range(count)]
+
+
+def elementwise(given: str, target: str, **columns: Any) -> list[dict[str, Any]]:
+    return calls(function="mse_loss", input_shape=given, target_shape=target, target_integer=False, **columns)
+
+
+PROBABILITIES = {"lowest": 0.01, "highest": 0.6, "sum_error": 1e-6, "log_sum_error": 2.3}
+LOG_PROBABILITIES = {"lowest": -5.0, "highest": -0.1, "sum_error": 30.0, "log_sum_error": 1e-6}
+SIGMOIDS = {"function": "binary_cross_entropy_with_logits", "input_shape": "32x7", "target_shape": "32x7"}
+UNTOLD = {"made_by": "CompiledFunction"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "rows", "confidence"),
+    [
+        ("double-softmax", calls(made_by="Softmax", made_dim=1, **PROBABILITIES), "certain"),
+        ("double-softmax", calls(made_by="Softmax", made_dim=0), "certain"),
+        ("double-softmax", calls(**UNTOLD, **PROBABILITIES), "certain"),
+        ("double-softmax", calls(made_by="Softmax", **PROBABILITIES | {"sum_error": 0.01}), "certain"),
+        ("nll-of-probabilities", calls(function="nll_loss", made_by="Softmax", **PROBABILITIES), "certain"),
+        ("nll-of-probabilities", calls(function="kl_div", **UNTOLD, **PROBABILITIES), "certain"),
+        ("double-sigmoid", calls(made_by="Sigmoid", lowest=0.4, highest=0.6, **SIGMOIDS), "certain"),
+        ("double-sigmoid", calls(**UNTOLD, lowest=0.02, highest=0.97, **SIGMOIDS), "likely"),
+        ("softmax-wrong-dim", calls(function="nll_loss", made_by="LogSoftmax", made_dim=0), "certain"),
+        ("softmax-wrong-dim", calls(function="nll_loss", made_by="LogSoftmax"), "certain"),
+        ("softmax-wrong-dim", elementwise("32x10", "32x10", made_by="Softmax", made_dim=0), "likely"),
+        ("loss-broadcast", elementwise("32x1", "32"), "certain"),
+        ("loss-broadcast", elementwise("32", "32x1"), "certain"),
+        ("loss-broadcast", elementwise("8x5x1", "8x5"), "certain"),
+        ("loss-broadcast", elementwise("32x1", "32", reduction="none"), "likely"),
+    ],
+)
+def test_the_fault_is_found(make, rule: str, rows: list[dict[str, Any]], confidence: str) -> None:
+    status, reason, finding = make.check(rule, make.process(more={"loss_calls": rows}))
+    assert status == "fired", reason
+    assert finding.confidence == confidence
+    assert finding.location.line == 60
+    assert finding.first_step == 1
+    assert finding.fix_code
+    assert finding.cost.share == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("rule", "rows"),
+    [
+        ("double-softmax", calls()),
+        ("double-softmax", calls(lowest=0.0001, highest=0.002, sum_error=0.99)),  # small scores, all positive
+        ("double-softmax", calls(made_by="LogSoftmax", **LOG_PROBABILITIES)),
+        ("double-softmax", calls(made_by="Mul", lowest=0.0, highest=20.0, sum_error=19.0)),  # a temperature
+        ("double-softmax", [*calls(23), *calls(2, **PROBABILITIES)]),
+        ("nll-of-probabilities", calls(function="nll_loss", made_by="LogSoftmax", **LOG_PROBABILITIES)),
+        ("double-sigmoid", calls(lowest=0.3, highest=0.5, **SIGMOIDS)),
+        ("double-sigmoid", calls(**UNTOLD, lowest=-0.1, highest=0.9, **SIGMOIDS)),
+        ("softmax-wrong-dim", calls(function="nll_loss", made_by="LogSoftmax", made_dim=1, **LOG_PROBABILITIES)),
+        ("softmax-wrong-dim", calls(function="nll_loss", **UNTOLD, **LOG_PROBABILITIES)),
+        ("softmax-wrong-dim", elementwise("32x10", "32x10", made_by="Softmax", made_dim=1)),
+        ("loss-broadcast", elementwise("32x1", "32x1")),
+        ("loss-broadcast", elementwise("32x4", "")),
+        ("loss-broadcast", elementwise("32x4", "4")),
+        ("loss-broadcast", elementwise("20x16x1", "20x1x16")),
+        ("loss-broadcast", [*elementwise("32", "32"), *elementwise("1x1", "1")]),
+    ],
+)
+def test_the_look_alike_is_not(make, rule: str, rows: list[dict[str, Any]]) -> None:
+    assert make.check(rule, make.process(more={"loss_calls": rows}))[0] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("rule", "rows"),
+    [
+        ("softmax-wrong-dim", calls(**UNTOLD)),
+        ("softmax-wrong-dim", calls(function="nll_loss", input_shape="20x20", made_by="LogSoftmax", made_dim=0)),
+        ("double-sigmoid", calls(**UNTOLD, lowest=0.3, highest=0.5, **SIGMOIDS)),
+        ("double-sigmoid", calls()),
+        ("double-softmax", calls(training=False)),
+        ("loss-broadcast", elementwise("1x1", "1")),
+    ],
+)
+def test_what_cannot_be_told_is_skipped(make, rule: str, rows: list[dict[str, Any]]) -> None:
+    status, reason, _ = make.check(rule, make.process(more={"loss_calls": rows}))
+    assert status == "skipped"
+    assert reason
+
+
+def test_a_wrong_validation_loss_harms_no_weights(make) -> None:
+    rows = [*calls(), *calls(training=False, made_by=None, site=1, **PROBABILITIES)]
+    _, _, finding = make.check("double-softmax", make.process(more={"loss_calls": rows}))
+    assert (finding.severity, finding.cost, finding.location.line) == ("warning", None, 41)
+
+
+def test_sorted_labels_without_shuffling(make) -> None:
+    loader = {"loader": 0, "iterable": False, "dataset": "Leaves", "site": 2}
+
+    def outcome(lowest: list[int], highest: list[int], sampler: str = "SequentialSampler") -> str:
+        rows = [
+            row | {"loader": 0, "target_lowest": low, "target_highest": high}
+            for row, low, high in zip(calls(24), lowest, highest, strict=True)
+        ]
+        process = make.process(loaders=[loader | {"sampler": sampler}], more={"loss_calls": rows})
+        return str(make.check("no-shuffle", process)[0])
+
+    climbing = [index // 4 for index in range(24)]
+    assert outcome(climbing, climbing) == "fired"
+    assert outcome([0] * 12 + [1] * 12, [0] * 11 + [1] * 13) == "fired"
+    assert outcome(climbing, climbing, "RandomSampler") == "passed"
+    assert outcome([0] * 24, [5] * 24) == "passed", "mixed"
+    assert outcome([0] * 24, [0] * 20 + [1] * 4) == "passed", "a rare class"
+    assert outcome([0] * 24, [0] * 24) == "passed", "one class"

@@ -1,0 +1,160 @@
+"""Rules about parameters in no optimizer, schedules, retained graphs, scalers and modes left on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tracelyze.diagnosis import Exit
+
+COUNT = 400
+ALL = {
+    "optimizer": 0, "step": COUNT, "steps": COUNT, "held": 8, "held_elements": 1000, "missed": 0, "missed_elements": 0,
+}  # fmt: skip
+CUT = ALL | {"missed": 4, "missed_elements": 400, "names": "item.first.weight, item.first.bias and 2 more"}
+FREE = {
+    "step": 300, "steps": 300, "held": 8, "missed": 4, "missed_elements": 400, "names": "item.first.weight",
+    "shared_model": 0, "fed_by_trained": 0, "short_lived": 0,
+}  # fmt: skip
+RAN = [{"module": "item.first"}, {"module": ""}]
+
+
+@pytest.mark.parametrize(
+    ("reach", "ran", "severity"),
+    [
+        ([CUT], RAN, "warning"),
+        ([CUT], [{"module": "other"}], "info"),  # a branch that is not taken
+        ([CUT], [], "info"),
+        ([CUT | {"missed_elements": 50}], RAN, "info"),  # a pooler
+        ([ALL, FREE], RAN, "warning"),
+        ([ALL, FREE | {"fed_by_trained": 4}], RAN, "info"),  # a network that only measures
+        ([ALL, FREE | {"fed_by_trained": 4, "shared_model": 4}], RAN, "warning"),
+        ([CUT | {"names": "a tensor [3, 4]"}, FREE | {"fed_by_trained": 4}], RAN, "warning"),  # a head replaced
+        ([ALL, FREE | {"missed": 0, "short_lived": 2}], RAN, "warning"),
+    ],
+)
+def test_frozen_parameters(make, reach: list[dict[str, Any]], ran: list[dict[str, Any]], severity: str) -> None:
+    status, _, finding = make.check("frozen-parameters", make.process(more={"reach": reach, "activations": ran}))
+    assert status == "fired"
+    assert finding.severity == severity
+
+
+@pytest.mark.parametrize(
+    ("reach", "expected"),
+    [
+        ([ALL], "passed"),
+        ([CUT, ALL], "passed"),  # reached later
+        ([FREE, ALL, FREE | {"steps": 400, "missed": 0}], "passed"),  # added to the optimizer later
+        ([ALL | {"missed": 8}], "passed"),  # zero-gradients
+        ([CUT | {"steps": 9}], "skipped"),
+    ],
+)
+def test_frozen_parameters_stays_silent(make, reach: list[dict[str, Any]], expected: str) -> None:
+    assert make.check("frozen-parameters", make.process(more={"reach": reach, "activations": RAN}))[0] == expected
+
+
+def scheduler(name: str, **columns: Any) -> dict[str, Any]:
+    return {
+        "scheduler": 0, "name": name, "optimizer": 0, "shares_parameters": False, "inner": False, "steps": COUNT,
+        "optimizer_steps": COUNT, "base_lr": 0.01, "lowest_lr": 0.001, "highest_lr": 0.01, "site": 3, **columns,
+    }  # fmt: skip
+
+
+FALLING = [0.01 * (1 - index / COUNT) for index in range(COUNT)]
+CLIMBING = [0.0001 * (1 + index // 100) for index in range(COUNT)]
+FLAT = [0.01] * COUNT
+
+
+@pytest.mark.parametrize(
+    ("rates", "row", "words"),
+    [
+        ([0.0] * COUNT, scheduler("LambdaLR"), "in the whole run"),
+        ([0.01] * 100 + [0.0] * 300, scheduler("LinearLR"), "from step 101 on"),
+        ([0.01] * 100 + [1e-10] * 300, scheduler("ExponentialLR"), "from step 101 on"),
+        (FALLING, scheduler("CosineAnnealingLR", horizon=4), "stepped after every batch"),
+        (FLAT, scheduler("OneCycleLR", horizon=COUNT, steps=4), "hardly begins"),
+        (CLIMBING, scheduler("LambdaLR", steps=4), "hardly begins"),
+        (FLAT, scheduler("CosineAnnealingLR", horizon=4, steps=0), "never stepped"),
+        (FLAT, scheduler("StepLR", optimizer=None, shares_parameters=True, steps=4), "never steps"),
+    ],
+)
+def test_learning_rate_schedule(make, rates: list[float], row: dict[str, Any], words: str) -> None:
+    process = make.process(make.steps() | {"lr": rates}, more={"schedules": [row]})
+    status, reason, finding = make.check("learning-rate-schedule", process)
+    assert status == "fired", reason
+    assert words in finding.title
+
+
+@pytest.mark.parametrize(
+    ("rates", "row", "end"),
+    [
+        ([*FALLING[:-1], 0.0], scheduler("LinearLR", horizon=COUNT), None),
+        ([0.01] * 390 + [0.0] * 10, scheduler("LinearLR", horizon=390), None),
+        (FALLING, scheduler("CosineAnnealingLR", horizon=COUNT), None),
+        (FALLING, scheduler("CosineAnnealingLR", horizon=4, steps=4), None),
+        (FALLING, scheduler("CosineAnnealingLR", horizon=50), None),  # restarts on purpose
+        (FLAT, scheduler("MultiStepLR", steps=4), None),  # a milestone that did not come
+        (FLAT, scheduler("ReduceLROnPlateau", steps=4), None),
+        (CLIMBING, scheduler("LambdaLR", steps=4), Exit("interrupted", 130)),
+        (CLIMBING, scheduler("LambdaLR", steps=COUNT), None),  # a long warm-up, of a run that is short
+        (FLAT, scheduler("CosineAnnealingLR", steps=0), Exit("signal", -9)),
+        (FLAT, scheduler("StepLR", optimizer=None, steps=4), None),  # another model's
+    ],
+)
+def test_schedules_that_fit(make, rates: list[float], row: dict[str, Any], end: Exit | None) -> None:
+    process = make.process(make.steps() | {"lr": rates}, more={"schedules": [row]}, end=end)
+    assert make.check("learning-rate-schedule", process)[0] == "passed"
+
+
+def outcome(make, rule: str, **columns: Any) -> tuple[str, str]:
+    status, _, finding = make.check(rule, make.process(make.steps() | columns))
+    return status, finding.severity if finding else ""
+
+
+def test_retain_graph(make) -> None:
+    growing = list(range(COUNT))
+    assert outcome(make, "retain-graph", graph_retained=[True] * COUNT) == ("fired", "info")
+    assert outcome(make, "retain-graph", graph_retained=[True] * COUNT, live_graphs=growing) == ("fired", "warning")
+    assert outcome(make, "retain-graph", graph_retained=[False] * COUNT, live_graphs=growing) == ("passed", "")
+    assert outcome(make, "retain-graph")[0] == "skipped"
+
+
+def test_scaler_misuse(make) -> None:
+    def answer(scaled: int, use: int, **more: Any) -> str:
+        return outcome(make, "scaler-misuse", losses_scaled=[scaled] * COUNT, scaler_use=[use] * COUNT, **more)[0]
+
+    assert answer(1, 0) == "fired"
+    assert answer(0, 2) == "fired"
+    assert answer(0, 2, scale=[1024.0] * COUNT, loss_divisor=[1 / 1024] * COUNT) == "passed"
+    assert answer(1, 2) == answer(1, 1) == answer(4, 2) == "passed"
+    assert outcome(make, "scaler-misuse")[0] == "skipped"
+
+
+def test_debug_mode_left_on(make) -> None:
+    slow, on = {"seconds": [0.5] * COUNT}, [True] * COUNT
+    off, window = [False] * COUNT, [True] * 50 + [False] * 350
+    assert outcome(make, "debug-mode-left-on", anomaly_mode=on, profiled=off, **slow)[0] == "fired"
+    assert outcome(make, "debug-mode-left-on", anomaly_mode=off, profiled=on, **slow)[0] == "fired"
+    assert outcome(make, "debug-mode-left-on", anomaly_mode=off, profiled=window, **slow)[0] == "passed"
+    assert outcome(make, "debug-mode-left-on", anomaly_mode=on)[0] == "skipped", "a run of twenty seconds"
+
+
+def test_batchnorm_small_batch(make) -> None:
+    def answer(kinds: str = "BatchNorm2d x3", **columns: Any) -> str:
+        steps = make.steps() | {"backwards": [16] * COUNT, "batch_size": [32] * COUNT} | columns
+        models = [{"model": 0, "name": "Net", "sensitive": kinds}]
+        return str(make.check("batchnorm-small-batch", make.process(steps, models=models))[0])
+
+    assert answer() == "fired"
+    assert answer("SyncBatchNorm x3") == "skipped"
+    assert answer("Dropout") == "passed"
+    assert answer(batch_size=[256] * COUNT) == "passed"
+    assert answer(backwards=[1] * COUNT, batch_size=[2] * COUNT) == "passed"
+    assert answer(modules_in_train=[0] * COUNT) == "passed", "frozen"
+
+
+def test_data_parallel(make) -> None:
+    model = {"model": 0, "name": "DataParallel"}
+    assert make.check("data-parallel", make.process(models=[model]))[2].severity == "info"
+    assert make.check("data-parallel", make.process())[0] == "passed"
