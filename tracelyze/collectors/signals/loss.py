@@ -20,7 +20,7 @@ ALERT_RATIO = 3.0  # a loss this many times its running mean makes other signals
 class _Backward:
     """One backward: models it reached, its loss as a number or a tensor on a device, the samples of its batch."""
 
-    __slots__ = ("batch_size", "divisor", "models", "used", "value")
+    __slots__ = ("batch_size", "before_step", "divisor", "models", "used", "value")
 
     def __init__(self) -> None:
         self.models: frozenset[int] = frozenset()
@@ -28,6 +28,7 @@ class _Backward:
         self.divisor: float | None = None
         self.batch_size = 0
         self.used = False  # by a step
+        self.before_step = False  # it was over when the step was called
 
 
 class Loss(Signal):
@@ -105,9 +106,12 @@ class Loss(Signal):
     def before_step(self, tracked: Any) -> None:
         self.recorder.sites.here("step")
         self._backwards_at_step = self.recorder.backwards
+        for one in self._backwards:
+            one.before_step = not one.used
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
-        # An optimizer that calls a closure (LBFGS) evaluates the loss several times: the first is the step's.
+        # An optimizer that calls a closure may evaluate the loss several times (LBFGS): the first is the step's, beside
+        # those of micro-batches before it (Lightning runs the last one of an accumulation in a closure).
         closure = self.recorder.backwards > self._backwards_at_step and not row.get("skipped")
         models = tracked.group.models
         own = [one for one in self._backwards if not one.models or not models or not models.isdisjoint(one.models)]
@@ -118,11 +122,12 @@ class Loss(Signal):
         row["backwards"] = count = len(own)
         row["batch_size"] = sum([one.batch_size for one in own]) or None
         row["loss_divisor"] = divisor
-        values = [one.value for one in own if one.value is not None]
-        if not values:
+        valued = [one for one in own if one.value is not None]
+        if not valued:
             return
         if closure:
-            values = values[:1]
+            valued = valued[: sum([one.before_step for one in valued]) + 1]
+        values = [one.value for one in valued]
         divided = count > 1 and divisor is not None and math.isclose(divisor, count)
         factor = (count if divided else 1) / len(values)
         if isinstance(values[0], float):
