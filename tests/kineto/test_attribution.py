@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.kineto.made import MAIN, Made, training
-from tracelyze.analyzers.kineto import summarise
+from tracelyze.analyzers.kineto import attribution, summarise
 from tracelyze.analyzers.kineto.attribution import CAUSES
+from tracelyze.analyzers.kineto.reader import read_trace
 from tracelyze.analyzers.kineto.summary import TraceSummary
 
 
@@ -231,3 +232,86 @@ def test_operators_own_the_device_time_of_their_kernels(tmp_path):
     assert {op.name: (op.launches, op.time_us) for op in one.operators} == {
         f"aten::gemm_{i}": (4, 400.0) for i in range(5)
     }
+
+
+def test_ranks_merged_into_one_file_keep_their_own_launches(tmp_path):
+    """Both processes number their launches from 1 on, on streams of the same number; the second rank runs later."""
+    ranks = [training(steps=4, kernels=50, loading=500), training(steps=4, kernels=50, loading=500, base=1_000_400.0)]
+    for rank, made in enumerate(ranks):
+        for event in made.events:
+            if "stream" in event["args"]:
+                event["pid"] = event["args"]["device"] = rank
+            else:
+                event["pid"] += rank
+    merged = Made(events=[event for pair in zip(*(made.events for made in ranks), strict=True) for event in pair])
+    trace = read_trace(merged.write(tmp_path / "merged.json"))
+    link = attribution.launches_of(trace)
+    devices = np.array([device for _, device, _ in trace.queues])[trace.device["queue"]]
+    processes = np.array([process for process, _ in trace.threads])[trace.launches["thread"][link]]
+    assert (link >= 0).all()
+    assert (processes == devices + 100).all()
+    alone = read_trace(ranks[1].write(tmp_path / "alone.json"))
+    own = link[devices == 1]
+    expected = alone.launches["start"][attribution.launches_of(alone)]
+    assert (trace.launches["start"][own] == expected).all()
+
+
+MAKERS: dict[str, dict[str, str]] = {
+    "AMD": {"cuda_runtime": "hip_runtime", "cuda": "hip"},
+    "agnostic": {"cuda_runtime": "runtime"},
+    "Moore Threads": {"cuda_runtime": "musa_runtime", "cuda": "musa"},
+    "Enflame": {"cuda_runtime": "gcu_runtime", "gpu_memcpy": "GCU_MEMCPY", "cuda": "tops"},
+    "Cambricon": {
+        "cuda_runtime": "privateuse1_runtime",
+        "cudaStreamSynchronize": "cnrtQueueSync",
+        "cudaDeviceSynchronize": "cnrtDeviceSync",
+        "cuda": "cnrt",
+    },
+    "Ascend": {
+        "cuda_runtime": "privateuse1_driver",
+        "cudaStreamSynchronize": "aclrtSynchronizeStream",
+        "cudaDeviceSynchronize": "aclrtSynchronizeDevice",
+        "cuda": "aclrt",
+    },
+    "Intel": {
+        "cuda_runtime": "xpu_runtime",
+        "cudaLaunchKernel": "urEnqueueKernelLaunch",
+        "cudaStreamSynchronize": "urQueueFinish",
+        "cudaDeviceSynchronize": "urEventWait",
+        "cudaMemcpyAsync": "urEnqueueUSMMemcpy",
+        "cudaMalloc": "urUSMDeviceAlloc",
+    },
+    "Intel, Level Zero": {
+        "cuda_runtime": "xpu_driver",
+        "cudaLaunchKernel": "zeCommandListAppendLaunchKernel",
+        "cudaStreamSynchronize": "zeCommandQueueSynchronize",
+        "cudaDeviceSynchronize": "zeEventHostSynchronize",
+        "cudaMemcpyAsync": "zeCommandListAppendMemoryCopy",
+        "cudaMalloc": "zeMemAllocDevice",
+    },
+    "Meta": {"cuda_runtime": "mtia_runtime", "kernel": "mtia_ccp_events"},
+    "Habana": {"cuda_runtime": "hpu_op"},
+    "Habana, all one": {"cuda_runtime": "hpu_op", "kernel": "hpu_op"},
+    "unknown": {"cuda_runtime": "new_runtime", "kernel": "new_work", "gpu_memcpy": "new_memcpy"},
+}
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_the_hardware_of_every_maker_is_attributed_alike(tmp_path, maker):
+    made = training(steps=5, kernels=60, copying=300, allocating=400, loading=900)
+    (known,) = summarise([made.write(tmp_path / "cuda.json")])
+    words = MAKERS[maker]
+    for event in made.events:
+        runtime = event["cat"] == "cuda_runtime"
+        event["cat"] = words.get(event["cat"], event["cat"])
+        if runtime:
+            event["name"] = words.get(event["name"], event["name"].replace("cuda", words.get("cuda", "cuda")))
+            event["args"].setdefault("correlation", 10_000_000)
+    (other,) = summarise([made.write(tmp_path / "other.json")])
+    assert known.device is not None
+    assert other.device is not None
+    assert (other.device.busy == known.device.busy).all()
+    assert (other.device.exposed_copy == known.device.exposed_copy).all()
+    for cause in ("sync", "allocator", "input", "copy"):
+        assert other.device.cause(cause).sum() == pytest.approx(known.device.cause(cause).sum(), abs=1), cause
+    assert known.device.cause("allocator").sum() > 1000

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from tracelyze.analyzers.kineto import intervals
+from tracelyze.analyzers.kineto import intervals, processes
 from tracelyze.analyzers.kineto.categories import COVERAGE, Activity
 from tracelyze.analyzers.kineto.intervals import Ranges
 from tracelyze.analyzers.kineto.steps import Steps
@@ -161,13 +161,12 @@ class HostRanges:
 
 
 def launches_of(trace: Trace) -> Integers:
-    """The launch of each device row by correlation, -1 where the trace has none, shape [device rows]."""
-    correlation, known = trace.device["correlation"], trace.launches["correlation"]
-    if not len(known):
-        return np.full(len(correlation), -1, dtype=np.int32)
-    place = np.minimum(np.searchsorted(known, correlation), len(known) - 1).astype(np.int32)
-    place[(known[place] != correlation) | (correlation < 0)] = -1
-    return place
+    """The launch of each device row by correlation, -1 where the trace has none, shape [device rows].
+
+    Where a file holds several processes (ranks merged into one), each has its own numbers from 1 on; then the launches
+    of the device's own process count.
+    """
+    return processes.own_launches(trace) if processes.several(trace) else processes.launches_by_number(trace)
 
 
 def device_time(

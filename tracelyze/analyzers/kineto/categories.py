@@ -29,7 +29,6 @@ KINDS: Final[dict[str, Kind]] = {
     "kernel": Kind.KERNEL,
     "concurrent_kernel": Kind.KERNEL,
     "mtia_ccp_events": Kind.KERNEL,
-    "hpu_op": Kind.KERNEL,
     "gpu_memcpy": Kind.COPY,
     "memcpy": Kind.COPY,
     "gpu_memset": Kind.SET,
@@ -44,16 +43,23 @@ KINDS: Final[dict[str, Kind]] = {
     "": Kind.IGNORED,
 }
 _RUNTIME: Final = re.compile(r"(^|_)(runtime|driver)$")
-_MARKS: Final = re.compile(r"annotation|_sync$|_event$|instant|counter|correlation|profiler|overhead|collective_comm")
+_MARKS: Final = re.compile(
+    r"annotation|_sync$|_event$|instant|counter|correlation|profiler|overhead|collective_comm|insight"
+)
+_COPY: Final = re.compile(r"_memcpy$")
+_SET: Final = re.compile(r"_memset$")
 
 
 def kind_of(category: str) -> Kind:
-    """The kind of an event with this category; UNKNOWN means that its stream decides."""
+    """The kind of an event with this category; UNKNOWN means that the event decides: device work has a stream, and a
+    call that starts some has nothing but the number of what it starts."""
     lowered = category.lower()
     if lowered in KINDS:
         return KINDS[lowered]
     if _RUNTIME.search(lowered):
         return Kind.RUNTIME
+    if _COPY.search(lowered) or _SET.search(lowered):
+        return Kind.COPY if _COPY.search(lowered) else Kind.SET
     return Kind.IGNORED if _MARKS.search(lowered) else Kind.UNKNOWN
 
 
@@ -86,14 +92,17 @@ _LOADER_FRAME: Final = re.compile(
     r"torch/utils/data/dataloader\.py\(\d+\): __(next|iter)__|nvidia/dali/plugin|ffcv/loader|"
     r"webdataset/\w+\.py\(\d+\): __iter__"
 )
+_MAKERS: Final = r"^(?:cuda|hip|cu|musa|mu|cnrt|tops|aclrt|ze|ur)"
+"""What the calls of the runtimes begin with: NVIDIA, AMD, Moore Threads, Cambricon, Enflame, Ascend, Intel (two)."""
+
 _SYNC_CALL: Final = re.compile(
-    r"^(cuda|hip|cu|mu|cnrt|acl|ze|xpu)\w*Synchronize|^(cuda|hip)Memcpy$|^hipMemcpyWithStream$"
+    r"Synchroni[sz]e|^cnrt\w*Sync$|^ur(EventWait|QueueFinish)$|^(cuda|hip|musa)Memcpy$|^hipMemcpyWithStream$"
 )
 _ALLOCATOR: Final = re.compile(
-    r"^(cuda|hip|cu|mu)(Malloc|Free|HostAlloc|HostFree|HostRegister|HostUnregister|HostMalloc|"
-    r"Mem(Create|Map|Unmap|Release|AddressReserve|AddressFree|SetAccess|Alloc|Free))"
+    _MAKERS + r"(Malloc|Free|HostAlloc|HostFree|HostRegister|HostUnregister|HostMalloc|"
+    r"Mem(Create|Map|Unmap|Release|AddressReserve|AddressFree|SetAccess|Alloc|Free)|USM(\w*Alloc|Free))"
 )
-_COPY_CALL: Final = re.compile(r"^(cuda|hip|cu|mu)Mem(cpy|set)")
+_COPY_CALL: Final = re.compile(_MAKERS + r"(Mem(cpy|set)|EnqueueUSM(Memcpy|Fill)|CommandListAppendMemory(Copy|Fill))")
 _COMMUNICATION: Final = re.compile(
     r"^(nccl|rccl|hccl|xccl|gloo|mpi|ucc|oneccl|mscclpp):|^c10d::|^_c10d_functional::|record_param_comms|^deep_ep::",
     re.IGNORECASE,
@@ -107,7 +116,7 @@ _CHECKPOINT: Final = re.compile(
 STEP_MARK: Final = re.compile(r"^ProfilerStep#?\s*(\d+)")
 _NO_LAUNCH: Final = re.compile(
     r"Query|Synchronize|Captur|Attribute|Occupancy|LastError|EventRecord|WaitEvent|Event(Create|Destroy|Elapsed)|"
-    r"[GS]etDevice|Priorit|Malloc|Free|INVALID|HostAlloc|HostRegister|ModuleLoad|GetFunction|Context|StreamCreate|StreamDestroy"
+    r"[GS]etDevice|Priorit|Malloc|Free|MemAlloc|USM\w*Alloc|INVALID|HostAlloc|HostRegister|ModuleLoad|GetFunction|Context|StreamCreate|StreamDestroy"
 )
 _LIBRARY_FRAME: Final = re.compile(
     r"^(<|nn\.Module|torch/|torchvision/|numpy/|contextlib\.py|threading\.py|functools\.py|multiprocessing/|concurrent/|"

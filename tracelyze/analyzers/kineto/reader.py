@@ -157,6 +157,9 @@ class _Reading:
     def _put(self, kind: Kind, spans: list[Span]) -> None:
         if kind is Kind.UNKNOWN:
             self._add_device(Kind.KERNEL, [span for span in spans if _on_device(span)])
+            calls = [span for span in spans if span.args and span.args.correlation >= 0 and not _on_device(span)]
+            if calls:
+                self._add_host(Kind.RUNTIME, calls)
         elif kind in _DEVICE_KINDS:
             self._add_device(kind, spans)
         elif kind is not Kind.IGNORED:
