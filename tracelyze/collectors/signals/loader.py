@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import Any, NamedTuple
 
 from tracelyze.collectors.readback import EventPair
 from tracelyze.collectors.signals.signal import Signal
 
 MAX_WAITS = 100  # for batches of other trainings, until those step
+MAX_UNUSED = 10_000  # waits that are kept where nothing steps: a long evaluation
+
+
+class Wait(NamedTuple):
+    """One wait for a batch. `device`: marks on the device around it, where it was looked at."""
+
+    loader: int
+    seconds: float
+    first: bool
+    device: EventPair | None
 
 
 class Loader(Signal):
-    """A loader whose batch was in hand when backward was called feeds the training; waits for others are not its."""
+    """A loader whose batch was in hand when backward was called feeds the training; waits for others are not its.
+
+    On a CUDA device two marks are put behind what is queued: one as the wait begins, one as the batch is there. The
+    device reaches the first when it has nothing left to do, so the time between them is how long it stood still; behind
+    a full queue it reaches both at once. They stand on the stream on which the optimizer steps.
+    """
 
     name = "loader"
     about = "Settings of DataLoaders, and how long every step waited for their batches."
@@ -29,10 +44,9 @@ class Loader(Signal):
         self._last_in_hand = False  # the loader is exhausted, but its last batch is still to be used
         self._training: set[int] = set()
         self._groups: dict[int, weakref.WeakSet[Any]] = {}  # by loader: the trainings that it feeds
-        self._waits: list[tuple[int, float, bool]] = []
-        self._on_cuda = False
+        self._waits: list[Wait] = []
+        self._stream: Any = None
         self._idle_from: Any = None
-        self._idle: list[EventPair] = []
 
     def iterate(self, loader: Any, iterator: Any) -> None:
         """`iter(loader)` returned `iterator`."""
@@ -47,23 +61,30 @@ class Loader(Signal):
 
     def waiting(self, iterator: Any) -> None:
         """The device reaches this mark when it has done all that was queued before: from then on it waits too."""
-        if self._on_cuda and not self.torch.cuda.is_current_stream_capturing():
-            self._idle_from = self.torch.cuda.Event(enable_timing=True)
-            self._idle_from.record()
+        self._idle_from = None
+        trains = not self._training or self._iterators.get(iterator) in self._training
+        if self._stream is not None and trains and not self.torch.cuda.is_current_stream_capturing():
+            self._idle_from = self._mark()
+
+    def _mark(self) -> Any:
+        event = self.torch.cuda.Event(enable_timing=True)
+        event.record(self._stream)
+        return event
 
     def batch(self, iterator: Any, seconds: float, batch: Any) -> None:
         """The iterator handed out `batch` after `seconds` of waiting."""
         number = self._iterators.get(iterator)
         if number is None:
             return
+        idle = None
         if self._idle_from is not None:
-            until = self.torch.cuda.Event(enable_timing=True)
-            until.record()
-            self._idle.append(EventPair(self._idle_from, until, "device_wait"))
+            idle = EventPair(self._idle_from, self._mark(), "device_wait")
             self._idle_from = None
         first = iterator in self._fresh
         self._fresh.discard(iterator)
-        self._waits.append((number, seconds, first))
+        self._waits.append(Wait(number, seconds, first, idle))
+        if len(self._waits) > MAX_UNUSED:
+            del self._waits[: MAX_UNUSED // 2]
         self._looks_ahead[iterator].fetched(self.recorder.forwards)
         self._last_in_hand = False
         self.recorder.loader_in_hand = number
@@ -91,21 +112,21 @@ class Loader(Signal):
         return {loader for loader, groups in self._groups.items() if len(groups) and group not in groups}
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
-        waits = [wait for wait in self._waits if wait[0] in self._training]
+        waits = [wait for wait in self._waits if wait.loader in self._training]
         self._waits = []
         if waits and self.recorder.trainings.several:
             others = self._loaders_of_others(tracked.group)
-            self._waits = [wait for wait in waits if wait[0] in others][-MAX_WAITS:]
-            waits = [wait for wait in waits if wait[0] not in others]
-        for pair in self._idle:
-            self.recorder.later(pair)
-        self._idle = []
-        self._on_cuda = tracked.on_cuda
+            self._waits = [wait for wait in waits if wait.loader in others][-MAX_WAITS:]
+            waits = [wait for wait in waits if wait.loader not in others]
+        self._stream = self.torch.cuda.current_stream() if tracked.on_cuda else None
+        for wait in waits:
+            if wait.device is not None:
+                self.recorder.later(wait.device)
         if waits:
-            row["loader"] = waits[-1][0]
-            row["loader_wait"] = sum(seconds for _, seconds, _ in waits)
+            row["loader"] = waits[-1].loader
+            row["loader_wait"] = sum(wait.seconds for wait in waits)
             row["loader_batches"] = len(waits)
-            row["loader_first"] = any(first for _, _, first in waits)
+            row["loader_first"] = any(wait.first for wait in waits)
         if self._last_in_hand:
             self._last_in_hand = False
             self.recorder.loader_in_hand = None
