@@ -114,7 +114,7 @@ def say_what_is_next(recorder: Recorder) -> None:
     """One line for people, from one process of the run."""
     first = recorder.folder is not None and recorder.folder.name.startswith("rank00000")
     if first and (recorder.steps or recorder.log_calls) and multiprocessing.parent_process() is None:
-        seen = f"{recorder.steps} steps" if recorder.steps else "what the script logged"
+        seen = f"{recorder.steps} steps" if recorder.steps else "logged values"
         sys.stderr.write(f"[tracelyze] {seen} recorded. Next: tracelyze diagnose {recorder.run_shown}\n")
 
 

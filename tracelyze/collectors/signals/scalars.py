@@ -14,7 +14,7 @@ from tracelyze.collectors.readback import Later, Readback
 from tracelyze.collectors.signals.signal import Signal
 
 MAX_NAMES = 200  # names that are kept apart; a name made anew for every step would make the table grow with the run
-MAX_REFUSALS = 20  # reasons that are written down
+MAX_REFUSALS = 20  # arguments of which it is written down that they could not be recorded
 MAX_TEXT = 200
 MAX_SAMPLES = 64  # identifiers of one batch
 PHASES = {
@@ -36,7 +36,7 @@ class Scalars(Signal):
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
         self._names: set[str] = set()
-        self._refused: dict[tuple[str, str], int] = {}
+        self._refused: set[str] = set()
         self._late: deque[tuple[dict[str, Any], Later]] = deque()
         self._lock = threading.Lock()  # a script may log from several threads
 
@@ -123,13 +123,10 @@ class Scalars(Signal):
         return None
 
     def _refuse(self, name: str, reason: str) -> None:
-        """One event for each argument and reason, however often it happens."""
-        known = (name, reason) in self._refused
-        if not known and len(self._refused) >= MAX_REFUSALS:
-            return
-        self._refused[name, reason] = self._refused.get((name, reason), 0) + 1
-        if not known:
-            self.recorder.event("log-ignored", name[:MAX_TEXT], redaction.redact_text(f"{name} {reason}"))
+        """One event for each argument, however often it happens."""
+        if name not in self._refused and len(self._refused) < MAX_REFUSALS:
+            self._refused.add(name)
+            self.recorder.event("log-ignored", name[:MAX_TEXT], redaction.redact_text(f"{name} {reason}"[:MAX_TEXT]))
 
     def _number(self, given: Any) -> float | Later:
         """A number, at once or later."""
