@@ -6,7 +6,8 @@ TRACE is a real trace; it is repeated, with shifted time stamps and identifiers,
 reached. Every reader runs in a process of its own, in turn, `--runs` times; printed are the medians of user CPU time
 and the largest resident memory, both as the kernel counted them, and the ratio to the first line. Start-up is included.
 
-Readers: `tracelyze diagnose --format json` (start, read, attribute, judge), the same without the command line,
+Readers: `tracelyze diagnose --format json` (start, read, attribute, judge), the same with the page, for which the steps
+that it shows are read a second time (a cost that does not grow with the trace), the same without the command line,
 `json.load`, orjson, and the loader of Holistic Trace Analysis; a reader that cannot be run is named at the end.
 """
 
@@ -50,6 +51,7 @@ TraceAnalysis({0: sys.argv[1]})
 """
 READERS = {
     "tracelyze diagnose --format json": ["-m", "tracelyze", "diagnose", "{path}", "--format", "json"],
+    "tracelyze diagnose --format html": ["-m", "tracelyze", "diagnose", "{path}", "--format", "html"],
     "tracelyze, reader and verdict": ["-c", VERDICT, "{path}"],
     "json.load": ["-c", JSON_LOAD, "{path}"],
     "orjson": ["-c", ORJSON, "{path}"],

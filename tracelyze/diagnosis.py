@@ -237,8 +237,23 @@ class SignalFacts:
 
 
 @dataclass(frozen=True)
+class TrainingFacts:
+    """One training of a run that made several. `seconds`: from its first to its last step; `loss`: its last one."""
+
+    name: str
+    rank: int
+    steps: int
+    seconds: float | None = None
+    optimizer: str = ""
+    loss: float | None = None
+
+
+@dataclass(frozen=True)
 class RunFacts:
-    """What the reader has to know about the run itself. `overhead` is the collector's own share of the step time."""
+    """What the reader has to know about the run itself. `overhead` is the collector's own share of the step time.
+
+    `trainings` lists them where the run made several: a sweep, folds, training threads; else it is empty.
+    """
 
     path: str
     command: list[str]
@@ -251,6 +266,7 @@ class RunFacts:
     notes: list[str] = field(default_factory=list)
     overhead: float | None = None
     signals: list[SignalFacts] = field(default_factory=list)
+    trainings: list[TrainingFacts] = field(default_factory=list)
 
     def turned_down(self) -> list[SignalFacts]:
         """Signals that looked less often than usual, because the collector keeps within a budget."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import tracelyze
-from tracelyze.analyzers import attempts, causality, naming, overview, rundir
+from tracelyze.analyzers import attempts, causality, naming, overview, rundir, several
 from tracelyze.analyzers.merging import merge
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.analyzers.rules import RULES
@@ -61,6 +61,7 @@ def diagnose(
             if len(process.steps) > LONG:
                 process.forget()
         facts.add(process)
+        facts.trainings += several.trainings_of(process, run)
         windows.add(process, run.path)
         process.forget()
     for rule, process, outcome in attempts.deaths(restarted, chosen, lambda r, p: evaluate(r, p, limits[r.id])):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers import moments, pictures, recording
-from tracelyze.diagnosis import Chart, Exit, Finding, Mark, RunFacts, SignalFacts
+from tracelyze.diagnosis import Chart, Exit, Finding, Mark, RunFacts, SignalFacts, TrainingFacts
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process, Run
@@ -33,6 +33,7 @@ class Facts:
     command: list[str] = field(default_factory=list)
     started_at: str | None = None
     signals: list[SignalFacts] = field(default_factory=list)
+    trainings: list[TrainingFacts] = field(default_factory=list)
     drawn: list[Chart] = field(default_factory=list)
     longest: int = 0
 
@@ -88,6 +89,7 @@ class Facts:
             environment=self.environment or environment(run.manifest),
             notes=notes + ([nothing] if nothing else []) + recording.notes(self.signals),
             signals=self.signals,
+            trainings=self.trainings,
             overhead=self.overhead / self.seconds if self.overhead_known and self.seconds > 0 else None,
         )
 

@@ -42,7 +42,7 @@ class Window:
 class Windows:
     """The windows of a run, collected process by process."""
 
-    found: dict[tuple[int, int], Window] = field(default_factory=dict)
+    found: dict[tuple[int, int, int], Window] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def add(self, process: Process, run: Path) -> None:
@@ -53,7 +53,8 @@ class Windows:
             path = run / process.name / Path(row["file"]).name
             first, last = row["first_step"], row["last_step"] or row["first_step"]
             if path.is_file():
-                self.found.setdefault((process.attempt, first), Window(first, last)).files[path] = process.rank
+                window = self.found.setdefault((process.attempt, first, process.thread), Window(first, last))
+                window.files[path] = process.rank
             else:
                 self.notes.append(f"{path.name}: the trace of steps {first} to {last} is missing")
 

@@ -19,7 +19,9 @@ _TELLING: Final = re.compile(
 
 _GENERAL: Final = re.compile(r"elementwise_kernel|reduce_kernel|multi_tensor_apply|^Kernel2?$|index_\w+kernel|^kernel$")
 _BARE: Final = re.compile(r"[Kk]ernel2?")
-_WRAPPER: Final = re.compile(r"[AB]?(Unary|Binary|Nullary)Functor|(Unary|Binary|Pointwise)OpList\w*Functor|ReduceOps?|gpu_kernel_impl\w*")
+_WRAPPER: Final = re.compile(
+    r"([AB]?(Unary|Binary|Nullary)|(Unary|Binary|Pointwise)OpList\w*)Functor|ReduceOps?|gpu_kernel_impl\w*"
+)
 """Functors that only apply another one."""
 
 _ENGINE: Final = re.compile(r"^autograd::engine::evaluate_function: ")

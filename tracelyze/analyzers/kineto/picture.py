@@ -34,6 +34,10 @@ SLOWER: Final = 1.02
 """By how much the slowest step must exceed the typical one to be shown beside it: less is the timer's and the eye's."""
 
 
+_COUNTED: Final = ("ProfilerStep", "optimizer steps")
+"""Sources of steps whose numbers go on from the step at which the profiler began."""
+
+
 @dataclass(frozen=True)
 class Choice:
     """One step to be drawn: where it is, and why it was chosen."""
@@ -48,7 +52,7 @@ class Choice:
 class Painter:
     """Makes the picture of one job. `keep` is shown a trace while it is in memory, which saves reading it again.
 
-    `first_step`: the step of the run that the profiler's own step 0 was. `problem`: why there is no picture; one that
+    `first_step`: the step of the run that the trace's step 0 was. `problem`: why there is no picture; one that
     cannot be made must not hide the findings.
     """
 
@@ -80,7 +84,7 @@ class Painter:
 
     def numbered(self, summary: TraceSummary) -> TraceSummary:
         """The summary with the run's numbers for its steps, where the profiler counted them."""
-        counted = summary.steps_from.startswith("ProfilerStep")
+        counted = summary.steps_from.startswith(_COUNTED)
         return replace(summary, number=summary.number + self.first_step) if counted and self.first_step else summary
 
     def _draw(self, seen: Attributed, summary: TraceSummary, choices: Sequence[Choice]) -> None:

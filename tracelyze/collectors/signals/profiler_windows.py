@@ -34,7 +34,8 @@ class ProfilerWindows(Signal):
         self._next = FIRST
         self._profiler: Any = None
         self._thread = 0
-        self._first = 0
+        self._first = self._last = 0
+        self._done = False  # all steps of the window are recorded
         self._began = 0.0
         self._windows = 0
 
@@ -42,17 +43,20 @@ class ProfilerWindows(Signal):
         if tracked.index != 0:
             return
         if self._profiler is not None:
-            if tracked.count - self._first >= STEPS:
-                self._end(tracked.count)
-            else:
-                self._profiler.step()
+            self._done = tracked.count - self._first >= STEPS
+            self._last = tracked.count
         elif tracked.count >= self._next and self._windows < MAX_WINDOWS:
             self._begin(tracked.count)
+
+    def before_backward(self, roots: Any) -> None:
+        """Ends a window behind its last step, not in it: exporting takes longer than the step."""
+        if self._done and self._thread == threading.get_ident():
+            self._end(self._last)
 
     def finished(self) -> None:
         # A session that another thread began cannot be ended from here: its window is lost, the program goes on.
         if self._profiler is not None and self._thread == threading.get_ident():
-            self._end(self._first + STEPS)
+            self._end(max(self._last, self._first + 1))
 
     def _taken(self) -> bool:
         """Whether the script itself is profiling, on this thread or another."""
@@ -72,10 +76,11 @@ class ProfilerWindows(Signal):
             _IN_USE.release()
             raise
         self._profiler, self._thread = profiler, threading.get_ident()
-        self._first, self._began = step, time.perf_counter()
+        self._first = self._last = step
+        self._began = time.perf_counter()
 
     def _end(self, step: int) -> None:
-        profiler, self._profiler = self._profiler, None
+        profiler, self._profiler, self._done = self._profiler, None, False
         step_seconds = (time.perf_counter() - self._began) / max(1, step - self._first)
         start = time.perf_counter()
         try:

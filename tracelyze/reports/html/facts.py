@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Diagnosis, RunFacts, SignalFacts
 
 _SHOWN_NOTES = 4
+_SHOWN_TRAININGS = 40
 _LONGEST_NOTE = 500  # characters
 _LONGEST_TRACEBACK = 4000
 
@@ -54,10 +55,41 @@ def section(diagnosis: Diagnosis) -> Markup:
         "section",
         element("h2", "The run"),
         _list(rows),
+        _trainings(run),
         _recording(run),
         [element("h3", "Environment"), _list(environment)] if environment else None,
         id="run",
     )
+
+
+def _trainings(run: RunFacts) -> Child:
+    """The trainings of a run that made several, as a table."""
+    if not run.trainings:
+        return None
+    ranked = any(training.rank for training in run.trainings)
+    heads = ["Training", *(["Rank"] if ranked else []), "Steps", "Time", "Last loss", "Optimizer"]
+    rows: list[Child] = []
+    for training in run.trainings[:_SHOWN_TRAININGS]:
+        said = [
+            *([str(training.rank)] if ranked else []),
+            f"{training.steps:,}",
+            words.duration(training.seconds),
+            words.number(training.loss),
+            escaping.shortened(escaping.one_line(training.optimizer), 60),
+        ]
+        cells = [element("td", one, data_label=head) for one, head in zip(said, heads[1:], strict=True)]
+        rows.append(element("tr", element("th", escaping.one_line(training.name), scope="row"), cells))
+    rest = len(run.trainings) - _SHOWN_TRAININGS
+    return [
+        element("h3", f"Its {words.plural(len(run.trainings), 'training')}"),
+        element(
+            "table",
+            element("thead", element("tr", [element("th", head, scope="col") for head in heads])),
+            element("tbody", rows),
+            class_="evidence",
+        ),
+        element("p", f"and {rest:,} more", class_="quiet") if rest > 0 else None,
+    ]
 
 
 def _recording(run: RunFacts) -> Child:
