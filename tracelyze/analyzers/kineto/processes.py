@@ -47,7 +47,7 @@ def launches_by_number(trace: Trace, chosen: Array | None = None, rows: Array | 
 
 
 def own_launches(trace: Trace) -> Integers:
-    """The launch of each device row among those of the process that drives the device, -1 for none, shape [device rows].
+    """The launch of each device row among those of the process that drives its device, -1 for none, shape [rows].
 
     That is the process whose launches explain most of the device's work without coming after it, and among equals the
     one whose launches come shortly before it.
