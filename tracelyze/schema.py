@@ -19,9 +19,10 @@ This module is plain standard library: it is imported inside the training proces
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 SCHEMA_VERSION: Final = 1
 RUN_FILE: Final = "run.json"
@@ -206,6 +207,7 @@ LOADERS = Table(
         Column("drop_last", "bool", "", ""),
         Column("sampler", "string", "", "class of the sampler"),
         Column("site", "int32", "", "line of the script that iterates the loader (table sites)"),
+        Column("made_at", "int32", "", "line of the script that makes the loader (table sites, role dataloader)"),
     ),
 )
 
@@ -550,6 +552,31 @@ RANGES = Table(
 
 TRACE_TABLES: Final[tuple[Table, ...]] = (DEVICE, LAUNCHES, HOST, MEMORY, LABELS, RANGES)
 """The tables of a folder into which `tracelyze import kineto` put one profiler trace, beside its TRACE_FILE."""
+
+
+CHECKSUM: Final = b"crc32"
+
+
+def checksum(batch: Any) -> bytes:
+    """CRC-32 of the values in an Arrow record batch, which travels with it in a stream under :data:`CHECKSUM`.
+
+    A power cut can leave a batch of the right length whose end are zeros: without this they would pass for values.
+    """
+    crc = 0
+    for column in batch.columns:
+        rows, (validity, *buffers) = len(column), column.buffers()
+        if column.null_count:
+            crc = zlib.crc32(memoryview(validity)[: (rows + 7) // 8], crc)
+        if column.null_count == rows:
+            continue
+        if len(buffers) == 2:  # text: where each value ends, then all of them
+            offsets = memoryview(buffers[0])[: 4 * (rows + 1)]
+            crc = zlib.crc32(offsets, crc)
+            if buffers[1] is not None:
+                crc = zlib.crc32(memoryview(buffers[1])[: offsets.cast("B").cast("i")[rows]], crc)
+        else:
+            crc = zlib.crc32(memoryview(buffers[0])[: (rows * column.type.bit_width + 7) // 8], crc)
+    return str(crc).encode()
 
 
 def table(name: str) -> Table:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracelyze import schema
+from tracelyze.analyzers.columns import complete_batches
 from tracelyze.collectors import stream
 from tracelyze.collectors.stream import TableStream, record_batch, to_parquet
 
@@ -79,6 +80,34 @@ def test_a_cut_anywhere_leaves_exactly_the_complete_batches(tmp_path: Path) -> N
         seen.add(len(times))
     assert {0, 21} & seen
     assert len(seen) >= 6
+
+
+@pytest.mark.parametrize("table", schema.TABLES, ids=lambda table: table.name)
+def test_zeros_in_place_of_what_a_power_cut_lost_are_no_rows(table: schema.Table, tmp_path: Path) -> None:
+    """Cut anywhere in the last of three batches and filled up with zeros: the first two remain, or all if whole."""
+    filler = {"bool": True, "string": "text", "float64": 1.5}
+    written = TableStream(table)
+    written.folder = tmp_path
+    path = tmp_path / f"{table.name}.arrows"
+    for batch in range(3):
+        for index in range(9):
+            missing = [column.name for column in table.columns[1::3]] if index % 2 else []
+            row = {c.name: filler.get(c.type, 7 * batch + 100) for c in table.columns if c.name not in missing}
+            written.append(row)
+        written.flush()
+        if batch == 1:
+            start = path.stat().st_size
+    written.close(convert=False)
+    whole, expected = path.read_bytes(), rows_in(path)
+    assert len(expected) == 27
+    for cut in range(start, len(whole), 61):
+        path.write_bytes(whole[:cut] + bytes(len(whole) - cut))
+        read = rows_in(path)
+        assert read in (expected[:18], expected)
+
+
+def rows_in(path: Path) -> list[dict[str, Any]]:
+    return [row for batch in complete_batches(path, pyarrow.OSFile) for row in batch.to_pylist()]
 
 
 def test_parquet_has_the_same_rows_and_the_stream_is_gone(tmp_path: Path) -> None:

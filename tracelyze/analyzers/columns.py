@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracelyze import schema
 from tracelyze.errors import InputError
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from tracelyze import schema
     from tracelyze.analyzers.run import Floats, Mask
 
 FRAGMENT = "delete or replace that file, or diagnose a copy of the run directory without it"
@@ -57,8 +57,10 @@ def complete_batches(path: Path, source: Any) -> Iterator[Any]:
             return
         with source(str(path)) as file, pa.ipc.open_stream(file) as reader:
             while True:
-                batch = reader.read_next_batch()
+                batch, noted = reader.read_next_batch_with_custom_metadata()
                 batch.validate(full=True)
+                if noted and noted.get(schema.CHECKSUM, b"") not in (b"", schema.checksum(batch)):
+                    return  # its length reached the disk before a power cut, its values did not
                 yield batch
     except (StopIteration, pa.ArrowException, OSError, ValueError):
         return  # the end, or what the program was writing when it died
