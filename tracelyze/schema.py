@@ -244,7 +244,7 @@ REACH = Table(
     (
         Column("step", "int64", "", "optimizer steps (all optimizers) that were done before"),
         Column("optimizer", "int16", "", "the optimizer (table optimizers), null: tensors that none holds"),
-        Column("steps", "int64", "", "its steps; backwards of the process in rows without optimizer"),
+        Column("steps", "int64", "", "its steps; backwards since an optimizer stepped first in rows without"),
         Column("held", "int32", "tensors", "trainable tensors that it holds; that any holds in rows without optimizer"),
         Column("held_elements", "int64", "", "their elements"),
         Column("missed", "int32", "tensors", "tensors that never had a gradient, or that no optimizer holds"),
@@ -281,7 +281,7 @@ SITES = Table(
     "One row per line of the script that matters, once per line.",
     (
         Column("site", "int32", "", "identifier"),
-        Column("role", "string", "", "what happens there: backward, step, zero_grad, clip, loader, forward, loss, ..."),
+        Column("role", "string", "", "what happens there: backward, step, zero_grad, read, loader, dataloader, ..."),
         Column("file", "string", "", "file of the script"),
         Column("line", "int32", "", "line number"),
         Column("function", "string", "", "function that contains it"),
@@ -340,7 +340,7 @@ BATCHES = Table(
     (
         Column("time", "float64", "s", "on the process's monotonic clock"),
         Column("step", "int64", "", "optimizer steps done before"),
-        Column("loader", "int16", "", "DataLoader that handed it out (table loaders); null: seen as the model was called"),
+        Column("loader", "int16", "", "DataLoader that handed it out (table loaders); null: none, seen at the model's call"),
         Column("epoch", "int32", "", "pass over that loader, from 0"),
         Column("batch", "int64", "", "place in the pass, from 0"),
         Column("trained", "bool", "", "the module call that followed was trained on; false: evaluated; null: no call"),

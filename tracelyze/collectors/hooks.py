@@ -86,7 +86,7 @@ def _hide_from_compiler(torch: Any) -> None:
     wrappers = [
         torch.nn.Module.__call__, torch.autograd.backward, utils.clip_grad_norm_, utils.clip_grad_value_,
         scaler.scale, scaler.unscale_, scaler.step,
-        data.DataLoader.__iter__, data.dataloader._BaseDataLoaderIter.__next__,
+        data.DataLoader.__init__, data.DataLoader.__iter__, data.dataloader._BaseDataLoaderIter.__next__,
         *(getattr(functional, name) for name in (*LOSSES, *DROPOUTS) if hasattr(functional, name)),
     ]  # fmt: skip
     methods = [f for kind in (Recorder, Recorders) for f in vars(kind).values() if isinstance(f, types.FunctionType)]
@@ -358,7 +358,12 @@ def _construction(torch: Any) -> None:
 def _loaders(torch: Any) -> None:
     loader = torch.utils.data.DataLoader
     iterator = torch.utils.data.dataloader._BaseDataLoaderIter
-    begin, advance, clock = loader.__iter__, iterator.__next__, time.perf_counter
+    made, begin, advance, clock = loader.__init__, loader.__iter__, iterator.__next__, time.perf_counter
+
+    @functools.wraps(made)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        made(self, *args, **kwargs)
+        recorder().fire("loader_made", self)
 
     @functools.wraps(begin)
     def __iter__(self: Any) -> Any:
@@ -378,5 +383,6 @@ def _loaders(torch: Any) -> None:
         recorder().fire("batch", self, clock() - start, batch)
         return batch
 
+    loader.__init__ = __init__
     loader.__iter__ = __iter__
     iterator.__next__ = __next__

@@ -32,6 +32,7 @@ class Sites:
         self._numbers: dict[tuple[str, int, int], int] = {}
         self._library: dict[int, bool] = {}
         self._kept: list[CodeType] = []
+        self._places: dict[int, tuple[str, int]] = {}
         self._lock = threading.RLock()  # a handler of a signal may come here from within
 
     def here(self, role: str) -> int | None:
@@ -58,18 +59,23 @@ class Sites:
             if key in self._numbers:
                 return self._numbers[key]
             number = self._numbers[key] = len(self._numbers)
-        role, code = key[0], frame.f_code
-        self._emit(
-            {
-                "site": number,
-                "role": role,
-                "file": shown_path(code.co_filename),
-                "line": frame.f_lineno,
-                "function": code.co_name,
-                "source": source_line(code.co_filename, frame.f_lineno),
-            }
-        )
+        self._tell(number, key[0], frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
         return number
+
+    def add(self, role: str, filename: str, line: int, function: str) -> None:
+        """A line that is known without having been called from."""
+        with self._lock:
+            number = self._numbers[role, -1 - len(self._numbers), line] = len(self._numbers)
+        self._tell(number, role, filename, line, function)
+
+    def place(self, site: int) -> tuple[str, int] | None:
+        """File and line of a site; None if there is no such site."""
+        return self._places.get(site)
+
+    def _tell(self, number: int, role: str, filename: str, line: int, function: str) -> None:
+        self._places[number] = filename, line
+        place = {"file": shown_path(filename), "line": line, "function": function}
+        self._emit({"site": number, "role": role, **place, "source": source_line(filename, line)})
 
 
 def is_library(filename: str) -> bool:

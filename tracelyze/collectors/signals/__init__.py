@@ -27,6 +27,7 @@ from tracelyze.collectors.signals.reached import Reached
 from tracelyze.collectors.signals.scalars import Scalars
 from tracelyze.collectors.signals.scaler_use import ScalerUse
 from tracelyze.collectors.signals.schedules import Schedules
+from tracelyze.collectors.signals.script_lines import ScriptLines
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.signals.stacks import Stacks
 from tracelyze.collectors.signals.step_time import StepTime
@@ -56,6 +57,7 @@ SIGNALS: tuple[type[Signal], ...] = (
     Devices,
     Stacks,
     LoaderProcesses,
+    ScriptLines,
     LiveGraphs,
     Evaluation,
     Scalars,

@@ -36,6 +36,7 @@ class Loader(Signal):
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
+        self._made: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary()
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._iterators: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._fresh: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -48,13 +49,18 @@ class Loader(Signal):
         self._stream: Any = None
         self._idle_from: Any = None
 
+    def loader_made(self, loader: Any) -> None:
+        """A DataLoader was constructed."""
+        self._made[loader] = self.recorder.sites.here("dataloader")
+
     def iterate(self, loader: Any, iterator: Any) -> None:
         """`iter(loader)` returned `iterator`."""
         number = self._numbers.get(loader)
         if number is None:
             number = self._numbers[loader] = self._count
             self._count += 1
-            self.recorder.emit("loaders", describe(loader, number, self.recorder.sites.here("loader")))
+            row = describe(loader, number, self.recorder.sites.here("loader"))
+            self.recorder.emit("loaders", row | {"made_at": self._made.get(loader)})
         self._iterators[iterator] = number
         self._looks_ahead[iterator] = _LookAhead()
         self._fresh.add(iterator)

@@ -12,6 +12,7 @@
     scale(original, scaled)           GradScaler.scale returned `scaled` for `original`
     unscale(scaler, optimizer)        GradScaler.unscale_ returned
     scaler_step(scaler)               GradScaler.step was called
+    loader_made(loader)               a DataLoader was constructed
     iterate(loader, iterator)         iter(DataLoader) returned an iterator
     waiting(iterator)                 the script asks it for a batch
     batch(iterator, seconds, batch)   it handed out a batch after `seconds` of waiting
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 
 MOMENTS = (
     "forward", "called", "settled", "loss", "loss_call", "before_backward", "after_backward", "clip", "scale",
-    "unscale", "scaler_step", "iterate", "waiting", "batch", "exhausted", "before_step", "after_step", "opened",
-    "every_second", "logged", "scheduled", "evaluation_begins", "evaluation_ends", "finished",
+    "unscale", "scaler_step", "loader_made", "iterate", "waiting", "batch", "exhausted", "before_step", "after_step",
+    "opened", "every_second", "logged", "scheduled", "evaluation_begins", "evaluation_ends", "finished",
 )  # fmt: skip
 
 
