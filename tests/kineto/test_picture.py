@@ -392,3 +392,18 @@ def test_short_names(name):
 @given(st.text(max_size=500))
 def test_any_name_has_a_short_form(name):
     assert len(short(name)) <= LONGEST
+
+
+def test_functions_that_only_call_another_leave_their_lane_to_it(tmp_path):
+    made = training(steps=4, kernels=60)
+    for step in range(4):
+        marks = [event for event in made.events if event["name"] == f"ProfilerStep#{step + 1}"]
+        begin, length = marks[0]["ts"], marks[0]["dur"]
+        made.span("python_function", "train.py(1): main", begin - 10, length + 20)
+        made.span("python_function", "train.py(9): wrapper", begin + 10, 0.6 * length)
+        made.span("python_function", "train.py(20): work", begin + 20, 0.6 * length - 20)
+        made.span("python_function", "train.py(30): part", begin + 30, 0.3 * length)
+    timeline = shown(made.write(tmp_path / "trace.json")).timelines[0]
+    lane_of_script = lane_of(timeline, "main thread, the script's functions")
+    assert [timeline.names[label] for label in lane_of_script.label] == ["train.py:20 work", "train.py:30 part"]
+    assert lane_of_script.level == [0, 1]

@@ -25,6 +25,9 @@ GAP: Final = 8
 FOOT: Final = 40
 """Pixels: a level of a lane, its name above it, the room below it, the ticks and their name at the bottom."""
 
+SCALES: Final = ((1e6, "s"), (1e3, "ms"), (1.0, "us"))
+"""Microseconds and name of the units of the scale; the largest of which the stretch holds two."""
+
 ACROSS: Final = 2000
 """Units of the plot's width in the still picture."""
 
@@ -208,7 +211,7 @@ def _ground(one: Placed) -> Markup:
 
 
 def _scale(timeline: Timeline, bottom: int) -> Child:
-    unit, name = (1e3, "ms") if timeline.length_us >= 1e3 else (1.0, "us")
+    unit, name = next(one for one in SCALES if timeline.length_us >= 2 * one[0] or one[0] == 1.0)
     axis = axes.linear([0.0, timeline.length_us / unit], ticks=5)
     marks: list[Child] = [element("line", x1="0", x2="100%", y1=bottom, y2=bottom, class_="axis")]
     for tick in axis.ticks:

@@ -30,6 +30,9 @@ LEVELS_PYTHON: Final = 3
 LEAST_PYTHON: Final = 0.01
 """Share of the stretch that functions of the script must cover, beside those that cover all of it, to get a lane."""
 
+WRAPPER: Final = 0.9
+"""Share of a function's time from which on a single function that it calls stands for it."""
+
 MOST_NAMES: Final = 3000
 FINEST_CAUSE: Final = 1 / 400
 """Distinct names of a timeline; share of the stretch up to which causes within one gap are told apart."""
@@ -119,7 +122,7 @@ def host_lanes(host: HostDetail, begin: float, end: float, names: Names) -> tupl
     main = host.main
     lanes.append(_nested("main thread", host, host.calls(main), LEVELS_MAIN, begin, end, names))
     frames = host.frames(main)
-    inside = (frames.start > begin) | (frames.end < end)
+    inside = _telling(frames) & ((frames.start > begin) | (frames.end < end))
     script = _nested("main thread, the script's functions", host, frames, LEVELS_PYTHON, begin, end, names, inside)
     lanes.append(script if script is not None and script.busy_us >= LEAST_PYTHON * (end - begin) else None)
     others = [thread for thread in host.threads if thread != main and _touches(host.calls(thread), begin, end)]
@@ -131,6 +134,15 @@ def host_lanes(host: HostDetail, begin: float, end: float, names: Names) -> tupl
         name = f"backward thread {number}" if thread in backward else f"thread {number} of process {process}"
         lanes.append(_nested(name, host, host.calls(thread), LEVELS_OTHER, begin, end, names))
     return [drawn for drawn in lanes if drawn is not None], len(others) - len(shown)
+
+
+def _telling(frames: Nest) -> Array:
+    """The functions that do something beside calling one other that takes nearly all of their time, shape [frames]."""
+    length = frames.end - frames.start
+    largest = np.zeros(len(length))
+    nested = frames.parent >= 0
+    np.maximum.at(largest, frames.parent[nested], length[nested])
+    return np.asarray(largest < WRAPPER * length)
 
 
 def loader_lane(seen: Attributed, begin: float, end: float, names: Names) -> Lane | None:

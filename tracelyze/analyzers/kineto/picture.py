@@ -137,7 +137,7 @@ def choose(summaries: Sequence[TraceSummary]) -> list[Choice]:
     left_out = sum(len(summary.number) for summary in summaries) - len(candidates)
     of = f"Of {plural(len(candidates), 'step')}{' (without the first, which warms up)' if left_out else ''}"
     if len(candidates) == 1:
-        return [Choice(summary.path, index, f"The step: {_name(summary, index, several)}", "The only step.")]
+        return [Choice(summary.path, index, f"The only step: {_name(summary, index, several)}", "")]
     why = f"{of} the one closest to the middle, in its duration and in what it is made of."
     chosen = [Choice(summary.path, index, f"A typical step: {_name(summary, index, several)}", why)]
     factor = durations[slowest] / max(middle, 1e-9)
@@ -217,7 +217,7 @@ def _timeline(
     others = len(summary.devices) - 1
     left_out += [plural(others, "device")] if others > 0 else []
     unit = (end - begin) / UNITS
-    notes = [choice.note]
+    notes = [choice.note] if choice.note else []
     whole = float(seen.steps.end[choice.index] - seen.steps.start[choice.index])
     if end - begin < 0.999 * whole:
         notes.append(f"Shown is its middle part, {percent((end - begin) / max(whole, 1e-9))} of it.")

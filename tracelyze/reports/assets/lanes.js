@@ -147,7 +147,7 @@
     }
 
     drawScale(span) {
-      const [unit, name] = this.to >= 1e3 ? [1e3, "ms"] : [1, "us"];
+      const [unit, name] = [[1e6, "s"], [1e3, "ms"], [1, "us"]].find(([size]) => this.to >= 2 * size || size === 1);
       const rough = span / unit / 5;
       const power = 10 ** Math.floor(Math.log10(rough));
       const step = [1, 2, 2.5, 5, 10].find((factor) => factor * power >= rough) * power;

@@ -53,11 +53,13 @@ def _explained(timeline: Timeline) -> str:
     together = sum(count > 1 for lane in timeline.lanes for count in lane.merged)
     if not together:
         return timeline.note
-    short = f"{words.number(float(f'{timeline.unit_us:.2g}'))} us"
-    return (
-        f"{timeline.note} {words.plural(merged, 'activity', 'activities')} of about {short} or less are drawn together "
-        f"with their neighbours, as {words.plural(together, 'slice')}."
+    unit = float(f"{timeline.unit_us:.2g}")
+    short = words.duration(unit / 1e6) if unit >= 1e3 else f"{words.number(unit)} us"
+    said = (
+        f"{words.plural(merged, 'activity', 'activities')} of about {short} or less are drawn together with their "
+        f"neighbours, as {words.plural(together, 'slice')}."
     )
+    return f"{timeline.note} {said}".strip()
 
 
 def _numbers(timeline: Timeline) -> Markup:
