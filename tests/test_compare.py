@@ -136,7 +136,19 @@ def test_several_ranks_are_one_side(tmp_path):
             made.write(tmp_path / side / f"rank{rank}.json.gz")
     found = compare(tmp_path / "a", tmp_path / "b")
     assert (found.a.ranks, found.a.steps, found.verdict) == (2, 6, "slower")
-    assert "waiting for other ranks" in {name.name for name in found.section("causes")} | {"waiting for other ranks"}
+    assert "waiting for the data loader +6 ms" in found.headline
+
+
+def test_a_rank_that_is_late_is_what_the_others_wait_for(tmp_path):
+    from tests.kineto.test_collectives import job
+
+    for side, late in (("a", 0.0), ("b", 5_000.0)):
+        (tmp_path / side).mkdir()
+        job(tmp_path / side, lambda step, rank, late=late: late * (rank == 2))
+    found = compare(tmp_path / "a", tmp_path / "b")
+    waits = change(found, "causes", "waiting for other ranks")
+    assert waits.difference == pytest.approx(0.75 * 5, abs=0.3)
+    assert waits.significance == "more"
 
 
 def test_imported_traces_compare_like_the_files(tmp_path):

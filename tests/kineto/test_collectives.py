@@ -82,3 +82,14 @@ def test_ranks_come_from_the_file_then_its_name_then_its_place(tmp_path):
     folder = job(tmp_path, lambda *_: 0.0)
     assert diagnose_traces(folder).run.ranks == RANKS
     assert diagnose_traces(sorted(folder.iterdir())).run.ranks == RANKS
+
+
+def test_waiting_for_another_rank_is_told_apart_from_communication(tmp_path):
+    """Rank 2 is 5 ms late in each step: the others wait 5 ms less than the random part, and it does not."""
+    diagnosis = diagnose_traces(job(tmp_path, lambda step, rank: 5_000.0 * (rank == 2)))
+    chart = diagnosis.charts[0]
+    assert chart.x == [0, 1, 2, 3]
+    waits = next(line.y for line in chart.lines if line.name == "waiting for other ranks")
+    assert [round(value or 0) for value in waits] == [5, 5, 0, 5]
+    talks = next(line.y for line in chart.lines if line.name == "communication, not hidden")
+    assert talks == pytest.approx([0.3] * 4, abs=0.01)

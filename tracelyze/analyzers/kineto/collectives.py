@@ -76,6 +76,18 @@ class Arrivals:
         return np.asarray(np.nanmax(self.start, axis=1) - np.nanmedian(others, axis=1))
 
 
+def waits_of(arrivals: Arrivals, rank: int, steps: int) -> Floats | None:
+    """How long `rank` waits for the last rank in each of its `steps` steps, microseconds, shape [steps].
+
+    None where the clocks do not allow it. Steps are those of the lowest rank, which are nearly this rank's.
+    """
+    if not arrivals.trusted or rank not in arrivals.ranks:
+        return None
+    waits = np.nan_to_num(arrivals.waits()[:, arrivals.ranks.index(rank)])
+    inside = (arrivals.step >= 0) & (arrivals.step < steps)
+    return np.bincount(arrivals.step[inside], waits[inside], steps).astype(np.float64)
+
+
 def match(times: Mapping[int, CollectiveTimes]) -> Arrivals | None:
     """The k-th collective of each group and kind on every rank that takes part; None if no two ranks share any."""
     ranks = sorted(times)

@@ -16,6 +16,7 @@ from tracelyze.analyzers.kineto.reader import read_trace
 from tracelyze.analyzers.kineto.rule import MICROSECONDS, Job, TraceRule
 from tracelyze.analyzers.kineto.rules import RULES
 from tracelyze.analyzers.kineto.summary import TraceSummary, summarise, summarise_trace
+from tracelyze.analyzers.kineto.table import Floats
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped
 from tracelyze.analyzers.words import percent
 from tracelyze.diagnosis import Chart, Check, Diagnosis, Exit, Finding, RunFacts, worst
@@ -90,7 +91,7 @@ def diagnose_job(
 
 def job_charts(job: Job) -> list[Chart]:
     """Where the time went: the mean step of each rank, if there are several, and the single steps of each trace."""
-    ranks = rank_chart(job.summaries)
+    ranks = rank_chart(job.summaries, job.waits)
     if ranks and all(len(summary.number) < 2 for summary in job.summaries):
         return [ranks]  # their single bars stand in it
     return [*([ranks] if ranks else []), *list(job.picture.values())[:MOST_CHARTS]]
@@ -118,14 +119,20 @@ def as_job(summaries: list[TraceSummary]) -> Job:
         met[summary.rank] = window + 1
         windows.setdefault(window, {})[summary.rank] = summary
     arrivals: list[Arrivals] = []
+    waits: dict[str, Floats] = {}
     for window in sorted(windows):
         times = {rank: one.collectives for rank, one in windows[window].items() if one.collectives is not None}
         matched = collectives.match(times) if len(times) > 1 else None
-        if matched is not None:
-            arrivals.append(matched)
+        if matched is None:
+            continue
+        arrivals.append(matched)
+        for rank, one in windows[window].items():
+            waited = collectives.waits_of(matched, rank, len(one.number))
+            if waited is not None:
+                waits[one.path] = waited
     several = len(summaries) > 1
-    drawn = ((summary.path, step_chart(summary, several)) for summary in summaries)
-    return Job(summaries, arrivals, {path: chart for path, chart in drawn if chart is not None})
+    drawn = ((summary.path, step_chart(summary, several, waits.get(summary.path))) for summary in summaries)
+    return Job(summaries, arrivals, {path: chart for path, chart in drawn if chart is not None}, waits)
 
 
 def _evaluate(rule: TraceRule, job: Job, limits: Limits) -> Outcome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -25,12 +25,13 @@ _LEAST_SHARE: Final = 0.01
 """Causes below this share of the whole are drawn together as one part."""
 
 
-def step_chart(summary: TraceSummary, rank_in_title: bool) -> Chart | None:
+def step_chart(summary: TraceSummary, rank_in_title: bool, waits: Floats | None = None) -> Chart | None:
     """Each step as a stack of what its time went into, in milliseconds; None if the trace has no steps.
 
-    More than 200 steps are drawn as means over as many runs of neighbouring steps.
+    More than 200 steps are drawn as means over as many runs of neighbouring steps. `waits`: how much of each step's
+    communication is a wait for ranks that arrive later, where that is known.
     """
-    parts = _parts(summary)
+    parts = _parts(summary, waits)
     if not parts or not len(summary.duration):
         return None
     groups = np.array_split(np.arange(len(summary.duration)), min(MOST_BARS, len(summary.duration)))
@@ -45,12 +46,12 @@ def step_chart(summary: TraceSummary, rank_in_title: bool) -> Chart | None:
     )
 
 
-def rank_chart(summaries: Sequence[TraceSummary]) -> Chart | None:
+def rank_chart(summaries: Sequence[TraceSummary], waits: Mapping[str, Floats]) -> Chart | None:
     """The mean step of each rank as a stack, in milliseconds; None if fewer than two ranks have steps."""
     sums: dict[int, dict[tuple[str, str], float]] = {}
     steps: dict[int, int] = {}
     for summary in summaries:
-        parts = _parts(summary)
+        parts = _parts(summary, waits.get(summary.path))
         if parts and len(summary.duration):
             own = sums.setdefault(summary.rank, {})
             steps[summary.rank] = steps.get(summary.rank, 0) + len(summary.duration)
@@ -70,12 +71,16 @@ def _line(name: str, kind: str, values: list[float]) -> Line:
     return Line(name, [round(value / 1e3, 4) for value in values], "bars", kind)
 
 
-def _parts(summary: TraceSummary) -> list[tuple[str, str, Floats]]:
+def _parts(summary: TraceSummary, waits: Floats | None) -> list[tuple[str, str, Floats]]:
     """Name, kind and microseconds (shape [steps]) of everything that the steps consist of."""
     device = summary.device
     if device is not None:
         worked = (device.compute, device.exposed_communication, device.exposed_copy)
         parts = [(*which, time) for which, time in zip(_WORK, worked, strict=True)]
+        if waits is not None:
+            waited = np.minimum(waits, device.exposed_communication)
+            parts[1] = (*_WORK[1], device.exposed_communication - waited)
+            parts.insert(2, ("waiting for other ranks", CAUSE_KINDS["communication"], waited))
         causes, idle = device.causes, "idle: "
     elif summary.host is not None:
         parts, causes, idle = [], summary.host, ""

@@ -24,29 +24,23 @@ MICROSECONDS: Final = 1e6
 class Job:
     """The traces of one job: a summary of each file, and the collectives matched over the ranks, window by window.
 
-    `picture`: the chart of where each trace's time went, by path.
+    `picture`: the chart of where each trace's time went, by path. `waits`: how long the rank of each trace waits in
+    each step for the last one to arrive at its collectives, microseconds, shape [steps], by path, where known.
     """
 
     summaries: list[TraceSummary]
     arrivals: list[Arrivals]
     picture: dict[str, Chart] = field(default_factory=dict)
+    waits: dict[str, Floats] = field(default_factory=dict)
 
     def waiting(self, summary: TraceSummary) -> float | None:
         """Microseconds that this rank waits for the last rank in its collectives; None where that cannot be told."""
-        for arrivals in self.arrivals:
-            if arrivals.trusted and summary.rank in arrivals.ranks:
-                waits = arrivals.waits()[:, arrivals.ranks.index(summary.rank)]
-                return float(np.nansum(waits[arrivals.step >= 0]))
-        return None
+        waits = self.waits.get(summary.path)
+        return None if waits is None else float(waits.sum())
 
     def waiting_steps(self, summary: TraceSummary) -> Floats | None:
-        """The same for each step, shape [steps]. Steps are those of the lowest rank, which are nearly this rank's."""
-        for arrivals in self.arrivals:
-            if arrivals.trusted and summary.rank in arrivals.ranks:
-                waits = np.nan_to_num(arrivals.waits()[:, arrivals.ranks.index(summary.rank)])
-                inside = (arrivals.step >= 0) & (arrivals.step < len(summary.number))
-                return np.bincount(arrivals.step[inside], waits[inside], len(summary.number)).astype(np.float64)
-        return None
+        """The same for each step, shape [steps]."""
+        return self.waits.get(summary.path)
 
 
 TraceCheck = Callable[[Job, Limits], Outcome]
