@@ -67,7 +67,7 @@ _SKIPPED = tuple(
 _ANY_RECORD: Any = Union[(Span, Moment, *_SKIPPED)]
 _decoder: Any = msgspec.json.Decoder(list[_ANY_RECORD])
 
-decode_records: Final[Callable[[bytes], list[Any]]] = _decoder.decode
+decode_records: Final[Callable[[bytes | memoryview], list[Any]]] = _decoder.decode
 """A JSON array of records as Span and skipped ones; raises on anything that is not exactly that."""
 
 DECODE_ERRORS: Final = (msgspec.MsgspecError, ValueError, RecursionError)

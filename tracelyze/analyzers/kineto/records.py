@@ -34,6 +34,7 @@ _CUTS_TRIED: Final = 4
 _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]|"', re.DOTALL)
 _FIRST_BREAK: Final = re.compile(rb"\}\s*,\s*\{\s*\"")
 _SPACE: Final = b" \t\r\n"
+_CLOSING: Final = ord("]")
 
 
 class TraceRecords:
@@ -57,19 +58,21 @@ class TraceRecords:
         buffer = self._open()
         separator = _separator(buffer)
         size, final, read = BLOCK, False, 0
+        block = bytearray(b"[" + buffer)  # with the bracket that a decoder wants, so that it is decoded where it lies
         while True:
             if not final:
                 more = self._source.read(size)
                 final = not more
-                buffer += more
-            events, used = _decode_prefix(buffer, separator)
+                block += more
+            events, used = _decode_prefix(block, separator)
             if used:
                 read += len(events)
-                self.place = (self._source.total - len(buffer), used)
+                self.place = (self._source.total - len(block) + 1, used - 1)
                 yield events
-                buffer = buffer[used:].lstrip(b", \t\r\n")
+                block = bytearray(b"[" + block[used:].lstrip(b", \t\r\n"))
                 size = BLOCK
                 continue
+            buffer = bytes(block[1:])
             found = salvage(buffer, final)
             self.repaired += found.repaired
             self.lost += found.lost
@@ -78,6 +81,7 @@ class TraceRecords:
                 self.place = (self._source.total - len(buffer), found.consumed)
                 yield found.events
             buffer = buffer[found.consumed :]
+            block = bytearray(b"[" + buffer)
             if found.ended:
                 self._close(buffer)
                 return
@@ -188,23 +192,30 @@ def _separator(text: bytes) -> bytes:
     return found.group() if found else b'},{"'
 
 
-def _decode_prefix(text: bytes, separator: bytes) -> tuple[list[Any], int]:
-    """Events of the longest prefix that ends where a record ends, and its length; 0 if no guess was right."""
-    end = len(text)
+def _decode_prefix(block: bytearray, separator: bytes) -> tuple[list[Any], int]:
+    """Events of the longest prefix that ends where a record ends, and its length; 0 if no guess was right.
+
+    `block` begins with a bracket. The one that closes it takes the place of the byte behind the record for a moment.
+    """
+    end = len(block)
     for _ in range(_CUTS_TRIED):
-        cut = text.rfind(separator, 0, end)
+        cut = block.rfind(separator, 0, end)
         if cut < 0:
-            cut = _other_break(text, end)
+            cut = _other_break(block, end)
         if cut < 0:
             break
+        behind, block[cut + 1] = block[cut + 1], _CLOSING
         try:
-            return decode_records(b"[" + text[: cut + 1] + b"]"), cut + 1
+            with memoryview(block) as view, view[: cut + 2] as prefix:
+                return decode_records(prefix), cut + 1
         except DECODE_ERRORS:
             end = cut
+        finally:
+            block[cut + 1] = behind
     return [], 0
 
 
-def _other_break(text: bytes, end: int) -> int:
+def _other_break(text: bytearray, end: int) -> int:
     """The last `}` before `end` that is followed by a comma and an opening brace, in any spacing; -1 if none."""
     for _ in range(64):
         brace = text.rfind(b"{", 0, end)
