@@ -51,8 +51,9 @@ class Activations(Signal):
         self._thinning = Thinning(self.meter)
 
     def opened(self) -> None:
-        self.meter.look(True)
-        self.recorder.watch = _Forward(self, alert=False)
+        if self.recorder.watch is None:  # nobody else looks at the first forward
+            self.meter.look(True)
+            self.recorder.watch = _Forward(self, alert=False)
 
     def after_step(self, tracked: Tracked, row: Row) -> None:
         watch = self.recorder.watch

@@ -30,7 +30,8 @@ def tell(*modules, **said):
     digest = hashlib.sha256()
     for module in modules:
         for name, tensor in sorted(module.state_dict().items()):
-            digest.update(name.encode() + tensor.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes())
+            flat = tensor.detach().cpu().reshape(-1).contiguous()
+            digest.update(name.encode() + flat.view(torch.uint8).numpy().tobytes())
     digest.update(torch.get_rng_state().numpy().tobytes() + repr(random.getstate()).encode())
     digest.update(np.random.get_state()[1].tobytes())
     os.write(1, (json.dumps({"digest": digest.hexdigest()} | said) + "\n").encode())  # in one write: ranks do not mix
