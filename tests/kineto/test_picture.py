@@ -407,3 +407,63 @@ def test_functions_that_only_call_another_leave_their_lane_to_it(tmp_path):
     lane_of_script = lane_of(timeline, "main thread, the script's functions")
     assert [timeline.names[label] for label in lane_of_script.label] == ["train.py:20 work", "train.py:30 part"]
     assert lane_of_script.level == [0, 1]
+
+
+EVENTS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "ph": st.just("X"),
+            "cat": st.sampled_from(
+                ["cpu_op", "kernel", "gpu_memcpy", "cuda_runtime", "python_function", "user_annotation", "odd"]
+            ),
+            "name": st.sampled_from(
+                [
+                    "aten::mm",
+                    "train.py(3): f",
+                    "ProfilerStep#1",
+                    "ProfilerStep#2",
+                    "Optimizer.step#SGD.step",
+                    "ncclKernel",
+                    "enumerate(DataLoader)#x",
+                    "cudaLaunchKernel",
+                    "void k<int>(",
+                    "<script>",
+                    "",
+                    "\ud800",
+                ]
+            ),
+            "pid": st.sampled_from([0, 1, "Spans"]),
+            "tid": st.sampled_from([0, 1, "7", -3, ""]),
+            "ts": st.one_of(st.integers(0, 300), st.floats(0, 1e12)),
+            "dur": st.one_of(st.integers(-5, 300), st.floats(0, 1e6)),
+            "args": st.fixed_dictionaries(
+                {},
+                optional={
+                    "correlation": st.integers(0, 9),
+                    "stream": st.integers(0, 3),
+                    "device": st.integers(0, 1),
+                    "Sequence number": st.one_of(st.integers(-1, 5), st.none(), st.text(max_size=3)),
+                    "Fwd thread id": st.integers(0, 2),
+                    "Call stack": st.sampled_from(["train.py(3): f;x", ";;", "torch/a.py(1): b", "a" * 5000]),
+                },
+            ),
+        }
+    ),
+    min_size=1,
+    max_size=60,
+)
+
+
+@given(EVENTS)
+def test_any_events_can_be_drawn(tmp_path_factory, events):
+    path = write(tmp_path_factory.mktemp("any") / "trace.json", {"traceEvents": events})
+    try:
+        found = diagnose_traces(path, picture=True)
+    except InputError:
+        return
+    assert not [note for note in found.run.notes if "drawn" in note]
+    for timeline in found.picture.timelines:
+        for one in timeline.lanes:
+            assert min(one.start) >= 0
+            assert min(one.length) >= 0
+    render(found, "html").encode()

@@ -180,14 +180,12 @@ def _nested(
 
 def _reparented(parent: Integers, wanted: Array) -> Integers:
     """Parents among the wanted ranges: the nearest wanted ancestor of each, as a place among the wanted."""
-    place = np.cumsum(wanted) - 1
-    found = []
-    for index in np.flatnonzero(wanted).tolist():
-        above = int(parent[index])
-        while above >= 0 and not wanted[above]:
-            above = int(parent[above])
-        found.append(int(place[above]) if above >= 0 else -1)
-    return np.array(found, dtype=np.int64)
+    place = (np.cumsum(wanted) - 1).tolist()
+    chosen = wanted.tolist()
+    nearest: list[int] = []  # of each range; parents come before their children
+    for above in parent.tolist():
+        nearest.append(-1 if above < 0 else place[above] if chosen[above] else nearest[above])
+    return np.array(nearest, dtype=np.int64)[wanted]
 
 
 def _touches(nest: Nest, begin: float, end: float) -> bool:

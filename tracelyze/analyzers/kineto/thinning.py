@@ -71,9 +71,9 @@ def _thin(start: Floats, stop: Floats, slices: Slices, unit: float) -> tuple[Arr
     small = length < unit
     cell = np.floor((start + stop) / 2 / (CELL * unit)).astype(np.int64)
     # Slices that are long enough stand for themselves: a cell of their own, apart from all others.
-    cell = np.where(small, cell, -1 - np.arange(len(start)))
-    _, group = np.unique(np.stack([slices.level, cell]), axis=1, return_inverse=True)
-    group = group.ravel()
+    cells = int(cell.max()) + 1
+    cell = np.where(small, cell, cells + np.arange(len(start)))
+    _, group = np.unique(slices.level * (cells + len(start)) + cell, return_inverse=True)
     count = int(group.max()) + 1
     first, last = np.full(count, np.inf), np.full(count, -np.inf)
     np.minimum.at(first, group, start)
