@@ -3,8 +3,9 @@
     python benchmarks/trace_engine.py TRACE [--sizes 50 500] [--runs 3] [--reference-python PYTHON] [--gzip]
 
 TRACE is a real trace; it is repeated, with shifted time stamps and identifiers, until each size (MB of JSON) is
-reached. Every reader runs in a process of its own, in turn, `--runs` times; printed are the medians of user CPU time
-and the largest resident memory, both as the kernel counted them, and the ratio to the first line. Start-up is included.
+reached. Every reader runs in a process of its own, in turn, `--runs` times; printed are the median user CPU time
+with the least and the most, and the largest resident memory, as the kernel counted them, and the ratio to the first
+line. Start-up is included.
 
 Readers: `tracelyze diagnose --format json` (start, read, attribute, judge), the same with the page, for which the steps
 that it shows are read a second time (a cost that does not grow with the trace), the same without the command line,
@@ -53,16 +54,6 @@ READERS = {
     "tracelyze diagnose --format json": ["-m", "tracelyze", "diagnose", "{path}", "--format", "json"],
     "tracelyze diagnose --format html": ["-m", "tracelyze", "diagnose", "{path}", "--format", "html"],
     "tracelyze, reader and verdict": ["-c", VERDICT, "{path}"],
-    "tracelyze diagnose, with the page": [
-        "-m",
-        "tracelyze",
-        "diagnose",
-        "{path}",
-        "--format",
-        "json",
-        "-o",
-        "{path}.html",
-    ],
     "json.load": ["-c", JSON_LOAD, "{path}"],
     "orjson": ["-c", ORJSON, "{path}"],
     "HTA": ["-c", HTA, "{path}"],
@@ -171,13 +162,14 @@ def _run(command: list[str], environment: dict[str, str]) -> Cost | None:
 
 def _report(path: Path, megabytes: float, found: dict[str, list[Cost]]) -> None:
     print(f"\n{path.name}: {megabytes:.0f} MB of JSON, {path.stat().st_size / 1e6:.0f} MB on disk")
-    print(f"{'reader':34} {'CPU s':>8} {'ms/MB':>7} {'peak MB':>8} {'CPU x':>6} {'memory x':>8}")
+    print(f"{'reader':34} {'CPU s':>8} {'from - to':>13} {'ms/MB':>7} {'peak MB':>8} {'CPU x':>6} {'memory x':>8}")
     own: tuple[float, float] | None = None
     for name, costs in found.items():
         cpu, memory = statistics.median(cost.cpu for cost in costs), max(cost.memory for cost in costs)
         own = own or (cpu, memory)
+        spread = f"{min(cost.cpu for cost in costs):.2f} - {max(cost.cpu for cost in costs):.2f}"
         ratios = f"{cpu / own[0]:6.1f} {memory / own[1]:8.1f}"
-        print(f"{name:34} {cpu:8.2f} {1e3 * cpu / megabytes:7.1f} {memory:8.0f} {ratios}")
+        print(f"{name:34} {cpu:8.2f} {spread:>13} {1e3 * cpu / megabytes:7.1f} {memory:8.0f} {ratios}")
     for name in READERS.keys() - found.keys():
         print(f"{name}: could not be run")
 
