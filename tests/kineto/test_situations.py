@@ -223,7 +223,69 @@ def products(name: str, length: float, device: dict[str, Any] = H100, other: flo
     return loop(made, 6, body)
 
 
+def device_only(pause: float = 10) -> Made:
+    """A trace of the device alone, without a host: nothing can be said of what it waited for."""
+    made = Made(properties={"deviceProperties": [MI300]})
+    start = made.base
+    for _ in range(12):
+        for index in range(60):
+            gpu(made, f"Cijk_{index % 7}" if index else "first_of_step", start, 100, 0)
+            start += 100 + pause
+    return made
+
+
+def backward_thread() -> Made:
+    """Autograd launches the backward from a thread of its own, while the main thread waits for it."""
+    made = Made(properties={"deviceProperties": [H100]})
+
+    def body(step: int) -> None:
+        for _ in range(60):
+            made.launch(GEMM, 60, 15)
+        known = len(made.events)
+        for _ in range(120):
+            made.launch(GEMM, 60, 15)
+        for one in made.events[known:]:
+            if one["pid"] == MAIN:
+                one["tid"] = 200
+        made.synchronise()
+
+    return loop(made, 6, body)
+
+
+def accumulated() -> Made:
+    """Four batches per optimizer step, and no marks of the profiler."""
+    made = Made(properties={"deviceProperties": [H100]})
+
+    def body(step: int) -> None:
+        for _ in range(4):
+            made.host("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 100, "user_annotation")
+            for _ in range(50):
+                made.launch(GEMM, 100, 15)
+        begun = made.now
+        made.launch("void at::native::multi_tensor_apply_kernel<Adam>", 300, 50)
+        made.span("user_annotation", "Optimizer.step#AdamW.step", begun, made.now - begun)
+
+    return loop(made, 8, body, marks=False)
+
+
+def hidden_loader() -> Made:
+    """A loader that takes nine tenths of the step, behind a queue that is always full."""
+    made = Made(properties={"deviceProperties": [H100]})
+
+    def body(step: int) -> None:
+        made.host("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 9_000, "user_annotation")
+        for _ in range(100):
+            made.launch(GEMM, 100, 8)
+
+    return loop(made, 10, body)
+
+
 HEALTHY = {
+    "the device alone": device_only,
+    "the device alone, half idle": lambda: device_only(pause=100),
+    "backward in a thread": backward_thread,
+    "accumulation": accumulated,
+    "a loader that hides": hidden_loader,
     "CUDA graphs": graphed,
     "inference": inference,
     "torch.compile": compiled,
@@ -357,7 +419,67 @@ def emptied_cache() -> Made:
     return loop(made, 8, body)
 
 
+def gathered_on_the_host() -> Made:
+    """Metrics are summed over all ranks by gloo after every step, with the device idle."""
+    made = Made(world_size=8, properties={"deviceProperties": [H100]})
+
+    def body(step: int) -> None:
+        for _ in range(100):
+            made.launch(GEMM, 100, 15)
+        made.synchronise()
+        made.host("gloo:all_reduce", 4_000, "user_annotation")
+
+    return loop(made, 8, body)
+
+
+def reduced_after_the_backward() -> Made:
+    """One bucket for all gradients: reduced when the backward is over."""
+    made = Made(world_size=32, properties={"deviceProperties": [H100]})
+
+    def body(step: int) -> None:
+        for _ in range(100):
+            made.launch(GEMM, 150, 20)
+        labels = {"Collective name": "allreduce", "Process Group Name": "0", "dtype": "BFloat16"}
+        made.launch("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage)", 9_000, stream=20, **labels)
+
+    return loop(made, 6, body)
+
+
+def read_back() -> Made:
+    """A large tensor comes to ordinary host memory in every step, and the host is inside the copy until then."""
+    made = Made(properties={"deviceProperties": [H100]})
+
+    def body(step: int) -> None:
+        for _ in range(100):
+            made.launch(GEMM, 100, 15)
+        made.correlation += 1
+        labels = {"device": 0, "stream": 7, "correlation": made.correlation}
+        begun, start = made.now, max(made.device_free, made.now + 5)
+        made.device_free = made.now = start + 5_000
+        made.span("cuda_runtime", "cudaMemcpyAsync", begun, made.now - begun, correlation=made.correlation)
+        made.span("gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", start, 5_000, pid=0, tid=7, **labels)
+
+    return loop(made, 8, body)
+
+
+def collected_garbage() -> Made:
+    """Every fifth step stands still for 40 ms, and the trace shows nothing of why."""
+    made = Made(properties={"deviceProperties": [H100]})
+
+    def body(step: int) -> None:
+        for _ in range(100):
+            made.launch(GEMM, 100, 15)
+        made.synchronise()
+        made.now += 40_000 if step % 5 == 4 else 0
+
+    return loop(made, 20, body)
+
+
 FAULTY = {
+    "gloo": (gathered_on_the_host, {"exposed-communication"}),
+    "one bucket": (reduced_after_the_backward, {"exposed-communication"}),
+    "read back": (read_back, {"pageable-copies"}),
+    "garbage": (collected_garbage, {"slow-steps"}),
     "DeepEP, exposed": (lambda: experts(exposed=True), {"exposed-communication"}),
     "item every step": (item_every_step, {"sync-stalls"}),
     "checkpoints": (saving_every_third, {"slow-steps"}),
@@ -416,6 +538,17 @@ def test_a_host_that_waits_now_and_then_has_no_slow_steps(tmp_path, every):
             made.synchronise()
 
     assert fired(diagnose(loop(made, 21, body), tmp_path)) == set()
+
+
+def test_a_device_without_a_host_is_said_to_be(tmp_path):
+    notes = diagnose(device_only(pause=100), tmp_path).run.notes
+    assert any("no host activity" in note for note in notes)
+
+
+def test_what_is_not_known_is_said_to_be(tmp_path):
+    (finding,) = diagnose(collected_garbage(), tmp_path).findings
+    assert "nothing recorded" in finding.summary
+    assert finding.confidence == "possible"
 
 
 def test_what_slow_steps_did_is_said(tmp_path):

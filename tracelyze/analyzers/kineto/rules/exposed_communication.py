@@ -32,34 +32,34 @@ MOST: Final = "derived: computation hides no more communication than it lasts"
 def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     device = summary.device
     assert device is not None
-    if not device.communication.any():
-        return Passed("the steps hold no communication kernels")
-    exposed = recurring(summary, device.exposed_communication)
-    waiting = job.waiting(summary)
-    part = min(waiting / max(summary.window, 1e-9), exposed) if waiting is not None else 0.0
-    value = exposed - part
+    calls = device.cause("communication")
+    if not device.communication.any() and not calls.any():
+        return Passed("the steps hold no communication")
+    waits = job.waiting_steps(summary)
+    waited = np.zeros_like(calls) if waits is None else np.minimum(waits, device.exposed_communication)
+    time = device.exposed_communication - waited + calls
+    value, part = recurring(summary, time), share(summary, waited)
     if value < limits["exposed"]:
         return passed_below("communication that no computation hides", value, limits, "exposed")
     first, last = span(summary)
-    waits = job.waiting_steps(summary)
-    cost = lost(summary, max(float(device.exposed_communication.sum()) - (waiting or 0.0), 0.0))
-    most = share(summary, saving.of_overlap(device, np.zeros_like(device.busy) if waits is None else waits))
-    total = float(device.communication.sum())
-    hidden = 1 - float(device.exposed_communication.sum()) / total
+    cost = lost(summary, float(time.sum()))
+    most = share(summary, saving.of_overlap(device, waited) + calls)
+    total = max(float(device.communication.sum()), 1e-9)
+    hidden = max(float((device.communication - device.exposed_communication).sum()) / total, 0.0)
     apart = (
         " Waiting for ranks that arrive later is included, because only this rank's trace is at hand."
-        if waiting is None
+        if waits is None
         else f" Waiting for ranks that arrive later ({percent(part)} of the steps) is not included."
     )
     return [
         Finding(
             rule="exposed-communication",
             severity="warning",
-            confidence="possible" if waiting is None and summary.world_size != 1 else "likely",
+            confidence="possible" if waits is None and summary.world_size != 1 else "likely",
             title=f"Communication that nothing hides takes {percent(cost.share or 0)} of the step",
             summary=(
-                f"The device only communicated for {duration(cost.seconds or 0)} of "
-                f"{duration(summary.window / MICROSECONDS)}; {percent(max(hidden, 0.0))} of all communication ran "
+                f"The device only communicated, or waited for the host to do so, for {duration(cost.seconds or 0)} of "
+                f"{duration(summary.window / MICROSECONDS)}; {percent(hidden)} of the device's communication ran "
                 f"beside computation.{apart}"
             ),
             fix=(
@@ -73,6 +73,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
                 measured("communication that no computation hides", value, limits, "exposed"),
                 Evidence("communication", round(share(summary, device.communication), 4), "share of the step"),
                 Evidence("predicted saving, at most", round(most, 4), "share of the step", None, MOST),
+                Evidence("device idle in the host's calls", round(share(summary, calls), 4), "share of the step"),
                 Evidence("hidden behind computation", round(hidden, 4), "share of the communication"),
             ],
             cost=cost,
