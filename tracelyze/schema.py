@@ -340,7 +340,7 @@ BATCHES = Table(
     (
         Column("time", "float64", "s", "on the process's monotonic clock"),
         Column("step", "int64", "", "optimizer steps done before"),
-        Column("loader", "int16", "", "DataLoader that handed it out (table loaders); null: none, seen at the model's call"),
+        Column("loader", "int16", "", "DataLoader that handed it out (table loaders); null: none"),
         Column("epoch", "int32", "", "pass over that loader, from 0"),
         Column("batch", "int64", "", "place in the pass, from 0"),
         Column("trained", "bool", "", "the module call that followed was trained on; false: evaluated; null: no call"),

@@ -208,7 +208,7 @@ PRECISION: Final = (
          consequences=("clipping-always-active", "loss-plateau", "update-ratio"),
          lines=("torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=5.0)",), fast=True),
     pair("spectra_scaler", "plain-step", "scaler-misuse", consequences=BLOW_UP, lines=("optimizer.step()",)),
-    pair("spectra_scaler", "plain-backward", "scaler-misuse", consequences=STUCK, lines=("loss.backward()",)),
+    pair("spectra_scaler", "plain-backward", "crash|scaler-misuse", exit_code=1, lines=("scaler.step(optimizer)",)),
     faulty("clip_scaled_gradients", "clip-before-unscale",
            consequences=("clipping-always-active", "loss-plateau", "update-ratio"),
            lines=("torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",)),

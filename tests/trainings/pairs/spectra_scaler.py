@@ -1,7 +1,7 @@
 """Mixed precision on spectra, in a closure, with a GradScaler.
 
 Faults: `plain-step` scales the loss and steps the optimizer itself; `plain-backward` runs backward on the loss as it
-is and lets the scaler step.
+is and lets the scaler step, which torch refuses.
 """
 
 import argparse

@@ -36,7 +36,8 @@ def _find(training: Training, limits: Limits) -> Finding | None:
     if share < limits["share"] or half.sum() < limits["steps"] or not (weights or "float32" in dtype):
         return None
     scaled_by_hand = bool((steps["loss_divisor"] < 1).any())
-    if steps.has("scale") or steps.has("skipped") or scaled_by_hand:
+    half_used = bool((steps["losses_scaled"] > 0).any())  # scaler-misuse says so
+    if steps.has("scale") or steps.has("skipped") or half_used or scaled_by_hand:
         return None
     return _finding(training, half, dtype, weights, limits)
 

@@ -33,7 +33,7 @@ def _check(training: Training, known: list[dict[str, Any]], limits: Limits) -> O
     tail = len(idle) - int(np.argmin(idle[::-1])) if not idle.all() else 0
     one_group = (training.facts.get("groups") or 1) == 1  # of several, the first may rest while others learn
     if one_group and len(idle) - tail >= max(limits["steps"], limits["share"] * len(idle)):
-        return _zero(training, rows[tail:], idle.all(), schedules.runs_ahead(training, outer, limits), limits)
+        return _zero(training, rows[tail:], idle.all(), outer[0] if len(outer) == 1 else None, limits)
     stranger = schedules.of_another_optimizer(training, known, limits)
     if stranger is not None:
         return schedules.finding(
@@ -56,18 +56,18 @@ def _check(training: Training, known: list[dict[str, Any]], limits: Limits) -> O
 
 
 def _zero(
-    training: Training, rows: np.ndarray[Any, Any], always: bool, ahead: dict[str, Any] | None, limits: Limits
+    training: Training, rows: np.ndarray[Any, Any], always: bool, scheduler: dict[str, Any] | None, limits: Limits
 ) -> Finding:
     begin, total = int(rows[0]), len(training.steps)
     share = (total - begin) / total
     when = "in the whole run" if always else f"from step {moments.step_at(training, begin):,} on"
     cause = (
-        f" {ahead['name']} is stepped after every optimizer step and ends after {ahead['horizon']:,} of them."
-        if ahead and ahead["horizon"]
+        f" {scheduler['name']} lasts {scheduler['horizon']:,} steps, and was stepped {scheduler['steps']:,} times."
+        if scheduler and scheduler["horizon"]
         else ""
     )
     return schedules.finding(
-        training, ahead, RULE.id,
+        training, scheduler, RULE.id,
         title=f"Nothing is learned {when}: the learning rate is zero",
         what=f"The rate{moments.name_of(training)} is zero for {plural(total - begin, 'step')}, {percent(share)} of "
         f"the run. These steps cost time and change nothing.{cause}",

@@ -33,23 +33,21 @@ def _check(training: Training, limits: Limits) -> OneOutcome:
     graphs = training.steps["live_graphs"][np.isfinite(training.steps["live_graphs"])]
     quarter = max(1, len(graphs) // 4)
     grows = len(graphs) > 0 and np.median(graphs[-quarter:]) - np.median(graphs[:quarter]) >= limits["graphs"]
+    if not grows:
+        return Passed("the last backward of each step keeps its graph, at the cost of some memory: none piles up")
     first = int(np.argmax(kept))
     begin = moments.step_at(training, first)
     return Finding(
         rule=RULE.id,
-        severity="warning" if grows else "info",
+        severity="warning",
         confidence="certain",
         title="Every step keeps the graph of its last backward (retain_graph=True)",
         summary=(
             f"In {percent(share)} of the steps the last backward was called with retain_graph=True, so that its "
-            "activations stay until the loss is gone instead of being freed on the way. "
-            + (
-                f"{graphs[-1]:,.0f} graphs are alive at the end: each step's loss still hangs on those before it, and "
-                "memory and time per step grow. Often retain_graph=True was added to silence \"backward through the "
-                'graph a second time", whose cause is a state that is carried from step to step without detach().'
-                if grows
-                else "No graph piles up, so the cost is memory: up to one more set of activations."
-            )
+            f"activations stay instead of being freed on the way. {graphs[-1]:,.0f} graphs are alive at the end: "
+            "something of every step is kept (a loss in a list, a state that is carried over), and all of its "
+            "activations with it. Often retain_graph=True was added to silence \"backward through the graph a second "
+            'time", whose cause is a state that is carried from step to step without detach().'
         ),
         fix="Drop retain_graph=True from the last backward of the step; detach what is carried over to the next one.",
         fix_code="hidden = hidden.detach()\nloss.backward()",
@@ -59,7 +57,8 @@ def _check(training: Training, limits: Limits) -> OneOutcome:
         evidence=[
             Evidence("steps whose last backward keeps its graph", share, "share", limits["share"],
                      limits.source("share")),
-            Evidence("graphs alive after the last step", int(graphs[-1]) if len(graphs) else None, "graphs"),
+            Evidence("graphs alive after the last step", int(graphs[-1]), "graphs", limits["graphs"],
+                     limits.source("graphs")),
         ],
         location=training.backward_location,
         charts=pictures.over_steps(
@@ -82,6 +81,7 @@ RULE = Rule(
         Threshold("share", 0.9, "share", "every step, as the line is written"),
         Threshold("graphs", 20, "graphs", "a healthy loop keeps one or two alive"),
     ),
-    not_when="GANs and several losses on one graph whose last backward frees it, gradient penalties (create_graph).",
+    not_when="Graphs that are gone with the next step, several losses on one graph whose last backward frees it, "
+    "gradient penalties (create_graph).",
     references=("https://docs.pytorch.org/docs/stable/generated/torch.autograd.backward.html",),
 )

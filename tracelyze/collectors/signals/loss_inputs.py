@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from tracelyze.collectors.optimizers import Tracked
 from tracelyze.collectors.readback import Readback
 from tracelyze.collectors.signals.signal import Signal
 
@@ -17,6 +18,7 @@ CLASS_LOSSES = {"cross_entropy": 1, "nll_loss": 1, "kl_div": -1}  # and the dime
 CLASS_TARGETS = ("cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits")
 MAX_ROWS, MAX_INNER, MAX_VALUES = 64, 8, 2**16  # of a batch that are looked at: first samples, first positions, all
 MAX_TARGETS = 1024
+MAX_TRAININGS = 32  # of a process that are young once more
 WALK_DEPTH = 12
 # Operations that hand values on as they are; those in MOVING may change which dimension is which, those in CHOOSING
 # may leave values out.
@@ -71,6 +73,10 @@ class LossInputs(Signal):
         if given.grad_fn is not None:
             row["made_by"], row["made_dim"], row["made_whole"] = origin(given.grad_fn, given.dim())
         self._emit(row, self._values(function, given, target, value))
+
+    def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
+        if tracked.count == 1 and tracked.index <= MAX_TRAININGS:
+            self._counts.clear()  # another training begins: its losses are looked at as closely as the first one's
 
     def finished(self) -> None:
         self._release(wait=True)

@@ -19,6 +19,7 @@ from tracelyze.collectors.signals.signal import Signal
 REPORTS = (20, 100, 1000, 10_000, 100_000)  # steps of an optimizer after which its list is written
 WALKS = (3, *(int(30 * 1.5**n) for n in range(30)))  # backwards whose graph is read
 MAX_NAMES = 8
+MAX_TRAININGS = 32  # of a process whose backwards are counted anew
 MAX_WATCHED = 200  # tensors without gradient that are looked at in every step; more in every tenth
 MAX_ORPHANS = 64  # tensors without optimizer whose values are compared
 SAMPLE = 64  # elements of each
@@ -66,15 +67,17 @@ class Reached(Signal):
         self._fed_by_trained: set[int] = set()
         self._lost: list[tuple[int, ...]] = []
         self._told = False
+        self._backwards = 0  # since the newest optimizer stepped first
 
     def called(self, call: Any, args: Any, kwargs: Any) -> None:
-        if self.recorder.backwards <= WALKS[1] and call.model.number not in self._fed_by_trained:
+        if self._backwards <= WALKS[1] and call.model.number not in self._fed_by_trained:
             given = (*args, *kwargs.values())
             if any(isinstance(value, self.torch.Tensor) and value.requires_grad for value in given):
                 self._fed_by_trained.add(call.model.number)
 
     def before_backward(self, roots: Any) -> None:
-        if self.recorder.backwards in WALKS and self.recorder.tracked():
+        self._backwards += 1
+        if self._backwards in WALKS and self.recorder.tracked():
             root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
             self._reached = [weakref.ref(leaf) for leaf in leaves(getattr(root, "grad_fn", None))]
 
@@ -95,6 +98,8 @@ class Reached(Signal):
         held = self._held.get(tracked.optimizer)
         if held is not None:
             self._unfinished[tracked.index] = (tracked.count, held)
+            if tracked.count == 1 and tracked.index <= MAX_TRAININGS:
+                self._backwards = 0
             if tracked.count in REPORTS:
                 self._report(tracked.index)
         self._release()
@@ -105,7 +110,8 @@ class Reached(Signal):
         self._release(wait=True)
 
     def _look(self, tracked: Tracked) -> None:
-        held = self._held.get(tracked.optimizer)
+        optimizer = tracked.optimizer  # None once it is gone
+        held = self._held.get(optimizer) if optimizer is not None else None
         if held is None or not held.waiting:
             return
         if len(held.waiting) > MAX_WATCHED and tracked.count > REPORTS[0] and tracked.count % 10:
@@ -160,7 +166,7 @@ class Reached(Signal):
         trained = {n for n, m in modules if any(id(q) in held for q in m.parameters())}
         row: dict[str, Any] = {
             "step": self.recorder.steps,
-            "steps": self.recorder.backwards,
+            "steps": self._backwards,
             "held": len(held),
             "shared_model": sum(not own or bool(trained & set(own)) for own in owners),
             "fed_by_trained": sum(bool(own) and self._fed_by_trained >= set(own) for own in owners),

@@ -8,7 +8,8 @@ from typing import Any
 from tracelyze.collectors.optimizers import Tracked
 from tracelyze.collectors.signals.signal import Signal
 
-REPORTS = (20, 100, 1000, 10_000, 100_000)  # optimizer steps after which all schedulers are written down
+REPORTS = (20, 100, 1000, 10_000, 100_000)  # steps of an optimizer after which all schedulers are written down
+RESOLVED_EVERY = 20  # steps of a scheduler after which its optimizer is looked up anew
 HORIZONS = ("total_steps", "T_max", "total_iters")
 MAX_SCHEDULERS = 100
 
@@ -62,27 +63,23 @@ class Schedules(Signal):
         if one.site is None:
             one.site = self.recorder.sites.here("schedule")
         one.steps += 1
+        if one.optimizer_index is None or one.steps % RESOLVED_EVERY == 0:
+            self._resolve(one)
         rate = _rate(scheduler.optimizer)
         if rate is not None:
             one.lowest = rate if one.lowest is None else min(rate, one.lowest)
             one.highest = rate if one.highest is None else max(rate, one.highest)
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        if self._all and self.recorder.steps in REPORTS:
+        if self._all and tracked.count in REPORTS:
             self._report()
 
     def finished(self) -> None:
         self._report()
 
     def _report(self) -> None:
-        tracked = {id(one.optimizer): one for one in self.recorder.tracked() if one.optimizer is not None}
         for one in self._all:
-            optimizer = one.optimizer()
-            if optimizer is not None:
-                stepped = tracked.get(id(optimizer))
-                if stepped is not None:
-                    one.optimizer_index, one.optimizer_steps = stepped.index, stepped.count
-                one.shares = stepped is None and _shares(optimizer, list(tracked.values()))
+            self._resolve(one)
             self.recorder.emit(
                 "schedules",
                 {
@@ -101,6 +98,21 @@ class Schedules(Signal):
                     "site": one.site,
                 },
             )
+
+
+    def _resolve(self, one: _Scheduler) -> None:
+        """Whose rate it sets. At the end of the program the optimizer may be gone: what was known before stays."""
+        optimizer = one.optimizer()
+        if optimizer is None:
+            return
+        tracked = [stepped for stepped in self.recorder.tracked() if stepped.optimizer is not None]
+        for stepped in tracked:
+            if stepped.optimizer is optimizer:
+                one.optimizer_index, one.optimizer_steps = stepped.index, stepped.count
+                one.shares = False
+                return
+        if tracked and one.optimizer_index is None:
+            one.shares = _shares(optimizer, tracked)
 
 
 def _shares(optimizer: Any, others: list[Tracked]) -> bool:
