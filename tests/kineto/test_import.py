@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.kineto.made import Made, training, write
+from tests.kineto.test_reader import odd_event, value
 from tests.kineto.test_real_traces import FOLDER
 from tracelyze import schema
 from tracelyze.analyzers.kineto import diagnose_traces, is_trace
@@ -70,6 +73,23 @@ def test_an_import_gives_the_same_diagnosis(tmp_path, job):
     shutil.rmtree(folder)
     assert is_trace(tmp_path / "run")
     assert said(tmp_path / "run") == before
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(odd_event, min_size=1, max_size=25),
+    st.dictionaries(st.sampled_from(["distributedInfo", "deviceProperties", "baseTimeNanoseconds"]), value),
+)
+def test_odd_traces_are_imported_as_they_are_read(tmp_path, events, others):
+    file = write(tmp_path / "trace.json", {"traceEvents": events, **others})
+    shutil.rmtree(tmp_path / "run", ignore_errors=True)
+    outcomes = []
+    for tell in (lambda: said(file), lambda: import_traces([file], tmp_path / "run") and said(tmp_path / "run")):
+        try:
+            outcomes.append(json.dumps(tell()))
+        except InputError as refused:
+            outcomes.append(str(refused))
+    assert outcomes[0] == outcomes[1]
 
 
 @pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no real traces in {FOLDER}; set TRACELYZE_TRACES")
