@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tests.kineto.made import Made, training
+from tests.reports.chromium import BINARY, Chromium
 from tracelyze.analyzers.comparing import compare
 from tracelyze.analyzers.comparing.noise import blocks, margin, quantile, significance
 from tracelyze.analyzers.kineto.kernel_classes import class_of
@@ -204,6 +205,25 @@ def test_every_format_says_the_headline(name):
         page = reports.render(found, name)
         assert "script-src &#39;sha256-" in page
         assert not re.search(r"""(src|href)=["']?(https?:)?//""", page)
+
+
+@pytest.mark.skipif(BINARY is None, reason="no chromium binary is installed")
+def test_the_page_in_a_browser(tmp_path):
+    pages = []
+    for number, twin in enumerate(("dataloader-bottleneck", "missing-zero-grad")):
+        found = compare(SAMPLES / "healthy", SAMPLES / twin)
+        pages.append(reports.write(found, tmp_path / f"{number}.html"))
+    found = compared(tmp_path, training(steps=8), training(steps=8, loading=8_000))
+    pages.append(reports.write(found, tmp_path / "traces.html"))
+    with Chromium() as browser:
+        for page in pages:
+            for width in (380, 1200):
+                browser.open(page, width=width)
+                assert browser.console == []
+                assert browser.requests == [page.as_uri()]
+                browser.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+                assert browser.evaluate("document.documentElement.scrollWidth") <= width
+            assert browser.evaluate("document.querySelector('h1').innerText").startswith("B ")
 
 
 def test_hostile_names_stay_text(tmp_path):

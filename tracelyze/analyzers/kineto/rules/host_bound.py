@@ -26,6 +26,7 @@ from tracelyze.analyzers.rule import Limits, Outcome, Threshold
 from tracelyze.analyzers.words import duration, percent
 from tracelyze.diagnosis import Evidence, Finding
 
+MOST: Final = "derived: work that is queued in time removes this idle time and nothing of the device's own work"
 HOST_WORK: Final = ("optimizer", "launch", "operator", "python")
 
 
@@ -69,6 +70,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             evidence=[
                 measured("device idle while the host prepares the next launch", value, limits, "host_work"),
                 Evidence("device idle", round(share(summary, device.idle), 4), "share of the step"),
+                Evidence("predicted saving, at most", cost.share, "share of the step", None, MOST),
                 Evidence("of it in the optimizer", round(optimizer, 4), "share of the step"),
                 Evidence("device activities", device.activities),
             ],

@@ -21,6 +21,8 @@ from tracelyze.analyzers.rule import Limits, Outcome, Skipped, Threshold
 from tracelyze.analyzers.words import duration, percent
 from tracelyze.diagnosis import Evidence, Finding
 
+MOST: Final = "derived: pinned copies that run beside kernels cost nothing; those that must be waited for half as much"
+
 
 def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     copies = summary.pageable
@@ -50,6 +52,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             evidence=[
                 measured("copies of pageable memory that nothing hides", value, limits, "copying"),
                 Evidence("copies", copies.count),
+                Evidence("predicted saving, at most", cost.share, "share of the step", None, MOST),
             ],
             cost=cost,
             charts=charts(summary, job),
