@@ -139,13 +139,13 @@ def summarise(paths: Sequence[Path | str], keep: Keep | None = None) -> list[Tra
     to see the trace, if it is the only one.
     """
     files = rankfiles.trace_files(paths)
-    if len(files) == 1 and keep is not None:
-        return [summarise_file(files[0], 0, keep)]
+    show = keep if len(files) == 1 else None
     summaries: list[TraceSummary] = []
     refused: list[InputError] = []
     for position, path in enumerate(files):
         try:
-            summaries.append(summarise_trace(read_trace(path), position))
+            read = summarise_trace(read_trace(path), position) if show is None else summarise_file(path, position, show)
+            summaries.append(read)
         except InputError as error:
             refused.append(error)
     if not summaries:
