@@ -19,7 +19,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tracelyze import analyzers
+from tracelyze.analyzers.engine import diagnose
 from tracelyze.analyzers.rundir import load
 
 PROGRAM = Path(__file__).parents[1] / "tests/collectors/programs/mortal.py"
@@ -57,7 +57,7 @@ def kill(points: int, seed: int, seconds: float, folder: Path) -> list[Point]:
     for process in loaded.processes:
         note = told.pop(process.facts["pid"])
         steps = list(process.steps["step"])
-        diagnosis = analyzers.diagnose(replace(loaded, processes=[process], notes=list(process.notes)))
+        diagnosis = diagnose(replace(loaded, processes=[process], notes=list(process.notes)))
         rules = {finding.rule for finding in diagnosis.findings}
         lost = tuple(note["ended"] - when for when in note["times"][len(steps) :])
         in_order = steps == list(range(1, len(steps) + 1))

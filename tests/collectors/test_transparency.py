@@ -97,3 +97,46 @@ def test_secrets_do_not_reach_the_disk(collect: Collect) -> None:
 
 def repository() -> str:
     return str(Path(__file__).parents[2])
+
+
+def test_handlers_hooks_children_and_warnings_are_the_programs_own(collect: Collect) -> None:
+    command = [sys.executable, "-W", "default", program("inside.py")]
+    plain, collected = run_plain(*command), collect(*command)
+    assert plain.returncode == 1
+    assert "inside.py:" in plain.stderr, "the warning names the line of the program"
+    assert collected.process.stdout == plain.stdout
+    assert collected.own_stderr == plain.stderr
+    assert collected.process.returncode == 1
+    steps = sorted(len(process.steps) for process in collected.run.processes)
+    assert steps == [10, 15, 25], "the process, the child that trained, and the daemon that outlived its parent"
+
+
+def test_warnings_as_errors_and_development_mode_change_nothing(collect: Collect) -> None:
+    command = [sys.executable, "-X", "dev", "-W", "error", program("short.py"), "said"]
+    plain, collected = run_plain(*command), collect(*command)
+    assert collected.process.stdout == plain.stdout == "said\n"
+    assert collected.own_stderr == plain.stderr == ""
+    (process,) = collected.run.processes
+    assert len(process.steps) == 20
+
+
+def test_signals_whose_handlers_train_or_raise_neither_hang_nor_end_the_recording(collect: Collect) -> None:
+    collected = collect(sys.executable, program("interrupted.py"))
+    assert collected.process.returncode == 0, collected.process.stderr
+    assert collected.process.stdout == "handlers that raised were heard: True\n"
+    assert "recording stopped" not in collected.process.stderr
+    (process,) = collected.run.processes
+    assert len(process.steps) > 200
+
+
+def test_a_terminal_is_still_a_terminal(collect: Collect, tmp_path: Path) -> None:
+    """`script` gives the program a pseudo-terminal, with and without the collector between."""
+    if shutil.which("script") is None:
+        pytest.skip("the program script (util-linux) is not installed")
+    code = "import sys; print(*[s.isatty() for s in (sys.stdin, sys.stdout, sys.stderr)], input())"
+    wrapped = f"{sys.executable} -m tracelyze collect -q -o {tmp_path / 'run'} -- {sys.executable} -c '{code}'"
+    done = subprocess.run(
+        ["script", "-qec", wrapped, "/dev/null"], input="typed\n", capture_output=True, text=True, timeout=60,
+        env=environment(PYTHONPATH=repository()),
+    )  # fmt: skip
+    assert "True True True typed" in done.stdout

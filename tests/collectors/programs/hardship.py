@@ -1,0 +1,50 @@
+"""Train while something that recording relies on is taken away; print the loss of the last step at full precision."""
+
+import ctypes
+import os
+import pathlib
+import resource
+import shutil
+import sys
+import time
+
+import torch
+from torch import nn
+
+how = sys.argv[1]
+run = pathlib.Path(os.environ.get("TRACELYZE_RUN", sys.argv[2]))
+torch.set_num_threads(1)
+torch.manual_seed(0)
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+def train(steps):
+    for _ in range(steps):
+        loss = model(torch.ones(8, 4)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return loss.item()
+
+
+if how == "no folder can be made" and run.exists():
+    run.rename(f"{run}-moved")
+    run.write_text("a file now")
+if how == "no descriptors":
+    opened = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 3, opened + 3))
+train(20)
+if how == "run deleted":
+    shutil.rmtree(run, ignore_errors=True)
+if how == "folder deleted":
+    for folder in run.glob("rank*"):
+        shutil.rmtree(folder)
+if how == "out of memory":
+    torch.empty(1 << 50)
+if how == "null read":
+    train(20)
+    time.sleep(1.0)  # so that what is lost is certain
+    ctypes.string_at(0)
+last = train(20)
+print(last.hex())
