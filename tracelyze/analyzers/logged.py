@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -108,8 +108,17 @@ def _means(index: Floats, values: Floats, count: int) -> Floats:
     return means
 
 
-class _Logged(MemoryColumns):
-    """Steps that nobody saw but the script."""
+class _Logged:
+    """Steps that nobody saw but the script. Implements :class:`run.Columns`."""
+
+    def __init__(self, columns: Mapping[str, tuple[Floats, Mask]], rows: int) -> None:
+        self._columns = columns
+        self.rows = rows
+
+    def read(self, name: str) -> tuple[Floats, Mask] | list[str | None]:
+        if schema.STEPS.column(name).type == "string":
+            return [None] * self.rows
+        return self._columns.get(name) or (np.full(self.rows, np.nan), np.zeros(self.rows, dtype=bool))
 
 
 def _steps(scalars: Table, values: Mask) -> _Logged:
@@ -117,12 +126,13 @@ def _steps(scalars: Table, values: Mask) -> _Logged:
     count, time = len(numbers), scalars["time"]
     ends = np.zeros(count)
     ends[index.astype(np.int64)] = time[values]  # the last row of each wins
-    columns: dict[str, list[Any]] = {
-        "optimizer": [0] * count,
-        "step": numbers.tolist(),
-        "time": ends.tolist(),
-        "seconds": [None, *np.diff(ends).tolist()],
-        "loss": _means(index, scalars["value"][values], count).tolist(),
+    everywhere = np.ones(count, dtype=bool)
+    columns = {
+        "optimizer": (np.zeros(count), everywhere),
+        "step": (numbers, everywhere),
+        "time": (ends, everywhere),
+        "seconds": (np.diff(ends, prepend=np.nan), np.arange(count) > 0),
+        "loss": (_means(index, scalars["value"][values], count), everywhere),
     }
     for column, names in COLUMNS.items():
         for name in names:
@@ -130,9 +140,8 @@ def _steps(scalars: Table, values: Mask) -> _Logged:
             if rows.any():
                 place = np.searchsorted(ends, time[rows])  # the call of the loss, or one before it
                 found = _means(place.astype(np.float64), scalars["value"][rows], count)
-                known = np.isin(np.arange(count), place)
-                columns[column] = [value if k else None for value, k in zip(found.tolist(), known, strict=True)]
-    return _Logged(schema.STEPS, columns)
+                columns[column] = (found, np.isin(np.arange(count), place))
+    return _Logged(columns, count)
 
 
 class _WithLoss:

@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 from tracelyze import redaction
 from tracelyze.collectors import script
 
 MAX_SETTINGS = 400
 MAX_TEXT = 200
-Itself = TypeVar("Itself")
-P = ParamSpec("P")
+Method = TypeVar("Method", bound=Callable[..., None])
 
 
-def harmless(method: Callable[Concatenate[Itself, P], None]) -> Callable[Concatenate[Itself, P], None]:
+def harmless(method: Method) -> Method:
     """Nothing is done when nothing is recorded; an error becomes an event of the run, not one of the training."""
 
     @functools.wraps(method)
-    def called(self: Itself, *args: P.args, **kwargs: P.kwargs) -> None:
+    def called(*args: Any, **kwargs: Any) -> None:
         recorder = script.active()
         if recorder is None:
             return
         try:
-            method(self, *args, **kwargs)
+            method(*args, **kwargs)
         except Exception as error:
             text = f"{type(error).__name__}: {error}"[:MAX_TEXT]
             recorder.event("log-ignored", method.__name__, redaction.redact_text(f"{method.__name__} failed: {text}"))
 
-    return called
+    return cast("Method", called)
 
 
 def settings(framework: str, version: str, accumulation: int | None, given: Mapping[str, Any]) -> None:
