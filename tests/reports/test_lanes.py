@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tracelyze import reports
-from tracelyze.diagnosis import Picture
+from tracelyze.diagnosis import KINDS, Picture
 from tracelyze.reports import html as html_report
 from tracelyze.reports import json as json_report
 from tracelyze.reports import lanes, render
@@ -248,3 +248,36 @@ def test_stacked_bars_open_live(opened: Chromium) -> None:
     points = "[...document.querySelectorAll('.canvas.live .barlayer .point path')]"
     assert opened.evaluate(f"new Set({points}.map((one) => one.style.fill)).size") == 3
     assert opened.console == []
+
+
+CONTRAST = """((kinds) => {
+  const canvas = document.createElement('canvas');
+  const context = canvas.getContext('2d', { willReadFrequently: true });
+  const luminance = (color) => {
+    context.fillStyle = color;
+    context.fillRect(0, 0, 1, 1);
+    const [red, green, blue] = [...context.getImageData(0, 0, 1, 1).data].map((part) => {
+      const share = part / 255;
+      return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  const path = document.querySelector('.slices path');
+  const ink = luminance(getComputedStyle(document.querySelector('.slice-names text')).fill);
+  return kinds.flatMap((kind) => ['t0', 't1'].map((shade) => {
+    path.setAttribute('class', `k-${kind} ${shade}`);
+    const ground = luminance(getComputedStyle(path).stroke);
+    return (Math.max(ink, ground) + 0.05) / (Math.min(ink, ground) + 0.05);
+  }));
+})(%s)"""
+
+
+@in_browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_names_can_be_read_on_every_colour(browser: Chromium, page: Path, scheme: str) -> None:
+    browser.open(page, scheme=scheme)
+    browser.evaluate(READY)
+    kinds = [*KINDS, "other"]
+    found = browser.evaluate(CONTRAST % json.dumps(kinds))
+    assert len(found) == 2 * len(kinds)
+    assert min(found) >= 4.5, dict(zip([kind for kind in kinds for _ in range(2)], found, strict=True))
