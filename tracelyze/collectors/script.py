@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # typing and pathlib take as long to import as Python takes to start
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from typing import Any
+
     from tracelyze.collectors.recorder import Recorder as ProcessRecorder
 
 _find: Callable[[], ProcessRecorder] | None = None  # set by the hooks
