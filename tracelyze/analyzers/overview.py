@@ -105,6 +105,9 @@ def environment(facts: Mapping[str, Any]) -> dict[str, str]:
     nested = facts.get("versions")
     flat = dict(nested) if isinstance(nested, Mapping) else {}
     flat |= {key: facts[key] for key in ENVIRONMENT if key in facts}
+    framework = facts.get("framework")
+    if isinstance(framework, Mapping):
+        flat["framework"] = f"{framework.get('name', '')} {framework.get('version', '')}".strip()
     device = flat.get("device")
     if isinstance(device, Mapping):
         flat["device"] = device.get("name") or device.get("type")
