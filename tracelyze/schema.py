@@ -109,7 +109,7 @@ STEPS = Table(
         Column("modules_sensitive", "int32", "modules", "mode-sensitive modules in it (Dropout, BatchNorm, ...)"),
         Column("modules_in_train", "int32", "modules", "how many of those were in train mode"),
         Column("loader", "int16", "", "DataLoader that fed the step (table loaders)"),
-        Column("loader_wait", "float64", "s", "time the training thread waited for the loader's batches"),
+        Column("loader_wait", "float64", "s", "time the thread waited for the loader's batches, its workers' start and end included"),
         Column("device_wait", "float64", "s", "time the device stood still while the host waited (CUDA events)"),
         Column("loader_batches", "int32", "batches", "batches fetched for the step"),
         Column("loader_first", "bool", "", "the wait contains an iterator's first batch (workers start)"),
@@ -310,6 +310,7 @@ SAMPLES = Table(
     "Once a second, from a thread: how the process and its machine are.",
     (
         Column("time", "float64", "s", "on the process's monotonic clock"),
+        Column("wall", "float64", "s", "the host's clock at that moment, since 1970"),
         Column("step", "int64", "", "optimizer steps done so far"),
         Column("host_rss", "int64", "bytes", "resident memory of the process"),
         Column("host_pss", "int64", "bytes", "the same, pages shared with others counted in part (now and then)"),

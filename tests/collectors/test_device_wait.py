@@ -197,3 +197,19 @@ def test_a_long_evaluation_fills_no_memory() -> None:
     for _ in range(3 * MAX_UNUSED):
         loop.fetch(iterator, 0.001)
     assert len(loop.signal._waits) <= MAX_UNUSED
+
+
+def test_starting_and_stopping_workers_belongs_to_the_wait_for_the_first_batch() -> None:
+    loop = Loop(on_cuda=False)
+    source = Source()
+    iterator = loop.open(source)
+    loop.signal.turned(iterator, 0.5)
+    first = loop.step(iterator, 0.04, 0.01)
+    second = loop.step(iterator, 0.04, 0.01)
+    loop.signal.turned(iterator, 0.25)
+    loop.signal.exhausted(iterator)
+    again = loop.open(source)
+    loop.signal.turned(again, 0.5)
+    third = loop.step(again, 0.04, 0.01)
+    assert [row["loader_wait"] for row in (first, second, third)] == pytest.approx([0.54, 0.04, 0.79])
+    assert [row["loader_first"] for row in (first, second, third)] == [True, False, True]

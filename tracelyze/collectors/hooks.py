@@ -367,8 +367,11 @@ def _loaders(torch: Any) -> None:
 
     @functools.wraps(begin)
     def __iter__(self: Any) -> Any:
+        start = clock()
         batches = begin(self)
+        seconds = clock() - start
         recorder().fire("iterate", self, batches)
+        recorder().fire("turned", batches, seconds)
         return batches
 
     @functools.wraps(advance)
@@ -378,6 +381,8 @@ def _loaders(torch: Any) -> None:
         try:
             batch = advance(self)
         except StopIteration:
+            seconds = clock() - start
+            recorder().fire("turned", self, seconds)
             recorder().fire("exhausted", self)
             raise
         recorder().fire("batch", self, clock() - start, batch)

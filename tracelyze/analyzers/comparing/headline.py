@@ -32,7 +32,7 @@ def headline(step: Change | None, sections: Sequence[Section]) -> str:
             band = "too little to matter"
         return f"B is about as fast as A per step {times}: the difference is {band}.{_usual(sections)}"
     reasons = drivers(step.difference, sections)
-    because = f": {', '.join(_signed(one) for one in reasons)}" if reasons else ""
+    because = f": {', '.join(_signed(one) for one in reasons)}" if reasons else ", for no reason that was recorded"
     caution = " With fewer than three steps on a side, this may be chance." if step.significance == "unknown" else ""
     return f"B {_how(ratio)} per step {times}{because}.{caution}"
 

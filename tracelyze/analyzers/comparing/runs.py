@@ -24,6 +24,10 @@ LEAST_MEMORY: Final = 0.05
 """Memory differs by a few percent between recordings of one program: what the allocator keeps depends on timing."""
 BUSIER: Final = 0.25
 """Share of all processors: that much of a machine is what a loader with its workers takes, or another program."""
+FULL: Final = 0.9
+OWN: Final = 0.6
+"""Shares of the processors: of the machine's that are busy, and of its own that a program takes at least if it is the
+one that keeps them busy."""
 FEWEST_SAMPLES: Final = 5
 _LEAST_LOSS: Final = 0.01
 _MICROSECONDS: Final = 1e6
@@ -195,7 +199,21 @@ def notes(a: Run, b: Run) -> list[str]:
             f"The machine's processors were busy to {percent(before)} during A and to {percent(after)} during B: if "
             "that was other programs, times differ for that alone."
         )
+    elif _crowded(a) or _crowded(b):
+        said.append("Other programs kept the machine's processors busy: times differ for that alone.")
     return said
+
+
+def _crowded(run: Run) -> bool:
+    """Whether the machine had no processor to spare, and it was not the lead process with its children that took it."""
+    process, busy = lead(run), _busy(run)
+    cpus = process.facts.get("cpus") if process is not None else None
+    if process is None or busy is None or busy < FULL or not isinstance(cpus, int):
+        return False
+    samples = process.samples
+    used = [samples[name][np.isfinite(samples[name])] for name in ("cpu_seconds", "children_cpu_seconds")]
+    own = sum(float(np.ptp(values)) for values in used if len(values))
+    return own < OWN * cpus * float(np.ptp(samples["time"]))
 
 
 def _busy(run: Run) -> float | None:

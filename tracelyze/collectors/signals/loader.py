@@ -46,6 +46,7 @@ class Loader(Signal):
         self._training: set[int] = set()
         self._groups: dict[int, weakref.WeakSet[Any]] = {}  # by loader: the trainings that it feeds
         self._waits: list[Wait] = []
+        self._turned: dict[int, float] = {}  # by loader: seconds between its last batch and the one to come
         self._stream: Any = None
         self._idle_from: Any = None
 
@@ -64,6 +65,12 @@ class Loader(Signal):
         self._iterators[iterator] = number
         self._looks_ahead[iterator] = _LookAhead()
         self._fresh.add(iterator)
+
+    def turned(self, iterator: Any, seconds: float) -> None:
+        """Starting or stopping its workers took `seconds`, for which the first batch to come is waited longer."""
+        number = self._iterators.get(iterator)
+        if number is not None:
+            self._turned[number] = self._turned.get(number, 0.0) + seconds
 
     def waiting(self, iterator: Any) -> None:
         """The device reaches this mark when it has done all that was queued before: from then on it waits too."""
@@ -88,7 +95,7 @@ class Loader(Signal):
             self._idle_from = None
         first = iterator in self._fresh
         self._fresh.discard(iterator)
-        self._waits.append(Wait(number, seconds, first, idle))
+        self._waits.append(Wait(number, seconds + self._turned.pop(number, 0.0), first, idle))
         if len(self._waits) > MAX_UNUSED:
             del self._waits[: MAX_UNUSED // 2]
         self._looks_ahead[iterator].fetched(self.recorder.forwards)

@@ -17,6 +17,7 @@
     waiting(iterator)                 the script asks it for a batch
     batch(iterator, seconds, batch)   it handed out a batch after `seconds` of waiting
     exhausted(iterator)               it had no more
+    turned(iterator, seconds)         making it, or finding its end, took that long: workers start, workers stop
     before_step(tracked)              an optimizer's step was called
     after_step(tracked, row)          and returned (or GradScaler skipped it): fill the row
     opened()                          the process trains: it gets a folder, and its threads are about to start
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 
 MOMENTS = (
     "forward", "called", "settled", "loss", "loss_call", "before_backward", "after_backward", "clip", "scale",
-    "unscale", "scaler_step", "loader_made", "iterate", "waiting", "batch", "exhausted", "before_step", "after_step",
+    "unscale", "scaler_step", "loader_made", "iterate", "turned", "waiting", "batch", "exhausted", "before_step",
+    "after_step",
     "opened", "every_second", "logged", "scheduled", "evaluation_begins", "evaluation_ends", "finished",
 )  # fmt: skip
 
