@@ -16,6 +16,7 @@ FEWEST = 4  # elements that a sample needs to be told from others
 BYTES = 6  # of a print: a million samples have about one pair of equal prints in 500
 BLANK = "-"  # a sample whose elements are all equal, such as padding: it is no evidence of anything
 FIELDS = 6
+NUMBERS = tuple(str(index) for index in range(FIELDS))
 STATISTICS = 4096  # elements that mean and spread are taken of
 CLASSES = 32
 TARGETS = 1024  # targets counted by class
@@ -25,10 +26,10 @@ def fields(torch: Any, batch: Any) -> list[tuple[str, Any]]:
     """The first tensors of a batch with their keys: a tensor, a sequence, a mapping, or an object with attributes."""
     if isinstance(batch, torch.Tensor):
         return [("0", batch)]
-    if isinstance(batch, Mapping):
+    if isinstance(batch, (tuple, list)):
+        pairs = list(zip(NUMBERS, batch, strict=False))
+    elif isinstance(batch, Mapping):
         pairs = [(str(key), value) for key, value in batch.items()]
-    elif isinstance(batch, (tuple, list)):
-        pairs = [(str(index), value) for index, value in enumerate(batch[:FIELDS])]
     elif hasattr(batch, "__dataclass_fields__"):
         pairs = [(name, getattr(batch, name)) for name in batch.__dataclass_fields__]
     else:

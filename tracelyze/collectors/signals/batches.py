@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-import weakref
 from collections import deque
 from typing import Any
+from weakref import WeakKeyDictionary, ref
 
 from tracelyze.collectors import fingerprints
 from tracelyze.collectors.arrivals import Arrivals
@@ -25,6 +25,8 @@ SPACING = 16  # between them where it is not
 EPOCHS = 8  # first passes over a loader that are looked at; then the powers of two, and
 EVERY_EPOCH = 16
 MAX_ROWS = 50_000
+PLACE = ("loader", "epoch", "batch", "time", "step")
+MAX_UNSETTLED = 1000  # batches whose use is not known yet
 MAX_ALERTS = 50  # batches looked at because the loss was out of the ordinary
 Row = dict[str, Any]
 
@@ -56,13 +58,14 @@ class Batches(Signal):
         super().__init__(recorder)
         self._prints = fingerprints.Prints(self.torch)
         self._arrivals = Arrivals(recorder, "batches")
-        self._epochs: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._passes: weakref.WeakKeyDictionary[Any, _Pass] = weakref.WeakKeyDictionary()
+        self._epochs: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+        self._passes: WeakKeyDictionary[Any, _Pass] = WeakKeyDictionary()
         self._without_loader = _Pass(0, None)
         self._rows = 0
         self._alerts = 0
-        self._place: Row = {}  # of the batch in hand: which it is,
-        self._held: list[tuple[str, weakref.ref[Any]]] = []  # its fields,
+        self._stride, self._spacing = 1, 1  # the spacing that the budget asks for, as a power of two
+        self._place: tuple[int | None, int, int, float, int] = None, 0, 0, 0.0, 0  # PLACE of the batch in hand,
+        self._held: list[tuple[str, ref[Any]]] = []  # its fields,
         self._looked: tuple[list[Row], Readback | None] | None = None  # and what was seen of it, until it is used
         self._used: deque[tuple[Call, list[Row], Readback | None]] = deque()
 
@@ -79,15 +82,29 @@ class Batches(Signal):
         number = self.recorder.loader_in_hand
         current = self._passes.get(iterator)
         if current is not None and number is not None:
-            self._arrived(current, number, fingerprints.fields(self.torch, batch))
+            if self._looked is not None:
+                self._put_away()
+            wanted = self._wanted(current)
+            fields = fingerprints.fields(self.torch, batch)
+            self._held = [(name, ref(tensor)) for name, tensor in fields]
+            self._place = number, current.epoch, current.position, self.recorder.now(), self.recorder.steps
+            if wanted:
+                self._look_at_new(fields)
 
     def called(self, call: Call, args: Any, kwargs: Any) -> None:
         if call.loader is None:
-            given = [*fingerprints.fields(self.torch, args), *fingerprints.fields(self.torch, kwargs)]
-            self._arrived(self._without_loader, None, given[: fingerprints.FIELDS])
+            if self._wanted(self._without_loader):
+                given = [*fingerprints.fields(self.torch, args), *fingerprints.fields(self.torch, kwargs)]
+                self._put_away()
+                self._place = None, 0, self._without_loader.position, self.recorder.now(), self.recorder.steps
+                self._look_at_new(given[: fingerprints.FIELDS])
+            else:
+                self._held = []
         if self._looked is not None:
             self._used.append((call, *self._looked))
             self._looked = None
+            if len(self._used) > MAX_UNSETTLED:  # calls of which nothing was heard any more
+                self._arrivals.put(*self._used.popleft()[1:])
 
     def settled(self, call: Call, trained: bool) -> None:
         while self._used and self._used[0][0] is call:
@@ -98,7 +115,7 @@ class Batches(Signal):
 
     def after_step(self, tracked: Any, row: Row) -> None:
         if self.recorder.alert and self._held and self._alerts < MAX_ALERTS:
-            alive = [(name, tensor) for name, ref in self._held if (tensor := ref()) is not None]
+            alive = [(name, tensor) for name, held in self._held if (tensor := held()) is not None]
             self._alerts += 1
             rows, later = self._look(alive)
             for one in rows:
@@ -113,19 +130,19 @@ class Batches(Signal):
             self._arrivals.put(rows, later)
         self._arrivals.release(wait=True)
 
-    def _arrived(self, current: _Pass, loader: int | None, fields: list[tuple[str, Any]]) -> None:
-        self._put_away()
+    def _wanted(self, current: _Pass) -> bool:
+        """Whether to look at the batch that has come next in this pass."""
         current.position += 1
+        if self.meter.stride != self._stride:
+            self._stride, self._spacing = self.meter.stride, power_of_two(self.meter.stride)
         position = current.position
-        place = {"loader": loader, "epoch": current.epoch, "batch": position}
-        self._place = place | {"time": self.recorder.now(), "step": self.recorder.steps}
-        self._held = [(name, weakref.ref(tensor)) for name, tensor in fields]
-        spacing = max(current.spacing, power_of_two(self.meter.stride))
-        wanted = current.wanted and (position < FIRST or position % spacing == 0)
-        if self.meter.look(wanted and self._rows < MAX_ROWS):
-            rows, later = self._look(fields)
-            if rows:
-                self._looked = rows, later
+        chosen = position < FIRST or position % max(current.spacing, self._spacing) == 0
+        return self.meter.look(chosen and current.wanted and self._rows < MAX_ROWS)
+
+    def _look_at_new(self, fields: list[tuple[str, Any]]) -> None:
+        rows, later = self._look(fields)
+        if rows:
+            self._looked = rows, later
 
     def _put_away(self) -> None:
         """The batch in hand gave way to the next without a module having been called."""
@@ -144,7 +161,7 @@ class Batches(Signal):
         measured: list[Row] = []
         with torch.no_grad():
             for name, tensor in fields:
-                row = self._place | {"field": name}
+                row: Row = dict(zip(PLACE, self._place, strict=True)) | {"field": name}
                 row["dtype"] = str(tensor.dtype).removeprefix("torch.")
                 row["shape"] = "x".join(str(size) for size in tensor.shape)
                 row["prints"], row["print"] = self._prints.of(tensor)
