@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import tracelyze
-from tracelyze.analyzers import attempts, causality, naming, overview, rundir, several
+from tracelyze.analyzers import attempts, causality, clocks, naming, overview, rundir, several
 from tracelyze.analyzers.merging import merge
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.analyzers.rules import RULES
@@ -78,7 +78,7 @@ def diagnose(
     charts = facts.charts(findings)
     shown, profiled_charts = windows.picture() if picture and windows.found else (None, [])
     facts_of_run = facts.run(run)
-    facts_of_run.notes.extend(windows.notes)
+    facts_of_run.notes.extend([*clocks.notes(run), *windows.notes])
     charts = [*profiled_charts, *charts]
     return Diagnosis(facts_of_run, worst(findings), findings, checks, charts, tracelyze.__version__, picture=shown)
 

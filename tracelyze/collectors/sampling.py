@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,7 @@ def _sampler(
 def _sample(
     recorder: Recorder, listeners: list[Listener], fail: Callable[[Signal, Exception], None], stop: threading.Event
 ) -> None:
-    row: dict[str, Any] = {"time": recorder.now(), "step": recorder.steps}
+    row: dict[str, Any] = {"time": recorder.now(), "wall": time.time(), "step": recorder.steps}
     for listener in list(listeners):
         signal, look = listener
         try:
@@ -56,5 +57,5 @@ def _sample(
         except Exception as error:
             listeners.remove(listener)
             fail(signal, error)
-    if len(row) > 2 and not stop.is_set():
+    if len(row) > 3 and not stop.is_set():
         recorder.emit("samples", row)

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -19,6 +20,7 @@ def train(rank, how=""):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     torch.manual_seed(rank)
     for _ in range(30):
+        time.sleep(float(os.environ.get("STEP_SECONDS", "0")))
         x = torch.randn(16, 8)
         optimizer.zero_grad()
         F.cross_entropy(model(x), (x[:, 0] > 0).long()).backward()
