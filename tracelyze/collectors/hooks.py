@@ -32,7 +32,7 @@ DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "
 
 class _Local(threading.local):
     root: Any = None  # the outermost module that is being called on this thread
-    watch: Any = None  # who wants to see the modules within it (signals.signal.Watch)
+    watch: Any = None  # within it: who looks at the modules that are called there (signals.signal.Watch), or False
     backward = False  # inside torch.autograd.backward on this thread
     optimizer_stepped = False
 
@@ -133,12 +133,12 @@ def _modules(torch: Any) -> None:
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         if is_compiling():
             return original(self, *args, **kwargs)
-        if local.root is not None:
-            if local.watch is None:
-                return original(self, *args, **kwargs)
+        watch = local.watch
+        if watch is False:
+            return original(self, *args, **kwargs)
+        if watch is not None:
             output = original(self, *args, **kwargs)
-            if local.watch is not None:
-                local.watch.returned(self, output)
+            watch.returned(self, output)
             return output
         if tracing() is not None:
             return original(self, *args, **kwargs)
@@ -148,15 +148,15 @@ def _modules(torch: Any) -> None:
         if not seen.prepared:
             seen.prepare()
         local.root = self
-        watch = None
         if seen.watch is not None:
-            watch = local.watch = seen.watch.begins(self)
+            watch = seen.watch.begins(self)
+        local.watch = watch or False
         losses, dropouts, start = seen.losses, seen.dropouts, clock()
         try:
             output = original(self, *args, **kwargs)
         finally:
             local.root = local.watch = None
-        if watch is not None:
+        if watch:
             watch.ends(self, output)
         if is_loss(torch, self, output):
             seen.loss_returned(output)
