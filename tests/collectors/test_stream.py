@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from tracelyze.analyzers.columns import complete_batches
 from tracelyze.collectors import stream
 from tracelyze.collectors.stream import TableStream, record_batch, to_parquet
 
+ROOT = Path(__file__).parents[2]
 VALUES = {
     "bool": st.booleans(),
     "int8": st.integers(-128, 127),
@@ -135,3 +138,17 @@ def test_a_long_stream_is_split_into_few_files(tmp_path: Path, monkeypatch: pyte
     tables = [pyarrow.parquet.read_table(tmp_path / name) for name in ["samples.parquet", *files[:-1]]]
     times = [row["time"] for table in tables for row in table.to_pylist()]
     assert times == [float(index) for index in range(2000)]
+
+
+def test_a_step_takes_few_bytes(tmp_path: Path) -> None:
+    """20,000 steps of values that change as a training's do; the README and docs state the size of a million."""
+    spec = importlib.util.spec_from_file_location("size_on_disk", ROOT / "benchmarks/size_on_disk.py")
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules["size_on_disk"] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    size = module.write(20_000, tmp_path)
+    assert 100 < size.raw < 450
+    assert 30 < size.parquet < 110
+    assert size.files == 1
+    assert pyarrow.parquet.read_table(tmp_path / "steps.parquet").num_rows == 20_000
