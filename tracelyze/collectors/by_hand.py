@@ -6,12 +6,18 @@ between one backward and the next. Its gradients are looked at right after the b
 
 from __future__ import annotations
 
+import traceback
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from tracelyze import redaction
+from tracelyze.collectors.program_signals import raised_by_a_signal_handler
 
 if TYPE_CHECKING:
     from tracelyze.collectors.recorder import Recorder
 
+WITHOUT_STEP = 32  # backwards; accumulation over more than that costs a look at the graph
 MAX_NODES = 20_000  # graph nodes searched for parameters
 FINGERPRINT = 4  # leading elements compared where a change leaves no trace in the version (`p.data -= ...`)
 
@@ -28,37 +34,80 @@ class ByHand:
 
 
 class HandUpdates:
-    """Turns changes of the parameters between backwards into steps. Rests for good once an optimizer has stepped."""
+    """Turns changes of the parameters between backwards into steps.
+
+    Rests while optimizers step, and looks anew, at what backward reaches then, when WITHOUT_STEP backwards went by
+    without any: a process may train several things.
+    """
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._optimizer: ByHand | None = None
         self._before: list[Any] | None = None
         self._steps = False
+        self._resting = False
+        self._in_step = False
+        self._unchanged = 0  # backwards
+        self._failed = False
 
     def backward_begins(self, roots: Any) -> None:
         """Was there a step since the last backward?"""
-        if self._optimizer is None:
-            root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
-            self._optimizer = ByHand(leaves(getattr(root, "grad_fn", None)))
-        else:
-            self.finish()
-        self._before = None
+        self._unchanged += 1
+        if self._resting:
+            if self._unchanged < WITHOUT_STEP or self._in_step:
+                return
+            self._resting = False
+        if not self._failed:
+            self._safely(lambda: self._look(roots))
+
+    def backward_ends(self) -> None:
+        """The gradients are as a step would find them."""
+        if not self._resting and not self._failed and self._optimizer is not None:
+            self._safely(self._remember)
+
+    def optimizer_steps(self, optimizer: Any) -> None:
+        """A step of an optimizer begins."""
+        self._in_step = True
+        if not isinstance(optimizer, ByHand):
+            self._resting, self._optimizer, self._before, self._steps = True, None, None, False
+
+    def optimizer_stepped(self) -> None:
+        """It is over."""
+        self._in_step, self._unchanged = False, 0
 
     def finish(self) -> None:
         """If the parameters changed since the last backward, that was a step."""
+        if self._optimizer is not None and self._before is not None and not self._failed:
+            self._safely(self._compare)
+
+    def _look(self, roots: Any) -> None:
+        if self._optimizer is not None:
+            self._compare()
+        if self._optimizer is None or self._unchanged >= WITHOUT_STEP:
+            root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
+            self._optimizer, self._steps, self._unchanged = ByHand(leaves(getattr(root, "grad_fn", None))), False, 0
+        self._before = None
+
+    def _compare(self) -> None:
         if self._optimizer is not None and self._before is not None and self._state() != self._before:
             self._steps = True
             self._recorder.step_ends(self._optimizer)
 
-    def backward_ends(self) -> None:
-        """The gradients are as a step would find them."""
-        if self._optimizer is not None and any(map(_is_freed, self._optimizer.param_groups[0]["params"])):
-            self._optimizer = ByHand([])  # gathered for one pass and freed after it, by FSDP2: not the real ones
+    def _remember(self) -> None:
         if self._optimizer is not None and self._optimizer.param_groups[0]["params"]:
             self._before = self._state()
             if self._steps:  # not before it is known that nobody else steps
                 self._recorder.step_begins(self._optimizer)
+
+    def _safely(self, look: Callable[[], None]) -> None:
+        try:
+            look()
+        except Exception as error:
+            if raised_by_a_signal_handler(error):
+                raise
+            self._failed = True
+            text = redaction.redact_text("".join(traceback.format_exception(error)))
+            self._recorder.event("collector-error", "by_hand", text)
 
     def _state(self) -> list[Any]:
         """What an update changes. Values are read on the CPU only, where that does not wait for anything."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tracelyze.collectors.recorder import Recorder
 
 from tracelyze.collectors import shards
 
@@ -69,7 +72,7 @@ class Tracked:
 
     def is_active(self, steps: int) -> bool:
         """Whether it is likely to step again, when the process has made so many steps."""
-        return steps - self.at_step <= FIRST_GAP + 4 * self.gap
+        return self.count > 0 and steps - self.at_step <= FIRST_GAP + 4 * self.gap
 
     def parameters(self) -> list[Any]:
         """The trainable tensors it holds. Groups may be added while it trains, layers unfrozen."""
@@ -83,6 +86,62 @@ class Tracked:
             self.on_cuda = bool(self._parameters) and bool(self._parameters[0].is_cuda)
             self.sharded = any(shards.is_sharded(parameter) for parameter in self._parameters)
         return self._parameters
+
+
+class Optimizers:
+    """The optimizers of one recorder, numbered in the order of their first steps and held weakly."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._known: weakref.WeakKeyDictionary[Any, Tracked] = weakref.WeakKeyDictionary()
+        self._count = 0
+        self._living: list[weakref.ref[Tracked]] = []
+        self._inside: weakref.WeakKeyDictionary[Any, InsideBackward] = weakref.WeakKeyDictionary()
+        self._inside_now: InsideBackward | None = None
+
+    def track(self, optimizer: Any) -> Tracked:
+        """The record of this optimizer; a new one, with its row in the table optimizers, if it was not seen before."""
+        tracked = self._known.get(optimizer)
+        if tracked is None:
+            recorder = self._recorder
+            tracked = self._known[optimizer] = Tracked(optimizer, self._count)
+            self._living = [ref for ref in self._living if ref() is not None] + [weakref.ref(tracked)]
+            self._count += 1
+            sites = {"site": recorder.sites.here("step"), "backward_site": recorder.backward_site}
+            recorder.emit("optimizers", describe(tracked) | sites)
+        return tracked
+
+    def tracked(self) -> list[Tracked]:
+        """All that stepped and still live."""
+        return [one for ref in self._living if (one := ref()) is not None and one.optimizer is not None]
+
+    def stepped(self, tracked: Tracked) -> None:
+        """It made the step of the process that was counted last."""
+        steps = self._recorder.steps
+        if tracked.at_step:
+            tracked.gap = steps - tracked.at_step
+        tracked.at_step = steps
+
+    def active(self) -> list[Tracked]:
+        """Those that still step: those of trainings that are over need no looking after."""
+        steps = self._recorder.steps
+        return [one for one in self.tracked() if one.is_active(steps)]
+
+    def step_inside(self, optimizer: Any) -> None:
+        """A hook on a gradient makes an optimizer step while backward runs: all that do are one and step at its end."""
+        inside = self._inside_now
+        if inside is not None and id(optimizer) in inside.members:
+            return
+        known = self._inside.get(optimizer)
+        if known is None:
+            known = self._inside[optimizer] = inside or InsideBackward()
+            known.add(optimizer)
+        self._inside_now = inside or known
+
+    def stepped_inside(self) -> InsideBackward | None:
+        """What stepped inside the backward that has just ended."""
+        inside, self._inside_now = self._inside_now, None
+        return inside
 
 
 def describe(tracked: Tracked) -> dict[str, Any]:

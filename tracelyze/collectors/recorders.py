@@ -49,9 +49,10 @@ class Recorders:
 
     def for_step(self, current_graph_task: Any) -> Recorder:
         """The recorder of the optimizer that steps on this thread, which may be one of the autograd engine's."""
-        if current_graph_task() != -1:
-            return next((one for one in self.everyone() if one.in_backward), self.here())
-        return self._local.own or self._first
+        here = self._local.own or self._first
+        if current_graph_task() != -1 and not here.in_backward:
+            return next((one for one in self.everyone() if one.in_backward), here)
+        return here
 
 
 def _is_pythons() -> bool:

@@ -26,7 +26,7 @@ class TableStream:
     def __init__(self, table: schema.Table) -> None:
         self.table = table
         self.folder: Path | None = None  # rows wait in memory until there is one
-        # One list of values, row after row, not a dict per row: dicts of this size come from malloc, and while they wait
+        # One list of values, row by row, not a dict per row: dicts of this size come from malloc, and while they wait
         # for the disk they lie between the tensors of the training and keep it from reusing its own memory (1.5 ms a
         # step of page faults, measured on a CNN).
         self._names = [column.name for column in table.columns]

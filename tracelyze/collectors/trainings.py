@@ -28,6 +28,7 @@ class Group:
     def __init__(self) -> None:
         self.optimizers: set[int] = set()
         self.models: set[int] = set()
+        self.loss_mean: float | None = None  # running, to tell what is out of the ordinary
         self.latest: Call | None = None  # the call that its last backward reached first
 
 

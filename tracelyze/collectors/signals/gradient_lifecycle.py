@@ -63,27 +63,29 @@ class GradientLifecycle(Signal):
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
         self._states: dict[int, _State] = {}
+        self._active: list[Tracked] = []  # while backward runs
         self._backwards_at_step = 0
         self._watch_backward = True
 
     def before_backward(self, roots: Any) -> None:
-        tracked = self.recorder.active()
+        self._active = active = self.recorder.active()
         if self._watch_backward:
-            for one in tracked:
+            for one in active:
                 state = self._state(one)
                 if state.looking and not state.fresh:
                     self._look_for_discarded(one)
-        self._watch_backward = len(tracked) > 1 or any(
-            t.count < FIRST_STEPS or self._state(t).suspicious for t in tracked
-        )
-        several = len(tracked) > 1
-        for one in tracked:
-            if several or self._state(one).fresh:
+        several = self._watch_backward = len(active) > 1
+        for one in active:
+            state = self._state(one)
+            if one.count < FIRST_STEPS or state.suspicious:
+                self._watch_backward = True
+            if several or state.fresh:
                 self._look_for_kept(one)
 
     def after_backward(self, roots: Any) -> None:
         group = self.recorder.group
-        for tracked in self.recorder.active():
+        active, self._active = self._active, []
+        for tracked in active:
             state = self._state(tracked)
             if self._watch_backward and state.looking:
                 state.last = versions(tracked)
@@ -137,7 +139,10 @@ class GradientLifecycle(Signal):
         state.any_kept = any(state.kept)
 
     def _state(self, tracked: Tracked) -> _State:
-        return self._states.setdefault(tracked.index, _State())
+        state = self._states.get(tracked.index)
+        if state is None:
+            state = self._states[tracked.index] = _State()
+        return state
 
     def _cleared(self, state: _State, tracked: Tracked, now: list[int]) -> int | None:
         """Gradients that the last backward filled and that are None, or zeros written since, at the step."""

@@ -12,6 +12,7 @@ from tracelyze.collectors.signals.signal import Signal
 
 WALK_FIRST, WALK_EVERY = 10, 50  # backwards whose graph is searched for a constant divisor
 WALK_DEPTH = 8
+LINES_FIRST, LINES_EVERY = 50, 16  # calls whose line is looked for: to walk up the stack each time is too dear
 MAX_SCALED = 8  # losses that a scaler has scaled and no backward has met
 MAX_KEPT = 64  # backwards kept for the trainings that they belong to
 ALERT_RATIO = 3.0  # a loss this many times its running mean makes other signals look closely
@@ -44,8 +45,9 @@ class Loss(Signal):
         self._scaled: deque[tuple[weakref.ref[Any], Any]] = deque(maxlen=MAX_SCALED)
         self._backwards: list[_Backward] = []
         self._running: _Backward | None = None
+        self._line_known = False
         self._backwards_at_step = 0
-        self._means: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()  # by training
+        self._losses = self._steps = 0
 
     def scale(self, original: Any, scaled: Any) -> None:
         if isinstance(scaled, self.torch.Tensor):
@@ -53,18 +55,21 @@ class Loss(Signal):
 
     def loss(self, value: Any) -> None:
         """A loss function returned: where a framework calls backward, its line is the one that the user wrote."""
-        if value.requires_grad:
+        self._losses += 1
+        if (self._losses <= LINES_FIRST or self._losses % LINES_EVERY == 0) and value.requires_grad:
             self.recorder.sites.here("loss")
 
     def before_backward(self, roots: Any) -> None:
         recorder = self.recorder
-        recorder.backward_site = recorder.sites.here("backward")
+        count = recorder.backwards
+        self._line_known = count <= LINES_FIRST or count % LINES_EVERY == 0
+        if self._line_known:
+            recorder.backward_site = recorder.sites.here("backward")
         self._running = backward = _Backward()
         root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
         if type(root) is not self.torch.Tensor or root.numel() != 1:
             return
         value, factor = self._unscaled(root)
-        count = recorder.backwards
         second = sum([not one.used for one in self._backwards]) == 1  # after a step: gradients accumulate
         if count <= WALK_FIRST or count % WALK_EVERY == 0 or second:
             divisor = constant_divisor(self.torch, root.grad_fn)
@@ -77,6 +82,8 @@ class Loss(Signal):
         if backward is None:
             return
         self._running = None
+        if recorder.group is None and not self._line_known:  # the line of a training that has just begun
+            recorder.backward_site = recorder.sites.here("backward")
         backward.models = recorder.reached
         call = recorder.calls.reached[0] if recorder.calls.reached else recorder.calls.latest
         if call is not None and call.batch_size is not None:
@@ -104,7 +111,9 @@ class Loss(Signal):
         return root.detach(), 1.0
 
     def before_step(self, tracked: Any) -> None:
-        self.recorder.sites.here("step")
+        self._steps += 1
+        if self._steps <= LINES_FIRST or self._steps % LINES_EVERY == 0:
+            self.recorder.sites.here("step")
         self._backwards_at_step = self.recorder.backwards
         for one in self._backwards:
             one.before_step = not one.used
@@ -140,12 +149,12 @@ class Loss(Signal):
         group = self.recorder.group
         if group is None:
             return
-        mean = self._means.get(group)
+        mean = group.loss_mean
         finite = math.isfinite(value)
         if not finite or (mean is not None and abs(value) > ALERT_RATIO * abs(mean) + 1e-6):
             self.recorder.alert = True
         if finite:
-            self._means[group] = value if mean is None else 0.95 * mean + 0.05 * value
+            group.loss_mean = value if mean is None else 0.95 * mean + 0.05 * value
 
 
 def constant_divisor(torch: Any, node: Any) -> float | None:

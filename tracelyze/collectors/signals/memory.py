@@ -8,21 +8,26 @@ from typing import Any
 from tracelyze.collectors.optimizers import Tracked
 from tracelyze.collectors.signals.signal import Signal
 
+HOST_EVERY = 0.002  # seconds between two readings, which take 2 to 8 us of system call: memory does not leak faster
+
 
 class Memory(Signal):
     name = "memory"
     about = "Resident memory and the device allocator's counters at the end of every step."
-    cost = "5 us a step"
+    cost = "5 us a reading, at most every 2 ms"
     columns = ("steps.host_rss", "steps.device_allocated", "steps.device_reserved", "steps.device_peak")
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
         self._statm: int | None = None
         self._opened_by: int | None = None
+        self._read_at = -HOST_EVERY
         self._page = os.sysconf("SC_PAGE_SIZE")
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        row["host_rss"] = self._resident()
+        if row["time"] - self._read_at >= HOST_EVERY:
+            self._read_at = row["time"]
+            row["host_rss"] = self._resident()
         if tracked.on_cuda:
             stats = self.torch.cuda.memory_stats_as_nested_dict(tracked.parameters()[0].device)
             row["device_allocated"] = stats["allocated_bytes"]["all"]["current"]

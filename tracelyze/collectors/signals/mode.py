@@ -33,15 +33,22 @@ class Mode(Signal):
             self._calls.append(call)
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
-        others = set()
-        if self.recorder.trainings.several:
-            others = {call for call in self._calls if self._is_of_another(call, tracked.group)}
-        trained = {call.model.number: call for call in self._calls if call.trained and call not in others}.values()
+        trained: dict[int, Call] = {}
+        left = []
+        several = self.recorder.trainings.several
+        for call in self._calls:
+            if several and self._is_of_another(call, tracked.group):
+                left.append(call)
+            elif call.trained:
+                trained[call.model.number] = call
+            elif not call.dead:
+                left.append(call)
+        self._calls = left
         if trained:
-            row["model_in_train"] = all(call.in_train for call in trained)
-            row["modules_sensitive"] = sum(call.sensitive for call in trained)
-            row["modules_in_train"] = sum(call.sensitive_in_train for call in trained)
-        self._calls = [call for call in self._calls if call in others or not (call.trained or call.dead)]
+            calls = trained.values()
+            row["model_in_train"] = all([call.in_train for call in calls])
+            row["modules_sensitive"] = sum([call.sensitive for call in calls])
+            row["modules_in_train"] = sum([call.sensitive_in_train for call in calls])
 
     def _is_of_another(self, call: Call, group: Any) -> bool:
         """Whether the call trains, but in another training than the one that steps."""
