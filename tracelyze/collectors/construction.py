@@ -6,6 +6,7 @@ parameters all the same.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import threading
@@ -13,6 +14,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+wrappers: list[Any] = []  # functions of ours in the place of torch's
 _made: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
@@ -41,9 +43,11 @@ def _constructor(owner: Any) -> None:
     @functools.wraps(original)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
-        _made.add(self)
+        with contextlib.suppress(TypeError):  # a subclass that cannot be hashed
+            _made.add(self)
 
     owner.__init__ = __init__
+    wrappers.append(__init__)
 
 
 def _step(
@@ -63,4 +67,5 @@ def _step(
             scheduled(self, depth.schedulers > 0)
         return result
 
+    wrappers.append(step)
     return step
