@@ -51,6 +51,11 @@ def kill(points: int, seed: int, seconds: float, folder: Path) -> list[Point]:
     command = [sys.executable, str(PROGRAM), str(points), str(seed), str(seconds), str(notes)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     subprocess.run([*wrapper, *command], check=True, env=environment, timeout=60 + points * (seconds + 10))
+    return judge(run, notes)
+
+
+def judge(run: Path, notes: Path) -> list[Point]:
+    """What was read back of each training that `notes` tells the end of."""
     told = {note["pid"]: note for note in map(json.loads, notes.read_text().splitlines())}
     loaded = load(run)
     found = []

@@ -1,0 +1,40 @@
+#!/bin/sh
+# Runs the collector's tests with other versions of Python and torch, each in an environment of its own.
+#
+#   sh scripts/versions.sh                      every pair of docs/collecting.md for which an interpreter is here
+#   sh scripts/versions.sh 3.11:2.4.1 3.13:2.13.0
+#
+# Prints one row of the table in docs/collecting.md per pair. Environments take 2 to 6 GB each where only torch's default
+# build can be had, and are removed after their tests unless KEEP=1. Settings: ENVIRONMENTS (default .versions), TESTS.
+set -eu
+cd "$(dirname "$0")/.."
+ENVIRONMENTS=${ENVIRONMENTS:-.versions}
+# Files that are run whole: what is recorded of loops of known truth, the ends, the processes, what a program sees.
+TESTS=${TESTS:-tests/collectors/test_signals.py tests/collectors/test_ends.py tests/collectors/test_processes.py tests/collectors/test_transparency.py tests/collectors/test_stream.py}
+[ $# -gt 0 ] || set -- 3.11:2.4.1 3.11:2.6.0 3.11:2.8.0 3.11:2.10.0 3.11:2.13.0 3.12:2.13.0 3.13:2.13.0 3.14:2.13.0
+mkdir -p "$ENVIRONMENTS"
+
+export OMP_NUM_THREADS=1
+for pair in "$@"; do
+    python=${pair%%:*} torch=${pair##*:}
+    row="| $python | $torch |"
+    if ! "python$python" -c '' 2>/dev/null; then
+        echo "$row not run: no python$python here |"
+        continue
+    fi
+    log="$ENVIRONMENTS/$python-$torch.log"
+    if ! (
+        VENV="$ENVIRONMENTS/$python-$torch" TORCH="torch==$torch" PYTHON="python$python"
+        . scripts/environment.sh
+        prepare >"$log" 2>&1 && pip_install pytest hypothesis psutil >>"$log" 2>&1
+    ); then
+        echo "$row not run: $(tail -n 1 "$log") |"
+        continue
+    fi
+    # Warnings of other versions of torch are not ours to fail on.
+    # shellcheck disable=SC2086
+    "$ENVIRONMENTS/$python-$torch/bin/python" -m pytest -q -W default $TESTS >>"$log" 2>&1 || true
+    echo "$row $(tail -n 1 "$log" | sed 's/^=* *//; s/ *=*$//') |"
+    sed -n 's/^FAILED /    failed: /p' "$log"
+    [ "${KEEP:-}" = 1 ] || rm -rf "$ENVIRONMENTS/$python-$torch"
+done
