@@ -8,14 +8,15 @@ from __future__ import annotations
 import os
 import sys
 from enum import IntEnum
-from typing import Annotated
+from pathlib import Path
+from typing import Any
 
-import typer
+import click
 
 from tracelyze import __version__
 from tracelyze.errors import InputError
 
-CONTEXT = {"help_option_names": ["-h", "--help"]}
+PATH = click.Path(path_type=Path)
 
 
 class ExitCode(IntEnum):
@@ -28,49 +29,42 @@ class ExitCode(IntEnum):
     BROKEN_PIPE = 141  # the reader of our output went away, as shells have it
 
 
-MaxGib = Annotated[
-    float | None,
-    typer.Option(
-        "--max-gib",
-        metavar="N",
-        min=0.001,
-        help="Most JSON to read from one trace, even if it unpacks suspiciously well.  [default: 64]",
-    ),
-]
-"""The option that raises the limits on the size of a trace."""
+class Commands(click.Group):
+    """A group that lists its commands in the order in which they were added."""
 
-app = typer.Typer(
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Names of the commands."""
+        return list(self.commands)
+
+
+@click.group(
     name="tracelyze",
+    cls=Commands,
     help="Finds out, after the fact, why a PyTorch training run went wrong.",
     epilog="Record a run with tracelyze collect -- python train.py, then explain it with tracelyze diagnose RUN.",
     no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings=CONTEXT,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+@click.version_option(__version__, message="tracelyze %(version)s")
+def app() -> None:
+    """The command line."""
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"tracelyze {__version__}")
-        raise typer.Exit
+max_gib = click.option(
+    "--max-gib",
+    type=click.FloatRange(min=0.001),
+    metavar="N",
+    help="Most JSON to read from one trace, even if it unpacks suspiciously well.  [default: 64]",
+)
+"""The option that raises the limits on the size of a trace."""
 
 
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None:
-    pass
-
-
-def allow(max_gib: float | None) -> None:
+def allow(gib: float | None) -> None:
     """Sets the limits on the size of a trace, if the user gave one."""
-    if max_gib is not None:
+    if gib is not None:
         from tracelyze.analyzers.kineto import source
 
-        source.ALLOWED.gib = max_gib
+        source.ALLOWED.gib = gib
 
 
 def emit(text: str) -> None:
@@ -81,19 +75,23 @@ def emit(text: str) -> None:
     except BrokenPipeError:
         # Python flushes stdout once more on its way out, which would raise again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(ExitCode.BROKEN_PIPE) from None
+        sys.exit(ExitCode.BROKEN_PIPE)
 
 
 def main() -> None:
     """Entry point of `tracelyze` and `python -m tracelyze`. Expected errors are one line on stderr, no traceback."""
     try:
-        app(prog_name="tracelyze")
+        status: Any = app.main(prog_name="tracelyze", standalone_mode=False)
+        sys.exit(status)
     except InputError as error:
         from tracelyze.reports.escaping import one_line
 
         sys.stderr.write(f"tracelyze: {one_line(error)}\n")
         sys.exit(ExitCode.WRONG_INPUT)
-    except KeyboardInterrupt:
+    except click.ClickException as error:  # the call is wrong
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
         sys.exit(ExitCode.INTERRUPTED)
 
 
