@@ -121,6 +121,13 @@ def test_nothing_is_left_to_do() -> None:
     assert not found
 
 
+def test_the_owners_choices_stay() -> None:
+    """The owner fixed pandas, pyarrow and typer as what the command line and the analyzer are built on."""
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    for package in ("pandas", "pyarrow", "typer"):
+        assert f'"{package}>=' in project, f"{package} is the project owner's choice: make it quick, do not replace it"
+
+
 def test_importing_the_package_loads_nothing_heavy() -> None:
     program = (
         "import sys, tracelyze.schema, tracelyze.diagnosis, tracelyze.redaction, tracelyze.collectors.launch\n"
