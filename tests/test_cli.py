@@ -76,7 +76,7 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
         cwd=tmp_path,
     )
     loaded = {line.rsplit("|", 1)[1].strip().split(".")[0] for line in done.stderr.splitlines() if "|" in line}
-    assert "click" in loaded
+    assert "typer" in loaded
     assert not loaded & {"numpy", "pandas", "pyarrow", "torch", "plotly", "rich", "msgspec"}
 
 

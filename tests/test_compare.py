@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from tests.kineto.made import Made, training
 from tests.reports.chromium import BINARY, Chromium

@@ -132,7 +132,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     program = (
         "import sys, tracelyze.schema, tracelyze.diagnosis, tracelyze.redaction, tracelyze.collectors.launch\n"
         "print(*{name.partition('.')[0] for name in sys.modules} & "
-        "{'numpy', 'pandas', 'pyarrow', 'torch', 'click', 'plotly', 'msgspec', 'rich'})"
+        "{'numpy', 'pandas', 'pyarrow', 'torch', 'typer', 'plotly', 'msgspec', 'rich'})"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

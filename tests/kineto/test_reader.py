@@ -233,7 +233,7 @@ LIGHT = """
 import sys
 from tracelyze.analyzers.kineto import diagnose_traces
 diagnose_traces(sys.argv[1])
-print(sorted({"pandas", "pyarrow", "torch", "click", "plotly"} & set(sys.modules)))
+print(sorted({"pandas", "pyarrow", "torch", "typer", "plotly"} & set(sys.modules)))
 """
 
 

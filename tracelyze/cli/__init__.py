@@ -8,15 +8,14 @@ from __future__ import annotations
 import os
 import sys
 from enum import IntEnum
-from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-import click
+import typer
 
 from tracelyze import __version__
 from tracelyze.errors import InputError
 
-PATH = click.Path(path_type=Path)
+CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
 class ExitCode(IntEnum):
@@ -29,42 +28,49 @@ class ExitCode(IntEnum):
     BROKEN_PIPE = 141  # the reader of our output went away, as shells have it
 
 
-class Commands(click.Group):
-    """A group that lists its commands in the order in which they were added."""
+MaxGib = Annotated[
+    float | None,
+    typer.Option(
+        "--max-gib",
+        metavar="N",
+        min=0.001,
+        help="Most JSON to read from one trace, even if it unpacks suspiciously well.  [default: 64]",
+    ),
+]
+"""The option that raises the limits on the size of a trace."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Names of the commands."""
-        return list(self.commands)
-
-
-@click.group(
+app = typer.Typer(
     name="tracelyze",
-    cls=Commands,
     help="Finds out, after the fact, why a PyTorch training run went wrong.",
     epilog="Record a run with tracelyze collect -- python train.py, then explain it with tracelyze diagnose RUN.",
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings=CONTEXT,
 )
-@click.version_option(__version__, message="tracelyze %(version)s")
-def app() -> None:
-    """The command line."""
 
 
-max_gib = click.option(
-    "--max-gib",
-    type=click.FloatRange(min=0.001),
-    metavar="N",
-    help="Most JSON to read from one trace, even if it unpacks suspiciously well.  [default: 64]",
-)
-"""The option that raises the limits on the size of a trace."""
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tracelyze {__version__}")
+        raise typer.Exit
 
 
-def allow(gib: float | None) -> None:
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def allow(max_gib: float | None) -> None:
     """Sets the limits on the size of a trace, if the user gave one."""
-    if gib is not None:
+    if max_gib is not None:
         from tracelyze.analyzers.kineto import source
 
-        source.ALLOWED.gib = gib
+        source.ALLOWED.gib = max_gib
 
 
 def emit(text: str) -> None:
@@ -75,23 +81,19 @@ def emit(text: str) -> None:
     except BrokenPipeError:
         # Python flushes stdout once more on its way out, which would raise again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(ExitCode.BROKEN_PIPE)
+        raise typer.Exit(ExitCode.BROKEN_PIPE) from None
 
 
 def main() -> None:
     """Entry point of `tracelyze` and `python -m tracelyze`. Expected errors are one line on stderr, no traceback."""
     try:
-        status: Any = app.main(prog_name="tracelyze", standalone_mode=False)
-        sys.exit(status)
+        app(prog_name="tracelyze")
     except InputError as error:
         from tracelyze.reports.escaping import one_line
 
         sys.stderr.write(f"tracelyze: {one_line(error)}\n")
         sys.exit(ExitCode.WRONG_INPUT)
-    except click.ClickException as error:  # the call is wrong
-        error.show()
-        sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
+    except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
 
 

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-import click
+from enum import StrEnum
+from typing import Annotated
+
+import typer
 
 from tracelyze.cli import app, emit
 
 
+class Format(StrEnum):
+    """What goes to stdout."""
+
+    text = "text"
+    json = "json"
+
+
 @app.command(short_help="List or explain the diagnoses.")
-@click.argument("identifier", metavar="[ID]", required=False)
-@click.option("--format", "-f", type=click.Choice(["text", "json"]), default="text", help="What to print on stdout.")
-def rules(identifier: str | None, format: str) -> None:
-    """List every diagnosis that can be made, or explain the one that is called ID."""
+def rules(
+    identifier: Annotated[str | None, typer.Argument(metavar="[ID]", help="One rule's page.")] = None,
+    format: Annotated[Format, typer.Option("--format", "-f", help="What to print on stdout.")] = Format.text,
+) -> None:
+    """List every diagnosis that can be made, or explain one."""
     from tracelyze import catalogue, documentation
 
     entries = catalogue.entries()
     if identifier is not None:
         catalogue.check_ids([identifier], {entry.id: entry for entry in entries}, "rules")
     chosen = [entry for entry in entries if identifier in (None, entry.id)]
-    if format == "json":
+    if format is Format.json:
         emit(documentation.rules_json(chosen))
     elif identifier is None:
         emit(documentation.rules_list(chosen))

@@ -2,56 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
-import click
+import typer
 
-from tracelyze.cli import PATH, app
+from tracelyze.cli import CONTEXT, app
 from tracelyze.errors import InputError
 
 
 @app.command(
-    short_help="Run a training script unchanged and record it.",
-    context_settings={"allow_interspersed_args": False},
+    context_settings={**CONTEXT, "allow_interspersed_args": False},
     epilog="tracelyze collect -- torchrun --nproc-per-node 2 train.py --lr 3e-4",
 )
-@click.argument("command", nargs=-1, type=click.UNPROCESSED)
-@click.option("--out", "-o", type=PATH, metavar="RUN", help="Run directory to make.  [default: runs/<script>-<time>]")
-@click.option("--quiet", "-q", is_flag=True, help="Say nothing but errors.")
-@click.option("--no-signal", multiple=True, metavar="NAME,...", help="Do not record this signal; may be repeated.")
-@click.option(
-    "--signal",
-    multiple=True,
-    metavar="NAME=HOW",
-    help="on, off, or every:N to let a sampled signal look at every N-th step whatever it costs; "
-    "may be repeated. See tracelyze signals.",
-)
-@click.option(
-    "--budget",
-    type=click.FloatRange(min=0.0),
-    default=1.0,
-    metavar="PERCENT",
-    show_default=True,
-    help="Of the step time; sampled signals keep within it.",
-)
-@click.option(
-    "--profile-every",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Profile 4 steps in every N; they are slower.  [default: never]",
-)
 def collect(
-    command: tuple[str, ...],
-    out: Path | None,
-    quiet: bool,
-    no_signal: tuple[str, ...],
-    signal: tuple[str, ...],
-    budget: float,
-    profile_every: int,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="COMMAND", help="The command as you type it without tracelyze.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="RUN", help="Run directory to make.  [default: runs/<script>-<time>]"),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+    no_signal: Annotated[
+        list[str] | None,
+        typer.Option("--no-signal", metavar="NAME,...", help="Do not record this signal; may be repeated."),
+    ] = None,
+    signal: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--signal",
+            metavar="NAME=HOW",
+            help="on, off, or every:N to let a sampled signal look at every N-th step whatever it costs; "
+            "may be repeated. See tracelyze signals.",
+        ),
+    ] = None,
+    budget: Annotated[
+        float,
+        typer.Option("--budget", metavar="PERCENT", min=0.0, help="Of the step time; sampled signals keep within it."),
+    ] = 1.0,
+    profile_every: Annotated[
+        int,
+        typer.Option(
+            "--profile-every", metavar="N", min=0, help="Profile 4 steps in every N; they are slower.  [default: never]"
+        ),
+    ] = 0,
 ) -> None:
-    """Run COMMAND, typed as without tracelyze, and record what its training does.
+    """Run COMMAND and record what its training does.
 
     COMMAND keeps its arguments, terminal, signals and exit status. TRACELYZE_DISABLE=1 in the environment runs it
     unobserved.
@@ -59,13 +56,13 @@ def collect(
     from tracelyze.collectors.launch import collect as launch
     from tracelyze.collectors.options import CollectOptions
 
-    chosen = _chosen(signal)
+    chosen = _chosen(signal or [])
     launch(
-        list(command),
+        command or [],
         out,
         CollectOptions(
             quiet,
-            signals_off=(*_signals(no_signal), *(name for name, how in chosen.items() if how == "off")),
+            signals_off=(*_signals(no_signal or []), *(name for name, how in chosen.items() if how == "off")),
             profile_every=profile_every,
             budget=budget,
             signals_on=tuple(name for name, how in chosen.items() if how != "off"),
@@ -74,8 +71,8 @@ def collect(
     )
 
 
-def _chosen(given: Sequence[str]) -> dict[str, str | int]:
-    """ "on", "off" or a number of steps for each signal of --signal NAME=HOW."""
+def _chosen(given: list[str]) -> dict[str, str | int]:
+    """"on", "off" or a number of steps for each signal of --signal NAME=HOW."""
     chosen: dict[str, str | int] = {}
     for wish in given:
         name, _, how = wish.partition("=")
@@ -98,7 +95,7 @@ def _check_sampled(name: str) -> None:
         raise InputError(f"--signal: {name} is recorded at every step, it has no cadence; {name}=off switches it off")
 
 
-def _signals(given: Sequence[str], option: str = "--no-signal") -> tuple[str, ...]:
+def _signals(given: list[str], option: str = "--no-signal") -> tuple[str, ...]:
     names = [name.strip().replace("-", "_") for names in given for name in names.split(",") if name.strip()]
     if names:
         from tracelyze.collectors.signals import SIGNALS

@@ -6,12 +6,13 @@ import os
 import re
 import shutil
 import sys
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import click
+import typer
 
-from tracelyze.cli import PATH, ExitCode, app, emit
+from tracelyze.cli import ExitCode, app, emit
 from tracelyze.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,6 +21,16 @@ if TYPE_CHECKING:
 WIDEST = 110  # columns: tables have six
 BAR = re.compile(r"^(?P<what>slower|memory|new)(?::(?P<limit>[\w.]+)\s*%?)?$")
 MEMORY = ("host memory", "device memory in tensors, peak", "device memory held")
+
+
+class Format(StrEnum):
+    """What goes to stdout."""
+
+    text = "text"
+    json = "json"
+    markdown = "markdown"
+    md = "md"
+    html = "html"
 
 
 class Bar(NamedTuple):
@@ -34,47 +45,45 @@ class Bar(NamedTuple):
     short_help="Say what changed between two runs.",
     epilog="Exit status: 0 done, 1 --fail-on was reached, 2 the input or the call is wrong.",
 )
-@click.argument("a", type=PATH)
-@click.argument("b", type=PATH)
-@click.option(
-    "--format",
-    "-f",
-    type=click.Choice(["text", "json", "markdown", "md", "html"]),
-    default="text",
-    help="What to print on stdout.",
-)
-@click.option(
-    "--output", "-o", multiple=True, type=PATH, metavar="FILE", help="Also write .html, .md, .json, .txt; repeatable."
-)
-@click.option(
-    "--fail-on",
-    multiple=True,
-    metavar="WHAT",
-    help="Exit with 1 if B is slower (slower:10%), takes more memory (memory:10%) or has a finding that A "
-    "does not have (new, new:warning); repeatable.",
-)
-def compare(a: Path, b: Path, format: str, output: tuple[Path, ...], fail_on: tuple[str, ...]) -> None:
+def compare(
+    a: Annotated[Path, typer.Argument(metavar="A", help="Before: run directory, profiler trace, or folder of traces.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="After: the same kind of thing.")],
+    format: Annotated[Format, typer.Option("--format", "-f", help="What to print on stdout.")] = Format.text,
+    output: Annotated[
+        list[Path] | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Also write .html, .md, .json, .txt; repeatable."),
+    ] = None,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-on",
+            metavar="WHAT",
+            help="Exit with 1 if B is slower (slower:10%), takes more memory (memory:10%) or has a finding that A "
+            "does not have (new, new:warning); repeatable.",
+        ),
+    ] = None,
+) -> None:
     """Say what got slower or faster from A to B, by cause, operator and kernel, and what findings and settings differ.
 
-    A is before, B after: run directories, profiler traces, or folders of traces. A difference within the spread over
-    the steps is said to be noise, and fails nothing.
+    A difference within the spread over the steps is said to be noise, and fails nothing.
     """
     from tracelyze.analyzers.comparing import compare as compare_paths
     from tracelyze.reports import comparison as reports
 
-    bars = [_bar(text) for text in fail_on]
-    for file in output:
+    bars = [_bar(text) for text in fail_on or []]
+    files = output or []
+    for file in files:
         reports.format_of(file)
     found = compare_paths(a, b)
-    for file in output:
+    for file in files:
         reports.write(found, file)
         sys.stderr.write(f"wrote {file}\n")
-    if format == "text":
+    if format is Format.text:
         emit(_summary(found))
     else:
-        emit(reports.render(found, "markdown" if format == "md" else format))
+        emit(reports.render(found, "markdown" if format is Format.md else format.value))
     if any(_reached(found, bar) for bar in bars):
-        sys.exit(ExitCode.FINDINGS)
+        raise typer.Exit(ExitCode.FINDINGS)
 
 
 def _summary(comparison: Comparison) -> str:

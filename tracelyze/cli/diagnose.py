@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-import click
+import typer
 
-from tracelyze.cli import PATH, ExitCode, allow, app, emit, max_gib
+from tracelyze.cli import ExitCode, MaxGib, allow, app, emit
 from tracelyze.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,72 +20,81 @@ if TYPE_CHECKING:
 
 PAGE = "diagnosis.html"
 WIDEST = 100  # columns: longer lines are hard to read
-SEVERITIES = ("critical", "warning", "info")
+
+
+class Format(StrEnum):
+    """What goes to stdout."""
+
+    text = "text"
+    json = "json"
+    md = "md"
+    html = "html"
+    sarif = "sarif"
+
+
+class FailOn(StrEnum):
+    """Severities for --fail-on, the worst first."""
+
+    critical = "critical"
+    warning = "warning"
+    info = "info"
 
 
 @app.command(
     short_help="Say what went wrong in a run.",
     epilog="Exit status: 0 done, 1 --fail-on was reached, 2 the input or the call is wrong.",
 )
-@click.argument("run", type=PATH)
-@click.option(
-    "--format",
-    "-f",
-    type=click.Choice(["text", "json", "md", "html", "sarif"]),
-    default="text",
-    help="What to print on stdout.",
-)
-@click.option(
-    "--output",
-    "-o",
-    multiple=True,
-    type=PATH,
-    metavar="FILE",
-    help="Also write .html, .md, .json, .sarif, .txt; repeatable.",
-)
-@click.option("--fail-on", type=click.Choice(SEVERITIES), help="Exit with 1 if a finding is at least this severe.")
-@click.option("--select", multiple=True, metavar="ID,...", help="Only these rules, whatever is configured.")
-@click.option("--ignore", multiple=True, metavar="ID,...", help="Leave these rules out.")
-@click.option("--config", type=PATH, metavar="FILE", help="Instead of the nearest tracelyze.toml or pyproject.toml.")
-@max_gib
-@click.option("--no-html", is_flag=True, help=f"Do not write {PAGE}.")
 def diagnose(
-    run: Path,
-    format: str,
-    output: tuple[Path, ...],
-    fail_on: str | None,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    config: Path | None,
-    max_gib: float | None,
-    no_html: bool,
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="Run directory, or a profiler trace (.json, .json.gz, or a folder).")
+    ],
+    format: Annotated[Format, typer.Option("--format", "-f", help="What to print on stdout.")] = Format.text,
+    output: Annotated[
+        list[Path] | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Also write .html, .md, .json, .sarif, .txt; repeatable."),
+    ] = None,
+    fail_on: Annotated[
+        FailOn | None, typer.Option("--fail-on", help="Exit with 1 if a finding is at least this severe.")
+    ] = None,
+    select: Annotated[
+        list[str] | None, typer.Option("--select", metavar="ID,...", help="Only these rules, whatever is configured.")
+    ] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option("--ignore", metavar="ID,...", help="Leave these rules out.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="Instead of the nearest tracelyze.toml or pyproject.toml."),
+    ] = None,
+    max_gib: MaxGib = None,
+    no_html: Annotated[bool, typer.Option("--no-html", help=f"Do not write {PAGE}.")] = False,
 ) -> None:
     """Say what went wrong in RUN, since when, what it cost, and how to fix it.
 
-    RUN is a run directory, or a profiler trace (.json, .json.gz, or a folder of them). Prints a summary and writes
-    diagnosis.html into the run directory. With --format other than text, or with -o, only what was asked for is
-    written.
+    Prints a summary and writes diagnosis.html into the run directory. With --format other than text, or with -o, only
+    what was asked for is written.
     """
     from tracelyze import reports
 
-    for file in output:
+    files = output or []
+    for file in files:
         reports.format_of(file)
     allow(max_gib)
     settings = _settings(config, _identifiers(select), _identifiers(ignore))
-    page = not no_html and not output and format == "text"
-    drawn = page or format == "html" or any(reports.format_of(file) == "html" for file in output)
+    page = not no_html and not files and format is Format.text
+    drawn = page or format is Format.html or any(reports.format_of(file) == "html" for file in files)
     diagnosis = _diagnose(run, settings, picture=drawn)
-    for file in output:
+    for file in files:
         reports.write(diagnosis, file)
         sys.stderr.write(f"wrote {file}\n")
-    if format == "text":
+    if format is Format.text:
         emit(_summary(diagnosis))
         if page:
             _write_page(diagnosis, run)
     else:
-        emit(reports.render(diagnosis, "markdown" if format == "md" else format))
+        emit(reports.render(diagnosis, "markdown" if format is Format.md else format.value))
     if fail_on is not None and _reaches(diagnosis, fail_on):
-        sys.exit(ExitCode.FINDINGS)
+        raise typer.Exit(ExitCode.FINDINGS)
 
 
 def _settings(config: Path | None, select: tuple[str, ...], ignore: tuple[str, ...]) -> Settings:
@@ -116,8 +126,8 @@ def _diagnose(path: Path, settings: Settings, picture: bool) -> Diagnosis:
     )
 
 
-def _identifiers(given: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name.strip() for names in given for name in names.split(",") if name.strip())
+def _identifiers(given: list[str] | None) -> tuple[str, ...]:
+    return tuple(name.strip() for names in given or [] for name in names.split(",") if name.strip())
 
 
 def _summary(diagnosis: Diagnosis) -> str:
@@ -142,5 +152,6 @@ def _write_page(diagnosis: Diagnosis, run: Path) -> None:
     emit(f"Report: {page}\n")
 
 
-def _reaches(diagnosis: Diagnosis, bar: str) -> bool:
-    return diagnosis.verdict in SEVERITIES[: SEVERITIES.index(bar) + 1]
+def _reaches(diagnosis: Diagnosis, bar: FailOn) -> bool:
+    severities = [severity.value for severity in FailOn]
+    return diagnosis.verdict in severities[: severities.index(bar.value) + 1]

@@ -4,49 +4,49 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Annotated
 
-import click
+import typer
 
-from tracelyze.cli import PATH, Commands, allow, app, max_gib
+from tracelyze.cli import CONTEXT, MaxGib, allow, app
+
+imports = typer.Typer(
+    help="Turn a log made elsewhere into a run directory.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings=CONTEXT,
+)
+app.add_typer(imports, name="import")
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The log.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory to make.")]
 
 
-@app.group("import", cls=Commands, no_args_is_help=True)
-def imports() -> None:
-    """Turn a log or trace made elsewhere into a run directory."""
-
-
-@imports.command("log", short_help="Import trainer_state.json, or a CSV or JSONL log.")
-@click.argument("file", type=PATH)
-@click.argument("run", type=PATH)
-def import_log(file: Path, run: Path) -> None:
-    """Make the run directory RUN from the log FILE: trainer_state.json, or CSV or JSONL.
-
-    The columns are such as step, loss, grad_norm, lr, val_loss.
-    """
+@imports.command("log")
+def import_log(file: File, run: Run) -> None:
+    """Import trainer_state.json, or a CSV or JSONL log with columns such as step, loss, grad_norm, lr, val_loss."""
     from tracelyze.collectors import logs
 
     _say(logs.import_log(file, run), run)
 
 
-@imports.command("tensorboard", short_help="Import TensorBoard event files.")
-@click.argument("file", type=PATH)
-@click.argument("run", type=PATH)
-def import_tensorboard(file: Path, run: Path) -> None:
-    """Make the run directory RUN from the scalars of a TensorBoard event FILE, or of a folder of them."""
+@imports.command("tensorboard")
+def import_tensorboard(file: File, run: Run) -> None:
+    """Import the scalars of a TensorBoard event file, or of a folder of them."""
     from tracelyze.collectors import tensorboard
 
     _say(tensorboard.import_events(file, run), run)
 
 
-@imports.command("kineto", short_help="Import profiler traces (Kineto).")
-@click.argument("traces", metavar="TRACE...", type=PATH, nargs=-1, required=True)
-@click.argument("run", type=PATH)
-@max_gib
-def import_kineto(traces: tuple[Path, ...], run: Path, max_gib: float | None) -> None:
-    """Make the run directory RUN from profiler traces (.json, .json.gz, folders of them), one per rank and window.
-
-    They open much faster afterwards.
-    """
+@imports.command("kineto")
+def import_kineto(
+    traces: Annotated[
+        list[Path], typer.Argument(metavar="TRACE", help="Traces (.json, .json.gz), or folders of them.")
+    ],
+    run: Run,
+    max_gib: MaxGib = None,
+) -> None:
+    """Import profiler traces (Kineto), one file per rank and window: they open much faster afterwards."""
     from tracelyze.analyzers.kineto.importer import import_traces
 
     allow(max_gib)
@@ -54,9 +54,8 @@ def import_kineto(traces: tuple[Path, ...], run: Path, max_gib: float | None) ->
 
 
 @app.command(short_help="Tidy up what a killed program left behind.")
-@click.argument("run", type=PATH)
-def compact(run: Path) -> None:
-    """Turn what a killed program left behind in RUN into Parquet files, as `diagnose` does by itself."""
+def compact(run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]) -> None:
+    """Turn what a killed program left behind into Parquet files, as `diagnose` does by itself."""
     from tracelyze import analyzers
 
     analyzers.load(run)

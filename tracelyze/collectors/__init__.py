@@ -2,5 +2,5 @@
 
 Reading order: launch (what `tracelyze collect` does) -> inject/sitecustomize (how it gets in) -> hooks (where it stands
 in torch) -> recorder (what it does with what it sees) -> signals/* (one file per thing recorded) -> stream (how rows
-reach the disk). Nothing here imports pandas, plotly, click, the analyzers or the reports.
+reach the disk). Nothing here imports pandas, plotly, typer, the analyzers or the reports.
 """
