@@ -109,7 +109,7 @@ STEPS = Table(
         Column("modules_sensitive", "int32", "modules", "mode-sensitive modules in it (Dropout, BatchNorm, ...)"),
         Column("modules_in_train", "int32", "modules", "how many of those were in train mode"),
         Column("loader", "int16", "", "DataLoader that fed the step (table loaders)"),
-        Column("loader_wait", "float64", "s", "time the training thread waited for the loader: for batches, for workers to start and stop"),
+        Column("loader_wait", "float64", "s", "time waited for the loader: for batches, for its workers to start and stop"),
         Column("device_wait", "float64", "s", "time the device stood still while the host waited (CUDA events)"),
         Column("loader_batches", "int32", "batches", "batches fetched for the step"),
         Column("loader_first", "bool", "", "the wait contains an iterator's first batch (workers start)"),

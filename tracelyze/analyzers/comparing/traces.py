@@ -290,7 +290,7 @@ def _names(a: TraceSide, b: TraceSide, key: Callable[[KernelTime], str], row: st
 
 def notes(a: TraceSide, b: TraceSide) -> list[str]:
     """What limits the comparison."""
-    said = [note for side in (a, b) for note in _limits(side)]
+    said = list(dict.fromkeys(note for side in (a, b) for note in _limits(side)))
     sources = [{one.steps_from for one in side.job.summaries} for side in (a, b)]
     if sources[0] != sources[1]:
         said.append(

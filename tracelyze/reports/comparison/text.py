@@ -17,7 +17,7 @@ _ROWS: Final = {"step": 8, "causes": 8, "classes": 6, "operators": 6, "kernels":
 _SETTINGS: Final = 12
 _COLORS: Final = {"critical": "31", "warning": "33", "info": "34", "ok": "32"}
 _SIGNS: Final = {"critical": "✖", "warning": "▲", "info": "●", "ok": "✔"}
-_NUMBERS: Final = (11, 11, 11, 8)
+_NUMBERS: Final = (11, 11, 11, 9)
 
 
 def render(comparison: Comparison, color: bool = False, width: int = 88) -> str:

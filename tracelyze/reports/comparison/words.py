@@ -23,6 +23,7 @@ FATE: Final = {
 }
 _TIMES: Final = 10
 """From how many times as much on it is said as a factor instead of a percentage."""
+_MANY: Final = 10_000
 MEANING: Final = {"more": "", "less": "", "noise": "within noise", "unknown": "noise not known"}
 
 
@@ -60,7 +61,7 @@ def relative(change: Change) -> str:
     if change.unit == "%" or share == 0:
         return ""
     if share >= _TIMES - 1:
-        return f"x {1 + share:,.0f}"
+        return f"x {1 + share:,.0f}" if share < _MANY else f"x {1 + share:.0e}"
     return f"{100 * share:+.0f} %" if abs(share) >= 0.1 else f"{100 * share:+.1f} %"
 
 
