@@ -15,7 +15,7 @@ from tracelyze.analyzers.words import plural
 from tracelyze.diagnosis import Confidence, Evidence, Finding, Location, Mark, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from tracelyze.analyzers.run import Process
 
@@ -58,7 +58,7 @@ def lines(process: Process, functions: Collection[str]) -> list[Line]:
     return sorted(found, key=lambda line: not line.training)
 
 
-def judge(process: Process, functions: Collection[str], wrong: Verdict, tell: Tell, limits: Limits) -> Outcome:
+def judge(process: Process, functions: Sequence[str], wrong: Verdict, tell: Tell, limits: Limits) -> Outcome:
     """Findings for the lines at which nearly all calls are `wrong`. A verdict of None: this call tells nothing."""
     findings: list[Finding] = []
     clean = 0
@@ -74,7 +74,7 @@ def judge(process: Process, functions: Collection[str], wrong: Verdict, tell: Te
             clean += len(verdicts) - len(bad)
     if findings:
         return findings
-    names = " or ".join(functions)
+    names = " or ".join(functions) if len(functions) < 3 else f"{functions[0]} or another elementwise loss"
     if trained:
         return Passed(f"{plural(clean, 'call')} of {names} looked at, none of this kind")
     if compiled:

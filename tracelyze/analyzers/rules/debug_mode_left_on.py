@@ -33,12 +33,12 @@ def check(process: Process, limits: Limits) -> Outcome:
     training = max(process.trainings, key=lambda one: len(one.steps))
     steps = training.steps
     seconds = float(np.nan_to_num(steps["seconds"]).sum())
-    if len(steps) < limits["steps"] or seconds < limits["seconds"]:
-        return Skipped(f"{len(steps):,} steps in {seconds:.0f} s may be a debugging session")
     for column, (name, effect) in WORDS.items():
         share = float((steps[column] == 1).sum() / max(1, steps.known(column).sum()))
         if share < limits["share"]:
             continue
+        if len(steps) < limits["steps"] or seconds < limits["seconds"]:
+            return Skipped(f"{name} is on; {len(steps):,} steps in {seconds:.0f} s may be a debugging session")
         return [
             Finding(
                 rule=RULE.id,
