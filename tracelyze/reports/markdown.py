@@ -124,7 +124,7 @@ def _folded(title: str, lines: list[str]) -> str:
 def _run(diagnosis: Diagnosis) -> str:
     run = diagnosis.run
     parts = [f"{words.plural(run.steps, 'step')}", words.plural(run.ranks, "rank"), words.duration(run.duration_s)]
-    lines = ["### Run", "", f"- {', '.join(parts)}; the program {_words(words.exit_of(run))}"]
+    lines = ["### Run", "", f"- {', '.join(parts)}{_words(words.ended(run))}"]
     if run.command:
         lines.append(f"- command: {markdown_code(escaping.shortened(words.command(run.command), _LONGEST))}")
     lines.append(

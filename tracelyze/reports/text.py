@@ -62,10 +62,10 @@ class _Page:
         color = _COLORS[diagnosis.verdict] if looked else ""
         self.words(sign + words.verdict(diagnosis), "", code=color, bold=True, hanging="  " if looked else "")
         run = diagnosis.run
-        facts = [escaping.one_line(run.path), words.plural(run.steps, "step")]
+        facts = [words.plural(run.steps, "step")]
         facts += [words.plural(run.ranks, "rank")] if run.ranks > 1 else []
         facts += [words.duration(run.duration_s)] if run.duration_s is not None else []
-        self.words(f"{', '.join(facts)}; the program {words.exit_of(run)}", "  ", dim=True)
+        self.words(f"{escaping.one_line(run.path)}: {', '.join(facts)}{words.ended(run)}", "  ", dim=True)
 
     def chapter(self, chapter: Chapter, of_ranks: int) -> None:
         finding = chapter.root.finding
@@ -123,6 +123,7 @@ class _Page:
                 self.width,
                 initial_indent=indent,
                 break_on_hyphens=False,
+                break_long_words=False,  # a path is to be copied whole
                 subsequent_indent=indent if hanging is None else hanging,
             )
             self.lines += [self.paint(line, code, style) for line in wrapped]

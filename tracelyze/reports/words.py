@@ -190,6 +190,11 @@ def tally(diagnosis: Diagnosis) -> str:
     return f"{count['fired']:,} fired, {count['passed']:,} passed, {count['skipped']:,} could not be made"
 
 
+def ended(run: RunFacts) -> str:
+    """The end of the program as the rest of a sentence; nothing where no program was watched: a trace, a log."""
+    return f"; the program {exit_of(run)}" if run.exit.kind != "unknown" else ""
+
+
 def exit_of(run: RunFacts) -> str:
     """How the program ended, with its code and detail."""
     said = ENDED.get(run.exit.kind, run.exit.kind)
