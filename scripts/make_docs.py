@@ -13,7 +13,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 def pages() -> dict[str, str]:
     """Text by file name."""
     return {
-        "run-directory.md": _from("tracelyze/schema.py", documentation.run_directory_page()),
+        "run-directory.md": _from("tracelyze/schema", documentation.run_directory_page()),
         "signals.md": _from("the classes in tracelyze/collectors/signals", documentation.signals_page()),
         "rules.md": _from("the declarations in tracelyze/analyzers", documentation.rules_page(catalogue.entries())),
     }

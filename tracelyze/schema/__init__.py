@@ -1,0 +1,160 @@
+"""The run directory: the contract between collectors and analyzers, declared as data.
+
+    RUN/
+      run.json                                  how the run was launched (written by `collect` or an importer)
+      rank00000-attempt0-pid4711/               one folder per process that trained
+        process.json                            who it was: rank, versions, devices, command, clock
+        steps.arrows                            rows while the program runs (Arrow IPC stream, survives a kill)
+        steps.parquet                           the same rows after a clean end, or after the first reader came by
+        evals.parquet, events.parquet, ...      one file per table below; long runs add steps-00001.parquet, ...
+        signals.txt                             Python stacks written when a fatal signal arrived
+        stopped.txt                             why recording stopped early, blank if it did not
+      trace-00000/                              instead of processes: a profiler's trace, by `import kineto`
+        trace.json                              which file it was, its rank, its clock, what was wrong with it
+        device.parquet, host.parquet, ...       one file per trace table below
+
+A missing value (null) means "was not measured"; a NaN is a NaN of the training. The two are never mixed.
+This module is plain standard library: it is imported inside the training process.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, Final
+
+from tracelyze.schema.declaration import Column, ColumnType, Table
+from tracelyze.schema.looks import (
+    ACTIVATIONS,
+    BATCHES,
+    DEVICES,
+    NONFINITE,
+    PARAMETERS,
+    SAMPLES,
+)
+from tracelyze.schema.traces import (
+    DEVICE,
+    HOST,
+    LABELS,
+    LAUNCHES,
+    MEMORY,
+    RANGES,
+)
+from tracelyze.schema.training import (
+    AUTOCAST,
+    EVALS,
+    EVENTS,
+    GRAD_MODE,
+    LINKS,
+    LOADERS,
+    LOSS_CALLS,
+    MODELS,
+    NORM_SOURCE,
+    OPTIMIZERS,
+    REACH,
+    SCALARS,
+    SCALER_USE,
+    SCHEDULES,
+    SIGNALS,
+    SITES,
+    STEPS,
+    WINDOWS,
+)
+
+__all__ = [
+    "ACTIVATIONS",
+    "AUTOCAST",
+    "BATCHES",
+    "CHECKSUM",
+    "DEVICE",
+    "DEVICES",
+    "EVALS",
+    "EVENTS",
+    "GRAD_MODE",
+    "HOST",
+    "LABELS",
+    "LAUNCHES",
+    "LINKS",
+    "LOADERS",
+    "LOSS_CALLS",
+    "MEMORY",
+    "MODELS",
+    "NONFINITE",
+    "NORM_SOURCE",
+    "OPTIMIZERS",
+    "PARAMETERS",
+    "PROCESS_FILE",
+    "RANGES",
+    "REACH",
+    "RUN_FILE",
+    "SAMPLES",
+    "SCALARS",
+    "SCALER_USE",
+    "SCHEDULES",
+    "SCHEMA_VERSION",
+    "SIGNALS",
+    "SIGNAL_FILE",
+    "SITES",
+    "STEPS",
+    "STOPPED_FILE",
+    "STREAM_SUFFIX",
+    "TABLES",
+    "TABLE_SUFFIX",
+    "TRACE_FILE",
+    "TRACE_TABLES",
+    "WINDOWS",
+    "Column",
+    "ColumnType",
+    "Table",
+    "checksum",
+    "table",
+]
+
+SCHEMA_VERSION: Final = 1
+RUN_FILE: Final = "run.json"
+PROCESS_FILE: Final = "process.json"
+STREAM_SUFFIX: Final = ".arrows"
+TABLE_SUFFIX: Final = ".parquet"
+SIGNAL_FILE: Final = "signals.txt"
+STOPPED_FILE: Final = "stopped.txt"
+
+TABLES: Final[tuple[Table, ...]] = (
+    STEPS, EVALS, MODELS, OPTIMIZERS, LINKS, LOADERS, LOSS_CALLS, REACH, SCHEDULES, SITES, EVENTS, SAMPLES, BATCHES,
+    ACTIVATIONS, PARAMETERS, DEVICES, SIGNALS, SCALARS, WINDOWS,
+)  # fmt: skip
+
+TRACE_FILE: Final = "trace.json"
+
+TRACE_TABLES: Final[tuple[Table, ...]] = (DEVICE, LAUNCHES, HOST, MEMORY, LABELS, RANGES)
+"""The tables of a folder into which `tracelyze import kineto` put one profiler trace, beside its TRACE_FILE."""
+
+CHECKSUM: Final = b"crc32"
+
+
+def checksum(batch: Any) -> bytes:
+    """CRC-32 of the values in an Arrow record batch, which travels with it in a stream under :data:`CHECKSUM`.
+
+    A power cut can leave a batch of the right length whose end are zeros: without this they would pass for values.
+    """
+    crc = 0
+    for column in batch.columns:
+        rows, (validity, *buffers) = len(column), column.buffers()
+        if column.null_count:
+            crc = zlib.crc32(memoryview(validity)[: (rows + 7) // 8], crc)
+        if column.null_count == rows:
+            continue
+        if len(buffers) == 2:  # text: where each value ends, then all of them
+            offsets = memoryview(buffers[0])[: 4 * (rows + 1)]
+            crc = zlib.crc32(offsets, crc)
+            if buffers[1] is not None:
+                crc = zlib.crc32(memoryview(buffers[1])[: offsets.cast("B").cast("i")[rows]], crc)
+        else:
+            crc = zlib.crc32(memoryview(buffers[0])[: (rows * column.type.bit_width + 7) // 8], crc)
+    return str(crc).encode()
+
+
+def table(name: str) -> Table:
+    """The table called `name`; KeyError if there is none."""
+    for candidate in TABLES:
+        if candidate.name == name:
+            return candidate
+    raise KeyError(f"the run directory has no table {name!r}")

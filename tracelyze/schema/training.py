@@ -1,0 +1,297 @@
+"""Tables of what a training did: its steps, evaluation passes, models, optimizers, loaders, lines, events."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tracelyze.schema.declaration import Column, Table
+
+AUTOCAST: Final = {0: "off", 1: "float16", 2: "bfloat16", 3: "other"}
+SCALER_USE: Final = {0: "nothing", 1: "unscaled them only", 2: "made the step"}
+GRAD_MODE: Final = {0: "no_grad", 1: "inference_mode", 2: "grad enabled"}
+NORM_SOURCE: Final = {
+    1: "gradients as the optimizer step found them",
+    2: "return value of the clip: before clipping",
+    3: "the parts of them that this rank holds (FSDP2)",
+}
+
+STEPS = Table(
+    "steps",
+    "One row per optimizer step, steps that GradScaler skipped included.",
+    (
+        Column("optimizer", "int16", "", "index of the optimizer in its process, in the order of their first steps"),
+        Column("step", "int64", "", "number of this step of this optimizer, from 1"),
+        Column("time", "float64", "s", "end of the step, on the process's monotonic clock (zero: process.json)"),
+        Column("seconds", "float64", "s", "wall time since this optimizer's previous step ended"),
+        Column("loss", "float64", "", "the script's own loss: unscaled, mean over the backwards of the step"),
+        Column("backwards", "int32", "", "backward passes since the gradients were last consumed"),
+        Column("loss_divisor", "float64", "", "constant by which each backward's loss was divided (sampled)"),
+        Column("batch_size", "int32", "samples", "first dimension of the model's input, summed over the backwards"),
+        Column("grad_norm", "float64", "", "global L2 norm of the gradients before clipping (sampled)"),
+        Column("grad_norm_source", "int8", "", "where grad_norm was read", NORM_SOURCE),
+        Column("clip_max_norm", "float64", "", "max_norm of the last gradient clipping of the step"),
+        Column("clips", "int32", "", "gradient clippings since the previous step"),
+        Column("clipped_scaled", "bool", "", "the clip saw gradients still multiplied by the loss scale"),
+        Column("parameters", "int32", "tensors", "trainable tensors that the optimizer holds"),
+        Column("grads_none", "int32", "tensors", "trainable tensors whose gradient is None at the step"),
+        Column("grads_zero", "int32", "tensors", "tensors whose gradient is exactly zero (with grad_norm)"),
+        Column("grads_nonfinite", "int32", "tensors", "tensors whose gradient holds NaN or Inf (with grad_norm)"),
+        Column("grads_carried", "int32", "tensors", "gradients that still held what an earlier step had consumed"),
+        Column("grads_cleared", "int32", "tensors", "gradients that a backward had filled, cleared before the step"),
+        Column("grads_discarded", "int32", "tensors", "gradients cleared between two backwards of the step"),
+        Column("lr", "float64", "", "learning rate of the first parameter group"),
+        Column("scale", "float64", "", "GradScaler's loss scale in force at the step"),
+        Column("losses_scaled", "int32", "losses", "losses that GradScaler scaled for the step, where one is used"),
+        Column("scaler_use", "int8", "", "what GradScaler did with the gradients of the step", SCALER_USE),
+        Column("graph_retained", "bool", "", "the step's last backward kept its graph (retain_graph=True)"),
+        Column("anomaly_mode", "bool", "", "autograd's anomaly detection was on at that backward"),
+        Column("profiled", "bool", "", "a profiler was on at that backward"),
+        Column("skipped", "bool", "", "GradScaler skipped the step because gradients overflowed"),
+        Column("autocast", "int8", "", "autocast dtype at the training forward", AUTOCAST),
+        Column("model_in_train", "bool", "", "the model was in train mode at the training forward"),
+        Column("modules_sensitive", "int32", "modules", "mode-sensitive modules in it (Dropout, BatchNorm, ...)"),
+        Column("modules_in_train", "int32", "modules", "how many of those were in train mode"),
+        Column("loader", "int16", "", "DataLoader that fed the step (table loaders)"),
+        Column(
+            "loader_wait", "float64", "s", "time waited for the loader: for batches, for its workers to start and stop"
+        ),
+        Column("device_wait", "float64", "s", "time the device stood still while the host waited (CUDA events)"),
+        Column("loader_batches", "int32", "batches", "batches fetched for the step"),
+        Column("loader_first", "bool", "", "the wait contains an iterator's first batch (workers start)"),
+        Column("host_rss", "int64", "bytes", "resident memory of the process at the end of the step"),
+        Column("device_allocated", "int64", "bytes", "device memory in tensors at the end of the step"),
+        Column("device_reserved", "int64", "bytes", "device memory held by the caching allocator"),
+        Column("device_peak", "int64", "bytes", "peak device memory in tensors since the process began"),
+        Column("device_seconds", "float64", "s", "device time between the ends of consecutive steps (CUDA events)"),
+        Column("live_graphs", "int32", "graphs", "autograd graphs of earlier forwards that are still kept alive"),
+        Column("overhead", "float64", "s", "time spent in the collector's own hooks since the previous step"),
+    ),
+)
+
+EVALS = Table(
+    "evals",
+    "One row per evaluation pass: consecutive forwards whose outputs no backward consumed.",
+    (
+        Column("time_start", "float64", "s", "start of the first forward"),
+        Column("time_end", "float64", "s", "end of the last forward"),
+        Column("after_step", "int64", "", "optimizer steps (all optimizers) that were done before the pass"),
+        Column("model", "int16", "", "the module that was called (table models)"),
+        Column("trained", "bool", "", "an optimizer holds parameters of that module"),
+        Column("optimizer", "int16", "", "that optimizer, the one that took the module up last (table optimizers)"),
+        Column("forwards", "int32", "", "forward passes"),
+        Column("samples", "int64", "samples", "first dimensions of the inputs, summed"),
+        Column("grad_mode", "int8", "", "autograd mode of the forwards", GRAD_MODE),
+        Column("model_in_train", "bool", "", "the module itself was in train mode"),
+        Column("modules_sensitive", "int32", "modules", "mode-sensitive modules in it"),
+        Column("modules_in_train", "int32", "modules", "how many of those were in train mode (largest over the pass)"),
+        Column("modules", "string", "", "which kinds were in train mode"),
+        Column("dropouts", "int32", "calls", "dropout functions that really dropped values during the pass"),
+        Column("losses", "int32", "calls", "loss values computed during the pass"),
+        Column("loss", "float64", "", "mean of those loss values"),
+        Column("loader", "int16", "", "DataLoader whose batches were evaluated (table loaders)"),
+        Column("site", "int32", "", "line of the script that called the model (table sites)"),
+        Column("purpose", "string", "", "what a callback called it: validation, sanity check, test, predict"),
+    ),
+)
+
+MODELS = Table(
+    "models",
+    "One row per outermost module that was called.",
+    (
+        Column("model", "int16", "", "identifier, referred to by evals"),
+        Column("name", "string", "", "class of the module"),
+        Column("parameters", "int32", "tensors", "parameter tensors"),
+        Column("elements", "int64", "", "parameter elements"),
+        Column("sensitive", "string", "", "kinds of mode-sensitive modules, with their number"),
+    ),
+)
+
+OPTIMIZERS = Table(
+    "optimizers",
+    "One row per optimizer that stepped.",
+    (
+        Column("optimizer", "int16", "", "identifier, referred to by steps"),
+        Column("name", "string", "", "class of the optimizer"),
+        Column("groups", "int32", "", "parameter groups"),
+        Column("parameters", "int32", "tensors", "parameter tensors"),
+        Column("elements", "int64", "", "parameter elements"),
+        Column("device", "string", "", "device of the parameters"),
+        Column("dtype", "string", "", "dtypes of the parameters"),
+        Column("site", "int32", "", "line of the script that makes it step (table sites)"),
+        Column("backward_site", "int32", "", "line of the backward before its first step (table sites)"),
+        Column("options", "string", "", "learning rate, momentum, weight decay, ... of the first group, as JSON"),
+    ),
+)
+
+LINKS = Table(
+    "links",
+    "Pairs of optimizers that belong to one training (they share a model, or one backward ran through models of both), "
+    "and pairs of an optimizer and a model whose parameters it holds.",
+    (
+        Column("time", "float64", "s", "when that was seen, on the process's monotonic clock"),
+        Column("step", "int64", "", "optimizer steps (all optimizers) done before"),
+        Column("optimizer", "int16", "", "one of the two (table optimizers)"),
+        Column("other", "int16", "", "the other"),
+        Column("model", "int16", "", "instead: a model whose parameters the optimizer holds (table models)"),
+    ),
+)
+
+LOADERS = Table(
+    "loaders",
+    "One row per torch DataLoader that was iterated.",
+    (
+        Column("loader", "int16", "", "identifier, referred to by steps and evals"),
+        Column("dataset", "string", "", "class of the dataset"),
+        Column("iterable", "bool", "", "the dataset is an IterableDataset"),
+        Column("length", "int64", "batches", "batches per epoch, where known"),
+        Column("batch_size", "int32", "samples", ""),
+        Column("num_workers", "int32", "processes", ""),
+        Column("pin_memory", "bool", "", ""),
+        Column("persistent_workers", "bool", "", ""),
+        Column("prefetch_factor", "int32", "batches", "batches each worker fetches ahead"),
+        Column("drop_last", "bool", "", ""),
+        Column("sampler", "string", "", "class of the sampler"),
+        Column("site", "int32", "", "line of the script that iterates the loader (table sites)"),
+        Column("made_at", "int32", "", "line of the script that makes the loader (table sites, role dataloader)"),
+    ),
+)
+
+LOSS_CALLS = Table(
+    "loss_calls",
+    "Calls of torch's loss functions that were looked at: the first of each function, then one in many.",
+    (
+        Column("step", "int64", "", "optimizer steps (all optimizers) that were done before the call"),
+        Column("function", "string", "", "function of torch.nn.functional"),
+        Column("site", "int32", "", "line of the script that calls it (table sites)"),
+        Column("loader", "int16", "", "DataLoader whose batch was in hand (table loaders)"),
+        Column("training", "bool", "", "autograd was recording and the input depends on something trainable"),
+        Column("reduction", "string", "", "mean, sum or none"),
+        Column("input_shape", "string", "", "sizes of the input, as in 32x10"),
+        Column("target_shape", "string", "", "sizes of the target"),
+        Column("target_integer", "bool", "", "the target holds integers (class indices)"),
+        Column("made_by", "string", "", "autograd operation that made the input, views and casts aside: Softmax, ..."),
+        Column("made_dim", "int8", "", "dimension that a softmax ran over, if it is still the same in the input"),
+        Column("made_whole", "bool", "", "the input holds all values that the operation made"),
+        Column("lowest", "float64", "", "smallest value of the input (first samples and positions)"),
+        Column("highest", "float64", "", "largest value of them"),
+        Column("sum_error", "float64", "", "largest distance of a sum over the classes from 1: 0 for probabilities"),
+        Column("log_sum_error", "float64", "", "largest absolute logsumexp over the classes: 0 for log-probabilities"),
+        Column("target_lowest", "float64", "", "smallest class or label in the batch, of one label per sample"),
+        Column("target_highest", "float64", "", "largest of them"),
+        Column("value", "float64", "", "the loss, where it is one number"),
+    ),
+)
+
+REACH = Table(
+    "reach",
+    "Trainable tensors and gradients, a few times in a run and at its end. Rows of an optimizer: what it holds and "
+    "never had a gradient. Rows without one: what backward reached, is in no optimizer, and did not change since.",
+    (
+        Column("step", "int64", "", "optimizer steps (all optimizers) that were done before"),
+        Column("optimizer", "int16", "", "the optimizer (table optimizers), null: tensors that none holds"),
+        Column("steps", "int64", "", "its steps; backwards since an optimizer stepped first in rows without"),
+        Column("held", "int32", "tensors", "trainable tensors that it holds; that any holds in rows without optimizer"),
+        Column("held_elements", "int64", "", "their elements"),
+        Column("missed", "int32", "tensors", "tensors that never had a gradient, or that no optimizer holds"),
+        Column("missed_elements", "int64", "", "their elements"),
+        Column("names", "string", "", "names of the first of them in the model that was called"),
+        Column("shared_model", "int32", "tensors", "how many belong to a model that is trained otherwise, or to none"),
+        Column("fed_by_trained", "int32", "tensors", "how many belong to a model whose input depends on trained ones"),
+        Column("short_lived", "int32", "tensors", "tensors that are made anew for every backward"),
+    ),
+)
+
+SCHEDULES = Table(
+    "schedules",
+    "Learning-rate schedulers, a few times in a run and at its end; the last row of each tells most.",
+    (
+        Column("step", "int64", "", "optimizer steps (all optimizers) that were done before"),
+        Column("scheduler", "int16", "", "identifier"),
+        Column("name", "string", "", "class of the scheduler"),
+        Column("optimizer", "int16", "", "optimizer whose rate it sets (table optimizers), null: it never stepped"),
+        Column("shares_parameters", "bool", "", "that optimizer never stepped, another one holds the same tensors"),
+        Column("inner", "bool", "", "another scheduler makes it step"),
+        Column("steps", "int64", "", "its steps since training began"),
+        Column("optimizer_steps", "int64", "", "steps of its optimizer"),
+        Column("horizon", "int64", "", "steps of the scheduler that its settings make it last"),
+        Column("base_lr", "float64", "", "rate that it starts from or climbs to, first parameter group"),
+        Column("lowest_lr", "float64", "", "lowest rate that its steps set"),
+        Column("highest_lr", "float64", "", "highest rate that its steps set"),
+        Column("site", "int32", "", "line of the script that makes it step (table sites)"),
+    ),
+)
+
+SITES = Table(
+    "sites",
+    "One row per line of the script that matters, once per line.",
+    (
+        Column("site", "int32", "", "identifier"),
+        Column("role", "string", "", "what happens there: backward, step, zero_grad, read, loader, dataloader, ..."),
+        Column("file", "string", "", "file of the script"),
+        Column("line", "int32", "", "line number"),
+        Column("function", "string", "", "function that contains it"),
+        Column("source", "string", "", "the line itself"),
+    ),
+)
+
+EVENTS = Table(
+    "events",
+    "Things that happen rarely: exceptions, the exit, first non-finite gradients, errors of the collector.",
+    (
+        Column("time", "float64", "s", "on the process's monotonic clock"),
+        Column("step", "int64", "", "optimizer steps (all optimizers) done before"),
+        Column("kind", "string", "", "exception, exit, nonfinite-gradient, stacks, loader-wait, cadence, ..."),
+        Column("name", "string", "", "class of the exception, how the process ended, parameter, or signal"),
+        Column("value", "float64", "", "exit code, or a number that belongs to the kind"),
+        Column("file", "string", "", "innermost line of the script, where there is one"),
+        Column("line", "int32", "", ""),
+        Column("source", "string", "", "that line"),
+        Column("text", "string", "", "message or traceback"),
+    ),
+)
+
+SCALARS = Table(
+    "scalars",
+    "One row per value that the script logged with `tracelyze.log`, or a framework through tracelyze's callback.",
+    (
+        Column("time", "float64", "s", "on the process's monotonic clock"),
+        Column("step", "int64", "", "optimizer steps (all optimizers) done before"),
+        Column("own_step", "int64", "", "number of the step that the script or the framework gave"),
+        Column("phase", "string", "", "train, eval or test"),
+        Column("name", "string", "", "name of the value: loss, or what it was called; batch where only that was given"),
+        Column("value", "float64", "", "the value; it may be NaN"),
+        Column("batch", "string", "", "the batch, as the script identifies it"),
+    ),
+)
+
+WINDOWS = Table(
+    "windows",
+    "One row per window of torch.profiler; its trace is a file in the same folder.",
+    (
+        Column("first_step", "int64", "", "first step inside the window"),
+        Column("last_step", "int64", "", "last step inside the window"),
+        Column("file", "string", "", "Kineto trace, gzipped JSON"),
+        Column("seconds", "float64", "s", "time that ending the window and writing it took"),
+        Column("step_seconds", "float64", "s", "mean duration of a profiled step"),
+    ),
+)
+
+SIGNALS = Table(
+    "signals",
+    "What became of every signal and what it has cost so far: a row each, every so often. The last one of each counts. "
+    "Two are no signals: hooks is all time in the collector's hooks, the signals' included; writer its writing thread.",
+    (
+        Column("time", "float64", "s", "on the process's monotonic clock"),
+        Column("step", "int64", "", "optimizer steps done so far"),
+        Column("signal", "string", "", "name of the signal"),
+        Column("state", "string", "", "on, off (not wanted, or nothing to record), failed (an error of the collector)"),
+        Column("reason", "string", "", "why it is off, or the error"),
+        Column("traceback", "string", "", "of the error"),
+        Column("seconds", "float64", "s", "time spent in it so far, estimated from a sample where it is always on"),
+        Column("share", "float64", "share", "the same, of the time between the first and the last step"),
+        Column("every", "int32", "steps", "steps from one look of a sampled signal to the next"),
+        Column("looks", "int64", "", "looks it has taken"),
+        Column("turned_down_at", "int64", "", "step since which the budget lets it look less often than usual"),
+        Column("why", "string", "", "the numbers behind that"),
+    ),
+)
