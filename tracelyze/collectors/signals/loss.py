@@ -75,7 +75,7 @@ class Loss(Signal):
             divisor = constant_divisor(self.torch, root.grad_fn)
             if divisor is not None and math.isfinite(factor):
                 backward.divisor = divisor * factor
-        backward.value = value.item() if value.device.type == "cpu" else value
+        backward.value = value.item() if value.is_cpu else value.detach()
 
     def after_backward(self, roots: Any) -> None:
         recorder, backward = self.recorder, self._running
@@ -108,7 +108,7 @@ class Loss(Signal):
                 if original.device.type != "cpu" or original.item() == 0:
                     return original, math.nan
                 return original, root.detach().item() / original.item()
-        return root.detach(), 1.0
+        return root, 1.0
 
     def before_step(self, tracked: Any) -> None:
         self._steps += 1
