@@ -83,6 +83,6 @@ RULE = Rule(
         Threshold("worth", 5, "s", "measured: hiccups of a busy machine cost 150 short runs up to 1.5 s each"),
         Threshold("grave", 0.2, "share", "derived: a fifth of the time is worth a change"),
     ),
-    consequence_of=("epoch-boundary-stall", "dataloader-bottleneck", "memory-leak", "host-memory-leak"),
+    consequence_of=("epoch-boundary-stall", "dataloader-bottleneck", "memory-leak"),
     not_when="Warm-up, evaluation passes, first batches of epochs, profiled steps, two kinds of steps.",
 )
