@@ -23,7 +23,7 @@ MOST = 500  # trainings that are judged one by one; more of them are judged as o
 def parts(process: Process) -> list[Process]:
     """One process view per training, in the order of their first steps; the process itself if it made only one."""
     steps = process.steps
-    if len(steps) == 0 or not steps.has("optimizer"):
+    if len(steps) == 0 or len(process.optimizers) == 1 or not steps.has("optimizer"):
         return [process]
     optimizer = steps["optimizer"]
     known = np.unique(optimizer[np.isfinite(optimizer)])
