@@ -31,11 +31,12 @@ WALLS = {
     },
     "analyzers": {
         "numpy", "pandas", "pyarrow", "msgspec",
-        "tracelyze", "tracelyze.schema", "tracelyze.diagnosis", "tracelyze.errors", "tracelyze.suggestions",
+        "tracelyze", "tracelyze.schema", "tracelyze.comparison", "tracelyze.diagnosis", "tracelyze.errors",
+        "tracelyze.suggestions",
     },
-    "reports": {"tracelyze", "tracelyze.diagnosis", "tracelyze.errors"},
+    "reports": {"tracelyze", "tracelyze.comparison", "tracelyze.diagnosis", "tracelyze.errors"},
 }  # fmt: skip
-CONTRACTS = ("__init__", "schema", "diagnosis", "redaction", "errors")
+CONTRACTS = ("__init__", "schema", "comparison", "diagnosis", "redaction", "errors")
 
 
 def imports(path: Path) -> set[tuple[int, str]]:
