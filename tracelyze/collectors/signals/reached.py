@@ -19,6 +19,7 @@ from tracelyze.collectors.signals.signal import Signal
 REPORTS = (20, 100, 1000, 10_000, 100_000)  # steps of an optimizer after which its list is written
 WALKS = (3, *(int(30 * 1.5**n) for n in range(30)))  # backwards whose graph is read
 MAX_NAMES = 8
+MAX_OPTIMIZERS = 256  # of a process whose tensors are watched: some programs make one per sample
 MAX_TRAININGS = 32  # of a process whose backwards are counted anew
 MAX_WATCHED = 200  # tensors without gradient that are looked at in every step; more in every tenth
 MAX_ORPHANS = 64  # tensors without optimizer whose values are compared
@@ -33,6 +34,13 @@ class _Held:
         self.elements = sum(p.numel() for p in parameters)
         self.waiting = [(weakref.ref(p), p.numel()) for p in parameters]
         self.names: dict[int, str] = {}  # by identifier of the reference
+        self.steps = 0
+        self.told = False
+
+    def look(self) -> None:
+        """Strike out those that have a gradient now, or are not to have one any more."""
+        if len(self.waiting) <= MAX_WATCHED or self.steps <= REPORTS[0] or self.steps % 10 == 0:
+            self.waiting = [pair for pair in self.waiting if _is_waiting(pair[0]())]
 
 
 class _Orphan:
@@ -59,8 +67,8 @@ class Reached(Signal):
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
-        self._held: weakref.WeakKeyDictionary[Any, _Held] = weakref.WeakKeyDictionary()
-        self._unfinished: dict[int, tuple[int, _Held]] = {}  # by optimizer: steps, list
+        self._held: dict[int, _Held] = {}  # by optimizer
+        self._watched: list[_Held] = []  # those of them with tensors that have had no gradient yet
         self._orphans: list[_Orphan] = []
         self._compared: list[tuple[dict[str, Any], Readback]] = []
         self._reached: list[Any] = []
@@ -82,44 +90,42 @@ class Reached(Signal):
             self._reached = [weakref.ref(leaf) for leaf in leaves(getattr(root, "grad_fn", None))]
 
     def after_backward(self, roots: Any) -> None:
-        for tracked in self.recorder.tracked():
-            self._look(tracked)
+        if self._watched:
+            for held in self._watched:
+                held.look()
+            self._watched = [held for held in self._watched if held.waiting]
         if self._reached:
             reached = [leaf for ref in self._reached if (leaf := ref()) is not None and leaf.grad is not None]
             self._reached = []
             self._compare(reached)
 
     def before_step(self, tracked: Tracked) -> None:
-        if tracked.optimizer not in self._held and not isinstance(tracked.optimizer, ByHand):
-            self._held[tracked.optimizer] = _Held(tracked.parameters())
-        self._look(tracked)
+        held = self._held.get(tracked.index)
+        if held is None and tracked.index < MAX_OPTIMIZERS and not isinstance(tracked.optimizer, ByHand):
+            held = self._held[tracked.index] = _Held(tracked.parameters())
+            self._watched.append(held)
+        if held is not None and held.waiting:
+            held.look()
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        held = self._held.get(tracked.optimizer)
+        held = self._held.get(tracked.index)
         if held is not None:
-            self._unfinished[tracked.index] = (tracked.count, held)
+            held.steps, held.told = tracked.count, False
             if tracked.count == 1 and tracked.index <= MAX_TRAININGS:
                 self._backwards = 0
             if tracked.count in REPORTS:
-                self._report(tracked.index)
-        self._release()
+                self._report(tracked.index, held)
+        if self._compared:
+            self._release()
 
     def finished(self) -> None:
-        for index in list(self._unfinished):
-            self._report(index)
+        for index, held in self._held.items():
+            if not held.told:
+                self._report(index, held)
         self._release(wait=True)
 
-    def _look(self, tracked: Tracked) -> None:
-        optimizer = tracked.optimizer  # None once it is gone
-        held = self._held.get(optimizer) if optimizer is not None else None
-        if held is None or not held.waiting:
-            return
-        if len(held.waiting) > MAX_WATCHED and tracked.count > REPORTS[0] and tracked.count % 10:
-            return
-        held.waiting = [pair for pair in held.waiting if _is_waiting(pair[0]())]
-
-    def _report(self, index: int) -> None:
-        steps, held = self._unfinished.pop(index)
+    def _report(self, index: int, held: _Held) -> None:
+        held.told = True
         for ref, _ in held.waiting[:MAX_NAMES]:
             parameter = ref()
             if parameter is not None:
@@ -129,7 +135,7 @@ class Reached(Signal):
             {
                 "step": self.recorder.steps,
                 "optimizer": index,
-                "steps": steps,
+                "steps": held.steps,
                 "held": held.tensors,
                 "held_elements": held.elements,
                 "missed": len(held.waiting),
