@@ -113,7 +113,7 @@ def _pause_threads() -> None:
 
 def _resume_threads() -> None:
     for one in recorders():
-        one.writer.threads.resume()
+        one.writer.threads.after_fork()
 
 
 def _start_afresh(torch: Any) -> None:
@@ -371,6 +371,7 @@ def _loaders(torch: Any) -> None:
         start = clock()
         batches = begin(self)
         seconds = clock() - start
+        recorder().writer.threads.resume()  # if workers were forked: a first batch that never comes is to be seen
         recorder().fire("iterate", self, batches)
         recorder().fire("turned", batches, seconds)
         return batches

@@ -7,6 +7,7 @@ that forks finds itself as it would be without us.
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -21,7 +22,7 @@ class Threads:
         self._work: list[tuple[str, Callable[[threading.Event], None]]] = []
         self._running: list[threading.Thread] = []
         self._stop = threading.Event()
-        self._paused = False
+        self.paused = False
 
     def start(self, name: str, work: Callable[[threading.Event], None]) -> None:
         """Run `work(stop)` in a thread called `name`."""
@@ -32,18 +33,23 @@ class Threads:
         """Called right before a fork: end all threads, within :data:`PATIENCE`."""
         if not self._running or self._stop.is_set():
             return
-        self._paused = True
+        self.paused = True
         self._stop.set()
         until = time.monotonic() + PATIENCE
         for thread in self._running:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, until - time.monotonic()))
 
+    def after_fork(self) -> None:
+        """Called in the parent, before Python counts threads and warns: from 3.12 on, wait for what happens next."""
+        if sys.version_info < (3, 12):
+            self.resume()
+
     def resume(self) -> None:
-        """Called in the parent right after the fork."""
-        if not self._paused:
+        """Go on after a fork, as soon as the program does something that is recorded; our own last words do not count."""
+        if not self.paused or threading.current_thread() in self._running:
             return
-        self._paused = False
+        self.paused = False
         self._stop, self._running = threading.Event(), []
         with contextlib.suppress(RuntimeError):  # the interpreter is about to exit, which ends the recording anyway
             for name, work in self._work:
@@ -51,7 +57,7 @@ class Threads:
 
     def end(self) -> None:
         """Let all threads end, and do not wait for them."""
-        self._paused = False
+        self.paused = False
         self._stop.set()
 
     def _run(self, name: str, work: Callable[[threading.Event], None]) -> None:

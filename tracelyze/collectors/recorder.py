@@ -362,6 +362,9 @@ class Recorder:
                 try:
                     readback.fill(row)
                 except Exception as error:
+                    if raised_by_a_signal_handler(error):
+                        self.emit("steps", row)
+                        raise
                     self.writer.complain(error)
             self.emit("steps", row)
 

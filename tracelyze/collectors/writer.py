@@ -44,6 +44,8 @@ class Writer:
 
     def emit(self, table: str, row: dict[str, Any]) -> None:
         """Queue a row."""
+        if self.threads.paused:
+            self.threads.resume()
         self._streams[table].append(row)
 
     def add_facts(self, facts: dict[str, Any]) -> None:
