@@ -94,6 +94,8 @@ class HandUpdates:
             self._recorder.step_ends(self._optimizer)
 
     def _remember(self) -> None:
+        if self._optimizer is not None and any(map(_is_freed, self._optimizer.param_groups[0]["params"])):
+            self._optimizer = ByHand([])  # gathered for one pass and freed after it, by FSDP2: not the real ones
         if self._optimizer is not None and self._optimizer.param_groups[0]["params"]:
             self._before = self._state()
             if self._steps:  # not before it is known that nobody else steps
