@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from tracelyze.collectors.signals import loader_processes, stacks
 
-stacks.QUIET_SECONDS = loader_processes.LONG_SECONDS = 0.5
+stacks.QUIET_SECONDS = loader_processes.LONG_SECONDS = stacks.QUIET_STEPS = 0.5
 SECONDS = 4.0
 
 

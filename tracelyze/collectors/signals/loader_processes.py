@@ -24,7 +24,7 @@ class LoaderProcesses(Signal):
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
         self._waits: tuple[weakref.ref[Any], float] | None = None
-        self._next = LONG_SECONDS
+        self._again = 0.0  # seconds of waiting after which to look once more
         self._looks = 0
 
     def opened(self) -> None:
@@ -42,12 +42,12 @@ class LoaderProcesses(Signal):
     def every_second(self, row: dict[str, Any]) -> None:
         waits = self._waits
         if waits is None:
-            self._next = LONG_SECONDS
+            self._again = 0.0
             return
         seconds = self.recorder.now() - waits[1]
-        if seconds < self._next or self._looks >= MAX_LOOKS:
+        if seconds < max(LONG_SECONDS, self._again) or self._looks >= MAX_LOOKS:
             return
-        self._next = 2 * seconds
+        self._again = 2 * seconds
         self._looks += 1
         iterator = waits[0]()
         pids = [(worker.pid, worker.exitcode) for worker in getattr(iterator, "_workers", [])[:MAX_WORKERS]]
