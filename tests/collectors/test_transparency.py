@@ -126,7 +126,7 @@ def test_signals_whose_handlers_train_or_raise_neither_hang_nor_end_the_recordin
     assert collected.process.stdout == "handlers that raised were heard: True\n"
     assert "recording stopped" not in collected.process.stderr
     (process,) = collected.run.processes
-    assert len(process.steps) > 200
+    assert len(process.steps) > 10, "more than before the signals began"
 
 
 def test_a_terminal_is_still_a_terminal(collect: Collect, tmp_path: Path) -> None:

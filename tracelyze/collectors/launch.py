@@ -38,7 +38,7 @@ def collect(command: list[str], out: Path | None, options: CollectOptions) -> No
     environment |= {"TRACELYZE_RUN": str(run)} | options.to_environment()
     paths = [str(INJECTED), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment["PYTHONPATH"] = os.pathsep.join(paths)
-    # The jemalloc within pyarrow starts a thread as soon as it is loaded: Python 3.12 and later would warn at each fork.
+    # The jemalloc in pyarrow starts a thread as soon as it is loaded: Python 3.12 and later would warn at each fork.
     environment.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     blocked = obstacle(command, program)
     identity.write_json(run / schema.RUN_FILE, manifest(command) | ({"obstacle": blocked} if blocked else {}))

@@ -46,7 +46,7 @@ class Threads:
             self.resume()
 
     def resume(self) -> None:
-        """Go on after a fork, as soon as the program does something that is recorded; our own last words do not count."""
+        """Go on after a fork, as soon as the program does something that is recorded: not our own last words."""
         if not self.paused or threading.current_thread() in self._running:
             return
         self.paused = False
