@@ -23,6 +23,7 @@ QUIET_STEPS = 20.0  # this many times the usual pause between two signs of progr
 REMEMBERED = 64  # pauses that "usual" is the median of
 MAX_STACKS = 16  # written down per run
 FRAMES = 60  # of the training thread, innermost last
+OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 OTHERS, OTHERS_FRAMES = 8, 12  # threads besides it, and frames of each
 
@@ -90,7 +91,8 @@ def stack(frame: FrameType | None, limit: int) -> list[str]:
     """The innermost `limit` frames as lines of text, innermost last; without the collector's own."""
     lines: list[str] = []
     while frame is not None and len(lines) < limit:
-        lines.append("  " + _place(frame))
+        if not frame.f_code.co_filename.startswith(OURS):
+            lines.append("  " + _place(frame))
         frame = frame.f_back
     return lines[::-1]
 
