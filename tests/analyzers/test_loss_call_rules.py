@@ -121,6 +121,7 @@ def test_sorted_labels_without_shuffling(make) -> None:
     climbing = [index // 4 for index in range(24)]
     assert outcome(climbing, climbing) == "fired"
     assert outcome([0] * 12 + [1] * 12, [0] * 11 + [1] * 13) == "fired"
+    assert outcome([0] * 11 + [1] * 12 + [2], [0] * 11 + [1] * 12 + [2]) == "fired", "looked at only in the beginning"
     assert outcome(climbing, climbing, "RandomSampler") == "passed"
     assert outcome([0] * 24, [5] * 24) == "passed", "mixed"
     assert outcome([0] * 24, [0] * 20 + [1] * 4) == "passed", "a rare class"

@@ -51,8 +51,7 @@ def _sorted(rows: list[Row], limits: Limits) -> float | None:
     if not np.isfinite(whole) or whole <= 0:
         return None
     narrow = (high - low) <= limits["width"] * whole
-    middle = (low + high) / 2
-    ends = min((narrow & (middle < low.min() + whole / 2)).sum(), (narrow & (middle > low.min() + whole / 2)).sum())
+    ends = max(min((narrow & (high < label)).sum(), (narrow & (low >= label)).sum()) for label in np.unique(low))
     if narrow.mean() < limits["share"] or ends < limits["ends"]:
         return None
     return float(np.median((high - low) / whole))
@@ -98,7 +97,7 @@ RULE = Rule(
         Threshold("batches", 12, "batches", "enough to see several of both ends of the range"),
         Threshold("width", 0.25, "share", "of the range of labels; shuffled batches cover nearly all of it"),
         Threshold("share", 0.8, "share", "of the batches; those between two classes hold both"),
-        Threshold("ends", 3, "batches", "of either half of the labels: a rare class alone never fills three batches"),
+        Threshold("ends", 3, "batches", "below and above some label: a rare class alone never fills three batches"),
     ),
     not_when="Samplers of the script's own, streams, labels that are mixed in the dataset, validation loaders.",
 )
