@@ -43,7 +43,8 @@ HOST = Table(
 
 MEMORY = Table(
     "memory",
-    "One row per change of a device's memory, where the profiler recorded memory, in order of their times.",
+    "Changes of a device's memory, where the profiler recorded memory, in order of their times: those around a change "
+    "of what is reserved, and those with more allocated than before.",
     (
         Column("start", "float64", "us", "when it happened, on the clock of the trace"),
         Column("device", "int16", "", "number of the device"),

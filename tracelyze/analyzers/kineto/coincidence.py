@@ -6,7 +6,7 @@ import numpy as np
 
 from tracelyze.analyzers.kineto.attribution import CAUSE_TEXT, CAUSES
 from tracelyze.analyzers.kineto.summary import TraceSummary
-from tracelyze.analyzers.kineto.table import Array
+from tracelyze.analyzers.kineto.table import Array, median
 
 
 def coincidence(summary: TraceSummary, slow: Array, later: Array) -> tuple[str, float]:
@@ -20,9 +20,9 @@ def coincidence(summary: TraceSummary, slow: Array, later: Array) -> tuple[str, 
             ("communication", device.exposed_communication),
             ("copies", device.exposed_copy),
         ]
-    grown = [(name, float((values[slow] - np.median(values[normal])).sum())) for name, values in parts]
+    grown = [(name, float((values[slow] - median(values[normal])).sum())) for name, values in parts]
     name, most = max(grown, key=lambda item: item[1])
-    excess = float((summary.duration[slow] - np.median(summary.duration[normal])).sum())
+    excess = float((summary.duration[slow] - median(summary.duration[normal])).sum())
     return name, min(max(most / excess, 0.0), 1.0)
 
 

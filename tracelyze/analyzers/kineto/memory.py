@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from tracelyze.analyzers.kineto.steps import Steps
+from tracelyze.analyzers.kineto.table import Array, Table, distinct
 from tracelyze.analyzers.kineto.trace import Trace
 
 SEGMENT: Final = 20 * 2**20
@@ -32,12 +33,29 @@ class MemoryUse:
     later: int
 
 
+def telling_changes(memory: Table) -> Array:
+    """The rows of a table of memory changes that say as much as all of them, in order of time, shape [rows kept].
+
+    Of each device the first and the last, those on both sides of a change of what is reserved, and those with more
+    allocated than ever before: a trace holds hundreds of changes per step, and few of these.
+    """
+    order = np.lexsort((memory["start"], memory["device"])).astype(np.int32)
+    device, reserved, allocated = (memory[name][order] for name in ("device", "reserved", "allocated"))
+    edge = (reserved[1:] != reserved[:-1]) | (device[1:] != device[:-1])
+    kept = np.append(True, edge) | np.append(edge, True)
+    for rows in np.split(np.arange(len(order)), np.flatnonzero(np.diff(device)) + 1):
+        most = np.maximum.accumulate(allocated[rows])
+        kept[rows[1:]] |= most[1:] > most[:-1]
+    chosen = order[kept]
+    return np.asarray(chosen[np.argsort(memory["start"][chosen], kind="stable")])
+
+
 def memory_use(trace: Trace, steps: Steps) -> MemoryUse | None:
-    """The memory of the device with most changes; None if the trace does not tell it."""
+    """The memory of the device that holds most of it; None if the trace does not tell it."""
     memory = trace.memory
     if not len(memory) or not len(steps):
         return None
-    device = int(np.bincount(memory["device"]).argmax())
+    device = int(memory["device"][memory["reserved"].argmax()])
     rows = np.flatnonzero((memory["device"] == device) & (memory["start"] <= steps.end[-1]))
     allocated, reserved, moment = (memory[name][rows] for name in ("allocated", "reserved", "start"))
     if not len(rows):
@@ -52,7 +70,7 @@ def memory_use(trace: Trace, steps: Steps) -> MemoryUse | None:
     return MemoryUse(
         allocated=int(allocated.max()),
         reserved=int(reserved.max()),
-        misfits=len(np.unique(step[misfit])),
+        misfits=len(distinct(step[misfit])),
         segments=int(misfit.sum()),
         free=float((unused / before)[misfit].min()) if misfit.any() else 0.0,
         retries=int((late & (grown <= -SEGMENT)).sum()),

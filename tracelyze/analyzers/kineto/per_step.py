@@ -12,7 +12,7 @@ from tracelyze.analyzers.kineto import attribution, kernels
 from tracelyze.analyzers.kineto.categories import Activity
 from tracelyze.analyzers.kineto.kernel_classes import class_of
 from tracelyze.analyzers.kineto.reader import read_trace
-from tracelyze.analyzers.kineto.steps import Steps, as_executed, find_steps
+from tracelyze.analyzers.kineto.steps import Steps, as_executed, find_steps, on_device_clock
 from tracelyze.analyzers.kineto.summary import TraceSummary, summarise_trace
 from tracelyze.analyzers.kineto.table import Floats, Integers
 from tracelyze.analyzers.kineto.totals import enclosing
@@ -49,7 +49,10 @@ def profile(path: Path | str, position: int = 0) -> Profile:
     trace = read_trace(path)
     launch_of = attribution.launches_of(trace)
     steps = find_steps(trace)
-    table = [] if steps is None else kernel_times(trace, as_executed(trace, steps, launch_of), launch_of)
+    table: list[KernelTime] = []
+    if steps is not None:
+        executed = as_executed(trace, steps, on_device_clock(trace, steps, launch_of))
+        table = kernel_times(trace, executed, launch_of)
     return Profile(summarise_trace(trace, position), table)
 
 

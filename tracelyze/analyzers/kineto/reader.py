@@ -13,6 +13,7 @@ from tracelyze.analyzers.kineto.blocks import Blocks
 from tracelyze.analyzers.kineto.categories import COVERAGE, Activity, Kind, activity_of, kind_of, may_launch
 from tracelyze.analyzers.kineto.events import Arguments, Moment, Span
 from tracelyze.analyzers.kineto.intervals import outermost
+from tracelyze.analyzers.kineto.memory import telling_changes
 from tracelyze.analyzers.kineto.records import TraceRecords
 from tracelyze.analyzers.kineto.source import TraceBytes
 from tracelyze.analyzers.kineto.stored import open_trace
@@ -112,7 +113,7 @@ class _Reading:
         self.waiting = _Waiting()
         self.device = Table(MOST_ROWS, DEVICE_COLUMNS)
         self.launches = Table(MOST_ROWS, LAUNCH_COLUMNS)
-        self.memory = Table(MOST_ROWS, MEMORY_COLUMNS)
+        self.memory = Table(MOST_ROWS, MEMORY_COLUMNS, telling_changes)
         self.changes: list[Any] = []
         self.host: dict[Activity, Table] = {
             activity: Table(
@@ -256,8 +257,7 @@ class _Reading:
             if spans:
                 self._put(kind, spans)
         self._add_memory()
-        self.memory.keep(np.argsort(self.memory["start"], kind="stable").astype(np.int32))
-        for table in (self.device, self.launches, *self.host.values()):
+        for table in (self.device, self.launches, self.memory, *self.host.values()):
             table.finish()
         self.device.keep(np.argsort(self.device["start"], kind="stable").astype(np.int32))
         self.launches.keep(np.argsort(self.launches["correlation"], kind="stable").astype(np.int32))

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from tracelyze.analyzers.kineto.categories import STEP_MARK, Activity
-from tracelyze.analyzers.kineto.table import Array, Floats, Integers, Table
+from tracelyze.analyzers.kineto.table import Array, Floats, Integers, Table, median, slices
 from tracelyze.analyzers.kineto.trace import Trace
 
 FEWEST_MARKS: Final = 3
@@ -70,12 +70,11 @@ def find_steps(trace: Trace) -> Steps | None:
     )
 
 
-def as_executed(trace: Trace, steps: Steps, launch_of: Integers) -> Steps:
+def as_executed(trace: Trace, steps: Steps, ran: Executed | None) -> Steps:
     """The steps as the device ran them, where the host ran so far ahead that its own clock says little; else `steps`.
 
-    `launch_of`: each device row's launch, -1 where unknown.
+    `ran`: what :func:`on_device_clock` says of them.
     """
-    ran = on_device_clock(trace, steps, launch_of)
     if ran is None:
         return steps
     window = steps.end[-1] - steps.start[0]
@@ -103,13 +102,14 @@ def on_device_clock(trace: Trace, steps: Steps, launch_of: Integers) -> Executed
     device = trace.device
     if not steps.counted or not len(device):
         return None
-    linked = launch_of >= 0
-    moments = trace.launches["start"][launch_of[linked]]
-    home = np.searchsorted(steps.start, moments, side="right") - 1
-    inside = (home >= 0) & (moments <= steps.end[np.maximum(home, 0)])
     first, last = np.full(len(steps), np.inf), np.full(len(steps), -np.inf)
-    np.minimum.at(first, home[inside], device["start"][linked][inside])
-    np.maximum.at(last, home[inside], device["end"][linked][inside])
+    for part in slices(len(device)):
+        linked = launch_of[part] >= 0
+        moments = trace.launches["start"][launch_of[part][linked]]
+        home = np.searchsorted(steps.start, moments, side="right") - 1
+        inside = (home >= 0) & (moments <= steps.end[np.maximum(home, 0)])
+        np.minimum.at(first, home[inside], device["start"][part][linked][inside])
+        np.maximum.at(last, home[inside], device["end"][part][linked][inside])
     if not np.isfinite(first).all() or (np.diff(first) <= 0).any():
         return None
     end = np.append(first[1:], max(last[-1], steps.end[-1]))
@@ -210,7 +210,7 @@ def _repeated_kernels(trace: Trace) -> Steps | None:
     for name in _rarest(names):
         places = np.flatnonzero(names == name)
         distance = np.diff(places)
-        period = float(np.median(distance))
+        period = median(distance)
         steady = period >= 10 and float(np.abs(distance - period).max()) <= 0.02 * period
         if steady and places[-1] - places[0] >= 0.5 * len(names):
             starts = device["start"][rows[places]]
@@ -235,7 +235,7 @@ def _ranges(source: str, number: Integers, table: Table, rows: Array) -> Steps:
     following = np.append(start[1:], np.inf)
     pause = following - end
     end = np.where(
-        pause < 0.5 * np.median(end - start), np.minimum(following, np.where(np.isinf(following), end, following)), end
+        pause < 0.5 * median(end - start), np.minimum(following, np.where(np.isinf(following), end, following)), end
     )
     return Steps(source, number, start, end, int(table["thread"][rows[0]]))
 
@@ -249,8 +249,8 @@ def _rarest(names: Integers) -> list[int]:
 
 def _evenly(moments: Floats) -> bool:
     distance = np.diff(moments)
-    middle = float(np.median(distance))
-    return middle > 0 and float(np.median(np.abs(distance - middle))) <= _EVEN * middle
+    middle = median(distance)
+    return middle > 0 and median(np.abs(distance - middle)) <= _EVEN * middle
 
 
 def _extent(trace: Trace) -> tuple[float, float] | None:

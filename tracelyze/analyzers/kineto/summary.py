@@ -18,7 +18,7 @@ from tracelyze.analyzers.kineto.memory import MemoryUse, memory_use
 from tracelyze.analyzers.kineto.optimizers import OptimizerTotal, optimizer_total
 from tracelyze.analyzers.kineto.reader import read_trace
 from tracelyze.analyzers.kineto.steps import Steps, as_executed, find_steps, on_device_clock
-from tracelyze.analyzers.kineto.table import Array, Floats, Integers, Mask, most_frequent
+from tracelyze.analyzers.kineto.table import Array, Floats, Integers, Mask, median, most_frequent
 from tracelyze.analyzers.kineto.totals import CallTotal, KernelTotal, OperatorTotal, PageableCopies
 from tracelyze.analyzers.kineto.trace import Trace
 from tracelyze.errors import InputError
@@ -82,7 +82,7 @@ class TraceSummary:
 
         Shape [steps].
         """
-        usual = float(np.median(self.batches)) if len(self.batches) else 0.0
+        usual = median(self.batches) if len(self.batches) else 0.0
         return np.asarray((self.batches > usual) & (usual > 0), dtype=bool)
 
     def to_dict(self) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def summarise_trace(
     for table in (trace.device, trace.launches):
         table.drop("correlation")  # a large trace has a million of them, and the links are made
     marks, executed = steps, on_device_clock(trace, steps, launch_of)
-    steps = as_executed(trace, steps, launch_of)
+    steps = as_executed(trace, steps, executed)
     communication = kernels.communication_rows(trace, launch_of)
     work = Work(communication, kernels.computing_rows(trace, communication))
     owners = _owners(trace)

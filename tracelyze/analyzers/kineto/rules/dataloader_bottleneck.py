@@ -26,7 +26,7 @@ from tracelyze.analyzers.kineto.rule import (
 )
 from tracelyze.analyzers.kineto.rules.step_preparation import prepared_on_the_host
 from tracelyze.analyzers.kineto.summary import TraceSummary
-from tracelyze.analyzers.kineto.table import Floats
+from tracelyze.analyzers.kineto.table import Floats, median
 from tracelyze.analyzers.rule import Limits, Outcome, Skipped, Threshold
 from tracelyze.analyzers.words import duration, percent
 from tracelyze.diagnosis import Evidence, Finding
@@ -56,7 +56,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
 
 def _first_batch(waits: Floats) -> str:
     """The first batch, if it took far longer than the others: workers that start, which is not the steady state."""
-    first, others = float(waits[0]), float(np.median(waits))
+    first, others = float(waits[0]), median(waits)
     return f" (the first batch alone took {duration(first / MICROSECONDS)})" if first > max(10 * others, 1e5) else ""
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.kineto.rule import ENOUGH, MICROSECONDS, Job, TraceRule, charts, on_any_trace, place, too_short
 from tracelyze.analyzers.kineto.summary import TraceSummary
+from tracelyze.analyzers.kineto.table import median
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.analyzers.words import duration, percent, plural
 from tracelyze.diagnosis import Cost, Evidence, Finding
@@ -23,7 +24,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
         return Skipped("no steps were found whose waits for data could be compared")
     if reason := too_short(summary, limits):
         return Skipped(reason)
-    usual = float(np.median(waits))
+    usual = median(waits)
     begins = np.flatnonzero(summary.epoch_starts)
     begins = begins[begins > 0]
     stalls = begins[waits[begins] - usual >= max(limits["stall"] * MICROSECONDS, 10 * usual)]

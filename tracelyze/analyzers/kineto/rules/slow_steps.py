@@ -10,6 +10,7 @@ from tracelyze.analyzers.kineto.attribution import CAUSE_TEXT
 from tracelyze.analyzers.kineto.coincidence import coincidence
 from tracelyze.analyzers.kineto.rule import ENOUGH, MICROSECONDS, Job, TraceRule, charts, on_any_trace, too_short
 from tracelyze.analyzers.kineto.summary import TraceSummary
+from tracelyze.analyzers.kineto.table import median
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.analyzers.words import duration, number, percent, plural
 from tracelyze.diagnosis import Cost, Evidence, Finding
@@ -24,8 +25,8 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
         return Skipped(reason)
     later = np.arange(1, len(summary.number))
     time = summary.duration[later]
-    middle = float(np.median(time))
-    spread = 1.4826 * float(np.median(np.abs(time - middle)))
+    middle = median(time)
+    spread = 1.4826 * median(np.abs(time - middle))
     slow = later[time > max(limits["ratio"] * middle, middle + limits["spreads"] * spread)]
     excess = float((summary.duration[slow] - middle).sum())
     lost = excess / summary.window
@@ -74,7 +75,7 @@ def _on_the_device(summary: TraceSummary, limits: Limits) -> bool:
     if summary.executed is None:
         return True
     time = summary.executed[1:]
-    return bool((time > limits["ratio"] * np.median(time)).any())
+    return bool((time > limits["ratio"] * median(time)).any())
 
 
 def _listed(numbers: list[int]) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 
 from tracelyze.analyzers.kineto.rule import Job, charts, lost, measured, share, span, steady
 from tracelyze.analyzers.kineto.summary import TraceSummary
+from tracelyze.analyzers.kineto.table import median
 from tracelyze.analyzers.rule import Limits
 from tracelyze.analyzers.words import percent
 from tracelyze.diagnosis import Finding
@@ -18,7 +19,7 @@ def prepared_on_the_host(summary: TraceSummary, job: Job, limits: Limits) -> lis
         return []
     preparation = device.cause("preparation")
     chosen = steady(summary)
-    typical = float(np.median(preparation[chosen] / np.maximum(summary.duration[chosen], 1e-9)))
+    typical = median(preparation[chosen] / np.maximum(summary.duration[chosen], 1e-9))
     value = min(typical, share(summary, preparation))
     if value < limits["preparing"]:
         return []
