@@ -175,29 +175,30 @@ def device_time(
     """One device's time. `rows`: its device rows, in order; `launch_of`: each device row's launch."""
     start, end = trace.device["start"][rows], trace.device["end"][rows]
     talks, computes = work.communication[rows], work.computation[rows]
-    a, b = steps.start, steps.end
 
-    def cover(chosen: Mask) -> tuple[Floats, float]:
-        ranges = intervals.merge(start[chosen], end[chosen])
-        return intervals.covered(ranges, a, b), intervals.length(ranges)
+    def cover(chosen: Mask | None) -> tuple[Floats, float]:
+        filled, total = np.zeros(len(steps)), 0.0
+        for ranges in intervals.merged(start, end, chosen, _SLICE):
+            filled += intervals.covered(ranges, steps.start, steps.end)
+            total += intervals.length(ranges)
+        return filled, total
 
     computed, compute_total = cover(computes)
     talked, talked_total = cover(talks)
     worked, worked_total = cover(talks | computes)
-    busy = intervals.merge(start, end)
-    filled = intervals.covered(busy, a, b)
+    filled, busy_total = cover(None)
     idle = _Idle.nothing(len(steps))
     ends_with = _Launches(trace, steps, start, launch_of[rows])
-    for first in range(0, len(busy[0]) + 1, _SLICE):
-        opened = busy[1][max(first - 1, 0) : first + _SLICE - 1]
-        closed = busy[0][first : first + _SLICE]
-        opened = np.append(-np.inf, opened) if first == 0 else opened
-        closed = np.append(closed, np.inf) if len(closed) < len(opened) else closed
-        idle.add(_gaps(opened, closed, steps, ends_with), steps, host, trace)
+    ended = -np.inf
+    for ranges in intervals.merged(start, end, None, _SLICE):
+        opened = np.append(ended, ranges[1][:-1])
+        idle.add(_gaps(opened, ranges[0], steps, ends_with), steps, host, trace)
+        ended = ranges[1][-1]
+    idle.add(_gaps(np.array([ended]), np.array([np.inf]), steps, ends_with), steps, host, trace)
     return DeviceTime(
         process=process,
         activities=len(start),
-        duration=b - a,
+        duration=steps.end - steps.start,
         busy=filled,
         compute=computed,
         communication=talked,
@@ -207,8 +208,8 @@ def device_time(
         after_sync=idle.after_sync,
         waited=_waited(trace, steps, host),
         longest_gap=idle.longest,
-        span=float(busy[1][-1] - busy[0][0]) if len(busy[0]) else 0.0,
-        span_busy=intervals.length(busy),
+        span=float(ended - start[0]) if len(start) else 0.0,
+        span_busy=busy_total,
         communication_total=talked_total,
         overlapped_total=talked_total - (worked_total - compute_total),
     )
@@ -250,10 +251,8 @@ class _Launches:
     def __init__(self, trace: Trace, steps: Steps, row_start: Floats, launch_of_row: Integers) -> None:
         self.moments = trace.launches["start"]
         self._row_start = row_start
-        self._launch = np.append(launch_of_row, -1).astype(np.int32)
-        count = len(row_start)
-        linked = np.where(self._launch[:-1] >= 0, np.arange(count, dtype=np.int32), np.int32(count))
-        self._next_linked = np.append(np.minimum.accumulate(linked[::-1])[::-1], np.int32(count))
+        self._launch = launch_of_row
+        self._linked = np.flatnonzero(launch_of_row >= 0).astype(np.int32)
         self.first = np.full(len(steps), np.inf)
         for part in range(0, len(self.moments), _SLICE):
             moments = self.moments[part : part + _SLICE]
@@ -263,8 +262,11 @@ class _Launches:
 
     def behind(self, closed: Floats) -> Integers:
         """The launch of the activity that ends each gap, or of the next one that has a launch; -1 for none."""
-        row = self._next_linked[np.searchsorted(self._row_start, closed, side="left")]
-        launch: Integers = self._launch[row].astype(np.int64)
+        row = np.searchsorted(self._row_start, closed, side="left").astype(np.int32)
+        place = np.searchsorted(self._linked, row)
+        known = place < len(self._linked)
+        launch: Integers = np.full(len(closed), -1, dtype=np.int64)
+        launch[known] = self._launch[self._linked[place[known]]]
         return launch
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 
-from tracelyze.analyzers.kineto.table import Array, Floats, Mask, Table
+from tracelyze.analyzers.kineto.table import Array, Floats, Mask, Table, slices
 
 Ranges = tuple[Floats, Floats]
 """Starts and ends, sorted, disjoint; each of shape [ranges]."""
@@ -26,6 +26,23 @@ def merge(starts: Floats, ends: Floats) -> Ranges:
     opens = np.ones(len(starts), dtype=bool)
     np.greater(starts[1:], reach[:-1], out=opens[1:])
     return starts[opens], reach[np.append(opens[1:], True)]
+
+
+def merged(starts: Floats, ends: Floats, chosen: Mask | None, size: int) -> Iterator[Ranges]:
+    """The union of ranges in order of their starts, piece by piece and in order: what :func:`merge` gives at once.
+
+    A piece comes from about `size` ranges, of which `chosen` (shape [n]) may name some: a large trace has a million,
+    and their copies would be the largest thing in memory.
+    """
+    held = EMPTY  # what the ranges of the next piece may reach
+    for part in slices(len(starts), size):
+        own = slice(None) if chosen is None else chosen[part]
+        ranges = merge(np.append(held[0], starts[part][own]), np.append(held[1], ends[part][own]))
+        held = ranges[0][-1:], ranges[1][-1:]
+        if len(ranges[0]) > 1:
+            yield ranges[0][:-1], ranges[1][:-1]
+    if len(held[0]):
+        yield held
 
 
 def union(sets: Sequence[Ranges]) -> Ranges:

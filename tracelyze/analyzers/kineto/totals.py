@@ -12,7 +12,7 @@ from tracelyze.analyzers.kineto import intervals
 from tracelyze.analyzers.kineto.attribution import Work
 from tracelyze.analyzers.kineto.categories import Activity, Kind
 from tracelyze.analyzers.kineto.steps import Steps
-from tracelyze.analyzers.kineto.table import Array, Floats, Integers, groups, most_frequent
+from tracelyze.analyzers.kineto.table import Array, Floats, Integers, groups, most_frequent, slices
 from tracelyze.analyzers.kineto.trace import Trace
 
 MOST_ENTRIES: Final = 50
@@ -70,15 +70,16 @@ def kernel_totals(trace: Trace, work: Work) -> list[KernelTotal]:
     device = trace.device
     if not len(device):
         return []
-    duration = device["end"] - device["start"]
-    names = device["name"]
     size = len(trace.device_names)
-    time = np.bincount(names, duration, size)
-    count = np.bincount(names, minlength=size)
-    longest = np.zeros(size)
-    np.maximum.at(longest, names, duration)
-    talks = np.bincount(names, work.communication, size) > 0
-    computes = np.bincount(names, work.computation, size) > 0
+    time, longest, count = np.zeros(size), np.zeros(size), np.zeros(size, dtype=np.int64)
+    talks, computes = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
+    for part in slices(len(device)):
+        names, duration = device["name"][part], device["end"][part] - device["start"][part]
+        time += np.bincount(names, duration, size)
+        count += np.bincount(names, minlength=size)
+        np.maximum.at(longest, names, duration)
+        talks[names[work.communication[part]]] = True
+        computes[names[work.computation[part]]] = True
     return [
         KernelTotal(
             trace.device_names[name],
@@ -93,18 +94,20 @@ def kernel_totals(trace: Trace, work: Work) -> list[KernelTotal]:
 
 def operator_totals(trace: Trace, launch_of: Integers) -> list[OperatorTotal]:
     """The outermost operators whose kernels took most device time."""
-    rows = np.flatnonzero(launch_of >= 0)
-    operators = trace.host[Activity.OPERATOR]
-    if not len(rows) or not len(operators):
+    device, operators, size = trace.device, trace.host[Activity.OPERATOR], len(trace.host_names)
+    if not len(operators):
         return []
-    launches = launch_of[rows]
-    moment, thread = trace.launches["start"][launches], trace.launches["thread"][launches]
-    home = enclosing(trace, Activity.OPERATOR, moment, thread)
-    inside = home >= 0
-    names = operators["name"][home[inside]]
-    duration = (trace.device["end"] - trace.device["start"])[rows][inside]
-    time = np.bincount(names, duration, len(trace.host_names))
-    count = np.bincount(names, minlength=len(trace.host_names))
+    time, count = np.zeros(size), np.zeros(size, dtype=np.int64)
+    for part in slices(len(device)):
+        linked = launch_of[part] >= 0
+        launches = launch_of[part][linked]
+        moment, thread = trace.launches["start"][launches], trace.launches["thread"][launches]
+        home = enclosing(trace, Activity.OPERATOR, moment, thread)
+        inside = home >= 0
+        names = operators["name"][home[inside]]
+        duration = (device["end"][part] - device["start"][part])[linked][inside]
+        time += np.bincount(names, duration, size)
+        count += np.bincount(names, minlength=size)
     best = [name for name in np.argsort(-time, kind="stable")[:MOST_ENTRIES] if count[name]]
     return [OperatorTotal(trace.host_names[name], int(count[name]), round(float(time[name]), 3)) for name in best]
 
