@@ -16,21 +16,21 @@ class Arrivals:
     def __init__(self, recorder: Recorder, table: str) -> None:
         self._recorder = recorder
         self._table = table
-        self._waiting: deque[tuple[list[dict[str, Any]], Later | None]] = deque()
+        self.waiting: deque[tuple[list[dict[str, Any]], Later | None]] = deque()
 
     def put(self, rows: list[dict[str, Any]], later: Later | None = None) -> None:
         """Rows to be written; `later.fill` is handed the first of them and may fill them all."""
-        self._waiting.append((rows, later))
+        self.waiting.append((rows, later))
         self.release()
 
     def release(self, wait: bool = False) -> None:
         """Write what is complete."""
-        while self._waiting:
-            rows, later = self._waiting[0]
+        while self.waiting:
+            rows, later = self.waiting[0]
             if later is not None:
                 if not wait and not later.arrived():
                     return
                 later.fill(rows[0])
-            self._waiting.popleft()
+            self.waiting.popleft()
             for row in rows:
                 self._recorder.emit(self._table, row)

@@ -1,6 +1,6 @@
 """What collecting costs, signal by signal, and how often sampled signals may look so that all of it stays affordable.
 
-Every signal has a meter. Always-on signals are timed at every TIMED_EVERY-th call, sampled ones at every call, so that
+Every signal has a meter. Looks of sampled signals are all timed, everything else at every TIMED_EVERY-th call, so that
 measuring costs next to nothing. Every WINDOW steps the budget, a share of the step time, is dealt out: what the
 always-on signals take comes off first; of the rest, cheap sampled signals get all they ask for, and the dearest are
 turned down to equal shares of what remains.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tracelyze.collectors.signals.signal import Signal
 
 WINDOW = 32  # steps between two looks at the costs
-TIMED_EVERY = 13  # moments; a prime, so that it does not keep step with the moments of a training step
+TIMED_EVERY = 31  # moments; a prime, so that it does not keep step with the moments of a training step
 TIMED_FIRST = 200  # moments that are all timed: they hold what is done only once
 OUTLIERS = 2  # longest steps of a window that do not count: an evaluation or a checkpoint must not buy budget
 EVICTION = 2.0  # what a look costs in all, per second spent in it: it evicts the training from the caches (measured)
@@ -50,22 +50,26 @@ class Meter:
         self.changes = 0
         self.turned_down_at: int | None = None
         self.why = ""
+        self._began = 0.0  # the look that was decided on last
         self._extra = 0
         self._costs: deque[float] = deque(maxlen=5)
         self._counted = (0, 0.0)
 
     def due(self, count: int, alert: bool = False) -> bool:
         """Whether to look at the `count`-th step (or batch, or call): all of the first `young`, then every n-th."""
-        looking = count < self.young or count % self.stride == 0
-        if not looking and alert and 2 * self._extra < EXTRA_LOOKS + self.looks:
+        if count % self.stride and count >= self.young:
+            if not alert or 2 * self._extra >= EXTRA_LOOKS + self.looks:
+                self.looking = False
+                return False
             self._extra += 1
-            looking = True
-        return self.look(looking)
+        return self.look(True)
 
     def look(self, looking: bool) -> bool:
         """Put down that the signal looks, or does not: for those that decide it themselves, within `stride`."""
         self.looking = looking
-        self.looks += looking
+        if looking:
+            self.looks += 1
+            self._began = time.perf_counter()
         return looking
 
     def look_cost(self) -> float | None:
@@ -91,21 +95,22 @@ class Meter:
         if self.looking:
             self.look_seconds += seconds
 
+    def has_begun(self) -> None:
+        """Put down the time since the signal decided to look, in a call of which that was not known before."""
+        self.spent(time.perf_counter() - self._began)
+
+    def timed(self, method: Callable[..., None], args: tuple[Any, ...], weight: int = 1) -> None:
+        """Call a method of the signal, with its time put down; it stands for `weight` calls unless it looks."""
+        looking, begin = self.looking, time.perf_counter()
+        try:
+            method(*args)
+        finally:
+            spent = time.perf_counter() - begin
+            self.spent(spent if looking or self.looking else weight * spent)
+
     def watched(self, method: Callable[..., None]) -> Callable[..., None]:
-        """The method of a sampled signal, with its time put down."""
-        clock = time.perf_counter
-
-        def watched(*args: Any) -> None:
-            begin = clock()
-            try:
-                method(*args)
-            finally:
-                spent = clock() - begin
-                self.seconds += spent
-                if self.looking:
-                    self.look_seconds += spent
-
-        return watched
+        """The method, with the time of every call put down."""
+        return lambda *args: self.timed(method, args)
 
 
 class Budget:

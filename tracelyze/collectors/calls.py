@@ -130,7 +130,8 @@ class Calls:
     ) -> Call | None:
         """Note one returned call. None if it cannot be told from a loss function or a helper without parameters."""
         torch = self._torch
-        model = self._models.get(module)
+        latest = self.latest
+        model = latest.model if latest is not None and latest.model.module() is module else self._models.get(module)
         if model is None:
             if self._numbers >= MAX_MODELS:
                 return None
@@ -153,7 +154,7 @@ class Calls:
         return call
 
     def _watch(self, call: Call, output: Any) -> None:
-        for tensor in tensors_of(self._torch, output):
+        for tensor in (output,) if isinstance(output, self._torch.Tensor) else tensors_of(self._torch, output):
             node = tensor.grad_fn
             if node is not None:
                 node.register_prehook(_Watch(call, self).reached)
@@ -173,6 +174,7 @@ class Calls:
     def settle(self, final: bool = False) -> None:
         """Report, in order, every call that is now known to have trained or evaluated."""
         steps = self._recorder.steps
+        tell = self._recorder.fire if final else self._recorder.moments.tell
         while self._open:
             call = self._open[0]
             if call.trained:
@@ -182,7 +184,7 @@ class Calls:
             else:
                 return
             self._open.popleft()
-            self._recorder.fire("settled", call, trained)
+            tell("settled", call, trained)
         if final:
             self._recorder.fire("finished")
 

@@ -97,8 +97,8 @@ def _hide_from_compiler(torch: Any) -> None:
 
 
 def recorder() -> Recorder:
-    """The recorder of this thread."""
-    return _current[0].here()
+    """The recorder of this thread: its own, or that of the process."""
+    return _current[0].local.own or _current[0].first
 
 
 def recorders() -> list[Recorder]:
@@ -129,13 +129,16 @@ def _modules(torch: Any) -> None:
     owner = torch.nn.Module
     original = owner.__call__
     is_compiling, tracing, clock = torch.compiler.is_compiling, torch._C._get_tracing_state, time.perf_counter
+    in_dynamo = torch.compiler.is_dynamo_compiling  # half the price of is_compiling, for the modules within modules
 
     @functools.wraps(original)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_compiling():
+        if in_dynamo():
             return original(self, *args, **kwargs)
         watch = local.watch
         if watch is False:
+            return original(self, *args, **kwargs)
+        if is_compiling():
             return original(self, *args, **kwargs)
         if watch is not None:
             output = original(self, *args, **kwargs)
@@ -199,9 +202,7 @@ def _loss_wrapper(original: Callable[..., Any], is_compiling: Callable[[], bool]
         if not is_compiling():
             seen = here()
             seen.losses += 1
-            seen.loss_called(name, args, kwargs, value)
-            if calling.root is None:  # within a module, the module's own output tells
-                seen.loss_returned(value)
+            seen.loss_called(name, args, kwargs, value, calling.root is None)
         return value
 
     return loss
@@ -269,7 +270,11 @@ def _optimizers(torch: Any) -> None:
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not is_compiling():
-            _current[0].for_step(current_graph_task).step_begins(optimizer)
+            seen = _current[0].for_step(current_graph_task)
+            if seen.in_backward:
+                seen.steps_inside(optimizer)
+            else:
+                seen.step_begins(optimizer)
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not is_compiling():
@@ -345,7 +350,7 @@ def _loss_scaling(torch: Any) -> None:
         local.optimizer_stepped = False
         result = step(self, optimizer, *args, **kwargs)
         if not local.optimizer_stepped:  # the optimizer was not called at all: gradients overflowed
-            recorder().step_ends(optimizer, skipped=True)
+            recorder().step_ends(optimizer, True)
         return result
 
     scaler.scale, scaler.unscale_, scaler.step = scale_, unscale_, step_

@@ -6,10 +6,9 @@ A signal that raises is switched off for the rest of the run, with its traceback
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.collectors.budget import TIMED_EVERY, TIMED_FIRST
+from tracelyze.collectors.budget import TIMED_EVERY, TIMED_FIRST, Meter
 from tracelyze.collectors.program_signals import raised_by_a_signal_handler
 from tracelyze.collectors.signals import SIGNALS
 from tracelyze.collectors.signals.signal import MOMENTS, Signal, Unavailable
@@ -17,7 +16,7 @@ from tracelyze.collectors.signals.signal import MOMENTS, Signal, Unavailable
 if TYPE_CHECKING:
     from tracelyze.collectors.recorder import Recorder
 
-Listener = tuple[Signal, Callable[..., None]]
+Listener = tuple[Callable[..., None], Meter]  # a method of a signal, and the signal's meter
 
 
 class Moments:
@@ -25,48 +24,60 @@ class Moments:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._listeners: dict[str, list[Listener]] = {moment: [] for moment in MOMENTS}
+        self._signals: list[Signal] = []
+        self._listeners: dict[str, tuple[Listener, ...]] = {}
         self._until_timed = 1
         self._timed = 0
         for kind in SIGNALS:
             self._switch_on(kind)
+        self.gather()
 
-    def listeners(self, moment: str) -> list[Listener]:
-        """Signals that want this moment, with the method to call."""
-        return self._listeners[moment]
+    def gather(self) -> None:
+        """Find out anew who wants to hear of what: a signal has failed, or woken up."""
+        for moment in MOMENTS:
+            awake = [one for one in self._signals if one.awake or moment not in one.dormant]
+            wanting = [one for one in awake if hasattr(one, moment)]
+            self._listeners[moment] = tuple([(getattr(one, moment), one.meter) for one in wanting])
+
+    def samplers(self) -> list[tuple[Signal, Callable[..., None]]]:
+        """Signals that look at the process once a second, with the method to call, which is always timed."""
+        listening = [(one, getattr(one, "every_second", None)) for one in self._signals]
+        return [(signal, signal.meter.watched(look)) for signal, look in listening if look is not None]
 
     def tell(self, moment: str, *args: Any) -> None:
-        """Tell every signal that wants this moment."""
+        """Tell every signal that wants this moment. Timed are those that take a look, and one moment in so many."""
         self._until_timed -= 1
         if not self._until_timed:
             self._tell_timed(moment, args)
             return
-        for signal, method in self._listeners[moment]:
+        for method, meter in self._listeners[moment]:
             try:
-                method(*args)
+                if meter.looking:
+                    meter.timed(method, args)
+                else:
+                    method(*args)
+                    if meter.looking:
+                        meter.has_begun()
             except Exception as error:
-                self.fail(signal, error)
+                self.fail(method.__self__, error)  # type: ignore[attr-defined]  # bound to its signal
 
     def fail(self, signal: Signal, error: Exception) -> None:
         """Switch a signal off for good and write down why, with the traceback."""
         if raised_by_a_signal_handler(error):
             raise error
-        for moment, listeners in self._listeners.items():
-            self._listeners[moment] = [listener for listener in listeners if listener[0] is not signal]
+        self._signals = [one for one in self._signals if one is not signal]
+        self.gather()
         self._recorder.event("collector-error", signal.name, self._recorder.ledger.failed(signal.name, error))
 
     def _tell_timed(self, moment: str, args: tuple[Any, ...]) -> None:
-        """The same for one in so many moments, with the time of every signal; sampled ones have it in their meters."""
+        """The same with the time of every signal: it stands for all the moments that are not timed."""
         self._timed += 1
         self._until_timed = weight = 1 if self._timed < TIMED_FIRST else TIMED_EVERY
-        for signal, method in self._listeners[moment]:
-            begin = perf_counter()
+        for method, meter in self._listeners[moment]:
             try:
-                method(*args)
+                meter.timed(method, args, weight)
             except Exception as error:
-                self.fail(signal, error)
-            if not signal.sampled:
-                signal.meter.seconds += weight * (perf_counter() - begin)
+                self.fail(method.__self__, error)  # type: ignore[attr-defined]
 
     def _switch_on(self, kind: type[Signal]) -> None:
         recorder = self._recorder
@@ -86,8 +97,4 @@ class Moments:
             recorder.event("collector-error", kind.name, ledger.failed(kind.name, error))
             return
         ledger.on(kind.name)
-        for moment in MOMENTS:
-            method = getattr(signal, moment, None)
-            if method is not None:
-                alone = kind.sampled or moment == "every_second"  # not timed with the others
-                self._listeners[moment].append((signal, signal.meter.watched(method) if alone else method))
+        self._signals.append(signal)

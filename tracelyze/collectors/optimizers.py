@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -70,6 +71,12 @@ class Tracked:
         """The torch optimizer, None once it is gone."""
         return self._optimizer()
 
+    def has_stepped(self, steps: int) -> None:
+        """It made this step of the process."""
+        if self.at_step:
+            self.gap = steps - self.at_step
+        self.at_step = steps
+
     def is_active(self, steps: int) -> bool:
         """Whether it is likely to step again, when the process has made so many steps."""
         return self.count > 0 and steps - self.at_step <= FIRST_GAP + 4 * self.gap
@@ -79,7 +86,7 @@ class Tracked:
         optimizer = self._optimizer()
         if optimizer is None:
             return []
-        held = sum(len(group["params"]) for group in optimizer.param_groups)
+        held = sum([len(group["params"]) for group in optimizer.param_groups])
         if held != self._held or self.count - self._refreshed >= REFRESH_EVERY:
             self._held, self._refreshed = held, self.count
             self._parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
@@ -95,12 +102,16 @@ class Optimizers:
         self._recorder = recorder
         self._known: weakref.WeakKeyDictionary[Any, Tracked] = weakref.WeakKeyDictionary()
         self._count = 0
+        self._latest: Callable[[], Tracked | None] = lambda: None  # asked for last; a weak reference
         self._living: list[weakref.ref[Tracked]] = []
         self._inside: weakref.WeakKeyDictionary[Any, InsideBackward] = weakref.WeakKeyDictionary()
         self._inside_now: InsideBackward | None = None
 
     def track(self, optimizer: Any) -> Tracked:
         """The record of this optimizer; a new one, with its row in the table optimizers, if it was not seen before."""
+        tracked = self._latest()
+        if tracked is not None and tracked.optimizer is optimizer:
+            return tracked
         tracked = self._known.get(optimizer)
         if tracked is None:
             recorder = self._recorder
@@ -109,18 +120,12 @@ class Optimizers:
             self._count += 1
             sites = {"site": recorder.sites.here("step"), "backward_site": recorder.backward_site}
             recorder.emit("optimizers", describe(tracked) | sites)
+        self._latest = weakref.ref(tracked)
         return tracked
 
     def tracked(self) -> list[Tracked]:
         """All that stepped and still live."""
         return [one for ref in self._living if (one := ref()) is not None and one.optimizer is not None]
-
-    def stepped(self, tracked: Tracked) -> None:
-        """It made the step of the process that was counted last."""
-        steps = self._recorder.steps
-        if tracked.at_step:
-            tracked.gap = steps - tracked.at_step
-        tracked.at_step = steps
 
     def active(self) -> list[Tracked]:
         """Those that still step: those of trainings that are over need no looking after."""

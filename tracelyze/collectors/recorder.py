@@ -56,12 +56,12 @@ def _of_training(method: Callable[..., None]) -> Callable[..., None]:
     """The same for what only the thread that trains may tell, with the time it takes; while nobody trains, all may."""
 
     @functools.wraps(method)
-    def timed(self: Recorder, *args: Any, **kwargs: Any) -> None:
+    def timed(self: Recorder, *args: Any) -> None:
         if self.off or (self._owner is not None and self._owner != get_ident()):
             return
         begin, within, self._within = perf_counter(), self._within, True
         try:
-            method(self, *args, **kwargs)
+            method(self, *args)
         except Exception as error:
             if raised_by_a_signal_handler(error):
                 raise
@@ -172,8 +172,7 @@ class Recorder:
             return
         if call is None:
             return
-        self.moments.tell("forward", call)
-        self.moments.tell("called", call, args, kwargs)
+        self.moments.tell("forward", call, args, kwargs)
         if losses:  # a model that computes its own loss returns it
             for value in tensors_of(self.torch, output):
                 self.loss_returned(value)
@@ -185,9 +184,12 @@ class Recorder:
             self.moments.tell("loss", value)
 
     @_of_training
-    def loss_called(self, function: str, args: Any, kwargs: Any, value: Any) -> None:
-        """A loss function of torch.nn.functional was called with these arguments, by a module or by the script."""
+    def loss_called(self, function: str, args: Any, kwargs: Any, value: Any, by_script: bool) -> None:
+        """A loss function of torch.nn.functional was called with these arguments, by the script or within a module,
+        whose own output then tells what the loss is."""
         self.moments.tell("loss_call", function, args, kwargs, value)
+        if by_script and isinstance(value, self.torch.Tensor) and value.dim() == 0:
+            self.moments.tell("loss", value)
 
     @_of_training
     def backward_begins(self, roots: Any, retains_graph: bool = False) -> None:
@@ -217,19 +219,14 @@ class Recorder:
             self.step_ends(inside)
         self.by_hand.backward_ends()
 
-    def step_begins(self, optimizer: Any) -> None:
-        """An optimizer's step was called (for fused optimizers under GradScaler also when the kernel will skip)."""
-        if self.in_backward:  # perhaps on a thread of the autograd engine
-            self._steps_inside(optimizer)
-        else:
-            self._step_begins(optimizer)
-
     @_never_raises
-    def _steps_inside(self, optimizer: Any) -> None:
+    def steps_inside(self, optimizer: Any) -> None:
+        """An optimizer's step was called while backward runs, perhaps on a thread of the autograd engine."""
         self.optimizers.step_inside(optimizer)
 
     @_of_training
-    def _step_begins(self, optimizer: Any) -> None:
+    def step_begins(self, optimizer: Any) -> None:
+        """An optimizer's step was called (for fused optimizers under GradScaler also when the kernel will skip)."""
         if self._owner is None:
             self.claim()
         if not self.writer.opened:
@@ -245,21 +242,26 @@ class Recorder:
         tracked = self.optimizers.track(optimizer)
         tracked.count += 1
         self.steps += 1
-        self.optimizers.stepped(tracked)
+        tracked.has_stepped(self.steps)
         self.by_hand.optimizer_stepped()
         tracked.group = self.trainings.of(tracked)
         row: dict[str, Any] = {"optimizer": tracked.index, "step": tracked.count, "time": self.now()}
         if skipped is not None:
             row["skipped"] = skipped
         self._readbacks = []
+        if tracked.count == 1:
+            self.moments.tell("first_step", tracked)
         self.moments.tell("after_step", tracked, row)
         self.alert = False
         self.calls.settle()
         self.budget.step_ended(row["time"], self.overhead, self.steps)
         row["overhead"] = self.overhead - self._overhead_reported  # what this call takes counts with the next step
         self._overhead_reported = self.overhead
-        self._pending.append((row, self._readbacks))
-        self._release()
+        if self._readbacks or self._pending:
+            self._pending.append((row, self._readbacks))
+            self._release()
+        else:
+            self.writer.emit("steps", row)
 
     @_never_raises
     def logged(self, *said: Any) -> None:
@@ -329,7 +331,7 @@ class Recorder:
 
     def start_sampling(self, threads: Threads) -> None:
         """The folder is there: start the threads that look at the process once a second."""
-        sampling.start(self, self.moments.listeners("every_second"), self.moments.fail, threads)
+        sampling.start(self, self.moments.samplers(), self.moments.fail, threads)
 
     @_never_raises
     def close(self) -> None:

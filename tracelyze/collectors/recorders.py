@@ -20,22 +20,19 @@ class Recorders:
     """The recorders of this process."""
 
     def __init__(self, first: Recorder) -> None:
-        self._first = first
+        """`first` is the process's own recorder; `local.own` is the one that a thread has for itself, if any."""
+        self.first = first
         self._others: list[Recorder] = []
-        self._local = _Local()
+        self.local = _Local()
         self._lock = threading.Lock()
-
-    def here(self) -> Recorder:
-        """The recorder of this thread: its own, or that of the process."""
-        return self._local.own or self._first
 
     def everyone(self) -> list[Recorder]:
         """All recorders, the process's own first."""
-        return [self._first, *self._others]
+        return [self.first, *self._others]
 
     def for_backward(self) -> Recorder:
         """The recorder of this thread, which calls backward: a new one if another living thread has the process's."""
-        seen = self._local.own or self._first
+        seen = self.local.own or self.first
         if seen.off or seen.claim() or not _is_pythons():
             return seen
         with self._lock:
@@ -44,12 +41,12 @@ class Recorders:
                 mine = Recorder(seen.torch, seen.run, seen.options, len(self._others) + 2)
                 mine.claim()
                 self._others.append(mine)
-        self._local.own = mine
+        self.local.own = mine
         return mine
 
     def for_step(self, current_graph_task: Any) -> Recorder:
         """The recorder of the optimizer that steps on this thread, which may be one of the autograd engine's."""
-        here = self._local.own or self._first
+        here = self.local.own or self.first
         if current_graph_task() != -1 and not here.in_backward:
             return next((one for one in self.everyone() if one.in_backward), here)
         return here

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,13 +18,21 @@ class Thinning:
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
         self._last = -1
+        self._next: float = 0  # until this step there is nothing to decide, as long as the budget asks for the same
+        self._stride = 0
 
     def due(self, count: int, alert: bool = False) -> bool:
         """Whether to look at step `count`; `alert`: something is out of the ordinary, look at once."""
         meter = self._meter
+        if count < self._next and meter.stride == self._stride and not alert:
+            meter.looking = False
+            return False
         pause = meter.stride if meter.fixed else max(meter.stride, count // PER_E_FOLD)
-        far = count >= GROWTH * self._last and not meter.fixed
-        looking = meter.look(alert or count < meter.young or count - self._last >= pause or (far and count >= 10))
+        far = math.inf if meter.fixed else max(GROWTH * self._last, 10)
+        looking = meter.look(alert or count < meter.young or count - self._last >= pause or count >= far)
         if looking:
             self._last = count
+            far = math.inf if meter.fixed else max(GROWTH * count, 10)
+        self._stride = meter.stride
+        self._next = 0 if count < meter.young else min(self._last + pause, far)
         return looking

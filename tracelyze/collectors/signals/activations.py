@@ -60,7 +60,8 @@ class Activations(Signal):
         if isinstance(watch, _Forward) and watch.error is not None:
             self.recorder.watch = None
             raise watch.error
-        self._arrivals.release()
+        if self._arrivals.waiting:
+            self._arrivals.release()
         if tracked.index:
             return
         alert = bool(self.recorder.alert) and self._alerts < MAX_ALERTS

@@ -22,8 +22,9 @@ class Autocast(Signal):
         super().__init__(recorder)
         self._inside = recorder.watch = _Inside(recorder)
 
-    def forward(self, call: Call) -> None:
-        call.autocast = dtype_code(self.torch) or self._inside.of(call.model.module())
+    def forward(self, call: Call, args: Any, kwargs: Any) -> None:
+        code = dtype_code(self.torch)
+        call.autocast = code or (self._inside.code and self._inside.of(call.model.module()))
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
         call = tracked.group.latest or self.recorder.calls.latest
@@ -32,12 +33,12 @@ class Autocast(Signal):
 
 
 class _Inside:
-    """Watches one training forward for autocast within it."""
+    """Watches one training forward for autocast within it; `code` is the dtype that was found there, 0 for none."""
 
     def __init__(self, recorder: Any) -> None:
         self._recorder = recorder
         self._seen: weakref.ref[Any] | None = None
-        self._code = 0
+        self.code = 0
 
     def begins(self, root: Any) -> _Inside | None:
         """Watch this call if it is a forward that trains, of a model with modules in it that is not compiled."""
@@ -47,7 +48,7 @@ class _Inside:
 
     def returned(self, module: Any, output: Any) -> None:
         """A module within returned: what it ran under is still in force."""
-        self._code = self._code or dtype_code(self._recorder.torch)
+        self.code = self.code or dtype_code(self._recorder.torch)
 
     def ends(self, root: Any, output: Any) -> None:
         """One look is enough: a model is not wrapped anew every step."""
@@ -57,11 +58,13 @@ class _Inside:
 
     def of(self, module: Any) -> int:
         """The dtype within this model's forward, 0 if there was none or it was not looked at."""
-        return self._code if self._seen is not None and self._seen() is module else 0
+        return self.code if self._seen is not None and self._seen() is module else 0
 
 
 def dtype_code(torch: Any) -> int:
     """The autocast dtype in force, as in the column autocast; 0 for none."""
+    if not torch._C._is_any_autocast_enabled():
+        return 0
     for device in ("cuda", "cpu"):
         if torch.is_autocast_enabled(device):
             dtype = torch.get_autocast_dtype(device)

@@ -91,7 +91,7 @@ class Batches(Signal):
             if wanted:
                 self._look_at_new(fields)
 
-    def called(self, call: Call, args: Any, kwargs: Any) -> None:
+    def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         if call.loader is None:
             if self._wanted(self._without_loader):
                 given = [*fingerprints.fields(self.torch, args), *fingerprints.fields(self.torch, kwargs)]
@@ -122,7 +122,8 @@ class Batches(Signal):
                 one["trained"] = True
             if rows:
                 self._arrivals.put(rows, later)
-        self._arrivals.release()
+        if self._arrivals.waiting:
+            self._arrivals.release()
 
     def finished(self) -> None:
         self._put_away()

@@ -49,7 +49,7 @@ class Evaluation(Signal):
     def evaluation_ends(self) -> None:
         self._declared = None
 
-    def forward(self, call: Call) -> None:
+    def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         call.declared = self._declared
         call.holder = self.recorder.trainings.holder(call.model.number)
         if call.mode != 2 or not call.in_train:
@@ -68,18 +68,17 @@ class Evaluation(Signal):
             call.device_loss = value if call.device_loss is None else call.device_loss + value
 
     def settled(self, call: Call, trained: bool) -> None:
-        training = self._training(call)
+        training = self._training(call) if self.recorder.trainings.several else None
         calls = self._passes.get(training)
         if calls and (trained or not _same_pass(calls[-1], call)):
             self._close(training)
         if not trained:
             self._passes.setdefault(training, []).append(call)
-        self._release()
+        if self._late:
+            self._release()
 
     def _training(self, call: Call) -> int | None:
-        """An optimizer of the training whose model was called; None if that is no question, or nobody's model."""
-        if not self.recorder.trainings.several:
-            return None
+        """An optimizer of the training whose model was called, where there are several; None if it is nobody's."""
         group = self.recorder.trainings.of_models(frozenset((call.model.number,)))
         return None if group is None else min(group.optimizers)
 

@@ -66,8 +66,12 @@ class GradientLifecycle(Signal):
         self._active: list[Tracked] = []  # while backward runs
         self._backwards_at_step = 0
         self._watch_backward = True
+        self._resting = -1  # the only optimizer that steps, while its steps are not looked at; and
+        self._tensors = 0  # how many it holds
 
     def before_backward(self, roots: Any) -> None:
+        if self._resting >= 0:
+            return
         self._active = active = self.recorder.active()
         if self._watch_backward:
             for one in active:
@@ -83,6 +87,8 @@ class GradientLifecycle(Signal):
                 self._look_for_kept(one)
 
     def after_backward(self, roots: Any) -> None:
+        if not self._active:
+            return
         group = self.recorder.group
         active, self._active = self._active, []
         for tracked in active:
@@ -93,6 +99,9 @@ class GradientLifecycle(Signal):
                 state.fresh = False
 
     def before_step(self, tracked: Tracked) -> None:
+        if tracked.index == self._resting:
+            return
+        self._resting = -1
         self._backwards_at_step = self.recorder.backwards
         state = self._state(tracked)
         if tracked.count and not tracked.is_active(self.recorder.steps):
@@ -118,13 +127,21 @@ class GradientLifecycle(Signal):
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if row.get("skipped"):
             return  # nothing was consumed
+        due = self.due(tracked)
+        if tracked.index == self._resting:
+            row["parameters"] = self._tensors
+            if not due:
+                return
+            self._resting = -1
         state = self._state(tracked)
-        looked, due = state.looking, self.meter.due(tracked.count)
+        looked = state.looking
         state.looking = state.suspicious or state.any_kept or due
         state.fresh = True
         if not state.looking or tracked.inside_backward:
             row.update(state.row)
             state.row, state.kept, state.any_kept = {}, [], False
+            if tracked.count > FIRST_STEPS and not tracked.inside_backward and len(self.recorder.active()) == 1:
+                self._resting, self._tensors = tracked.index, len(tracked.parameters())
             return
         # Updates by hand are noticed late, when gradients may be cleared already; the update itself left them.
         now = state.at_step if isinstance(tracked.optimizer, ByHand) else versions(tracked)

@@ -30,6 +30,7 @@ class Loader(Signal):
     """
 
     name = "loader"
+    dormant = ("before_backward", "after_backward", "after_step")
     about = "Settings of DataLoaders, and how long every step waited for their batches."
     cost = "2 us a batch"
     columns = ("steps.loader", "steps.loader_wait", "steps.device_wait", "steps.loader_batches", "steps.loader_first")
@@ -56,6 +57,7 @@ class Loader(Signal):
 
     def iterate(self, loader: Any, iterator: Any) -> None:
         """`iter(loader)` returned `iterator`."""
+        self.wake()
         number = self._numbers.get(loader)
         if number is None:
             number = self._numbers[loader] = self._count

@@ -69,8 +69,11 @@ class Loss(Signal):
         root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
         if type(root) is not self.torch.Tensor or root.numel() != 1:
             return
-        value, factor = self._unscaled(root)
-        second = sum([not one.used for one in self._backwards]) == 1  # after a step: gradients accumulate
+        value, factor = self._unscaled(root) if self._scaled else (root, 1.0)
+        if len(self._backwards) == 1:
+            second = not self._backwards[0].used  # gradients accumulate
+        else:
+            second = sum([not one.used for one in self._backwards]) == 1
         if count <= WALK_FIRST or count % WALK_EVERY == 0 or second:
             divisor = constant_divisor(self.torch, root.grad_fn)
             if divisor is not None and math.isfinite(factor):
@@ -88,7 +91,10 @@ class Loss(Signal):
         call = recorder.calls.reached[0] if recorder.calls.reached else recorder.calls.latest
         if call is not None and call.batch_size is not None:
             backward.batch_size = call.batch_size
-        if self._backwards:
+        held = self._backwards
+        if len(held) == 1 and held[0].used and held[0].models == backward.models:  # nearly always
+            held.clear()
+        elif held:
             self._backwards = [one for one in self._backwards if not (one.used and self._outdated(one, backward))]
         self._backwards.append(backward)
         if isinstance(backward.value, float):
@@ -123,6 +129,13 @@ class Loss(Signal):
         # those of micro-batches before it (Lightning runs the last one of an accumulation in a closure).
         closure = self.recorder.backwards > self._backwards_at_step and not row.get("skipped")
         models = tracked.group.models
+        if len(self._backwards) == 1 and isinstance(self._backwards[0].value, float):  # nearly always
+            (one,) = self._backwards
+            if not one.models or not models or not models.isdisjoint(one.models):
+                one.used = True
+                row["backwards"], row["batch_size"] = 1, one.batch_size or None
+                row["loss_divisor"], row["loss"] = one.divisor, one.value
+                return
         own = [one for one in self._backwards if not one.models or not models or not models.isdisjoint(one.models)]
         divisor = None
         for one in own:

@@ -74,8 +74,8 @@ class LossInputs(Signal):
             row["made_by"], row["made_dim"], row["made_whole"] = origin(given.grad_fn, given.dim())
         self._emit(row, self._values(function, given, target, value))
 
-    def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        if tracked.count == 1 and tracked.index <= MAX_TRAININGS:
+    def first_step(self, tracked: Tracked) -> None:
+        if tracked.index <= MAX_TRAININGS:
             self._counts.clear()  # another training begins: its losses are looked at as closely as the first one's
 
     def finished(self) -> None:

@@ -11,6 +11,7 @@ from tracelyze.collectors.signals.signal import Signal
 
 class LossScale(Signal):
     name = "loss_scale"
+    dormant = ("after_step",)
     about = "GradScaler's loss scale, and the steps that it skipped."
     cost = "1 us a step"
     columns = ("steps.scale", "steps.skipped")
@@ -23,6 +24,7 @@ class LossScale(Signal):
     def scaler_step(self, scaler: Any) -> None:
         """Copy the scale now: `update()` changes it in place."""
         self._used = True
+        self.wake()
         self.recorder.sites.here("step")
         tensor = scaler._scale
         if tensor is not None:

@@ -8,13 +8,13 @@ from typing import Any
 from tracelyze.collectors.optimizers import Tracked
 from tracelyze.collectors.signals.signal import Signal
 
-HOST_EVERY = 0.002  # seconds between two readings, which take 2 to 8 us of system call: memory does not leak faster
+HOST_EVERY = 0.005  # seconds between two readings, which take 2 to 8 us of system call: memory does not leak faster
 
 
 class Memory(Signal):
     name = "memory"
     about = "Resident memory and the device allocator's counters at the end of every step."
-    cost = "5 us a reading, at most every 2 ms"
+    cost = "5 us a reading, at most every 5 ms"
     columns = ("steps.host_rss", "steps.device_allocated", "steps.device_reserved", "steps.device_peak")
 
     def __init__(self, recorder: Any) -> None:

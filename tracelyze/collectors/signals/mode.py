@@ -20,22 +20,30 @@ class Mode(Signal):
         self._calls: list[Call] = []
         self._kinds: dict[tuple[int, int], str] = {}
 
-    def forward(self, call: Call) -> None:
-        training = sensitivity.in_train(call.model.sensitive)
-        call.sensitive = len(call.model.sensitive)
-        call.sensitive_in_train = len(training)
-        if training:
-            key = (call.model.number, len(training))
-            if key not in self._kinds:
-                self._kinds[key] = sensitivity.kinds(training)
-            call.kinds = self._kinds[key]
+    def forward(self, call: Call, args: Any, kwargs: Any) -> None:
+        if call.model.sensitive:
+            training = sensitivity.in_train(call.model.sensitive)
+            call.sensitive = len(call.model.sensitive)
+            call.sensitive_in_train = len(training)
+            if training:
+                key = (call.model.number, len(training))
+                if key not in self._kinds:
+                    self._kinds[key] = sensitivity.kinds(training)
+                call.kinds = self._kinds[key]
         if call.mode == GRAD and len(self._calls) < 100:
             self._calls.append(call)
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
+        several = self.recorder.trainings.several
+        if len(self._calls) == 1 and self._calls[0].trained and not several:  # nearly always
+            (call,) = self._calls
+            self._calls = []
+            row["model_in_train"] = call.in_train
+            row["modules_sensitive"] = call.sensitive
+            row["modules_in_train"] = call.sensitive_in_train
+            return
         trained: dict[int, Call] = {}
         left = []
-        several = self.recorder.trainings.several
         for call in self._calls:
             if several and self._is_of_another(call, tracked.group):
                 left.append(call)
@@ -46,9 +54,9 @@ class Mode(Signal):
         self._calls = left
         if trained:
             calls = trained.values()
-            row["model_in_train"] = all([call.in_train for call in calls])
-            row["modules_sensitive"] = sum([call.sensitive for call in calls])
-            row["modules_in_train"] = sum([call.sensitive_in_train for call in calls])
+            row["model_in_train"] = all(call.in_train for call in calls)
+            row["modules_sensitive"] = sum(call.sensitive for call in calls)
+            row["modules_in_train"] = sum(call.sensitive_in_train for call in calls)
 
     def _is_of_another(self, call: Call, group: Any) -> bool:
         """Whether the call trains, but in another training than the one that steps."""

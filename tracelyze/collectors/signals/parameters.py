@@ -67,7 +67,9 @@ class Parameters(Signal):
     def before_step(self, tracked: Tracked) -> None:
         self._backwards_at_step = self.recorder.backwards
         self._before = None
-        thinning = self._thinning.setdefault(tracked.index, Thinning(self.meter))
+        thinning = self._thinning.get(tracked.index)
+        if thinning is None:
+            thinning = self._thinning[tracked.index] = Thinning(self.meter)
         if thinning.due(tracked.count) and self._rows < MAX_ROWS and may_compute(self.torch, tracked.on_cuda):
             chosen = self._choose(tracked)
             if chosen:
@@ -78,7 +80,8 @@ class Parameters(Signal):
         before, self._before = self._before, None
         if before is not None and not row.get("skipped") and may_compute(self.torch, tracked.on_cuda):
             self._compare(tracked, before)
-        self._arrivals.release()
+        if self._arrivals.waiting:
+            self._arrivals.release()
 
     def finished(self) -> None:
         self._arrivals.release(wait=True)

@@ -16,9 +16,11 @@ from tracelyze.collectors.optimizers import Tracked
 from tracelyze.collectors.readback import Readback
 from tracelyze.collectors.signals.signal import Signal
 
-REPORTS = (20, 100, 1000, 10_000, 100_000)  # steps of an optimizer after which its list is written
-WALKS = (3, *(int(30 * 1.5**n) for n in range(30)))  # backwards whose graph is read
+REPORTS = frozenset((20, 100, 1000, 10_000, 100_000))  # steps of an optimizer after which its list is written
+WALKS = frozenset((3, *(int(30 * 1.5**n) for n in range(30))))  # backwards whose graph is read
+FEEDS = 30  # backwards until which calls are asked whether they are fed by what trains
 MAX_NAMES = 8
+YOUNG = 20  # steps of an optimizer in which its tensors are all looked at
 MAX_OPTIMIZERS = 256  # of a process whose tensors are watched: some programs make one per sample
 MAX_TRAININGS = 32  # of a process whose backwards are counted anew
 MAX_WATCHED = 200  # tensors without gradient that are looked at in every step; more in every tenth
@@ -39,7 +41,7 @@ class _Held:
 
     def look(self) -> None:
         """Strike out those that have a gradient now, or are not to have one any more."""
-        if len(self.waiting) <= MAX_WATCHED or self.steps <= REPORTS[0] or self.steps % 10 == 0:
+        if len(self.waiting) <= MAX_WATCHED or self.steps <= YOUNG or self.steps % 10 == 0:
             self.waiting = [pair for pair in self.waiting if _is_waiting(pair[0]())]
 
 
@@ -77,8 +79,8 @@ class Reached(Signal):
         self._told = False
         self._backwards = 0  # since the newest optimizer stepped first
 
-    def called(self, call: Any, args: Any, kwargs: Any) -> None:
-        if self._backwards <= WALKS[1] and call.model.number not in self._fed_by_trained:
+    def forward(self, call: Any, args: Any, kwargs: Any) -> None:
+        if self._backwards <= FEEDS and call.model.number not in self._fed_by_trained:
             given = (*args, *kwargs.values())
             if any(isinstance(value, self.torch.Tensor) and value.requires_grad for value in given):
                 self._fed_by_trained.add(call.model.number)
@@ -107,12 +109,14 @@ class Reached(Signal):
         if held is not None and held.waiting:
             held.look()
 
+    def first_step(self, tracked: Tracked) -> None:
+        if tracked.index <= MAX_TRAININGS and tracked.index in self._held:
+            self._backwards = 0
+
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         held = self._held.get(tracked.index)
         if held is not None:
             held.steps, held.told = tracked.count, False
-            if tracked.count == 1 and tracked.index <= MAX_TRAININGS:
-                self._backwards = 0
             if tracked.count in REPORTS:
                 self._report(tracked.index, held)
         if self._compared:

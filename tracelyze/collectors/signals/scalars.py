@@ -30,6 +30,7 @@ class _Refused(Exception):  # noqa: N818  # it is one, in the words of this file
 class Scalars(Signal):
     name = "scalars"
     columns = tuple(f"scalars.{name}" for name in ("time", "step", "own_step", "phase", "name", "value", "batch"))
+    dormant = ("after_step",)
     about = "What the script says by itself: `tracelyze.log`, and what the callbacks for frameworks pass on."
     cost = "2 us per value"
 
@@ -60,6 +61,8 @@ class Scalars(Signal):
                 self.recorder.sites.here("loss")
             self._put(common, values)
             self._release()
+            if self._late:
+                self.wake()
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
         if self._late:

@@ -15,28 +15,28 @@ class ScalerUse(Signal):
 
     name = "scaler_use"
     columns = ("steps.losses_scaled", "steps.scaler_use")
+    dormant = ("before_backward", "after_step")
     about = "Losses that GradScaler scaled for a step, and whether GradScaler or the script made the step."
     cost = "1 us a step"
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
-        self._present = False
         self._scaled = 0
         self._use = UNUSED
         self._stepped = False
 
     def scale(self, original: Any, scaled: Any) -> None:
-        self._present = True
+        self.wake()
         if self._stepped:
             self._scaled, self._stepped = 0, False
         self._scaled += 1
 
     def unscale(self, scaler: Any, optimizer: Any) -> None:
-        self._present = True
+        self.wake()
         self._use = max(self._use, UNSCALED)
 
     def scaler_step(self, scaler: Any) -> None:
-        self._present = True
+        self.wake()
         self._use = STEPPED
 
     def before_backward(self, roots: Any) -> None:
@@ -44,7 +44,6 @@ class ScalerUse(Signal):
             self._scaled, self._stepped = 0, False
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        if self._present:
-            row["losses_scaled"], row["scaler_use"] = self._scaled, self._use
+        row["losses_scaled"], row["scaler_use"] = self._scaled, self._use
         self._use = UNUSED
         self._stepped = True

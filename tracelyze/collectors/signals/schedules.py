@@ -42,6 +42,7 @@ class Schedules(Signal):
             "horizon", "base_lr", "lowest_lr", "highest_lr", "site",
         )
     )  # fmt: skip
+    dormant = ("after_step",)
     about = "Learning-rate schedulers: their steps, their length, the range of the rates that they set."
     cost = "2 us per step of a scheduler"
 
@@ -57,6 +58,7 @@ class Schedules(Signal):
                 return
             one = self._known[scheduler] = _Scheduler(len(self._all), scheduler)
             self._all.append(one)
+            self.wake()
         one.inner |= inner
         if not self.recorder.backwards:
             return  # its constructor makes a first step
@@ -71,7 +73,7 @@ class Schedules(Signal):
             one.highest = rate if one.highest is None else max(rate, one.highest)
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        if self._all and tracked.count in REPORTS:
+        if tracked.count in REPORTS:
             self._report()
 
     def finished(self) -> None:

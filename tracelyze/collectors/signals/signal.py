@@ -1,7 +1,6 @@
 """What a signal is: a class whose methods are named after the moments of a training that it wants to see.
 
-    forward(call)                     an outermost module call returned (calls.Call)
-    called(call, args, kwargs)        the same call, with what it was given
+    forward(call, args, kwargs)       an outermost module call returned (calls.Call), with what it was given
     settled(call, trained)            it is known whether a backward ran through that call's output; in order
     loss(value)                       a loss function returned (a scalar tensor)
     loss_call(function, args, kwargs, value)      a loss function of torch.nn.functional returned value
@@ -19,6 +18,7 @@
     exhausted(iterator)               it had no more
     turned(iterator, seconds)         making it, or finding its end, took that long: workers start, workers stop
     before_step(tracked)              an optimizer's step was called
+    first_step(tracked)               and returned, for the first time; after_step follows
     after_step(tracked, row)          and returned (or GradScaler skipped it): fill the row
     opened()                          the process trains: it gets a folder, and its threads are about to start
     every_second(row)                 on a thread of ours: fill a row of the table samples, or write rows of your own
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from tracelyze.collectors.recorder import Recorder
 
 MOMENTS = (
-    "forward", "called", "settled", "loss", "loss_call", "before_backward", "after_backward", "clip", "scale",
+    "forward", "settled", "loss", "loss_call", "before_backward", "after_backward", "clip", "scale",
     "unscale", "scaler_step", "loader_made", "iterate", "turned", "waiting", "batch", "exhausted", "before_step",
-    "after_step",
-    "opened", "every_second", "logged", "scheduled", "evaluation_begins", "evaluation_ends", "finished",
+    "first_step", "after_step", "opened", "every_second", "logged", "scheduled", "evaluation_begins",
+    "evaluation_ends", "finished",
 )  # fmt: skip
 
 
@@ -81,6 +81,7 @@ class Signal:
     about: ClassVar[str] = ""  # what it records, for the documentation
     may_hang: ClassVar[bool] = False  # `every_second` calls a driver that may not return: it gets a thread of its own
     cost: ClassVar[str] = ""  # what it costs, as measured on a CPU, for the documentation
+    dormant: ClassVar[tuple[str, ...]] = ()  # moments that it has no use for until it has called `wake`
     default_on: ClassVar[bool] = True  # else recorded only if asked for: collect --signal NAME=on
     sampled: ClassVar[bool] = False
     every: ClassVar[int] = 1
@@ -91,6 +92,13 @@ class Signal:
         self.recorder = recorder
         self.torch: Any = recorder.torch
         self.meter = recorder.budget.meter(type(self))
+        self.awake = False
+
+    def wake(self) -> None:
+        """From now on, hear of the moments in `dormant` too: the program does what the signal is about."""
+        if not self.awake:
+            self.awake = True
+            self.recorder.moments.gather()
 
     def due(self, tracked: Tracked) -> bool:
         """Whether a sampled signal is to look at the step that this optimizer is making; ask once per step."""

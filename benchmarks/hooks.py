@@ -1,0 +1,143 @@
+"""What the always-on hooks cost per training step, measured within one process: `python benchmarks/hooks.py`.
+
+One process trains a workload of `workloads.py` and takes turns, block by block of steps, with the hooks in place and
+with torch as it is without them. So a machine whose speed drifts, or is shared, slows both alike. Printed are
+
+    us added    median [quartiles] over the blocks, with hooks minus the block without them beside it: processor time
+                of the training thread; of the whole process (the thread that writes, garbage collection); wall time
+    stated      what the collector itself says in the column `overhead`, over the same blocks
+    calls       Python and C function calls that a step takes more: not a matter of the machine's mood
+
+`--profile` prints which functions of the collector those are instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import pstats
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import workloads
+
+from tracelyze.collectors import hooks
+from tracelyze.collectors.options import CollectOptions
+
+DATA = torch.utils.data
+HOMES = (torch.nn.Module, torch.autograd, F, DATA.DataLoader, DATA.dataloader._BaseDataLoaderIter)
+
+
+class Switch:
+    """Puts what the collector has wrapped, and its hooks on all optimizers, in place and takes it out again."""
+
+    def __init__(self, folder: Path) -> None:
+        home: Any = sys.modules["torch.optim.optimizer"]
+        self._hooks = [home._global_optimizer_pre_hooks, home._global_optimizer_post_hooks]
+        before = [dict(vars(one)) for one in HOMES]
+        self.recorder = hooks.begin(torch, folder, CollectOptions())
+        self._wrapped = [
+            (owner, name, old[name], value)
+            for owner, old in zip(HOMES, before, strict=True)
+            for name, value in list(vars(owner).items())
+            if name in old and old[name] is not value
+        ]
+        self._ours = [dict(one) for one in self._hooks]
+
+    def turn(self, on: bool) -> None:
+        for owner, name, old, new in self._wrapped:
+            setattr(owner, name, new if on else old)
+        for registered, ours in zip(self._hooks, self._ours, strict=True):
+            registered.update(ours) if on else registered.clear()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workload", default="mlp", choices=["mlp", "cnn", "loader", "transformer"])
+    parser.add_argument("--blocks", type=int, default=40)
+    parser.add_argument("--steps", type=int, help="of a block; default: 200 of the MLP, 20 of the others")
+    parser.add_argument("--profile", action="store_true")
+    arguments = parser.parse_args()
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        switch = Switch(Path(folder))
+        train, block = trainer(arguments.workload)
+        block = arguments.steps or block
+        train(10 * block)
+        if arguments.profile:
+            profile(train, 10 * block)
+        else:
+            report(switch, train, block, arguments.blocks)
+        switch.recorder.close()
+
+
+def trainer(workload: str) -> tuple[Callable[[int], None], int]:
+    model, optimizer, batches, block = getattr(workloads, workload)()
+
+    def train(steps: int) -> None:
+        for _ in range(steps):
+            x, y = next(batches)
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x).flatten(0, -2), y.flatten())
+            loss.backward()
+            optimizer.step()
+
+    return train, block
+
+
+def report(switch: Switch, train: Callable[[int], None], block: int, blocks: int) -> None:
+    clocks = {"training thread": time.thread_time, "whole process": time.process_time, "wall": time.perf_counter}
+    taken: dict[tuple[str, bool], list[float]] = {(name, on): [] for name in clocks for on in (False, True)}
+    stated = []
+    for index in range(blocks):
+        for on in (True, False) if index % 2 else (False, True):
+            switch.turn(on)
+            begin, overhead = [clock() for clock in clocks.values()], switch.recorder.overhead
+            train(block)
+            for name, clock, start in zip(clocks, clocks.values(), begin, strict=True):
+                taken[name, on].append((clock() - start) / block)
+            if on:
+                stated.append((switch.recorder.overhead - overhead) / block)
+    bare = statistics.median(taken["wall", False])
+    print(f"a step without hooks takes {bare * 1e3:.2f} ms")
+    for name in clocks:
+        added = [with_ - without for with_, without in zip(taken[name, True], taken[name, False], strict=True)]
+        low, middle, high = statistics.quantiles(added, n=4)
+        ratio = statistics.median(taken[name, True]) / statistics.median(taken[name, False])
+        print(f"us added, {name:16} {middle * 1e6:6.0f} [{low * 1e6:.0f} - {high * 1e6:.0f}]   ratio {ratio:.3f}")
+    print(f"stated by the collector     {statistics.median(stated) * 1e6:6.0f}")
+    print(f"calls a step                {calls(switch, train, True) - calls(switch, train, False):6.1f}")
+
+
+def calls(switch: Switch, train: Callable[[int], None], on: bool, steps: int = 200) -> float:
+    """Function calls that a step makes on this thread."""
+    switch.turn(on)
+    count = 0
+
+    def counted(_frame: Any, event: str, _argument: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(counted)
+    train(steps)
+    sys.setprofile(None)
+    return count / steps
+
+
+def profile(train: Callable[[int], None], steps: int) -> None:
+    profiler = cProfile.Profile()
+    profiler.runcall(train, steps)
+    print(f"{steps} steps")
+    pstats.Stats(profiler).sort_stats("tottime").print_stats("tracelyze|built-in|method", 70)
+
+
+if __name__ == "__main__":
+    main()
