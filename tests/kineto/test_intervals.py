@@ -33,6 +33,15 @@ def test_merged_ranges_are_sorted_disjoint_and_cover_the_same(found):
     assert intervals.length((start, end)) == ruler(found).sum()
 
 
+@given(pairs, st.integers(1, 5), st.data())
+def test_pieces_are_what_merging_at_once_gives(found, size, data):
+    start, end = arrays(sorted(found))
+    chosen = np.array(data.draw(st.lists(st.booleans(), min_size=len(found), max_size=len(found))), dtype=bool)
+    pieces = [intervals.EMPTY, *intervals.merged(start, end, chosen, size)]
+    for side, whole in enumerate(intervals.merge(start[chosen], end[chosen])):
+        assert np.concatenate([piece[side] for piece in pieces]).tolist() == whole.tolist()
+
+
 @given(pairs, pairs)
 def test_union_covers_what_either_covers(first, second):
     both = intervals.union([intervals.merge(*arrays(first)), intervals.merge(*arrays(second))])

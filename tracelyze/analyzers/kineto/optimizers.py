@@ -10,7 +10,7 @@ import numpy as np
 
 from tracelyze.analyzers.kineto.categories import Activity
 from tracelyze.analyzers.kineto.steps import Steps
-from tracelyze.analyzers.kineto.table import Integers
+from tracelyze.analyzers.kineto.table import Integers, slices
 from tracelyze.analyzers.kineto.trace import Trace
 
 _STEP: Final = re.compile(r"^Optimizer\.step#(\w+)")
@@ -44,18 +44,23 @@ def optimizer_total(trace: Trace, steps: Steps, launch_of: Integers) -> Optimize
         return None
     order = np.argsort(start[inside], kind="stable")
     start, end = start[inside][order], np.maximum.accumulate(end[inside][order])
-    linked = np.flatnonzero(launch_of >= 0)
-    launches = launch_of[linked]
-    moment, by = trace.launches["start"][launches], trace.launches["thread"][launches]
-    place = np.searchsorted(start, moment, side="right") - 1
-    own = linked[(by == thread) & (place >= 0) & (end[np.maximum(place, 0)] >= moment)]
     at_once = np.array([bool(MANY_AT_ONCE.search(name)) for name in trace.device_names], dtype=bool)
+    count, many, device_us = 0, 0, 0.0
+    for part in slices(len(launch_of)):
+        linked = np.flatnonzero(launch_of[part] >= 0) + part.start
+        launches = launch_of[linked]
+        moment, by = trace.launches["start"][launches], trace.launches["thread"][launches]
+        place = np.searchsorted(start, moment, side="right") - 1
+        own = linked[(by == thread) & (place >= 0) & (end[np.maximum(place, 0)] >= moment)]
+        count += len(own)
+        many += int(at_once[trace.device["name"][own]].sum())
+        device_us += float((trace.device["end"][own] - trace.device["start"][own]).sum())
     match = _STEP.match(trace.host_names[int(table["name"][rows[0]])])
     return OptimizerTotal(
         name=match[1] if match else "optimizer",
         steps=len(start),
-        launches=len(own),
-        at_once=int(at_once[trace.device["name"][own]].sum()),
+        launches=count,
+        at_once=many,
         host_us=round(float((end - start).sum()), 3),
-        device_us=round(float((trace.device["end"] - trace.device["start"])[own].sum()), 3),
+        device_us=round(device_us, 3),
     )

@@ -82,6 +82,21 @@ class _Names(dict[str, int]):
         return number
 
 
+class _ThreadsOf(dict[int | str, int]):
+    """Numbers for the threads of one process, out of the numbering of all threads."""
+
+    def __init__(self, shared: Threads, process: int | str) -> None:
+        super().__init__()
+        self.process = process
+        self._shared = shared
+
+    def __missing__(self, thread: int | str) -> int:
+        number = self._shared[self.process, thread]
+        if len(self) < MOST_NAMES:
+            self[thread] = number
+        return number
+
+
 def read_trace(path: Path | str, blocks: Blocks | None = None) -> Trace:
     """The trace in file `path`, or in the folder of an imported one. InputError, in one line, where there is none.
 
@@ -132,6 +147,7 @@ class _Reading:
         self.launching = np.zeros(0, dtype=bool)
         self.queues = Numbering(MOST_QUEUES, ("", "", ""))
         self.threads = Threads(MOST_NAMES, ("", ""))
+        self.own_threads = _ThreadsOf(self.threads, "")
         self.collectives = Numbering(MOST_QUEUES, Collective("", ""))
         self.collectives[("", "")] = 0
         self.collectives.keys_met.append(("", ""))
@@ -169,15 +185,15 @@ class _Reading:
 
     def _add_memory(self) -> None:
         """Changes of the memory of accelerators, as far as they say how much there is in all."""
-        told = [one for one in self.changes if one.args.kind == ACCELERATOR and one.args.reserved >= 0]
+        changes = [one for one in self.changes if (said := one.args).kind == ACCELERATOR and said.reserved >= 0]
         self.changes.clear()
-        count = len(told)
-        start = np.fromiter([one.ts for one in told], np.float64, count)
+        told, count = [one.args for one in changes], len(changes)
+        start = np.fromiter([one.ts for one in changes], np.float64, count)
         credible = np.abs(start) < LATEST
         columns: dict[str, Array] = {
-            "device": np.fromiter([one.args.device & 0x7FFF for one in told], np.int16, count),
-            "allocated": np.fromiter([one.args.allocated for one in told], np.int64, count),
-            "reserved": np.fromiter([one.args.reserved for one in told], np.int64, count),
+            "device": np.fromiter([one.device & 0x7FFF for one in told], np.int16, count),
+            "allocated": np.fromiter([one.allocated for one in told], np.int64, count),
+            "reserved": np.fromiter([one.reserved for one in told], np.int64, count),
         }
         self.memory.append(start=start[credible], **{name: values[credible] for name, values in columns.items()})
 
@@ -237,8 +253,14 @@ class _Reading:
         table.append(start=start, end=start + length, **columns)
 
     def _threads(self, spans: list[Span]) -> Array:
-        keys = [(span.pid, span.tid) for span in spans]
-        return np.fromiter(map(self.threads.__getitem__, keys), np.int32, len(spans))
+        """The number of each span's thread, shape [spans]; within one process, as mostly, with a key of one part."""
+        processes, threads = [span.pid for span in spans], [span.tid for span in spans]
+        if not spans or processes.count(processes[0]) < len(spans):
+            keys = zip(processes, threads, strict=True)
+            return np.fromiter(map(self.threads.__getitem__, keys), np.int32, len(spans))
+        if self.own_threads.process != processes[0]:
+            self.own_threads = _ThreadsOf(self.threads, processes[0])
+        return np.fromiter(map(self.own_threads.__getitem__, threads), np.int32, len(spans))
 
     def _classify_new_names(self) -> None:
         new = self.host_numbers.keys_met[len(self.activities) :]

@@ -120,12 +120,13 @@ def pageable_copies(trace: Trace, steps: Steps, work: Work) -> PageableCopies:
     if not len(device) or not len(steps) or not pageable.any():
         return PageableCopies(told, 0, 0.0, 0.0)
     start, end = device["start"], device["end"]
-    within = (start >= steps.start[0]) & (start < steps.end[-1])
-    chosen = within & pageable[device["name"]] & (device["kind"] == Kind.COPY)
-    working = work.communication | work.computation
-    hidden = intervals.covered(intervals.merge(start[working], end[working]), start[chosen], end[chosen]).sum()
+    copies = np.flatnonzero(device["kind"] == Kind.COPY)
+    within = (start[copies] >= steps.start[0]) & (start[copies] < steps.end[-1])
+    chosen = copies[within & pageable[device["name"][copies]]]
+    work_done = intervals.merged(start, end, work.communication | work.computation, 1 << 16)
+    hidden = sum(float(intervals.covered(part, start[chosen], end[chosen]).sum()) for part in work_done)
     time = float((end[chosen] - start[chosen]).sum())
-    return PageableCopies(told, int(chosen.sum()), round(time, 3), round(time - float(hidden), 3))
+    return PageableCopies(told, len(chosen), round(time, 3), round(time - hidden, 3))
 
 
 def call_totals(trace: Trace, activity: Activity, steps: Steps) -> list[CallTotal]:
