@@ -53,9 +53,11 @@ class TableStream:
             return
         with self._lock:
             self._holder = me
-            self._put(row)
+            self._values.extend(map(row.get, self._names))
+            self._rows += 1
             while self._nested:
-                self._put(self._nested.pop(0))
+                self._values.extend(map(self._nested.pop(0).get, self._names))
+                self._rows += 1
             self._holder = 0
 
     def flush(self) -> int:
@@ -86,10 +88,6 @@ class TableStream:
         self._bytes = 0
         if convert:
             to_parquet(self._path(schema.STREAM_SUFFIX))
-
-    def _put(self, row: dict[str, Any]) -> None:
-        self._values.extend(map(row.get, self._names))
-        self._rows += 1
 
     def _open(self, arrow_schema: Any) -> None:
         import pyarrow.ipc

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -48,9 +47,9 @@ class Trainings:
         self._identities: weakref.WeakKeyDictionary[Any, tuple[int, set[int]]] = weakref.WeakKeyDictionary()
         self.several = False  # more than one training so far
 
-    def reached(self, calls: Iterable[Call]) -> frozenset[int]:
+    def reached(self, calls: list[Call]) -> frozenset[int]:
         """A backward ran through these calls, the last one first. Returns the numbers of their models."""
-        numbers = tuple([call.model.number for call in calls])
+        numbers = (calls[0].model.number,) if len(calls) == 1 else tuple([call.model.number for call in calls])
         if numbers == self._last:
             return self._last_set
         found = frozenset(numbers)

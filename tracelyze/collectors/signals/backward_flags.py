@@ -16,12 +16,12 @@ class BackwardFlags(Signal):
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
+        self._profiler_enabled = self.torch.autograd._profiler_enabled
+        self._anomaly_enabled = self.torch.is_anomaly_enabled
         self._seen: tuple[bool, bool, bool] | None = None
 
     def before_backward(self, roots: Any) -> None:
-        torch = self.torch
-        profiled = bool(torch.autograd._profiler_enabled())
-        self._seen = (self.recorder.retains_graph, bool(torch.is_anomaly_enabled()), profiled)
+        self._seen = self.recorder.retains_graph, self._anomaly_enabled(), self._profiler_enabled()
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if self._seen is not None:
