@@ -32,6 +32,7 @@ import workloads
 from tracelyze.collectors import hooks
 from tracelyze.collectors.options import CollectOptions
 
+WARM_UP = 200  # steps: the first 100 are looked at more closely than any later
 DATA = torch.utils.data
 HOMES = (torch.nn.Module, torch.autograd, F, DATA.DataLoader, DATA.dataloader._BaseDataLoaderIter)
 
@@ -72,7 +73,7 @@ def main() -> None:
         switch = Switch(Path(folder))
         train, block = trainer(arguments.workload)
         block = arguments.steps or block
-        train(10 * block)
+        train(max(10 * block, WARM_UP))
         if arguments.profile:
             profile(train, 10 * block)
         else:

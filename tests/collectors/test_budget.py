@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from tracelyze.analyzers import diagnose
 from tracelyze.collectors.budget import Budget, Meter, equal_shares
 from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.thinning import GROWTH, PER_E_FOLD, Thinning
 from tracelyze.reports import render
 
 from .conftest import Collect, program
@@ -89,6 +91,50 @@ def test_an_alert_is_looked_at_but_not_for_ever() -> None:
     assert meter.due(7, alert=True)
     assert not meter.due(7)
     assert sum(meter.due(number, alert=True) for number in range(1, 10_001) if number % 10) < 1_100
+
+
+@given(st.lists(st.integers(1, 2000), max_size=6), st.integers(0, 5), st.booleans(), st.sets(st.integers(0, 400)))
+def test_thinning_looks_when_its_rule_says_so(strides: list[int], young: int, fixed: bool, alerts: set[int]) -> None:
+    """What it remembers to decide quickly changes nothing, whenever the budget changes its mind."""
+    meter = Budget(0.01, {"dear": 10} if fixed else {}, lambda meter: None).meter(Dear)
+    meter.young = young
+    thinning, last = Thinning(meter), -1
+    for count in range(400):
+        if strides and not fixed and count % 70 == 69:
+            meter.stride = strides[count // 70 % len(strides)]
+        pause = meter.stride if fixed else max(meter.stride, count // PER_E_FOLD)
+        grown = not fixed and count >= 10 and count >= GROWTH * last
+        expected = count in alerts or count < young or count - last >= pause or grown
+        assert thinning.due(count, count in alerts) == expected == meter.looking
+        last = count if expected else last
+
+
+LATE = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+for step in range(400):
+    if step < 220:
+        optimizer.zero_grad()
+    model(torch.randn(8, 4)).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_a_fault_that_begins_late_is_seen_between_two_looks(collect: Collect, tmp_path: Path) -> None:
+    script = tmp_path / "late.py"
+    script.write_text(LATE)
+    done = collect(sys.executable, str(script), options=("--signal", "gradient_lifecycle=every:50"))
+    (process,) = done.run.processes
+    rows = list(process.steps.records())
+    looked = {row["step"]: row["grads_carried"] for row in rows if row["grads_carried"] is not None}
+    assert not any(looked[step] for step in looked if step <= 220)
+    assert len([step for step in looked if 10 < step <= 220]) < 150, "most steps before it are not looked at"
+    assert all(looked[step] == 2 for step in range(272, 401)), "and all of them from the first look on"
+    assert {row["parameters"] for row in rows} == {2}
 
 
 @given(st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=12), st.floats(0, 1e3))

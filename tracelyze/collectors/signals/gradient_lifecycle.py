@@ -182,12 +182,17 @@ class GradientLifecycle(Signal):
         now = versions(tracked)
         if len(now) != len(state.last):
             return
-        consumed = state.consumed if len(state.consumed) == len(now) else [NONE] * len(now)
-        filled = [last not in (NONE, before) for last, before in zip(state.last, consumed, strict=True)]
+        # One that lies there as the step left it was not filled. Versions alone do not say so: a gradient made anew
+        # after it was cleared begins at 0 again, as the consumed one may have.
+        idle = [False] * len(now)
+        if len(state.kept) == len(now) == len(state.consumed):
+            looks = zip(state.kept, state.last, state.consumed, strict=True)
+            idle = [kept and last == before for kept, last, before in looks]
+        filled = [last != NONE and not untouched for last, untouched in zip(state.last, idle, strict=True)]
         gone = sum(was and version == NONE for was, version in zip(filled, now, strict=True))
         if not gone and any(filled):
-            looks = zip(parameters, filled, now, state.last, strict=True)
-            changed = [p.grad for p, was, version, before in looks if was and version > before]
+            grown = zip(parameters, filled, now, state.last, strict=True)
+            changed = [p.grad for p, was, version, before in grown if was and version > before]
             if len(changed) == sum(filled) and self._are_zero(changed):
                 gone = len(changed)
         state.discarded = max(state.discarded, gone)

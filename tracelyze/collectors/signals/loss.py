@@ -15,6 +15,7 @@ WALK_DEPTH = 8
 LINES_FIRST, LINES_EVERY = 50, 16  # calls whose line is looked for: to walk up the stack each time is too dear
 MAX_SCALED = 8  # losses that a scaler has scaled and no backward has met
 MAX_KEPT = 64  # backwards kept for the trainings that they belong to
+NO_MODELS: frozenset[int] = frozenset()
 ALERT_RATIO = 3.0  # a loss this many times its running mean makes other signals look closely
 
 
@@ -24,7 +25,7 @@ class _Backward:
     __slots__ = ("batch_size", "before_step", "divisor", "models", "used", "value")
 
     def __init__(self) -> None:
-        self.models: frozenset[int] = frozenset()
+        self.models: frozenset[int] = NO_MODELS
         self.value: Any = None
         self.divisor: float | None = None
         self.batch_size = 0
