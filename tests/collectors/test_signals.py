@@ -23,7 +23,7 @@ OPTIMIZERS = {
     "fp16_fused": 1, "bf16": 1, "lbfgs": 1, "gan": 2, "gan_generator_never_cleared": 2, "gradient_penalty": 1,
     "sparse": 2, "teacher": 1, "reentrant": 1, "compiled": 1, "by_hand": 0, "kept_losses": 1, "recurrent": 1,
     "adamw_foreach": 1, "adamw_fused": 1, "differentiable": 24, "tensor_rate": 1, "inside_backward": 1,
-    "compiled_step": 0, "schedule_free": 1, "side_by_side": 2, "discarded_in_place": 1,
+    "compiled_step": 0, "schedule_free": 1, "side_by_side": 2, "discarded": 1, "discarded_in_place": 1,
 }  # fmt: skip
 Rows = list[dict[str, Any]]
 
@@ -113,7 +113,8 @@ def test_gradients_cleared_before_the_step(recorded: Recorded) -> None:
     assert {row["grads_cleared"] for row in recorded.rows("plain")} <= {0, None}
 
 
-def test_gradients_zeroed_between_micro_batches_are_counted(recorded: Recorded) -> None:
+def test_gradients_cleared_between_micro_batches_are_counted(recorded: Recorded) -> None:
+    assert {row["grads_discarded"] for row in recorded.rows("discarded")[1:]} == {6}
     assert {row["grads_discarded"] for row in recorded.rows("discarded_in_place")[1:]} == {6}
     assert {row["grads_discarded"] for row in recorded.rows("accumulation")} <= {0, None}
 
