@@ -72,7 +72,7 @@ class HandUpdates:
             self._resting, self._optimizer, self._before, self._steps = True, None, None, False
 
     def optimizer_stepped(self) -> None:
-        """It is over."""
+        """It is over, or GradScaler skipped it."""
         self._in_step, self._unchanged = False, 0
 
     def finish(self) -> None:
@@ -89,7 +89,11 @@ class HandUpdates:
         self._before = None
 
     def _compare(self) -> None:
-        if self._optimizer is not None and self._before is not None and self._state() != self._before:
+        if self._optimizer is None or self._before is None:
+            return
+        now = self._state()
+        same_parameters = len(now[0]) == len(self._before[0])  # a function that returns frees its model
+        if same_parameters and now != self._before:
             self._steps = True
             self._recorder.step_ends(self._optimizer)
 

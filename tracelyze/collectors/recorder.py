@@ -243,6 +243,8 @@ class Recorder:
         tracked.count += 1
         self.steps += 1
         tracked.has_stepped(self.steps)
+        if skipped:  # no step began
+            self.by_hand.optimizer_steps(optimizer)
         self.by_hand.optimizer_stepped()
         tracked.group = self.trainings.of(tracked)
         row: dict[str, Any] = {"optimizer": tracked.index, "step": tracked.count, "time": self.now()}
