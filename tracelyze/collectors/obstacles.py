@@ -8,7 +8,9 @@ from pathlib import Path
 
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?(\.exe)?$")
 # Programs that run the rest of their command line as it is, in the environment that they were given.
-_WRAPPERS = {"chrt", "env", "ionice", "nice", "nohup", "numactl", "setsid", "stdbuf", "sudo", "taskset", "time", "timeout"}  # fmt: skip
+_WRAPPERS = {
+    "chrt", "env", "ionice", "nice", "nohup", "numactl", "setsid", "stdbuf", "sudo", "taskset", "time", "timeout",
+}  # fmt: skip
 _FLAGS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 
 

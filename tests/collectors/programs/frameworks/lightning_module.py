@@ -51,7 +51,10 @@ class Classifier(lightning.LightningModule):
         optimizer = torch.optim.AdamW(self.parameters(), lr=0.01)
         return {
             "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 48), "interval": "step"},
+            "lr_scheduler": {
+                "scheduler": torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 48),
+                "interval": "step",
+            },
         }
 
 
