@@ -84,7 +84,8 @@ elif what == "nonsense":
     values = [
         None, "0.5", b"1", [1.0], (1, 2), {"a": 1}, {1, 2}, object(), Angry(), Angry, lambda: 1, 1j, 10**400,
         float("nan"), float("inf"), True, torch.zeros(3), torch.zeros(()), torch.zeros(1, 1),
-        torch.zeros(1, device="meta"), torch.ones((), dtype=torch.complex64), torch.zeros((), requires_grad=True), torch.zeros(0), x.numpy(),
+        torch.zeros(1, device="meta"), torch.ones((), dtype=torch.complex64),
+        torch.zeros((), requires_grad=True), torch.zeros(0), x.numpy(),
         x.numpy()[0, 0], iter([1]), Ellipsis, "hf_" + "Q" * 34,
     ]  # fmt: skip
     for value in values:
