@@ -97,9 +97,9 @@ def check_page(texts: list[str], known: set[tuple[str, str]]) -> None:
     ]
     assert json.loads(built.scripts[1][1]) == json.loads(render(diagnosis, "json"))
     assert [content for (one, content) in built.scripts if "type" not in one] == [
-        page._asset("theme.js"),
-        page._asset("report.js"),
-        page._asset("lanes.js"),
+        page.asset("theme.js"),
+        page.asset("report.js"),
+        page.asset("lanes.js"),
     ]
 
 

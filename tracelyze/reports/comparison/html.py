@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.reports import escaping
 from tracelyze.reports.comparison import words
+from tracelyze.reports.html.head import asset, head
 from tracelyze.reports.html.icons import icon
 from tracelyze.reports.markup import Child, Markup, element
 
 if TYPE_CHECKING:
     from tracelyze.comparison import Change, Comparison, FindingChange, Section, Side
 
-_ASSETS: Final = files("tracelyze.reports") / "assets"
 _OPEN: Final = ("step", "causes", "recorded", "loss", "classes")
 """Sections that are not folded."""
 _SIGN: Final = {"new": "warning", "worse": "warning", "same": "info", "better": "ok", "fixed": "ok", "unknown": "info"}
@@ -46,25 +43,9 @@ def render(comparison: Comparison) -> str:
 
 
 def _head(comparison: Comparison) -> Markup:
-    script = _asset("theme.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    # Only this very script may run, whatever the strings of a run contain, and nothing may be loaded or sent.
-    policy = (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; base-uri 'none'; "
-        "form-action 'none'"
-    )
-    return element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=policy),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("meta", name="referrer", content="no-referrer"),
-        element("meta", name="generator", content=f"tracelyze {comparison.tracelyze_version}"),
-        element("title", f"{words.VERDICT[comparison.verdict]}: {escaping.one_line(comparison.headline)} · tracelyze"),
-        element("style", Markup(_asset("report.css") + _asset("comparison.css"))),
-        element("script", Markup(script)),
-    )
+    title = f"{words.VERDICT[comparison.verdict]}: {escaping.one_line(comparison.headline)}"
+    style = asset("report.css") + asset("comparison.css")
+    return head(title, comparison.tracelyze_version, style, asset("theme.js"))
 
 
 def _hero(comparison: Comparison) -> Markup:
@@ -182,7 +163,3 @@ def _settings(comparison: Comparison) -> Child:
     ]
     table = element("table", element("thead", head), element("tbody", rows))
     return element("section", element("h2", "Settings that differ"), table, id="settings")
-
-
-def _asset(name: str) -> str:
-    return (_ASSETS / name).read_text(encoding="utf-8")

@@ -96,6 +96,11 @@ def _numbers(chart: Chart) -> Child:
             element("td", one, class_="number", data_label=head) for one, head in zip(said, heads[1:], strict=True)
         ]
         rows.append(element("tr", element("th", escaping.shortened(part.line.name, _NAME), scope="row"), cells))
+    return in_numbers(heads, rows)
+
+
+def in_numbers(heads: list[str], rows: list[Markup]) -> Markup:
+    """A table that unfolds: what a picture shows, for readers without it."""
     return element(
         "details",
         element("summary", "In numbers"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from tracelyze.reports import escaping, story, words
 from tracelyze.reports import json as json_report
 from tracelyze.reports.html import chain, checks, facts, finding, listings, timelines
 from tracelyze.reports.html.charts import Gallery
+from tracelyze.reports.html.head import asset, head, source_hash
 from tracelyze.reports.html.icons import badge
 from tracelyze.reports.markup import Child, Markup, element
 
@@ -74,29 +74,14 @@ def _kind(chapters: list[Chapter]) -> str:
 
 
 def _head(diagnosis: Diagnosis, chapters: list[Chapter], interactive: bool) -> Markup:
-    scripts = [_asset("theme.js"), _asset("report.js")]
+    scripts = [asset("report.js")]
     if diagnosis.picture and diagnosis.picture.timelines:
-        scripts.append(_asset("lanes.js"))
-    allowed = [_hash(script.encode()) for script in scripts]
+        scripts.append(asset("lanes.js"))
+    allowed = [source_hash(script.encode()) for script in scripts]
     if interactive:
         allowed.append(f"'sha256-{base64.b64encode(bytes.fromhex(_vendored('sha256'))).decode()}'")
-    # Only these very scripts may run, whatever a run's strings contain, and nothing may be loaded or sent.
-    policy = (
-        f"default-src 'none'; script-src {' '.join(allowed)}; style-src 'unsafe-inline'; img-src data: blob:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    return element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=policy),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("meta", name="referrer", content="no-referrer"),
-        element("meta", name="generator", content=f"tracelyze {diagnosis.tracelyze_version}"),
-        element("title", f"{title(diagnosis, chapters)} · tracelyze"),
-        element("style", Markup(_asset("report.css"))),
-        element("script", Markup(scripts[0])),
-    )
+    version, style = diagnosis.tracelyze_version, asset("report.css")
+    return head(title(diagnosis, chapters), version, style, asset("theme.js"), allowed, "img-src data: blob:; ")
 
 
 def _body(diagnosis: Diagnosis, main: Markup, gallery: Gallery, interactive: bool, data: bool) -> Markup:
@@ -104,10 +89,10 @@ def _body(diagnosis: Diagnosis, main: Markup, gallery: Gallery, interactive: boo
     if data:
         diagnosis_json = escaping.script_json(json_report.contract(diagnosis))
         blocks.append(element("script", Markup(diagnosis_json), type="application/json", id="diagnosis"))
-    blocks.append(element("script", Markup(_asset("report.js"))))
+    blocks.append(element("script", Markup(asset("report.js"))))
     if diagnosis.picture and diagnosis.picture.timelines:
         slices = timelines.packed(diagnosis.picture.timelines)
-        blocks.append(element("script", Markup(_asset("lanes.js"))))
+        blocks.append(element("script", Markup(asset("lanes.js"))))
         blocks.append(element("script", Markup(slices), type="text/plain", id="timelines"))
     if interactive:
         # Last, so that the words are on the screen before these have arrived.
@@ -229,11 +214,6 @@ def _footer(diagnosis: Diagnosis) -> Markup:
 
 
 @cache
-def _asset(name: str) -> str:
-    return (_ASSETS / name).read_text(encoding="utf-8")
-
-
-@cache
 def _packed(name: str) -> str:
     return base64.b64encode((_ASSETS / name).read_bytes()).decode()
 
@@ -242,7 +222,3 @@ def _packed(name: str) -> str:
 def _vendored(key: str) -> str:
     lines = (_ASSETS / "vendor/plotly/VERSION").read_text(encoding="utf-8").splitlines()
     return dict(line.split(": ", 1) for line in lines)[key]
-
-
-def _hash(script: bytes) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode()}'"

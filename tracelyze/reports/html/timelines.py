@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.diagnosis import KINDS
 from tracelyze.reports import escaping, lanes, words
-from tracelyze.reports.html.charts import kind_swatch
+from tracelyze.reports.html.charts import in_numbers, kind_swatch
 from tracelyze.reports.markup import Child, Markup, element
 
 if TYPE_CHECKING:
@@ -64,22 +64,7 @@ def _explained(timeline: Timeline) -> str:
 
 def _numbers(timeline: Timeline) -> Markup:
     heads = ["Lane", "Filled", "Of the time", "Activities", "Most time in"]
-    rows = [_row(timeline, lane, heads) for lane in timeline.lanes]
-    return element(
-        "details",
-        element("summary", "In numbers"),
-        element(
-            "div",
-            element(
-                "table",
-                element("thead", element("tr", [element("th", head, scope="col") for head in heads])),
-                element("tbody", rows),
-                class_="evidence",
-            ),
-            class_="wide",
-        ),
-        class_="numbers",
-    )
+    return in_numbers(heads, [_row(timeline, lane, heads) for lane in timeline.lanes])
 
 
 def _row(timeline: Timeline, lane: Lane, heads: list[str]) -> Markup:
