@@ -78,6 +78,7 @@ class Loop:
             forwards=0,
             group=None,
             calls=SimpleNamespace(reached=[]),
+            moments=SimpleNamespace(gather=lambda: None),
             trainings=SimpleNamespace(several=False),
         )
         self.signal = Loader(self.recorder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tracelyze.analyzers.kineto.memory import SEGMENT, memory_use, telling_changes
@@ -30,6 +30,7 @@ def said(memory: Table) -> object:
     return memory_use(trace, Steps("marks", np.arange(7), start, start + 4.0, 0))
 
 
+@example([(0, 0, 1, 0), (0, 1, 0, 2), (0, 0, 0, 2)], 1)  # two devices that hold as much, at the same time
 @given(st.lists(CHANGE, min_size=1, max_size=60), st.integers(1, 59))
 def test_thinned_changes_of_memory_say_the_same(rows: list[tuple[int, int, int, int]], cut: int) -> None:
     rows = sorted(rows, key=lambda row: row[0])

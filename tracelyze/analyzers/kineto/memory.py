@@ -55,7 +55,7 @@ def memory_use(trace: Trace, steps: Steps) -> MemoryUse | None:
     memory = trace.memory
     if not len(memory) or not len(steps):
         return None
-    device = int(memory["device"][memory["reserved"].argmax()])
+    device = int(memory["device"][memory["reserved"] == memory["reserved"].max()].min())
     rows = np.flatnonzero((memory["device"] == device) & (memory["start"] <= steps.end[-1]))
     allocated, reserved, moment = (memory[name][rows] for name in ("allocated", "reserved", "start"))
     if not len(rows):
