@@ -30,6 +30,38 @@ def content() -> tuple[Any, Any]:
     return torch.randn(64, 3, 8, 8), torch.arange(64) % 4
 
 
+STREAM = """
+import warnings; warnings.simplefilter("error")
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+class Stream(IterableDataset):
+    asked = 0
+    def __len__(self):
+        Stream.asked += 1
+        return 3
+    def __iter__(self):
+        return iter([torch.ones(8, 4)] * 6)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+loader = DataLoader(Stream(), batch_size=None)
+for _ in range(3):
+    for x in loader:
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+print("asked", Stream.asked)
+"""
+
+
+def test_a_stream_is_not_asked_for_its_length(collect: Collect) -> None:
+    """torch remembers that somebody asked, and then warns of a stream that gives more than it said."""
+    done = collect(sys.executable, "-c", STREAM)
+    assert done.process.stdout == "asked 0\n", done.process.stderr
+    (process,) = done.run.processes
+    assert [row["length"] for row in process.tables["loaders"].records()] == [None]
+    assert len(process.steps) == 18
+
+
 def test_batches_of_loaders_have_their_place_and_their_use(collect: Collect) -> None:
     images, _ = content()
     rows = rows_of(collect, "split")

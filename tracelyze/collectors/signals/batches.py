@@ -17,6 +17,7 @@ from tracelyze.collectors.arrivals import Arrivals
 from tracelyze.collectors.calls import Call
 from tracelyze.collectors.occasions import is_plain, may_compute
 from tracelyze.collectors.readback import Readback
+from tracelyze.collectors.signals.loader import batches_per_pass
 from tracelyze.collectors.signals.signal import Signal
 
 FIRST = 8  # batches of an epoch that are all looked at
@@ -72,11 +73,7 @@ class Batches(Signal):
     def iterate(self, loader: Any, iterator: Any) -> None:
         epoch = self._epochs.get(loader, -1) + 1
         self._epochs[loader] = epoch
-        try:
-            length = len(loader)
-        except (TypeError, NotImplementedError):  # a stream
-            length = None
-        self._passes[iterator] = _Pass(epoch, length)
+        self._passes[iterator] = _Pass(epoch, batches_per_pass(loader))
 
     def batch(self, iterator: Any, seconds: float, batch: Any) -> None:
         number = self.recorder.loader_in_hand

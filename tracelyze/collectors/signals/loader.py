@@ -166,16 +166,30 @@ class _LookAhead:
         self._forwards = forwards
 
 
+def batches_per_pass(loader: Any) -> int | None:
+    """How many batches a pass over a DataLoader has; None for a stream, whatever its dataset says.
+
+    The samplers are asked, not the loader: `len(loader)` of a stream is noted by torch, which from then on warns when
+    the stream gives more than that.
+    """
+    batches = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
+    if _is_stream(loader) or not hasattr(batches, "__len__"):
+        return None
+    try:
+        return len(batches)
+    except (TypeError, NotImplementedError):  # a sampler that has the method and no answer
+        return None
+
+
 def describe(loader: Any, number: int, site: int | None) -> dict[str, Any]:
     """The settings of a DataLoader as a row of the table loaders."""
-    iterable = any(kind.__name__ == "IterableDataset" for kind in type(loader.dataset).__mro__)
     batches = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
     batch_size = loader.batch_size if loader.batch_size is not None else getattr(batches, "batch_size", None)
     return {
         "loader": number,
         "dataset": type(loader.dataset).__name__,
-        "iterable": iterable,
-        "length": len(batches) if not iterable and hasattr(batches, "__len__") else None,
+        "iterable": _is_stream(loader),
+        "length": batches_per_pass(loader),
         "batch_size": batch_size if isinstance(batch_size, int) else None,
         "num_workers": loader.num_workers,
         "pin_memory": bool(loader.pin_memory),
@@ -185,6 +199,10 @@ def describe(loader: Any, number: int, site: int | None) -> dict[str, Any]:
         "sampler": type(_sampler(loader)).__name__,
         "site": site,
     }
+
+
+def _is_stream(loader: Any) -> bool:
+    return any(kind.__name__ == "IterableDataset" for kind in type(loader.dataset).__mro__)
 
 
 def _sampler(loader: Any) -> Any:
