@@ -186,6 +186,11 @@ def test_dataloader_bottleneck_is_silent(make, wait, seconds) -> None:
     assert make.check("dataloader-bottleneck", loading(make, wait, seconds))[0] == "passed"
 
 
+def test_the_way_from_a_worker_on_busy_cores_is_no_slow_loading(make) -> None:
+    assert make.check("dataloader-bottleneck", loading(make, 0.0054, 0.0068, num_workers=1))[0] == "passed"
+    assert make.check("dataloader-bottleneck", loading(make, 0.022, 0.0234, num_workers=1))[0] == "fired"
+
+
 def test_dataloader_bottleneck_does_not_count_first_batches_and_needs_steps(make) -> None:
     steps = make.steps()
     steps["loader_wait"] = [1.0 if first else 0.001 for first in steps["loader_first"]]
