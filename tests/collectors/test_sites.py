@@ -10,7 +10,7 @@ import pytest
 
 from tracelyze.collectors.signals.script_lines import lines_of_loop
 
-from .conftest import Collect
+from .conftest import Collect, run_plain
 
 SCRIPT = '''
 import time
@@ -23,7 +23,7 @@ def validate(model, loader):
         for x, y in loader:
             out = model(x)  # forward
     model.train()
-    return out.mean().item()
+    return out.mean().item()  # read
 
 model = torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.Dropout(0.1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -41,11 +41,49 @@ for epoch in range(2):
         optimizer.step()  # step
         total += loss.item()  # read
         if step % 4 == 0:
-            print(loss.item())
+            print(f"{loss:.3f}", float(loss))  # read
         for p in model.parameters():
-            p.grad.norm().item()
+            p.grad.norm().item()  # read
+        if loss > 1e6:  # read
+            break
+        loss.cpu().detach().numpy()
+    if epoch == 1:
+        torch.zeros(()).item()
     validate(model, other)
 time.sleep(1.5)
+'''
+
+
+READING = '''
+import traceback
+import torch
+
+names = ("item", "tolist", "cpu", "numpy", "__float__", "__bool__")
+originals = [getattr(torch.Tensor, name) for name in names]
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+total = 0.0
+for step in range(400):
+    loss = model(torch.ones(3, 4)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    total += loss.detach().item()
+    if step % 2:
+        with torch.no_grad():
+            out = model(torch.ones(1, 4))
+        values = out.tolist(), float(out[0, 0])
+    if step == 3:
+        float(torch.ones((), requires_grad=True))
+        print([getattr(torch.Tensor, name) is one for name, one in zip(names, originals)])
+        try:
+            out.item()
+        except RuntimeError:
+            traceback.print_exc()
+import time
+time.sleep(2.2)
+print([name in vars(torch.Tensor) for name in names], total.hex())
 '''
 
 
@@ -75,18 +113,31 @@ def test_every_line_of_a_loop_is_found_once(collect: Collect, tmp_path: Path) ->
     ("source", "backward", "expected"),
     [
         ("for x in y:\n    o.zero_grad(); l.backward(); o.step()", 2, [("zero_grad", 2, "<module>")]),
-        ("def step(x):\n    l.backward()\n    return l.item()\nfor x in y:\n    step(x)", 2, [("read", 3, "step")]),
-        ("for x in y:\n    if x:\n        l.backward()\n        l.cpu()\n    else:\n        l.item()", 3,
-         [("read", 4, "<module>")]),
-        ("for x in y:\n    l.backward()\n    f = lambda: l.item()\n    def g():\n        l.item()", 2, []),
+        ("def step(x):\n    l.backward()\n    (o\n     .zero_grad())\nfor x in y:\n    step(x)", 2,
+         [("zero_grad", 4, "step")]),
+        ("for x in y:\n    l.backward()\n    f = lambda: o.zero_grad()\n    def g():\n        o.zero_grad()", 2, []),
         ("l.backward()\nprint(l.item())", 1, []),
-        ("while go:\n    l = (x\n         .mean()\n         .item())\n    l.backward()", 5, [("read", 4, "<module>")]),
         ("class T:\n    def fit(self):\n        for x in y:\n            o.zero_grad()\n            x.backward()", 5,
          [("zero_grad", 4, "fit")]),
     ],
 )  # fmt: skip
 def test_what_stands_in_a_loop(source: str, backward: int, expected: list[tuple[str, int, str]]) -> None:
     assert lines_of_loop(dedent(source), backward) == expected
+
+
+def test_reads_are_counted_per_step_and_leave_torch_as_it_was(collect: Collect, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(READING)
+    plain, done = run_plain(sys.executable, str(script)), collect(sys.executable, str(script))
+    assert plain.returncode == 0, plain.stderr
+    assert done.process.stdout == plain.stdout
+    assert done.own_stderr == plain.stderr, "the warning and the traceback are those of plain Python"
+    (process,) = done.run.processes
+    reads = {row["source"]: row for row in process.sites.records() if row["role"] == "read"}
+    assert set(reads) == {"total += loss.detach().item()", "values = out.tolist(), float(out[0, 0])"}
+    assert {row["device"] for row in reads.values()} == {"cpu"}
+    assert reads["total += loss.detach().item()"]["per_step"] == pytest.approx(1.0, abs=0.1)
+    assert reads["values = out.tolist(), float(out[0, 0])"]["per_step"] == pytest.approx(1.0, abs=0.1)
 
 
 def test_what_is_no_python_raises_what_the_signal_expects() -> None:

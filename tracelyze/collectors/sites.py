@@ -62,20 +62,20 @@ class Sites:
         self._tell(number, key[0], frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
         return number
 
-    def add(self, role: str, filename: str, line: int, function: str) -> None:
-        """A line that is known without having been called from."""
+    def add(self, role: str, filename: str, line: int, function: str, **more: Any) -> None:
+        """A line that is known without having been called from; `more` are columns of its own."""
         with self._lock:
             number = self._numbers[role, -1 - len(self._numbers), line] = len(self._numbers)
-        self._tell(number, role, filename, line, function)
+        self._tell(number, role, filename, line, function, **more)
 
     def place(self, site: int) -> tuple[str, int] | None:
         """File and line of a site; None if there is no such site."""
         return self._places.get(site)
 
-    def _tell(self, number: int, role: str, filename: str, line: int, function: str) -> None:
+    def _tell(self, number: int, role: str, filename: str, line: int, function: str, **more: Any) -> None:
         self._places[number] = filename, line
         place = {"file": shown_path(filename), "line": line, "function": function}
-        self._emit({"site": number, "role": role, **place, "source": source_line(filename, line)})
+        self._emit({"site": number, "role": role, **place, "source": source_line(filename, line), **more})
 
 
 def is_library(filename: str) -> bool:

@@ -56,7 +56,18 @@ def whole_step(a, b):
     return loss.detach()
 
 
-for name, function in {"forward": lambda a, b: loss_of(model(a), b), "whole step": whole_step}.items():
+def reading(a, b):
+    out = model(a)
+    if float(out.detach().sum()) > 0:
+        out = out + 1
+    scale = out.detach().abs().max().item()
+    if (out.detach() > scale).any():
+        out = out * 2
+    return F.cross_entropy(out, b) + sum(out.detach().flatten().tolist())
+
+
+compilable = {"forward": lambda a, b: loss_of(model(a), b), "reading": reading, "whole step": whole_step}
+for name, function in compilable.items():
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     compiled = torch.compile(function, backend="eager")

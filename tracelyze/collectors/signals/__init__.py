@@ -24,6 +24,7 @@ from tracelyze.collectors.signals.mode import Mode
 from tracelyze.collectors.signals.parameters import Parameters
 from tracelyze.collectors.signals.profiler_windows import ProfilerWindows
 from tracelyze.collectors.signals.reached import Reached
+from tracelyze.collectors.signals.reads import Reads
 from tracelyze.collectors.signals.scalars import Scalars
 from tracelyze.collectors.signals.scaler_use import ScalerUse
 from tracelyze.collectors.signals.schedules import Schedules
@@ -58,6 +59,7 @@ SIGNALS: tuple[type[Signal], ...] = (
     Stacks,
     LoaderProcesses,
     ScriptLines,
+    Reads,
     LiveGraphs,
     Evaluation,
     Scalars,
