@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tracelyze.collectors import construction, ending, script
+from tracelyze.collectors import compiler, construction, ending, script
 from tracelyze.collectors.options import CollectOptions, from_environment
 from tracelyze.collectors.recorder import Recorder
 from tracelyze.collectors.recorders import Recorders
@@ -75,12 +75,6 @@ def _put_in_place(torch: Any, options: CollectOptions) -> None:
 
 
 def _hide_from_compiler(torch: Any) -> None:
-    """torch.compile meets our functions as frames of their own after a graph break. It is to pass them by, as it does
-    with torch's own files, instead of compiling them: wrappers alone, the recorder with all that it calls."""
-    frames = torch._C._dynamo.eval_frame  # what torch._dynamo.eval_frame wraps; importing that takes a second
-    if not hasattr(frames, "set_code_exec_strategy"):
-        return  # older torch breaks once more in a compiled function that calls backward; results are the same
-    skip, default = frames._FrameAction.SKIP, frames._FrameAction.DEFAULT
     functional, utils = torch.nn.functional, torch.nn.utils
     scaler, data = torch.amp.grad_scaler.GradScaler, torch.utils.data
     wrappers = [
@@ -91,9 +85,7 @@ def _hide_from_compiler(torch: Any) -> None:
         *(getattr(functional, name) for name in (*LOSSES, *DROPOUTS) if hasattr(functional, name)),
     ]  # fmt: skip
     methods = [f for kind in (Recorder, Recorders) for f in vars(kind).values() if isinstance(f, types.FunctionType)]
-    ours = [recorder, is_loss, peeked, *methods]
-    for function, within in [*((w, default) for w in wrappers), *((f, skip) for f in ours)]:
-        frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, within))
+    compiler.hide(torch, wrappers, [recorder, is_loss, peeked, *methods])
 
 
 def recorder() -> Recorder:
