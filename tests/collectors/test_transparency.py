@@ -111,6 +111,15 @@ def test_handlers_hooks_children_and_warnings_are_the_programs_own(collect: Coll
     assert steps == [10, 15, 25], "the process, the child that trained, and the daemon that outlived its parent"
 
 
+def test_errors_that_the_program_catches_show_none_of_our_frames(collect: Collect) -> None:
+    """Out of modules, backward, losses, clipping, scalers, loaders, optimizers: tracebacks, causes, contexts, lines."""
+    plain, collected = run_plain(sys.executable, program("caught.py")), collect(sys.executable, program("caught.py"))
+    assert plain.returncode == collected.process.returncode == 0, collected.process.stderr
+    assert plain.stdout.count("Traceback (most recent call last)") > 50
+    assert collected.process.stdout == plain.stdout
+    assert collected.own_stderr == plain.stderr
+
+
 def test_warnings_as_errors_and_development_mode_change_nothing(collect: Collect) -> None:
     command = [sys.executable, "-X", "dev", "-W", "error", program("short.py"), "said"]
     plain, collected = run_plain(*command), collect(*command)

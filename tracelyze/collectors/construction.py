@@ -14,6 +14,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from tracelyze.collectors.own_frames import leave_no_frame
+
 wrappers: list[Any] = []  # functions of ours in the place of torch's
 _made: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -42,7 +44,11 @@ def _constructor(owner: Any) -> None:
 
     @functools.wraps(original)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
+        try:
+            original(self, *args, **kwargs)
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
         with contextlib.suppress(TypeError):  # a subclass that cannot be hashed
             _made.add(self)
 
@@ -61,6 +67,9 @@ def _step(
         depth.schedulers += 1
         try:
             result = original(self, *args, **kwargs)
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
         finally:
             depth.schedulers -= 1
         if not is_compiling():

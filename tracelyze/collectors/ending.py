@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 from tracelyze import redaction, schema
 from tracelyze.collectors import identity
+from tracelyze.collectors.own_frames import hide_own_frames
 from tracelyze.collectors.program_signals import is_free
 from tracelyze.collectors.sites import is_library, shown_path, source_line
 
 if TYPE_CHECKING:
     from tracelyze.collectors.recorder import Recorder
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
 # Raised in a launcher when a process that it started has failed: that process has its own record.
 _OTHERS_FAILURES = ("ChildFailedError", "ProcessExitedException")
 _noted: dict[str, Any] = {}
@@ -137,27 +137,6 @@ def say_what_was_seen(recorder: Recorder) -> None:
         "off": recorder.off,
     }
     identity.write_json(recorder.run / f"seen-{os.getpid()}.json", seen)
-
-
-def hide_own_frames(error: BaseException | None, seen: set[int] | None = None) -> None:
-    """Take the collector's frames out of a traceback and of those it was caused by."""
-    seen = set() if seen is None else seen
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        trace = error.__traceback__
-        while trace is not None and _is_ours(trace):
-            trace = trace.tb_next
-        error.__traceback__ = trace
-        while trace is not None:
-            while trace.tb_next is not None and _is_ours(trace.tb_next):
-                trace.tb_next = trace.tb_next.tb_next
-            trace = trace.tb_next
-        hide_own_frames(error.__context__, seen)
-        error = error.__cause__
-
-
-def _is_ours(trace: Any) -> bool:
-    return str(trace.tb_frame.f_code.co_filename).startswith(_HERE)
 
 
 _signal_file: int | None = None  # a descriptor: of a file object that is open at the end Python would complain

@@ -16,8 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tracelyze.collectors import compiler, construction, ending, script
+from tracelyze.collectors import compiler, construction, ending, loaders, script
 from tracelyze.collectors.options import CollectOptions, from_environment
+from tracelyze.collectors.own_frames import leave_no_frame
 from tracelyze.collectors.recorder import Recorder
 from tracelyze.collectors.recorders import Recorders
 
@@ -85,7 +86,7 @@ def _hide_from_compiler(torch: Any) -> None:
         *(getattr(functional, name) for name in (*LOSSES, *DROPOUTS) if hasattr(functional, name)),
     ]  # fmt: skip
     methods = [f for kind in (Recorder, Recorders) for f in vars(kind).values() if isinstance(f, types.FunctionType)]
-    compiler.hide(torch, wrappers, [recorder, is_loss, peeked, *methods])
+    compiler.hide(torch, wrappers, [recorder, is_loss, peeked, leave_no_frame, *methods])
 
 
 def recorder() -> Recorder:
@@ -127,38 +128,40 @@ def _modules(torch: Any) -> None:
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         if in_dynamo():
             return original(self, *args, **kwargs)
-        watch = local.watch
-        if watch is False:
-            return original(self, *args, **kwargs)
-        if is_compiling():
-            return original(self, *args, **kwargs)
-        if watch is not None:
-            output = original(self, *args, **kwargs)
-            watch.returned(self, output)
-            return output
-        if tracing() is not None:
-            return original(self, *args, **kwargs)
-        seen = recorder()
-        if seen.off:
-            return original(self, *args, **kwargs)
-        if not seen.prepared:
-            seen.prepare()
-        local.root = self
-        if seen.watch is not None:
-            watch = seen.watch.begins(self)
-        local.watch = watch or False
-        losses, dropouts, start = seen.losses, seen.dropouts, clock()
         try:
-            output = original(self, *args, **kwargs)
-        finally:
-            local.root = local.watch = None
-        if watch:
-            watch.ends(self, output)
-        if is_loss(torch, self, output):
-            seen.loss_returned(output)
-        else:
-            seen.forward(self, args, kwargs, output, start, seen.dropouts - dropouts, seen.losses - losses)
-        return output
+            watch = local.watch
+            if watch is False or is_compiling():
+                return original(self, *args, **kwargs)
+            if watch is not None:
+                output = original(self, *args, **kwargs)
+                watch.returned(self, output)
+                return output
+            if tracing() is not None:
+                return original(self, *args, **kwargs)
+            seen = recorder()
+            if seen.off:
+                return original(self, *args, **kwargs)
+            if not seen.prepared:
+                seen.prepare()
+            local.root = self
+            if seen.watch is not None:
+                watch = seen.watch.begins(self)
+            local.watch = watch or False
+            losses, dropouts, start = seen.losses, seen.dropouts, clock()
+            try:
+                output = original(self, *args, **kwargs)
+            finally:
+                local.root = local.watch = None
+            if watch:
+                watch.ends(self, output)
+            if is_loss(torch, self, output):
+                seen.loss_returned(output)
+            else:
+                seen.forward(self, args, kwargs, output, start, seen.dropouts - dropouts, seen.losses - losses)
+            return output
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
 
     owner.__call__ = __call__
 
@@ -187,26 +190,35 @@ def _functions(torch: Any) -> None:
 
 
 def _loss_wrapper(original: Callable[..., Any], is_compiling: Callable[[], bool]) -> Callable[..., Any]:
-    calling, here, name = local, recorder, original.__name__  # closure, not globals: see _like
+    calling, here, name, hide = local, recorder, original.__name__, leave_no_frame  # closure, not globals: see _like
 
     def loss(*args: Any, **kwargs: Any) -> Any:
-        value = original(*args, **kwargs)
-        if not is_compiling():
+        if is_compiling():
+            return original(*args, **kwargs)
+        try:
+            value = original(*args, **kwargs)
             seen = here()
             seen.losses += 1
             seen.loss_called(name, args, kwargs, value, calling.root is None)
-        return value
+            return value
+        except BaseException as error:
+            hide(error)
+            raise
 
     return loss
 
 
 def _dropout_wrapper(original: Callable[..., Any], is_compiling: Callable[[], bool]) -> Callable[..., Any]:
-    here = recorder
+    here, hide = recorder, leave_no_frame
 
     def dropout(input, p=0.5, training=True, inplace=False):  # type: ignore[no-untyped-def]
         if training and p and not is_compiling():
             here().dropouts += 1
-        return original(input, p, training, inplace)
+        try:
+            return original(input, p, training, inplace)
+        except BaseException as error:
+            hide(error)
+            raise
 
     return dropout
 
@@ -251,6 +263,9 @@ def _backward(torch: Any) -> None:
             result = original(tensors, *args, **kwargs)
             seen.backward_ends(tensors)
             return result
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
         finally:
             local.backward = seen.in_backward = False
 
@@ -294,15 +309,19 @@ def _clip_wrapper(original: Callable[..., Any], is_compiling: Callable[[], bool]
     def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
         if is_compiling():
             return original(parameters, *args, **kwargs)
-        seen = recorder()
-        seen.clipped = None
-        if seen.trainings.several and not seen.off:
-            parameters, first = peeked(parameters)
-            seen.clipped = seen.training_of(first)
-        total_norm = original(parameters, *args, **kwargs)
-        limit = args[0] if args else kwargs.get("max_norm", kwargs.get("clip_value"))
-        seen.fire("clip", limit, total_norm)
-        return total_norm
+        try:
+            seen = recorder()
+            seen.clipped = None
+            if seen.trainings.several and not seen.off:
+                parameters, first = peeked(parameters)
+                seen.clipped = seen.training_of(first)
+            total_norm = original(parameters, *args, **kwargs)
+            limit = args[0] if args else kwargs.get("max_norm", kwargs.get("clip_value"))
+            seen.fire("clip", limit, total_norm)
+            return total_norm
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
 
     return clip
 
@@ -322,28 +341,40 @@ def _loss_scaling(torch: Any) -> None:
 
     @functools.wraps(scale)
     def scale_(self: Any, outputs: Any) -> Any:
-        scaled = scale(self, outputs)
-        if self._enabled and not is_compiling():
-            recorder().fire("scale", outputs, scaled)
-        return scaled
+        try:
+            scaled = scale(self, outputs)
+            if self._enabled and not is_compiling():
+                recorder().fire("scale", outputs, scaled)
+            return scaled
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
 
     @functools.wraps(unscale)
     def unscale_(self: Any, optimizer: Any) -> Any:
-        result = unscale(self, optimizer)
-        if self._enabled and not is_compiling():
-            recorder().fire("unscale", self, optimizer)
-        return result
+        try:
+            result = unscale(self, optimizer)
+            if self._enabled and not is_compiling():
+                recorder().fire("unscale", self, optimizer)
+            return result
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
 
     @functools.wraps(step)
     def step_(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        if not self._enabled or is_compiling():
-            return step(self, optimizer, *args, **kwargs)
-        recorder().fire("scaler_step", self)
-        local.optimizer_stepped = False
-        result = step(self, optimizer, *args, **kwargs)
-        if not local.optimizer_stepped:  # the optimizer was not called at all: gradients overflowed
-            recorder().step_ends(optimizer, True)
-        return result
+        try:
+            if not self._enabled or is_compiling():
+                return step(self, optimizer, *args, **kwargs)
+            recorder().fire("scaler_step", self)
+            local.optimizer_stepped = False
+            result = step(self, optimizer, *args, **kwargs)
+            if not local.optimizer_stepped:  # the optimizer was not called at all: gradients overflowed
+                recorder().step_ends(optimizer, True)
+            return result
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
 
     scaler.scale, scaler.unscale_, scaler.step = scale_, unscale_, step_
 
@@ -354,39 +385,4 @@ def _construction(torch: Any) -> None:
 
 
 def _loaders(torch: Any) -> None:
-    loader = torch.utils.data.DataLoader
-    iterator = torch.utils.data.dataloader._BaseDataLoaderIter
-    made, begin, advance, clock = loader.__init__, loader.__iter__, iterator.__next__, time.perf_counter
-
-    @functools.wraps(made)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        made(self, *args, **kwargs)
-        recorder().fire("loader_made", self)
-
-    @functools.wraps(begin)
-    def __iter__(self: Any) -> Any:
-        start = clock()
-        batches = begin(self)
-        seconds = clock() - start
-        recorder().writer.threads.resume()  # if workers were forked: a first batch that never comes is to be seen
-        recorder().fire("iterate", self, batches)
-        recorder().fire("turned", batches, seconds)
-        return batches
-
-    @functools.wraps(advance)
-    def __next__(self: Any) -> Any:
-        recorder().fire("waiting", self)
-        start = clock()
-        try:
-            batch = advance(self)
-        except StopIteration:
-            seconds = clock() - start
-            recorder().fire("turned", self, seconds)
-            recorder().fire("exhausted", self)
-            raise
-        recorder().fire("batch", self, clock() - start, batch)
-        return batch
-
-    loader.__init__ = __init__
-    loader.__iter__ = __iter__
-    iterator.__next__ = __next__
+    loaders.install(torch, recorder)

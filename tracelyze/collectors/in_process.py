@@ -12,6 +12,7 @@ from typing import Any
 from tracelyze import schema
 from tracelyze.collectors import ending, hooks, identity, launch
 from tracelyze.collectors.options import CollectOptions
+from tracelyze.collectors.own_frames import hide_own_frames
 from tracelyze.collectors.recorder import Recorder
 
 MOST_NUMBERS = 10_000
@@ -37,7 +38,7 @@ def end(recorder: Recorder, error: BaseException | None) -> None:
         name, code = "interrupted", 130.0
     elif error is not None and not isinstance(error, (SystemExit, GeneratorExit)):
         name, code = "exception", 1.0
-        ending.hide_own_frames(error)
+        hide_own_frames(error)
         ending.note_exception(recorder, error, "exception")
     if not recorder.opened:
         ending.say_what_was_seen(recorder)

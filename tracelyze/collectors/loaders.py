@@ -1,0 +1,65 @@
+"""Where the collector stands in torch's DataLoader: its construction, its iterators, the batches that they hand out."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tracelyze.collectors.own_frames import leave_no_frame
+
+if TYPE_CHECKING:
+    from tracelyze.collectors.recorder import Recorder
+
+
+def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
+    """Wrap the methods on their classes; `recorder()` is that of the calling thread."""
+    loader = torch.utils.data.DataLoader
+    iterator = torch.utils.data.dataloader._BaseDataLoaderIter
+    made, begin, advance, clock = loader.__init__, loader.__iter__, iterator.__next__, time.perf_counter
+
+    @functools.wraps(made)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            made(self, *args, **kwargs)
+            recorder().fire("loader_made", self)
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
+
+    @functools.wraps(begin)
+    def __iter__(self: Any) -> Any:
+        try:
+            start = clock()
+            batches = begin(self)
+            seconds = clock() - start
+            recorder().writer.threads.resume()  # if workers were forked: a first batch that never comes is to be seen
+            recorder().fire("iterate", self, batches)
+            recorder().fire("turned", batches, seconds)
+            return batches
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
+
+    @functools.wraps(advance)
+    def __next__(self: Any) -> Any:
+        try:
+            recorder().fire("waiting", self)
+            start = clock()
+            try:
+                batch = advance(self)
+            except StopIteration:
+                seconds = clock() - start
+                recorder().fire("turned", self, seconds)
+                recorder().fire("exhausted", self)
+                raise
+            recorder().fire("batch", self, clock() - start, batch)
+            return batch
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
+
+    loader.__init__ = __init__
+    loader.__iter__ = __iter__
+    iterator.__next__ = __next__
