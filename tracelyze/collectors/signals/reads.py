@@ -14,6 +14,7 @@ from threading import get_ident
 from types import FrameType
 from typing import Any
 
+from tracelyze.collectors import compiler
 from tracelyze.collectors.signals.signal import Signal, Unavailable
 from tracelyze.collectors.sites import is_library
 
@@ -209,10 +210,8 @@ def _watch_nothing() -> None:
 
 
 def _unseen_by_compiler(torch: Any) -> None:
-    """torch.compile is to pass our functions by where it meets them as frames, as it does with those of the hooks."""
-    frames = torch._C._dynamo.eval_frame
-    if not hasattr(frames, "set_code_exec_strategy"):
-        raise Unavailable(f"torch {torch.__version__} would compile our functions along with the script's")
-    skip = frames._FrameAction.SKIP
-    for function in (_Noticed.__get__, Reads.note, Reads._count, Reads._kind, Reads._kind_of, Reads._device):
-        frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))
+    noting = (_Noticed.__get__, Reads.note, Reads._count, Reads._kind, Reads._kind_of, Reads._device)
+    try:
+        compiler.hide(torch, (), noting)
+    except AttributeError:
+        raise Unavailable(f"torch {torch.__version__} would compile our functions along with the script's") from None
