@@ -23,6 +23,7 @@ KINDS: Final = {
     "compute": "computing",
     "communication": "communication",
     "copy": "copies and fills",
+    "garbage": "garbage collection",
     "input": "waiting for the data loader",
     "sync": "waiting in a synchronisation",
     "allocator": "device memory allocation",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -72,7 +74,7 @@ def test_ranks_that_are_equally_slow_or_take_turns_have_no_straggler(tmp_path, s
 
 
 def test_a_rank_that_misses_a_collective_is_said_and_not_matched(tmp_path):
-    diagnosis = diagnose_traces(job(tmp_path, lambda *_: 0.0, missing=(5, 1)))
+    diagnosis = diagnose_traces(job(tmp_path, lambda *_: 0.0, missing=(2, 1)))
     assert any("not all ranks made equally often" in note for note in diagnosis.run.notes)
     check = next(check for check in diagnosis.checks if check.rule == "straggler")
     assert check.status == "skipped"
@@ -93,3 +95,34 @@ def test_waiting_for_another_rank_is_told_apart_from_communication(tmp_path):
     assert [round(value or 0) for value in waits] == [5, 5, 0, 5]
     talks = next(line.y for line in chart.lines if line.name == "communication, not hidden")
     assert talks == pytest.approx([0.3] * 4, abs=0.01)
+
+
+WINDOWS = {
+    "one begins a step later": {1: (1, STEPS)},
+    "one ends a step earlier": {3: (0, STEPS - 1)},
+    "equally many, but not the same": {0: (1, STEPS), 1: (0, STEPS - 1), 2: (1, STEPS), 3: (0, STEPS - 1)},
+}
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_windows_that_began_or_ended_apart_are_laid_against_each_other(tmp_path, window):
+    cut(job(tmp_path, lambda _, rank: 5_000.0 * (rank == 2)), WINDOWS[window])
+    assert found(tmp_path)["straggler"].ranks == [2]
+
+
+def test_so_are_those_of_clocks_that_differ_where_steps_take_unequally_long(tmp_path):
+    work = [0.0, 3_000.0, 500.0, 9_000.0, 1_000.0, 6_000.0]
+    skew = (0.0, 7e5, -3e5, 4e3)
+    cut(job(tmp_path, lambda step, rank: work[step] + 5_000.0 * (rank == 2), skew), {1: (0, STEPS - 1), 3: (1, STEPS)})
+    assert found(tmp_path)["straggler"].ranks == [2]
+
+
+def cut(folder, windows):
+    """Leaves of some ranks' traces only the steps from the first to before the last."""
+    for rank, (first, last) in windows.items():
+        path = folder / f"rank{rank}.json"
+        document = json.loads(path.read_text())
+        marks = [one for one in document["traceEvents"] if one["name"].startswith("ProfilerStep")]
+        begin, end = marks[first]["ts"], marks[last - 1]["ts"] + marks[last - 1]["dur"]
+        document["traceEvents"] = [one for one in document["traceEvents"] if begin <= one["ts"] < end]
+        path.write_text(json.dumps(document))

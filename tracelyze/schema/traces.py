@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tracelyze.schema.declaration import Column, Table
 
+_REPLAYS = {0: "starts one piece of work", 1: "starts a graph"}
+
 DEVICE = Table(
     "device",
     "One row per activity of a device (kernel, copy, fill), in order of their starts.",
@@ -25,6 +27,7 @@ LAUNCHES = Table(
         Column("correlation", "int64", "", "number that the started work bears, too"),
         Column("start", "float64", "us", "when the call began"),
         Column("thread", "int32", "", "label of the set `thread`: process, thread"),
+        Column("replays", "int8", "", "whether it starts a recorded graph, whose work may bear no number", _REPLAYS),
     ),
 )
 

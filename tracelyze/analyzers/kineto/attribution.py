@@ -20,6 +20,7 @@ from tracelyze.analyzers.kineto.table import Array, Floats, Integers, Mask, most
 from tracelyze.analyzers.kineto.trace import Trace
 
 CAUSES: Final = (
+    "garbage",
     "input",
     "sync",
     "allocator",
@@ -34,11 +35,12 @@ CAUSES: Final = (
     "preparation",
     "device",
 )
-"""Why a device was idle. The first ten are classes of host activity in the order of :class:`categories.Activity`;
+"""Why a device was idle. The first eleven are classes of host activity in the order of :class:`categories.Activity`;
 `unrecorded`: the trace shows nothing; `preparation`: host work of no special class before the first device work of a
 step; `device`: already launched, on its way or waiting for other work of the device."""
 
 CAUSE_TEXT: Final = {
+    "garbage": "Python's garbage collection",
     "input": "waiting for the data loader",
     "sync": "host waiting in a synchronisation",
     "allocator": "device memory allocation calls",
@@ -166,7 +168,10 @@ def launches_of(trace: Trace) -> Integers:
     Where a file holds several processes (ranks merged into one), each has its own numbers from 1 on; then the launches
     of the device's own process count.
     """
-    return processes.own_launches(trace) if processes.several(trace) else processes.launches_by_number(trace)
+    several = processes.several(trace)
+    return processes.with_replays(
+        trace, processes.own_launches(trace) if several else processes.launches_by_number(trace)
+    )
 
 
 def device_time(

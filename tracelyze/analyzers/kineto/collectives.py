@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from tracelyze.analyzers.kineto.table import Floats, Integers, distinct
+from tracelyze.analyzers.kineto.table import Floats, Integers, distinct, median
 
 END_SPREAD: Final = 0.1
 """Ends further apart than this share of the longest kernel mean clocks that differ: a collective ends together
@@ -21,6 +21,13 @@ END_SPREAD: Final = 0.1
 
 MOST_KEYS: Final = 2000
 """Most pairs of process group and kind of collective that are matched."""
+
+MOST_MOVES: Final = 1_000_000
+"""Most pairs of ends that are compared to lay the collectives of two ranks against each other."""
+
+ALIGNED: Final = 0.9
+"""Share of the collectives of two ranks that end together where windows began or ended apart: a rank that misses one in
+the middle agrees with the others on one side of it only."""
 
 _FEWEST_STEPS: Final = 3
 
@@ -97,16 +104,17 @@ def match(times: Mapping[int, CollectiveTimes]) -> Arrivals | None:
         members = [index for index, rank in enumerate(ranks) if key in times[rank].keys]
         if len(members) < 2:
             continue
-        chosen = {index: _of_key(times[ranks[index]], key) for index in members}
-        counts = {len(places) for places in chosen.values()}
-        if len(counts) > 1:
+        places = {index: _of_key(times[ranks[index]], key) for index in members}
+        counts = [len(one) for one in places.values()]
+        chosen = _aligned({index: (times[ranks[index]], own) for index, own in places.items()})
+        if not chosen:
             unmatched.append(f"{key} ({min(counts)} to {max(counts)} times)")
             continue
-        for place in range(counts.pop()):
+        for place in range(len(chosen[members[0]])):
             start, end = np.full(len(ranks), np.nan), np.full(len(ranks), np.nan)
-            for index, places in chosen.items():
-                start[index] = times[ranks[index]].start[places[place]]
-                end[index] = times[ranks[index]].end[places[place]]
+            for index, own in chosen.items():
+                start[index] = times[ranks[index]].start[own[place]]
+                end[index] = times[ranks[index]].end[own[place]]
             first = times[ranks[members[0]]]
             rows.append((start, end, int(first.step[chosen[members[0]][place]]), key))
     if not rows:
@@ -175,8 +183,55 @@ def blame(windows: Sequence[Arrivals]) -> Blame:
     return Blame(delay, lags, {rank: counted.count(rank) for rank in ranks}, len(counted))
 
 
-def _of_key(times: CollectiveTimes, key: str) -> Sequence[int]:
-    return np.flatnonzero(times.key == times.keys.index(key)).tolist()
+def _of_key(times: CollectiveTimes, key: str) -> Integers:
+    return np.flatnonzero(times.key == times.keys.index(key))
+
+
+def _aligned(places: Mapping[int, tuple[CollectiveTimes, Integers]]) -> dict[int, Integers]:
+    """Of each member's collectives those that all of them hold, in the same order; empty where that cannot be told.
+
+    As a rule that is all of them. Windows that began or ended apart hold different ones: then they are laid against
+    those of the first member so that they end together.
+    """
+    (base, own), *others = places.values()
+    moves = [_move((base, own), other) for other in others]
+    known = [move for move in moves if move is not None]
+    if len(known) < len(moves):
+        return {}
+    shift = dict(zip(places, [0, *known], strict=True))
+    first = max(shift.values())
+    last = min(len(one) + shift[index] for index, (_, one) in places.items())
+    return {
+        index: one[first - shift[index] : last - shift[index]] for index, (_, one) in places.items() if last > first
+    }
+
+
+def _move(first: tuple[CollectiveTimes, Integers], second: tuple[CollectiveTimes, Integers]) -> int | None:
+    """By how many places the second rank's collectives come later than the first's; None where that cannot be told.
+
+    Where clocks agree the ends do. Where they do not, as many on both ranks are taken for the same; else the distance
+    of the ends, of all that the shorter window holds, has to vary less with one move than with any other.
+    """
+    ends, others = first[0].end[first[1]], second[0].end[second[1]]
+    lasting = np.concatenate([ends - first[0].start[first[1]], others - second[0].start[second[1]]])
+    near = max(LEAST_END_SPREAD, END_SPREAD * median(lasting))
+    most = min(max(len(ends), len(others)) // 2, MOST_MOVES // max(len(ends), len(others)))
+    moves, alike = sorted(range(-most, most + 1), key=abs), len(ends) == len(others)
+    spreads: dict[int, float] = {}
+    for move in moves:
+        mine, theirs = ends[max(move, 0) : len(others) + move], others[max(-move, 0) : len(ends) - move]
+        if 2 * len(mine) < max(len(ends), len(others)):
+            continue
+        distance = mine - theirs
+        if float(np.mean(np.abs(distance) <= near)) >= (0.5 if move == 0 and alike else ALIGNED):
+            return move
+        if not alike and len(mine) == min(len(ends), len(others)):
+            spreads[move] = float(np.quantile(np.abs(distance - median(distance)), ALIGNED))
+    if alike:
+        return 0
+    best = sorted(spreads, key=lambda move: spreads[move])[:2]
+    clear = len(best) == 2 and spreads[best[1]] > 2 * spreads[best[0]] + LEAST_END_SPREAD
+    return best[0] if clear else None
 
 
 def _end_together(start: Floats, end: Floats) -> bool:

@@ -12,7 +12,7 @@ from tracelyze.analyzers.kineto.table import Integers, Mask, most_frequent
 from tracelyze.analyzers.kineto.trace import Trace
 
 NAMED: Final = re.compile(
-    r"nccl(dev)?kernel|^nccl|rccl|hccl|oneccl|msccl|deep_?ep::|nvshmem|rocshmem|flux_comm|"
+    r"nccl(dev)?kernel|^nccl|rccl|hccl|hcom_|oneccl|msccl|deep_?ep::|nvshmem|rocshmem|flux_comm|"
     r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|cross_device_reduce|one_?shot|two_?shot|multimem|"
     r"(^|_|::)broadcast_?kernel|symm_mem",
     re.IGNORECASE,

@@ -39,6 +39,7 @@ FINEST_CAUSE: Final = 1 / 400
 
 _KIND: Final = {name: index for index, name in enumerate(KINDS)}
 _OF_ACTIVITY: Final = {
+    Activity.GARBAGE: "garbage",
     Activity.INPUT: "input",
     Activity.SYNC: "sync",
     Activity.ALLOCATOR: "allocator",

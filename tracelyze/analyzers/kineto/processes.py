@@ -46,6 +46,23 @@ def launches_by_number(trace: Trace, chosen: Array | None = None, rows: Array | 
     return found
 
 
+def with_replays(trace: Trace, found: Integers) -> Integers:
+    """The launches `found`, and for device rows without one the last start of a graph before them, shape [device rows].
+
+    Some profilers give the work of a graph no number. Only starts of graphs count whose own number no work bears.
+    """
+    graphs = np.flatnonzero(trace.launches["replays"])
+    graphs = graphs[~np.isin(graphs, found)] if len(graphs) else graphs
+    missing = np.flatnonzero(found < 0) if len(graphs) else graphs
+    if not len(missing):
+        return found
+    graphs = graphs[np.argsort(trace.launches["start"][graphs], kind="stable")]
+    place = np.searchsorted(trace.launches["start"][graphs], trace.device["start"][missing], side="right") - 1
+    linked = found.copy()
+    linked[missing[place >= 0]] = graphs[place[place >= 0]]
+    return linked
+
+
 def own_launches(trace: Trace) -> Integers:
     """The launch of each device row among those of the process that drives its device, -1 for none, shape [rows].
 

@@ -10,7 +10,15 @@ from typing import Any, Final
 import numpy as np
 
 from tracelyze.analyzers.kineto.blocks import Blocks
-from tracelyze.analyzers.kineto.categories import COVERAGE, Activity, Kind, activity_of, kind_of, may_launch
+from tracelyze.analyzers.kineto.categories import (
+    COVERAGE,
+    Activity,
+    Kind,
+    activity_of,
+    kind_of,
+    may_launch,
+    replays_graph,
+)
 from tracelyze.analyzers.kineto.events import Arguments, Moment, Span
 from tracelyze.analyzers.kineto.intervals import outermost
 from tracelyze.analyzers.kineto.memory import telling_changes
@@ -145,6 +153,7 @@ class _Reading:
         self.host_names = {kind: _Names(self.host_numbers, kind) for kind in _HOST_KINDS}
         self.activities = np.zeros(0, dtype=np.int8)
         self.launching = np.zeros(0, dtype=bool)
+        self.replaying = np.zeros(0, dtype=np.int8)
         self.queues = Numbering(MOST_QUEUES, ("", "", ""))
         self.threads = Threads(MOST_NAMES, ("", ""))
         self.own_threads = _ThreadsOf(self.threads, "")
@@ -227,17 +236,18 @@ class _Reading:
         thread = self._threads(spans)
         if kind is Kind.RUNTIME:
             chosen = self.launching[name]
-            self._add_launches(list(compress(spans, chosen)), thread[chosen])
+            self._add_launches(list(compress(spans, chosen)), thread[chosen], self.replaying[name[chosen]])
         for value in distinct(activity):
             chosen = activity == value
             rows = spans if chosen.all() else list(compress(spans, chosen))
             self._append(self.host[Activity(value)], rows, name=name[chosen], thread=thread[chosen])
 
-    def _add_launches(self, spans: list[Span], thread: Array) -> None:
+    def _add_launches(self, spans: list[Span], thread: Array, replays: Array) -> None:
         linked = np.fromiter([span.args.correlation if span.args else -1 for span in spans], np.int64, len(spans))
         start = np.fromiter([span.ts for span in spans], np.float64, len(spans))
         useful = (linked >= 0) & (np.abs(start) < LATEST)
-        self.launches.append(correlation=linked[useful], start=start[useful], thread=thread[useful])
+        columns = {"correlation": linked, "start": start, "thread": thread, "replays": replays}
+        self.launches.append(**{name: values[useful] for name, values in columns.items()})
 
     def _append(self, table: Table, spans: list[Span], **columns: Array) -> None:
         """Adds rows with their start and end; a negative length counts as none, an incredible time drops the row."""
@@ -269,6 +279,8 @@ class _Reading:
             launching = np.array([kind is Kind.RUNTIME and may_launch(name) for kind, name in new], dtype=bool)
             self.activities = np.append(self.activities, activities)
             self.launching = np.append(self.launching, launching)
+            replaying = np.array([kind is Kind.RUNTIME and replays_graph(name) for kind, name in new], dtype=np.int8)
+            self.replaying = np.append(self.replaying, replaying)
 
     def finish(self, path: Path, records: TraceRecords) -> Trace:
         if not self.events:

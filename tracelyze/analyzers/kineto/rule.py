@@ -10,7 +10,7 @@ import numpy as np
 
 from tracelyze.analyzers.kineto.collectives import Arrivals
 from tracelyze.analyzers.kineto.summary import TraceSummary
-from tracelyze.analyzers.kineto.table import Floats, Mask
+from tracelyze.analyzers.kineto.table import Floats, Mask, median
 from tracelyze.analyzers.kineto.totals import CallTotal
 from tracelyze.analyzers.merging import merge
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
@@ -125,6 +125,12 @@ def recurring(summary: TraceSummary, time: Floats) -> float:
         return whole
     rest = np.delete(chosen, int(np.argmax(time[chosen])))
     return min(whole, float(time[rest].sum() / max(float(summary.duration[rest].sum()), 1e-9)))
+
+
+def usual(summary: TraceSummary, time: Floats) -> float:
+    """Share of the typical steady step that `time` (microseconds, shape [steps]) makes up: the median of them."""
+    chosen = steady(summary)
+    return median(time[chosen] / np.maximum(summary.duration[chosen], 1e-9))
 
 
 def on_device(check: OneTraceCheck) -> TraceCheck:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import numpy as np
@@ -26,7 +27,8 @@ HAND_OVER: Final = Threshold(
     "times the copy to the device",
     "measured: 19 MB take 7 ms from a worker to the training process, and 1.6 to 2 ms to a device over PCIe 3",
 )
-_TO_DEVICE: Final = "HtoD"
+_TO_DEVICE: Final = re.compile(r"HtoD|HostToDevice|M2D")
+"""Names of such copies: of CUPTI and ROCm, of older ROCm, of Level Zero (memory to device)."""
 
 
 def of_workers(summary: TraceSummary, hand_over: float, contention: float) -> tuple[float, float]:
@@ -42,7 +44,7 @@ def of_workers(summary: TraceSummary, hand_over: float, contention: float) -> tu
     window = max(summary.window, 1e-9)
     waits = float(device.cause("input").sum())
     others = float(device.idle.sum()) - waits
-    copies = sum(kernel.time_us for kernel in summary.kernels if _TO_DEVICE in kernel.name)
+    copies = sum(kernel.time_us for kernel in summary.kernels if _TO_DEVICE.search(kernel.name))
     longest = float(device.busy.sum()) + contention * others + hand_over * copies
     return min(max(0.0, 1 - longest / window), waits / window), waits / window
 

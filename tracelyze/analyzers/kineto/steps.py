@@ -228,9 +228,9 @@ def _whole(trace: Trace) -> Steps | None:
 
 def _ranges(source: str, number: Integers, table: Table, rows: Array) -> Steps:
     """Ranges as steps: in order, without overlap; a short pause up to the next one belongs to the step before."""
-    order = np.argsort(table["start"][rows], kind="stable")
+    order = np.lexsort((-table["end"][rows], table["start"][rows]))
     number, start, end = number[order], table["start"][rows][order], table["end"][rows][order]
-    fresh = np.concatenate(([True], start[1:] > start[:-1]))
+    fresh = np.concatenate(([True], end[1:] > np.maximum.accumulate(end)[:-1]))  # not one within another
     number, start, end = number[fresh], start[fresh].copy(), end[fresh].copy()
     following = np.append(start[1:], np.inf)
     pause = following - end

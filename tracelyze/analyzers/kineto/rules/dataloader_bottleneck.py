@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from tracelyze.analyzers.kineto import saving
+from tracelyze.analyzers.kineto.attribution import CAUSES
 from tracelyze.analyzers.kineto.rule import (
     ENOUGH,
     MICROSECONDS,
@@ -44,7 +45,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
         return Skipped("the trace holds no steps")
     if reason := too_short(summary, limits):
         return Skipped(reason)
-    waits = device.cause("input") if device is not None else np.asarray(summary.host)[:, 0]
+    waits = device.cause("input") if device is not None else np.asarray(summary.host)[:, CAUSES.index("input")]
     within = np.where(summary.epoch_starts, 0.0, waits)  # the first batch of an epoch is another fault
     value = recurring(summary, within)
     typical = float(within[steady(summary)].mean()) / MICROSECONDS

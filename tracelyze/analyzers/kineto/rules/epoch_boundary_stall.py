@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from tracelyze.analyzers.kineto.attribution import CAUSES
 from tracelyze.analyzers.kineto.rule import ENOUGH, MICROSECONDS, Job, TraceRule, charts, on_any_trace, place, too_short
 from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.kineto.table import median
@@ -19,7 +20,7 @@ FIX: Final = "Keep the workers between epochs, so that they are not started and 
 def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     waits = summary.device.cause("input") if summary.device is not None else None
     if waits is None:
-        waits = None if summary.host is None else np.asarray(summary.host[:, 0])
+        waits = None if summary.host is None else np.asarray(summary.host[:, CAUSES.index("input")])
     if waits is None or not summary.counted:
         return Skipped("no steps were found whose waits for data could be compared")
     if reason := too_short(summary, limits):

@@ -20,6 +20,7 @@ from tracelyze.analyzers.kineto.rule import (
     recurring,
     share,
     span,
+    usual,
 )
 from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.rule import Limits, Outcome, Threshold
@@ -27,14 +28,14 @@ from tracelyze.analyzers.words import duration, percent
 from tracelyze.diagnosis import Evidence, Finding
 
 MOST: Final = "derived: work that is queued in time removes this idle time and nothing of the device's own work"
-HOST_WORK: Final = ("optimizer", "launch", "operator", "python")
+HOST_WORK: Final = ("garbage", "optimizer", "launch", "operator", "python")
 
 
 def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     device = summary.device
     assert device is not None
     time = np.sum([device.cause(name) for name in HOST_WORK], axis=0)
-    value = recurring(summary, time)
+    value = min(recurring(summary, time), usual(summary, time))  # in most steps: single slow ones are another fault
     if value < limits["host_work"]:
         return passed_below("device idle while the host prepares the next launch", value, limits, "host_work")
     first, last = span(summary)
@@ -51,6 +52,8 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     )
     if optimizer >= value / 4:
         fix += " Much of it is the optimizer: pass fused=True or foreach=True to it."
+    if share(summary, device.cause("garbage")) >= value / 4:
+        fix += " Much of it is garbage collection: no gc.collect() in the loop, and gc.freeze() before it."
     return [
         Finding(
             rule="host-bound",
@@ -93,8 +96,8 @@ RULE: Final = TraceRule(
     title="The host launches work too slowly",
     about=(
         "Adds up the idle time of the device in which the launching thread was inside operators, the optimizer, "
-        "launch calls or Python code, and not inside the data loader, a synchronisation, an allocation or a "
-        "collective."
+        "launch calls, Python code or garbage collection, and not inside the data loader, a synchronisation, an "
+        "allocation or a collective."
     ),
     check=on_device(check),
     thresholds=(

@@ -15,6 +15,12 @@ from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.analyzers.words import duration, number, percent, plural
 from tracelyze.diagnosis import Cost, Evidence, Finding
 
+LOOK: Final = "Look at what runs in these steps only: checkpoints, evaluation, logging, garbage collection, a disk."
+COLLECTING: Final = (
+    "Call gc.freeze() once everything is set up, so that what lives for good is not searched again, or gc.disable() "
+    "and gc.collect() at the same steps on all ranks."
+)
+
 
 def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     if not summary.counted or len(summary.number) < limits["fewest_compared"] + 1:
@@ -50,7 +56,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
                 f"{duration(float(summary.duration[slow].max()) / MICROSECONDS)}. {percent(part)} of the excess is: "
                 f"{reason}."
             ),
-            fix="Look at what runs in these steps only: checkpoints, evaluation, logging, garbage collection, a disk.",
+            fix=COLLECTING if reason == CAUSE_TEXT["garbage"] else LOOK,
             first_step=numbers[0],
             last_step=numbers[-1],
             evidence=[

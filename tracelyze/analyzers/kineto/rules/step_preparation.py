@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from tracelyze.analyzers.kineto.rule import Job, charts, lost, measured, share, span, steady
+from tracelyze.analyzers.kineto.rule import Job, charts, lost, measured, share, span, usual
 from tracelyze.analyzers.kineto.summary import TraceSummary
-from tracelyze.analyzers.kineto.table import median
 from tracelyze.analyzers.rule import Limits
 from tracelyze.analyzers.words import percent
 from tracelyze.diagnosis import Finding
@@ -18,9 +15,7 @@ def prepared_on_the_host(summary: TraceSummary, job: Job, limits: Limits) -> lis
     if device is None or not summary.counted:
         return []
     preparation = device.cause("preparation")
-    chosen = steady(summary)
-    typical = median(preparation[chosen] / np.maximum(summary.duration[chosen], 1e-9))
-    value = min(typical, share(summary, preparation))
+    value = min(usual(summary, preparation), share(summary, preparation))
     if value < limits["preparing"]:
         return []
     first, last = span(summary)
