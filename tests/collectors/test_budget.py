@@ -134,7 +134,8 @@ def test_a_fault_that_begins_late_is_seen_between_two_looks(collect: Collect, tm
     assert not any(looked[step] for step in looked if step <= 220)
     assert len([step for step in looked if 10 < step <= 220]) < 150, "most steps before it are not looked at"
     assert all(looked[step] == 2 for step in range(272, 401)), "and all of them from the first look on"
-    assert {row["parameters"] for row in rows} == {2}
+    assert {row["parameters"] for row in rows} == {2, None}, "where nobody looks, nothing is known"
+    assert all(row["parameters"] for row in rows if row["grads_none"] is not None)
 
 
 @given(st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=12), st.floats(0, 1e3))

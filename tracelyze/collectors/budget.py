@@ -44,6 +44,8 @@ class Meter:
         self.slowest = kind.slowest
         self.stride = self.base
         self.looking = False
+        self.resting = False  # hears of nothing in its signal's `resting`, until
+        self.wakes: float = 0  # so many steps have ended
         self.looks = 0
         self.look_seconds = 0.0
         self.seconds = 0.0
@@ -63,6 +65,10 @@ class Meter:
                 return False
             self._extra += 1
         return self.look(True)
+
+    def pause(self, count: int) -> int:
+        """Steps from the `count`-th to the next one that is to be looked at; 0 if it is that one itself."""
+        return 0 if count < self.young else -count % self.stride
 
     def look(self, looking: bool) -> bool:
         """Put down that the signal looks, or does not: for those that decide it themselves, within `stride`."""
@@ -166,6 +172,7 @@ class Budget:
         level = equal_shares([cost / meter.base for meter, cost in asking.items()], free)
         for meter, cost in asking.items():
             if meter.set_stride(cost / level if level > 0 else math.inf):
+                meter.resting = False
                 self._explain(meter, cost, step)
 
     def _explain(self, meter: Meter, cost: float, step: int) -> None:

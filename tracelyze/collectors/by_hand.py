@@ -45,35 +45,30 @@ class HandUpdates:
         self._optimizer: ByHand | None = None
         self._before: list[Any] | None = None
         self._steps = False
-        self._resting = False
-        self._in_step = False
-        self._unchanged = 0  # backwards
+        self.resting = False
+        self.in_step = False  # of an optimizer
+        self.unchanged = 0  # backwards since the latest step
         self._failed = False
 
     def backward_begins(self, roots: Any) -> None:
         """Was there a step since the last backward?"""
-        self._unchanged += 1
-        if self._resting:
-            if self._unchanged < WITHOUT_STEP or self._in_step:
+        self.unchanged += 1
+        if self.resting:
+            if self.unchanged < WITHOUT_STEP or self.in_step:
                 return
-            self._resting = False
+            self.resting = False
         if not self._failed:
             self._safely(lambda: self._look(roots))
 
     def backward_ends(self) -> None:
-        """The gradients are as a step would find them."""
-        if not self._resting and not self._failed and self._optimizer is not None:
+        """The gradients are as a step would find them. Need not be called while it rests."""
+        if not self._failed and self._optimizer is not None:
             self._safely(self._remember)
 
     def optimizer_steps(self, optimizer: Any) -> None:
-        """A step of an optimizer begins."""
-        self._in_step = True
+        """A step of an optimizer begins. Need not be called while it rests."""
         if not isinstance(optimizer, ByHand):
-            self._resting, self._optimizer, self._before, self._steps = True, None, None, False
-
-    def optimizer_stepped(self) -> None:
-        """It is over, or GradScaler skipped it."""
-        self._in_step, self._unchanged = False, 0
+            self.resting, self._optimizer, self._before, self._steps = True, None, None, False
 
     def finish(self) -> None:
         """If the parameters changed since the last backward, that was a step."""
@@ -83,9 +78,9 @@ class HandUpdates:
     def _look(self, roots: Any) -> None:
         if self._optimizer is not None:
             self._compare()
-        if self._optimizer is None or self._unchanged >= WITHOUT_STEP:
+        if self._optimizer is None or self.unchanged >= WITHOUT_STEP:
             root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
-            self._optimizer, self._steps, self._unchanged = ByHand(leaves(getattr(root, "grad_fn", None))), False, 0
+            self._optimizer, self._steps, self.unchanged = ByHand(leaves(getattr(root, "grad_fn", None))), False, 0
         self._before = None
 
     def _compare(self) -> None:

@@ -140,9 +140,11 @@ class Calls:
             self._numbers += 1
             self._describe(model, module)
         mode = GRAD if torch.is_grad_enabled() else INFERENCE if torch.is_inference_mode_enabled() else NO_GRAD
-        call = Call(model, start, self._recorder.now(), self._recorder.steps, mode)
+        call = Call(model, start, self._recorder.called_at, self._recorder.steps, mode)
         call.dropouts = dropouts
-        call.batch_size = first_dimension(torch, args, kwargs)
+        given: Any = args[0] if args else None
+        plain = type(given) is torch.Tensor and given.dim()  # nearly always
+        call.batch_size = given.shape[0] if plain else first_dimension(torch, args, kwargs)
         call.loader = self._recorder.loader_in_hand
         call.in_train = module.training
         if mode == GRAD:

@@ -86,7 +86,7 @@ def _hide_from_compiler(torch: Any) -> None:
         *(getattr(functional, name) for name in (*LOSSES, *DROPOUTS) if hasattr(functional, name)),
     ]  # fmt: skip
     methods = [f for kind in (Recorder, Recorders) for f in vars(kind).values() if isinstance(f, types.FunctionType)]
-    compiler.hide(torch, wrappers, [recorder, is_loss, peeked, leave_no_frame, *methods])
+    compiler.hide(torch, wrappers, [recorder, heard_as_loss, peeked, leave_no_frame, *methods])
 
 
 def recorder() -> Recorder:
@@ -154,9 +154,7 @@ def _modules(torch: Any) -> None:
                 local.root = local.watch = None
             if watch:
                 watch.ends(self, output)
-            if is_loss(torch, self, output):
-                seen.loss_returned(output)
-            else:
+            if not heard_as_loss(torch, seen, self, output):
                 seen.forward(self, args, kwargs, output, start, seen.dropouts - dropouts, seen.losses - losses)
             return output
         except BaseException as error:
@@ -166,13 +164,19 @@ def _modules(torch: Any) -> None:
     owner.__call__ = __call__
 
 
-def is_loss(torch: Any, module: Any, output: Any) -> bool:
-    """Whether an outermost module is a loss function: a torch loss, or one without parameters that returns a scalar."""
-    if isinstance(module, torch.nn.modules.loss._Loss):
-        return True
-    if not isinstance(output, torch.Tensor) or output.dim() != 0:
-        return False
-    return not any(part._parameters for part in module.modules())
+def heard_as_loss(torch: Any, seen: Recorder, module: Any, output: Any) -> bool:
+    """Whether an outermost module is a loss function, which the recorder then hears of in its turn.
+
+    It is one if it is a torch loss, or one without parameters that returns a scalar.
+    """
+    if not isinstance(module, torch.nn.modules.loss._Loss):
+        if not isinstance(output, torch.Tensor) or output.dim() != 0:
+            return False
+        if any(part._parameters for part in module.modules()):
+            return False
+    if seen.losses >= seen.hears_losses_from:
+        seen.loss_returned(output)
+    return True
 
 
 def _functions(torch: Any) -> None:
@@ -199,7 +203,8 @@ def _loss_wrapper(original: Callable[..., Any], is_compiling: Callable[[], bool]
             value = original(*args, **kwargs)
             seen = here()
             seen.losses += 1
-            seen.loss_called(name, args, kwargs, value, calling.root is None)
+            if seen.losses >= seen.hears_losses_from:
+                seen.loss_called(name, args, kwargs, value, calling.root is None)
             return value
         except BaseException as error:
             hide(error)

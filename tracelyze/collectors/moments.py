@@ -5,6 +5,7 @@ A signal that raises is switched off for the rest of the run, with its traceback
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from tracelyze.collectors.signals.signal import MOMENTS, Signal, Unavailable
 if TYPE_CHECKING:
     from tracelyze.collectors.recorder import Recorder
 
-Listener = tuple[Callable[..., None], Meter]  # a method of a signal, and the signal's meter
+Listener = tuple[Callable[..., None], Meter, bool]  # a signal's method, its meter, and whether it rests with that
 
 
 class Moments:
@@ -28,6 +29,8 @@ class Moments:
         self._listeners: dict[str, tuple[Listener, ...]] = {}
         self._until_timed = 1
         self._timed = 0
+        self._resting: list[Meter] = []
+        self.wakes: float = math.inf  # when so many steps have ended, the first of those rises
         for kind in SIGNALS:
             self._switch_on(kind)
         self.gather()
@@ -37,7 +40,9 @@ class Moments:
         for moment in MOMENTS:
             awake = [one for one in self._signals if one.awake or moment not in one.dormant]
             wanting = [one for one in awake if hasattr(one, moment)]
-            self._listeners[moment] = tuple([(getattr(one, moment), one.meter) for one in wanting])
+            self._listeners[moment] = tuple(
+                [(getattr(one, moment), one.meter, moment in one.resting) for one in wanting]
+            )
 
     def samplers(self) -> list[tuple[Signal, Callable[..., None]]]:
         """Signals that look at the process once a second, with the method to call, which is always timed."""
@@ -50,7 +55,9 @@ class Moments:
         if not self._until_timed:
             self._tell_timed(moment, args)
             return
-        for method, meter in self._listeners[moment]:
+        for method, meter, rests in self._listeners[moment]:
+            if rests and meter.resting:
+                continue
             try:
                 if meter.looking:
                     meter.timed(method, args)
@@ -60,6 +67,21 @@ class Moments:
                         meter.has_begun()
             except Exception as error:
                 self.fail(method.__self__, error)  # type: ignore[attr-defined]  # bound to its signal
+
+    def rest(self, meter: Meter, until: float) -> None:
+        """A signal has no use for some moments until so many steps have ended."""
+        if not meter.resting and meter not in self._resting:
+            self._resting.append(meter)
+        meter.resting, meter.wakes = True, until
+        self.wakes = min(self.wakes, until)
+
+    def wake(self, steps: float = math.inf) -> None:
+        """Let those hear of everything again that were to rest until so many steps have ended; without, all."""
+        for meter in self._resting:
+            if meter.wakes <= steps:
+                meter.resting = False
+        self._resting = [meter for meter in self._resting if meter.resting]
+        self.wakes = min([meter.wakes for meter in self._resting], default=math.inf)
 
     def fail(self, signal: Signal, error: Exception) -> None:
         """Switch a signal off for good and write down why, with the traceback."""
@@ -73,7 +95,9 @@ class Moments:
         """The same with the time of every signal: it stands for all the moments that are not timed."""
         self._timed += 1
         self._until_timed = weight = 1 if self._timed < TIMED_FIRST else TIMED_EVERY
-        for method, meter in self._listeners[moment]:
+        for method, meter, rests in self._listeners[moment]:
+            if rests and meter.resting:
+                continue
             try:
                 meter.timed(method, args, weight)
             except Exception as error:

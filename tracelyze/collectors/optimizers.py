@@ -105,12 +105,12 @@ class Optimizers:
         self._latest: Callable[[], Tracked | None] = lambda: None  # asked for last; a weak reference
         self._living: list[weakref.ref[Tracked]] = []
         self._inside: weakref.WeakKeyDictionary[Any, InsideBackward] = weakref.WeakKeyDictionary()
-        self._inside_now: InsideBackward | None = None
+        self.inside_now: InsideBackward | None = None  # what has stepped inside the backward that runs
 
     def track(self, optimizer: Any) -> Tracked:
         """The record of this optimizer; a new one, with its row in the table optimizers, if it was not seen before."""
         tracked = self._latest()
-        if tracked is not None and tracked.optimizer is optimizer:
+        if tracked is not None and tracked._optimizer() is optimizer:
             return tracked
         tracked = self._known.get(optimizer)
         if tracked is None:
@@ -121,6 +121,7 @@ class Optimizers:
             sites = {"site": recorder.sites.here("step"), "backward_site": recorder.backward_site}
             recorder.emit("optimizers", describe(tracked) | sites)
         self._latest = weakref.ref(tracked)
+        self._recorder.moments.wake()  # signals rest as long as one and the same optimizer steps
         return tracked
 
     def tracked(self) -> list[Tracked]:
@@ -134,19 +135,14 @@ class Optimizers:
 
     def step_inside(self, optimizer: Any) -> None:
         """A hook on a gradient makes an optimizer step while backward runs: all that do are one and step at its end."""
-        inside = self._inside_now
+        inside = self.inside_now
         if inside is not None and id(optimizer) in inside.members:
             return
         known = self._inside.get(optimizer)
         if known is None:
             known = self._inside[optimizer] = inside or InsideBackward()
             known.add(optimizer)
-        self._inside_now = inside or known
-
-    def stepped_inside(self) -> InsideBackward | None:
-        """What stepped inside the backward that has just ended."""
-        inside, self._inside_now = self._inside_now, None
-        return inside
+        self.inside_now = inside or known
 
 
 def describe(tracked: Tracked) -> dict[str, Any]:

@@ -7,12 +7,10 @@ folder for it at the first backward, or at an exception before that. Launchers a
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable
 from pathlib import Path
 from threading import get_ident
 from time import perf_counter
@@ -22,7 +20,8 @@ from tracelyze import redaction
 from tracelyze.collectors import sampling
 from tracelyze.collectors.budget import Budget, Meter
 from tracelyze.collectors.by_hand import HandUpdates
-from tracelyze.collectors.calls import Calls, tensors_of
+from tracelyze.collectors.calls import GRAD, Calls, tensors_of
+from tracelyze.collectors.guards import never_raises, of_training
 from tracelyze.collectors.ledger import Ledger
 from tracelyze.collectors.moments import Moments
 from tracelyze.collectors.optimizers import Optimizers, Tracked
@@ -36,42 +35,8 @@ from tracelyze.collectors.sites import Sites
 from tracelyze.collectors.trainings import Group, Trainings
 from tracelyze.collectors.writer import Writer
 
-
-def _never_raises(method: Callable[..., None]) -> Callable[..., None]:
-    """An error of ours in what the hooks call ends the recording; the program does not see it."""
-
-    @functools.wraps(method)
-    def safe(self: Recorder, *args: Any, **kwargs: Any) -> None:
-        try:
-            method(self, *args, **kwargs)
-        except Exception as error:
-            if raised_by_a_signal_handler(error):
-                raise
-            self.writer.stop(error)
-
-    return safe
-
-
-def _of_training(method: Callable[..., None]) -> Callable[..., None]:
-    """The same for what only the thread that trains may tell, with the time it takes; while nobody trains, all may."""
-
-    @functools.wraps(method)
-    def timed(self: Recorder, *args: Any) -> None:
-        if self.off or (self._owner is not None and self._owner != get_ident()):
-            return
-        begin, within, self._within = perf_counter(), self._within, True
-        try:
-            method(self, *args)
-        except Exception as error:
-            if raised_by_a_signal_handler(error):
-                raise
-            self.writer.stop(error)
-        finally:
-            self._within = within
-            if not within:
-                self.overhead += perf_counter() - begin
-
-    return timed
+FIRST_LOSSES = 200  # losses of a training that are all told of, as all of an evaluation are
+LOSS_EVERY = 53  # of the others; a prime, so that no loss of several in a step is always missed
 
 
 class Recorder:
@@ -93,6 +58,9 @@ class Recorder:
         self.dropouts = 0  # dropouts that really dropped: the hooks compare before and after a call
         self.watch: Watch | None = None  # looks into the next outermost module call
         self.alert = False  # this step is out of the ordinary: sampled signals look at it
+        self.hears_losses_from = 0  # number of the next loss that is of interest, and
+        self.loss_every = LOSS_EVERY  # how many lie between two
+        self.backwards_at_step = 0  # when the latest step of an optimizer began
         self.loader_in_hand: int | None = None
         self.backward_site: int | None = None
         self.retains_graph = False  # the latest backward keeps its graph on request
@@ -102,11 +70,11 @@ class Recorder:
         self._calls_failed = False
         self._overhead_reported = 0.0
         self._clock = perf_counter()
+        self.called_at = 0.0  # seconds on the process's clock when the hook was called that is being served
         self._pending: deque[tuple[dict[str, Any], list[Later]]] = deque()
         self._readbacks: list[Later] = []
         self.writer = Writer(self)
         self.budget = Budget(options.budget / 100.0, dict(options.cadences), self._cadence_changed)
-        self._within = False  # a method that the hooks call
         self.optimizers = Optimizers(self)
         self.in_backward = False
         self.clipped: Group | None = None  # the training whose gradients are being clipped, where there are several
@@ -141,7 +109,7 @@ class Recorder:
 
     # Moments
 
-    @_of_training
+    @of_training
     def fire(self, moment: str, *args: Any) -> None:
         """Tell every signal that wants this moment. An error switches that signal off, and nothing else."""
         self.moments.tell(moment, *args)
@@ -156,7 +124,7 @@ class Recorder:
         with contextlib.suppress(Exception):  # tried again, and reported, when there is something to write
             import pyarrow.ipc  # noqa: F401
 
-    @_of_training
+    @of_training
     def forward(
         self, module: Any, args: Any, kwargs: Any, output: Any, start: float, dropouts: int, losses: int
     ) -> None:
@@ -166,24 +134,28 @@ class Recorder:
             return
         try:
             call = self.calls.record(module, args, kwargs, output, start - self._clock, dropouts)
-        except Exception as error:  # a module that cannot be hashed, say: steps can be recorded without the calls
+        except Exception as error:  # a module that cannot be hashed, say: steps are recorded without the calls
             self._calls_failed = True
             self.event("collector-error", "calls", redaction.redact_text("".join(traceback.format_exception(error))))
             return
         if call is None:
             return
         self.moments.tell("forward", call, args, kwargs)
+        if call.mode != GRAD or not call.in_train or self.losses < FIRST_LOSSES:
+            self.hears_losses_from = 0
+        elif self.hears_losses_from <= self.losses:
+            self.hears_losses_from = (self.losses // self.loss_every + 1) * self.loss_every
         if losses:  # a model that computes its own loss returns it
             for value in tensors_of(self.torch, output):
                 self.loss_returned(value)
 
-    @_of_training
+    @of_training
     def loss_returned(self, value: Any) -> None:
         """A loss function returned to the script. Matters in evaluation passes; backward shows the others."""
         if isinstance(value, self.torch.Tensor) and value.dim() == 0:
             self.moments.tell("loss", value)
 
-    @_of_training
+    @of_training
     def loss_called(self, function: str, args: Any, kwargs: Any, value: Any, by_script: bool) -> None:
         """A loss function of torch.nn.functional was called with these arguments, by the script or within a module,
         whose own output then tells what the loss is."""
@@ -191,7 +163,7 @@ class Recorder:
         if by_script and isinstance(value, self.torch.Tensor) and value.dim() == 0:
             self.moments.tell("loss", value)
 
-    @_of_training
+    @of_training
     def backward_begins(self, roots: Any, retains_graph: bool = False) -> None:
         """`torch.autograd.backward` was called by the program, perhaps with `retain_graph=True`."""
         if not self.writer.opened:
@@ -203,7 +175,7 @@ class Recorder:
         self.moments.tell("before_backward", roots)
         self.in_backward = True
 
-    @_of_training
+    @of_training
     def backward_ends(self, roots: Any) -> None:
         """It returned."""
         self.in_backward = False
@@ -213,28 +185,32 @@ class Recorder:
         if self.group is not None and calls:
             self.group.latest = calls[0]
         self.moments.tell("after_backward", roots)
-        inside = self.optimizers.stepped_inside()
+        inside, self.optimizers.inside_now = self.optimizers.inside_now, None
         if inside is not None:
             self.step_begins(inside)
             self.step_ends(inside)
-        self.by_hand.backward_ends()
+        if not self.by_hand.resting:
+            self.by_hand.backward_ends()
 
-    @_never_raises
+    @never_raises
     def steps_inside(self, optimizer: Any) -> None:
         """An optimizer's step was called while backward runs, perhaps on a thread of the autograd engine."""
         self.optimizers.step_inside(optimizer)
 
-    @_of_training
+    @of_training
     def step_begins(self, optimizer: Any) -> None:
         """An optimizer's step was called (for fused optimizers under GradScaler also when the kernel will skip)."""
         if self._owner is None:
             self.claim()
         if not self.writer.opened:
             self.open()
-        self.by_hand.optimizer_steps(optimizer)
+        self.by_hand.in_step = True
+        if not self.by_hand.resting:
+            self.by_hand.optimizer_steps(optimizer)
+        self.backwards_at_step = self.backwards
         self.moments.tell("before_step", self.optimizers.track(optimizer))
 
-    @_of_training
+    @of_training
     def step_ends(self, optimizer: Any, skipped: bool | None = None) -> None:
         """A step is over: gather its row from the signals. `skipped` is what GradScaler did, None without one."""
         if self.in_backward:
@@ -245,9 +221,9 @@ class Recorder:
         tracked.has_stepped(self.steps)
         if skipped:  # no step began
             self.by_hand.optimizer_steps(optimizer)
-        self.by_hand.optimizer_stepped()
+        self.by_hand.in_step, self.by_hand.unchanged = False, 0
         tracked.group = self.trainings.of(tracked)
-        row: dict[str, Any] = {"optimizer": tracked.index, "step": tracked.count, "time": self.now()}
+        row: dict[str, Any] = {"optimizer": tracked.index, "step": tracked.count, "time": self.called_at}
         if skipped is not None:
             row["skipped"] = skipped
         self._readbacks = []
@@ -255,6 +231,8 @@ class Recorder:
             self.moments.tell("first_step", tracked)
         self.moments.tell("after_step", tracked, row)
         self.alert = False
+        if self.steps >= self.moments.wakes:
+            self.moments.wake(self.steps)
         self.calls.settle()
         self.budget.step_ended(row["time"], self.overhead, self.steps)
         row["overhead"] = self.overhead - self._overhead_reported  # what this call takes counts with the next step
@@ -265,7 +243,7 @@ class Recorder:
         else:
             self.writer.emit("steps", row)
 
-    @_never_raises
+    @never_raises
     def logged(self, *said: Any) -> None:
         """The script called `tracelyze.log`, on whatever thread. That alone is reason to write a folder."""
         if not self.opened:
@@ -276,6 +254,11 @@ class Recorder:
         begin = perf_counter()
         self.moments.tell("logged", *said)
         self.overhead += perf_counter() - begin
+
+    def raise_alert(self) -> None:
+        """This step is out of the ordinary: everyone looks."""
+        self.alert = True
+        self.moments.wake()
 
     def later(self, part: Later) -> None:
         """Fill part of the current step's row when the device has delivered it."""
@@ -335,7 +318,7 @@ class Recorder:
         """The folder is there: start the threads that look at the process once a second."""
         sampling.start(self, self.moments.samplers(), self.moments.fail, threads)
 
-    @_never_raises
+    @never_raises
     def close(self) -> None:
         """The program has ended: write the rest."""
         if not self.opened or self.ended:
@@ -349,7 +332,7 @@ class Recorder:
         self.write_costs()
         self.writer.close()
 
-    @_never_raises
+    @never_raises
     def write_costs(self) -> None:
         """State what every signal has cost so far."""
         self.ledger.write(self)

@@ -21,6 +21,10 @@ class Thinning:
         self._next: float = 0  # until this step there is nothing to decide, as long as the budget asks for the same
         self._stride = 0
 
+    def pause(self, count: int) -> int:
+        """Steps from the `count`-th to the next one that may be looked at; less than 1 if it may be that one itself."""
+        return math.ceil(self._next) - count if self._meter.stride == self._stride else 0
+
     def due(self, count: int, alert: bool = False) -> bool:
         """Whether to look at step `count`; `alert`: something is out of the ordinary, look at once."""
         meter = self._meter

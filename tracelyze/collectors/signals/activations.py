@@ -42,6 +42,7 @@ class Activations(Signal):
     sampled = True
     every = 10
     young = 2
+    resting = ("after_step",)
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
@@ -68,6 +69,8 @@ class Activations(Signal):
         wanted = self._thinning.due(tracked.count, alert) and self._rows < MAX_ROWS
         self._alerts += wanted and alert
         self.recorder.watch = _Forward(self, alert) if wanted else None
+        if not wanted and not self._arrivals.waiting:
+            self.rest(self.recorder.steps + self._thinning.pause(tracked.count) - 1)
 
     def finished(self) -> None:
         self._arrivals.release(wait=True)

@@ -54,6 +54,7 @@ class Batches(Signal):
     about = "Prints of samples, by which they are recognised elsewhere, and statistics of every field of a batch."
     cost = "100 us per field and look"
     sampled = True
+    resting = ("settled", "after_step")
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
@@ -121,6 +122,8 @@ class Batches(Signal):
                 self._arrivals.put(rows, later)
         if self._arrivals.waiting:
             self._arrivals.release()
+        if not (self._used or self._looked or self._arrivals.waiting):
+            self.rest()
 
     def finished(self) -> None:
         self._put_away()
@@ -139,6 +142,7 @@ class Batches(Signal):
 
     def _look_at_new(self, fields: list[tuple[str, Any]]) -> None:
         rows, later = self._look(fields)
+        self.rise()
         if rows:
             self._looked = rows, later
 

@@ -11,6 +11,7 @@ class Clipping(Signal):
     name = "clipping"
     about = "How often gradients were clipped, at which max_norm, and whether they were still scaled."
     cost = "1 us a step"
+    dormant = ("after_step",)
     columns = ("steps.clips", "steps.clip_max_norm", "steps.clipped_scaled")
 
     def __init__(self, recorder: Any) -> None:
@@ -21,12 +22,15 @@ class Clipping(Signal):
         self._clipped_scaled = False
 
     def scale(self, original: Any, scaled: Any) -> None:
+        self.wake()
         self._scaled_loss = True
 
     def unscale(self, scaler: Any, optimizer: Any) -> None:
+        self.wake()
         self._unscaled = True
 
     def clip(self, max_norm: Any, total_norm: Any) -> None:
+        self.wake()
         limit = float(max_norm) if isinstance(max_norm, (int, float)) else None
         self._clips.append((self.recorder.clipped, limit))
         if self._scaled_loss and not self._unscaled:

@@ -59,18 +59,17 @@ class GradientLifecycle(Signal):
     sampled = True
     young = 100
     slowest = 50
+    resting = ("before_backward", "after_backward", "before_step", "after_step")
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
         self._states: dict[int, _State] = {}
         self._active: list[Tracked] = []  # while backward runs
-        self._backwards_at_step = 0
         self._watch_backward = True
-        self._resting = -1  # the only optimizer that steps, while its steps are not looked at; and
-        self._tensors = 0  # how many it holds
+        self._skipped = -1  # the only optimizer that steps, while its steps are not looked at
 
     def before_backward(self, roots: Any) -> None:
-        if self._resting >= 0:
+        if self._skipped >= 0:
             return
         self._active = active = self.recorder.active()
         if self._watch_backward:
@@ -99,10 +98,9 @@ class GradientLifecycle(Signal):
                 state.fresh = False
 
     def before_step(self, tracked: Tracked) -> None:
-        if tracked.index == self._resting:
+        if tracked.index == self._skipped:
             return
-        self._resting = -1
-        self._backwards_at_step = self.recorder.backwards
+        self._skipped = -1
         state = self._state(tracked)
         if tracked.count and not tracked.is_active(self.recorder.steps):
             state.kept, state.any_kept, state.looking = [], False, False  # it rested, and was not looked after
@@ -128,11 +126,11 @@ class GradientLifecycle(Signal):
         if row.get("skipped"):
             return  # nothing was consumed
         due = self.due(tracked)
-        if tracked.index == self._resting:
-            row["parameters"] = self._tensors
+        if tracked.index == self._skipped:
             if not due:
+                self._rest(tracked)
                 return
-            self._resting = -1
+            self._skipped = -1
         state = self._state(tracked)
         looked = state.looking
         state.looking = state.suspicious or state.any_kept or due
@@ -141,11 +139,12 @@ class GradientLifecycle(Signal):
             row.update(state.row)
             state.row, state.kept, state.any_kept = {}, [], False
             if tracked.count > FIRST_STEPS and not tracked.inside_backward and len(self.recorder.active()) == 1:
-                self._resting, self._tensors = tracked.index, len(tracked.parameters())
+                self._skipped = tracked.index
+                self._rest(tracked)
             return
         # Updates by hand are noticed late, when gradients may be cleared already; the update itself left them.
         now = state.at_step if isinstance(tracked.optimizer, ByHand) else versions(tracked)
-        closure = self.recorder.backwards > self._backwards_at_step  # ran inside the step
+        closure = self.recorder.backwards > self.recorder.backwards_at_step  # ran inside the step
         if looked and closure and tracked.count > 1:
             carried = self._carried(state, now)
             state.row |= {"grads_carried": carried, "grads_none": now.count(NONE), "grads_cleared": None}
@@ -154,6 +153,10 @@ class GradientLifecycle(Signal):
         state.consumed = state.last = now
         state.kept = [version != NONE for version in now]
         state.any_kept = any(state.kept)
+
+    def _rest(self, tracked: Tracked) -> None:
+        """Until the end of the step before the next one that is looked at."""
+        self.rest(self.recorder.steps + self.meter.pause(tracked.count) - 1)
 
     def _state(self, tracked: Tracked) -> _State:
         state = self._states.get(tracked.index)

@@ -28,26 +28,26 @@ class GradientNorm(Signal):
     sampled = True
     young = 100
     slowest = 50
+    resting = ("before_step", "after_step")
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
         self._clip_norms: list[Any] = []
-        self._backwards_at_step = 0
         self._measured: Later | None = None
         self._named = 0
 
     def clip(self, max_norm: Any, total_norm: Any) -> None:
         if isinstance(total_norm, self.torch.Tensor):
             source = FROM_CLIP if shards.is_whole(total_norm) else OF_SHARDS
+            self.rise()
             self._clip_norms.append((self.recorder.clipped, shards.local(total_norm.detach()), source))
 
     def before_step(self, tracked: Tracked) -> None:
-        self._backwards_at_step = self.recorder.backwards
         if not tracked.inside_backward and self.due(tracked):
             self._measure(tracked)
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        if self._measured is not None and self.recorder.backwards > self._backwards_at_step:
+        if self._measured is not None and self.recorder.backwards > self.recorder.backwards_at_step:
             self._measure(tracked)  # a closure ran inside the step: what was measured before it is stale
         if self._measured is not None:
             self.recorder.later(self._measured)
@@ -58,6 +58,8 @@ class GradientNorm(Signal):
         if clips and not row.get("skipped"):
             self.recorder.later(Readback(self.torch, [norm for _, norm, _ in clips], _from_clip(clips[0][2])))
         self._measured = None
+        if not self._clip_norms:
+            self.rest(self.recorder.steps + self.meter.pause(tracked.count))
 
     def _measure(self, tracked: Tracked) -> None:
         torch = self.torch

@@ -12,7 +12,7 @@ from tracelyze.collectors.signals.signal import Signal
 
 WALK_FIRST, WALK_EVERY = 10, 50  # backwards whose graph is searched for a constant divisor
 WALK_DEPTH = 8
-LINES_FIRST, LINES_EVERY = 50, 16  # calls whose line is looked for: to walk up the stack each time is too dear
+LINES_FIRST, LINES_EVERY = 50, 16  # of which the line is looked for: to walk up the stack each time is too dear
 MAX_SCALED = 8  # losses that a scaler has scaled and no backward has met
 MAX_KEPT = 64  # backwards kept for the trainings that they belong to
 NO_MODELS: frozenset[int] = frozenset()
@@ -22,15 +22,15 @@ ALERT_RATIO = 3.0  # a loss this many times its running mean makes other signals
 class _Backward:
     """One backward: models it reached, its loss as a number or a tensor on a device, the samples of its batch."""
 
-    __slots__ = ("batch_size", "before_step", "divisor", "models", "used", "value")
+    __slots__ = ("batch_size", "divisor", "models", "number", "used", "value")
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        self.number = number  # of the process's backwards
         self.models: frozenset[int] = NO_MODELS
         self.value: Any = None
         self.divisor: float | None = None
         self.batch_size = 0
         self.used = False  # by a step
-        self.before_step = False  # it was over when the step was called
 
 
 class Loss(Signal):
@@ -39,6 +39,7 @@ class Loss(Signal):
     name = "loss"
     about = "The script's own loss without GradScaler's factor, backwards per step, batch size, divisor."
     cost = "15 us a backward"
+    resting = ("before_step",)
     columns = ("steps.loss", "steps.backwards", "steps.loss_divisor", "steps.batch_size")
 
     def __init__(self, recorder: Any) -> None:
@@ -47,8 +48,7 @@ class Loss(Signal):
         self._backwards: list[_Backward] = []
         self._running: _Backward | None = None
         self._line_known = False
-        self._backwards_at_step = 0
-        self._losses = self._steps = 0
+        self._losses = 0
 
     def scale(self, original: Any, scaled: Any) -> None:
         if isinstance(scaled, self.torch.Tensor):
@@ -57,7 +57,8 @@ class Loss(Signal):
     def loss(self, value: Any) -> None:
         """A loss function returned: where a framework calls backward, its line is the one that the user wrote."""
         self._losses += 1
-        if (self._losses <= LINES_FIRST or self._losses % LINES_EVERY == 0) and value.requires_grad:
+        in_turn = self._losses <= LINES_FIRST or self._losses % LINES_EVERY == 0 or self.recorder.hears_losses_from
+        if in_turn and value.requires_grad:
             self.recorder.sites.here("loss")
 
     def before_backward(self, roots: Any) -> None:
@@ -66,7 +67,7 @@ class Loss(Signal):
         self._line_known = count <= LINES_FIRST or count % LINES_EVERY == 0
         if self._line_known:
             recorder.backward_site = recorder.sites.here("backward")
-        self._running = backward = _Backward()
+        self._running = backward = _Backward(count)
         root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
         if type(root) is not self.torch.Tensor or root.numel() != 1:
             return
@@ -118,17 +119,14 @@ class Loss(Signal):
         return root, 1.0
 
     def before_step(self, tracked: Any) -> None:
-        self._steps += 1
-        if self._steps <= LINES_FIRST or self._steps % LINES_EVERY == 0:
-            self.recorder.sites.here("step")
-        self._backwards_at_step = self.recorder.backwards
-        for one in self._backwards:
-            one.before_step = not one.used
+        self.recorder.sites.here("step")
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
+        if self.recorder.steps >= LINES_FIRST and not self.meter.resting:
+            self.rest(self.recorder.steps // LINES_EVERY * LINES_EVERY + LINES_EVERY - 1)
         # An optimizer that calls a closure may evaluate the loss several times (LBFGS): the first is the step's, beside
         # those of micro-batches before it (Lightning runs the last one of an accumulation in a closure).
-        closure = self.recorder.backwards > self._backwards_at_step and not row.get("skipped")
+        closure = self.recorder.backwards > self.recorder.backwards_at_step and not row.get("skipped")
         models = tracked.group.models
         if len(self._backwards) == 1 and isinstance(self._backwards[0].value, float):  # nearly always
             (one,) = self._backwards
@@ -149,7 +147,8 @@ class Loss(Signal):
         if not valued:
             return
         if closure:
-            valued = valued[: sum([one.before_step for one in valued]) + 1]
+            at_step = self.recorder.backwards_at_step
+            valued = valued[: sum([one.number <= at_step for one in valued]) + 1]
         values = [one.value for one in valued]
         divided = count > 1 and divisor is not None and math.isclose(divisor, count)
         factor = (count if divided else 1) / len(values)
@@ -166,7 +165,7 @@ class Loss(Signal):
         mean = group.loss_mean
         finite = math.isfinite(value)
         if not finite or (mean is not None and abs(value) > ALERT_RATIO * abs(mean) + 1e-6):
-            self.recorder.alert = True
+            self.recorder.raise_alert()
         if finite:
             group.loss_mean = value if mean is None else 0.95 * mean + 0.05 * value
 

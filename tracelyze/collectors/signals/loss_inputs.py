@@ -6,6 +6,7 @@ broadcast. They show in the arguments of the call, whichever way the loss is wri
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -40,19 +41,20 @@ class LossInputs(Signal):
     about = "Arguments of torch's loss functions: shapes, ranges, whether rows are probabilities, and what made them."
     cost = "100 us per look, 2 us per call that is not looked at"
     sampled = True
-    every = 53  # a prime, so that no loss of several in a step is always missed
-    young = 20
+    every = 53  # as the recorder tells of losses
+    young = 20  # calls of each function
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
         self._counts: dict[tuple[str, bool], int] = {}
+        self.recorder.loss_every = min(self.meter.base, self.recorder.loss_every)
         self._late: deque[tuple[dict[str, Any], Readback]] = deque()
 
     def loss_call(self, function: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], value: Any) -> None:
         torch = self.torch
         key = (function, torch.is_grad_enabled())
         count = self._counts[key] = self._counts.get(key, -1) + 1
-        if not self.meter.due(count):
+        if not self._wanted(count):
             return
         self._release()
         given: Any = args[0] if args else kwargs.get("input")
@@ -73,6 +75,14 @@ class LossInputs(Signal):
         if given.grad_fn is not None:
             row["made_by"], row["made_dim"], row["made_whole"] = origin(given.grad_fn, given.dim())
         self._emit(row, self._values(function, given, target, value))
+
+    def _wanted(self, count: int) -> bool:
+        """Whether to look at the `count`-th call that is told of; of a training that is not all of its calls."""
+        recorder, meter = self.recorder, self.meter
+        if not recorder.hears_losses_from or count < meter.young:
+            return meter.due(count)
+        turn, off = divmod(recorder.losses, recorder.loss_every)
+        return meter.look(not off and turn % math.ceil(meter.stride / recorder.loss_every) == 0)
 
     def first_step(self, tracked: Tracked) -> None:
         if tracked.index <= MAX_TRAININGS:

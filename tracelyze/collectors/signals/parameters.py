@@ -53,6 +53,7 @@ class Parameters(Signal):
     sampled = True
     every = 10
     young = 2
+    resting = ("before_step", "after_step")
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
@@ -60,12 +61,10 @@ class Parameters(Signal):
         self._names: dict[tuple[int, int], str] = {}
         self._before: _Before | None = None
         self._last: dict[int, tuple[int, list[int], Any]] = {}  # by optimizer: step, indices and copies of a look
-        self._backwards_at_step = 0
         self._rows = 0
         self._thinning: dict[int, Thinning] = {}
 
     def before_step(self, tracked: Tracked) -> None:
-        self._backwards_at_step = self.recorder.backwards
         self._before = None
         thinning = self._thinning.get(tracked.index)
         if thinning is None:
@@ -82,6 +81,8 @@ class Parameters(Signal):
             self._compare(tracked, before)
         if self._arrivals.waiting:
             self._arrivals.release()
+        elif tracked.index in self._thinning:  # GradScaler may skip steps before any begins
+            self.rest(self.recorder.steps + self._thinning[tracked.index].pause(tracked.count))
 
     def finished(self) -> None:
         self._arrivals.release(wait=True)
@@ -153,7 +154,7 @@ class Parameters(Signal):
             "dtype": str(tensor.dtype).removeprefix("torch."),
             "elements": tensor.numel(),
             "lr": rate_of(tracked.optimizer, tensor),
-            "closure": self.recorder.backwards > self._backwards_at_step,
+            "closure": self.recorder.backwards > self.recorder.backwards_at_step,
         }
 
     def _name(self, tracked: Tracked, index: int, tensor: Any) -> str:

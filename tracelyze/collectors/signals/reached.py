@@ -7,6 +7,7 @@ in a Python list, a copy of the network), and what nobody holds must also stay a
 
 from __future__ import annotations
 
+import math
 import weakref
 from typing import Any
 
@@ -17,7 +18,7 @@ from tracelyze.collectors.readback import Readback
 from tracelyze.collectors.signals.signal import Signal
 
 REPORTS = frozenset((20, 100, 1000, 10_000, 100_000))  # steps of an optimizer after which its list is written
-WALKS = frozenset((3, *(int(30 * 1.5**n) for n in range(30))))  # backwards whose graph is read
+WALKS = (3, *(int(30 * 1.5**n) for n in range(30)))  # backwards whose graph is read
 FEEDS = 30  # backwards until which calls are asked whether they are fed by what trains
 MAX_NAMES = 8
 YOUNG = 20  # steps of an optimizer in which its tensors are all looked at
@@ -65,6 +66,7 @@ class Reached(Signal):
         )
     )  # fmt: skip
     about = "Trainable tensors that never get a gradient, and tensors that get gradients and are in no optimizer."
+    resting = ("forward", "before_backward", "after_backward", "before_step")
     cost = "nothing once all tensors have had a gradient; a few walks over the graph of a backward per run"
 
     def __init__(self, recorder: Any) -> None:
@@ -77,17 +79,22 @@ class Reached(Signal):
         self._fed_by_trained: set[int] = set()
         self._lost: list[tuple[int, ...]] = []
         self._told = False
-        self._backwards = 0  # since the newest optimizer stepped first
+        self._begun = 0  # backwards of the process when the newest optimizer stepped first
+        self._next_walk: float = WALKS[0]  # backwards since then
+        self._at_last_step = 0  # backwards of the process
 
     def forward(self, call: Any, args: Any, kwargs: Any) -> None:
-        if self._backwards <= FEEDS and call.model.number not in self._fed_by_trained:
+        if self.recorder.backwards - self._begun <= FEEDS and call.model.number not in self._fed_by_trained:
             given = (*args, *kwargs.values())
             if any(isinstance(value, self.torch.Tensor) and value.requires_grad for value in given):
                 self._fed_by_trained.add(call.model.number)
 
     def before_backward(self, roots: Any) -> None:
-        self._backwards += 1
-        if self._backwards in WALKS and self.recorder.tracked():
+        backwards = self.recorder.backwards - self._begun
+        if backwards < self._next_walk:
+            return
+        self._next_walk = next((walk for walk in WALKS if walk > backwards), math.inf)
+        if self.recorder.tracked():
             root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
             self._reached = [weakref.ref(leaf) for leaf in leaves(getattr(root, "grad_fn", None))]
 
@@ -111,7 +118,7 @@ class Reached(Signal):
 
     def first_step(self, tracked: Tracked) -> None:
         if tracked.index <= MAX_TRAININGS and tracked.index in self._held:
-            self._backwards = 0
+            self._begun, self._next_walk = self.recorder.backwards, WALKS[0]
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         held = self._held.get(tracked.index)
@@ -121,6 +128,12 @@ class Reached(Signal):
                 self._report(tracked.index, held)
         if self._compared:
             self._release()
+        backwards = self.recorder.backwards
+        per_step, self._at_last_step = backwards - self._at_last_step, backwards
+        far = backwards - self._begun > FEEDS and self._begun + self._next_walk - backwards > 2 * per_step
+        resting = far and not (self._watched or self._reached)
+        if resting is not self.meter.resting:
+            self.rest() if resting else self.rise()
 
     def finished(self) -> None:
         for index, held in self._held.items():
@@ -176,7 +189,7 @@ class Reached(Signal):
         trained = {n for n, m in modules if any(id(q) in held for q in m.parameters())}
         row: dict[str, Any] = {
             "step": self.recorder.steps,
-            "steps": self._backwards,
+            "steps": self.recorder.backwards - self._begun,
             "held": len(held),
             "shared_model": sum(not own or bool(trained & set(own)) for own in owners),
             "fed_by_trained": sum(bool(own) and self._fed_by_trained >= set(own) for own in owners),

@@ -30,6 +30,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class Signal:
     may_hang: ClassVar[bool] = False  # `every_second` calls a driver that may not return: it gets a thread of its own
     cost: ClassVar[str] = ""  # what it costs, as measured on a CPU, for the documentation
     dormant: ClassVar[tuple[str, ...]] = ()  # moments that it has no use for until it has called `wake`
+    resting: ClassVar[tuple[str, ...]] = ()  # moments that it has no use for after it has called `rest`
     default_on: ClassVar[bool] = True  # else recorded only if asked for: collect --signal NAME=on
     sampled: ClassVar[bool] = False
     every: ClassVar[int] = 1
@@ -99,6 +101,19 @@ class Signal:
         if not self.awake:
             self.awake = True
             self.recorder.moments.gather()
+
+    def rest(self, until: float = math.inf) -> None:
+        """Do not hear of the moments in `resting` until so many steps of the process have ended.
+
+        It also ends when something is out of the ordinary, when the budget changes the signal's cadence, when another
+        optimizer steps than the one before, and with `rise`.
+        """
+        if until > self.recorder.steps:
+            self.recorder.moments.rest(self.meter, until)
+
+    def rise(self) -> None:
+        """Hear of everything again, now."""
+        self.meter.resting = False
 
     def due(self, tracked: Tracked) -> bool:
         """Whether a sampled signal is to look at the step that this optimizer is making; ask once per step."""
