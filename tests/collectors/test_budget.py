@@ -212,3 +212,24 @@ def test_every_signal_is_documented() -> None:
     assert undocumented == []
 
 
+
+
+CADENCES = {"gradient_lifecycle": 7, "gradient_norm": 5, "parameters": 11, "activations": 13, "batches": 4}
+OF_THE_MOMENT = {"time", "time_start", "time_end", "seconds", "overhead", "host_rss", "loader_wait", "parameters"}
+
+
+def test_a_signal_that_rests_misses_nothing(collect: Collect) -> None:
+    """Clipping, an alert, a second optimizer, micro-batches and a fault begin while signals rest."""
+    options = [word for name, every in CADENCES.items() for word in ("--signal", f"{name}=every:{every}")]
+    rested, restless = (
+        collect(sys.executable, program("rested.py"), *more, options=tuple(options)).run.processes[0]
+        for more in ([], ["--restless"])
+    )
+    assert [row["name"] for row in rested.tables["events"].records() if row["kind"] == "collector-error"] == []
+    for table in ("steps", "evals", "parameters", "activations", "batches", "reach", "models", "optimizers"):
+        ours, all_told = (
+            [{key: row[key] for key in row if key not in OF_THE_MOMENT} for row in one.tables[table].records()]
+            for one in (rested, restless)
+        )
+        assert ours == all_told, table
+        assert ours, table
