@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import sys
 from pathlib import Path
 
@@ -139,3 +141,19 @@ def test_an_error_outside_of_any_signal_ends_the_recording_and_nothing_else(coll
     assert collected.process.stderr.count("recording stopped, the program goes on: OSError: broken on purpose") == 1
     (stopped,) = collected.folder.glob("rank*/stopped.txt")
     assert "broken on purpose" in stopped.read_text()
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_loader_workers_pay_nothing(method: str, collect: Collect) -> None:
+    collected = collect(sys.executable, program("workers.py"), method)
+    assert collected.process.returncode == 0, collected.process.stderr
+    plain = run_plain(sys.executable, program("workers.py"), method)
+    usual, _ = map(ast.literal_eval, re.findall(r"\{.*?\}", plain.stdout))
+    before, after = map(ast.literal_eval, re.findall(r"\{.*?\}", collected.process.stdout))
+    assert before | {"hooks": 0} == after | {"hooks": 0, "pyarrow": 0, "files": 0} == usual
+    assert before["hooks"] == after["hooks"] == (method != "spawn")
+    if method != "fork":  # a fork has what its parent has
+        assert after["pyarrow"] == after["files"] == 0
+    assert collected.process.stdout.endswith(" 0\n"), "what spawned workers go by is as it was"
+    steps = sorted(len(process.steps) for process in collected.run.processes)
+    assert steps == [5, 5], "the trainer that is spawned is recorded like the process itself"

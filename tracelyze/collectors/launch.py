@@ -18,6 +18,7 @@ from typing import NoReturn
 import tracelyze
 from tracelyze import redaction, schema
 from tracelyze.collectors import identity
+from tracelyze.collectors.loaders import SPAWNED_WORKER
 from tracelyze.collectors.obstacles import obstacle, script_of
 from tracelyze.collectors.options import CollectOptions
 from tracelyze.errors import InputError
@@ -35,7 +36,7 @@ def collect(command: list[str], out: Path | None, options: CollectOptions) -> No
     _check_script(command)
     run = _new_run(out if out is not None else _default_folder(command))
     environment = dict(os.environ)
-    environment |= {"TRACELYZE_RUN": str(run)} | options.to_environment()
+    environment |= {"TRACELYZE_RUN": str(run), SPAWNED_WORKER: "0"} | options.to_environment()
     paths = [str(INJECTED), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment["PYTHONPATH"] = os.pathsep.join(paths)
     # The jemalloc in pyarrow starts a thread as soon as it is loaded: Python 3.12 and later would warn at each fork.

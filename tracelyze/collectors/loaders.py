@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import multiprocessing
+import os
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -11,6 +13,11 @@ from tracelyze.collectors.own_frames import leave_no_frame
 
 if TYPE_CHECKING:
     from tracelyze.collectors.recorder import Recorder
+
+
+# Set by `collect` to 0, and to 1 for what is spawned while a loader starts its workers: they are left without hooks.
+# The environment is one for all threads, so it is only ever a value that changes, and not in os.environ.
+SPAWNED_WORKER = "TRACELYZE_SPAWNED_WORKER"
 
 
 def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
@@ -32,7 +39,7 @@ def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
     def __iter__(self: Any) -> Any:
         try:
             start = clock()
-            batches = begin(self)
+            batches = _without_hooks(begin, self) if self.num_workers and _spawns(self) else begin(self)
             seconds = clock() - start
             recorder().writer.threads.resume()  # if workers were forked: a first batch that never comes is to be seen
             recorder().fire("iterate", self, batches)
@@ -63,3 +70,18 @@ def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
     loader.__init__ = __init__
     loader.__iter__ = __iter__
     iterator.__next__ = __next__
+
+
+def _spawns(loader: Any) -> bool:
+    """Whether its workers are new interpreters. Asked so that the program may still choose how to start processes."""
+    context = loader.multiprocessing_context or multiprocessing
+    method = context.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+    return bool(method == "spawn") and SPAWNED_WORKER in os.environ
+
+
+def _without_hooks(begin: Callable[[Any], Any], loader: Any) -> Any:
+    os.putenv(SPAWNED_WORKER, "1")
+    try:
+        return begin(loader)
+    finally:
+        os.putenv(SPAWNED_WORKER, "0")

@@ -121,6 +121,9 @@ class Recorder:
         its own memory: twice the page faults at every later step, 8 % of a CNN's step time, measured.
         """
         self.prepared = True
+        if self.torch.utils.data.get_worker_info() is not None:
+            self.off = True  # a loader's worker: what it calls is part of its batches
+            return
         with contextlib.suppress(Exception):  # tried again, and reported, when there is something to write
             import pyarrow.ipc  # noqa: F401
 

@@ -94,7 +94,19 @@ def _import(spec: ModuleSpec | None) -> None:
     spec.loader.exec_module(module)
 
 
-if os.environ.get("TRACELYZE_RUN") and os.environ.get("TRACELYZE_DISABLE", "") in ("", "0"):
+def _is_loader_worker() -> bool:
+    """Whether a DataLoader spawned this process (tracelyze.collectors.loaders says so); what it starts is none."""
+    if os.environ.get("TRACELYZE_SPAWNED_WORKER") != "1":
+        return False
+    os.environ["TRACELYZE_SPAWNED_WORKER"] = "0"
+    return "--multiprocessing-fork" in sys.orig_argv
+
+
+if (
+    os.environ.get("TRACELYZE_RUN")
+    and os.environ.get("TRACELYZE_DISABLE", "") in ("", "0")
+    and not _is_loader_worker()
+):
     sys.meta_path.insert(0, _TorchFinder)
 sys.path[:] = [entry for entry in sys.path if entry != HERE]
 _run_users_own()

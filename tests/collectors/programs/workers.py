@@ -1,0 +1,66 @@
+"""Loads batches in workers that call modules, before and while it trains; prints what a worker is like.
+
+`workers.py METHOD`: how workers are started. With a second argument, a process that is no worker is spawned meanwhile,
+and trains.
+"""
+
+import os
+import subprocess
+import sys
+
+import torch
+import torch.multiprocessing
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+FACTS = ("hooks", "pyarrow", "files", "threads", "recorded", "handed on")
+
+
+class Transformed(Dataset):
+    def __init__(self):
+        self.transform = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        with torch.no_grad():
+            self.transform(torch.ones(3))
+        hooks = sys.modules.get("tracelyze.collectors.hooks")
+        child = [sys.executable, "-S", "-c", "import os; print(os.environ.get('TRACELYZE_SPAWNED_WORKER', '0'))"]
+        return {
+            "hooks": hooks is not None,
+            "pyarrow": "pyarrow" in sys.modules,
+            "files": sum("rank0" in os.readlink(f"/proc/self/fd/{one}") for one in open_files()),
+            "threads": len(os.listdir("/proc/self/task")),
+            "recorded": hooks.recorder().forwards if hooks is not None else 0,
+            "handed on": int(subprocess.check_output(child, text=True)),
+        }
+
+
+def open_files():
+    return [one for one in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{one}")]
+
+
+def train(_rank=0):
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(5):
+        optimizer.zero_grad()
+        model(torch.ones(2, 3)).sum().backward()
+        optimizer.step()
+
+
+def facts(method):
+    loader = DataLoader(Transformed(), batch_size=None, num_workers=2, multiprocessing_context=method)
+    batches = list(loader)
+    assert len(batches) == 8
+    return {name: int(max(batch[name] for batch in batches)) for name in FACTS}
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    before = facts(sys.argv[1])
+    train()
+    print(before, facts(sys.argv[1]), os.environ.get("TRACELYZE_SPAWNED_WORKER", "0"))
+    torch.multiprocessing.spawn(train, nprocs=1)
