@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from tracelyze import schema
 from tracelyze.cli import CONTEXT, MaxGib, allow, app
 
 imports = typer.Typer(
@@ -46,11 +47,19 @@ def import_kineto(
     run: Run,
     max_gib: MaxGib = None,
 ) -> None:
-    """Import profiler traces (Kineto), one file per rank and window: they open much faster afterwards."""
+    """Import profiler traces (Kineto), one file per rank and window: they open much faster afterwards.
+
+    Where RUN was recorded by `collect`, traces that the program's own profiler wrote meanwhile are added to it.
+    """
     from tracelyze.analyzers.kineto.importer import import_traces
 
     allow(max_gib)
-    _say(import_traces(traces, run), run)
+    if _recorded(run):
+        from tracelyze.analyzers.profiled import add_windows
+
+        _say(add_windows(traces, run), run)
+    else:
+        _say(import_traces(traces, run), run)
 
 
 @app.command(short_help="Tidy up what a killed program left behind.")
@@ -59,6 +68,13 @@ def compact(run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directo
     from tracelyze import analyzers
 
     analyzers.load(run)
+
+
+def _recorded(run: Path) -> bool:
+    """Whether a folder is a run that was recorded, not imported."""
+    from tracelyze.analyzers.kineto import is_trace
+
+    return (run / schema.RUN_FILE).is_file() and not is_trace(run)
 
 
 def _say(summary: str, run: Path) -> None:

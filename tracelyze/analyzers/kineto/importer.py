@@ -69,17 +69,24 @@ def _make(run: Path) -> bool:
 
 def _entry(trace: Trace, folder: str, rank: int) -> dict[str, Any]:
     """What run.json says about one trace; times are microseconds on the clock that the files of one job share."""
-    tables = [table for table in (trace.device, *trace.host.values()) if len(table)]
+    first, last = extent(trace)
     return {
         "folder": folder,
         "file": str(trace.path),
         "rank": rank,
-        "first_us": min((float(table["start"].min()) for table in tables), default=0.0) + trace.base,
-        "last_us": max((float(table["end"].max()) for table in tables), default=0.0) + trace.base,
+        "first_us": first,
+        "last_us": last,
         "events": trace.events,
         "truncated": trace.truncated,
         "notes": trace.notes,
     }
+
+
+def extent(trace: Trace) -> tuple[float, float]:
+    """First start and last end of all activity, in microseconds on the clock that the files of one job share."""
+    tables = [table for table in (trace.device, *trace.host.values()) if len(table)]
+    first = min((float(table["start"].min()) for table in tables), default=0.0)
+    return first + trace.base, max((float(table["end"].max()) for table in tables), default=0.0) + trace.base
 
 
 def _number_windows(entries: list[dict[str, Any]]) -> None:

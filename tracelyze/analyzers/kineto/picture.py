@@ -84,8 +84,11 @@ class Painter:
 
     def numbered(self, summary: TraceSummary) -> TraceSummary:
         """The summary with the run's numbers for its steps, where the profiler counted them."""
-        counted = summary.steps_from.startswith(_COUNTED)
-        return replace(summary, number=summary.number + self.first_step) if counted and self.first_step else summary
+        if not self.first_step or not summary.steps_from.startswith(_COUNTED) or not len(summary.number):
+            return summary
+        # The profiler has numbers of its own; between the ends of two steps lies the one after the window's first.
+        own = summary.number[0] if summary.steps_from.startswith("ProfilerStep") else 0
+        return replace(summary, number=summary.number - own + self.first_step)
 
     def _draw(self, seen: Attributed, summary: TraceSummary, choices: Sequence[Choice]) -> None:
         if not choices or not len(seen.steps):
