@@ -33,6 +33,8 @@ def test_both_ways_of_asking_agree() -> None:
     assert shares["uss"] == pytest.approx(same["uss"], rel=0.05)
     assert shares["uss"] <= shares["pss"] <= one["rss"] * 1.05
     assert proc.machine()["host_available"] <= psutil.virtual_memory().total
+    if Path("/proc/self/schedstat").exists():
+        assert 0 <= one["delayed"] <= proc.process(pid)["delayed"]
     assert "machine_cpu" not in proc.machine() or 0 <= proc.machine().get("machine_cpu", 0) <= 1
 
 
@@ -63,6 +65,8 @@ def test_memory_and_faults_of_a_process_that_allocates(collect: Collect) -> None
     assert rows[-1]["host_rss"] - rows[0]["host_rss"] > 0.8 * 100e6
     assert rows[-1]["faults_minor"] >= rows[0]["faults_minor"]
     assert rows[0]["children"] == 0
+    delayed = [row["delayed"] for row in rows if row["delayed"] is not None]
+    assert delayed == sorted(delayed)
     assert rows[0]["host_uss"] <= rows[0]["host_pss"] <= rows[0]["host_rss"] * 1.05
     assert [row["time"] for row in rows] == sorted(row["time"] for row in rows)
 

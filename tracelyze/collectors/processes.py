@@ -34,7 +34,7 @@ class Proc:
         self._busy: tuple[int, int] | None = None
 
     def process(self, pid: int) -> dict[str, Any]:
-        """Resident bytes, processor seconds, page faults and bytes read from disk of one process, since it began."""
+        """Resident bytes; since it began processor seconds, page faults, bytes read, seconds in wait of a processor."""
         stat = _stat(pid)
         return {
             "rss": int(_read(f"/proc/{pid}/statm").split()[1]) * self._page,
@@ -42,6 +42,7 @@ class Proc:
             "faults_minor": int(stat[7]),
             "faults_major": int(stat[9]),
             "disk_read": self._disk_read(pid),
+            "delayed": _delayed(pid),
         }
 
     def shares(self, pid: int) -> dict[str, int]:
@@ -183,6 +184,14 @@ def _room_in_cgroup() -> int | None:
         used = int(_read("/sys/fs/cgroup/memory.current"))
         return int(limit) - used + _table("/sys/fs/cgroup/memory.stat", unit=1).get("inactive_file", 0)
     except (OSError, ValueError):
+        return None
+
+
+def _delayed(pid: int) -> float | None:
+    """Seconds for which the main thread of a process waited in the queue of a processor; some kernels do not count."""
+    try:
+        return int(_read(f"/proc/{pid}/schedstat").split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
         return None
 
 

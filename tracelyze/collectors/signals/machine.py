@@ -26,8 +26,9 @@ class Machine(Signal):
         f"samples.{name}"
         for name in (
             "host_rss", "host_pss", "host_uss", "host_swap", "host_available", "cpu_seconds", "machine_cpu",
-            "cpu_throttled", "faults_minor", "faults_major", "swapped_in", "disk_read", "children", "children_rss",
-            "children_pss", "children_uss", "children_cpu_seconds", "children_disk_read",
+            "cpu_throttled", "delayed", "faults_minor", "faults_major", "swapped_in", "disk_read", "children",
+            "children_rss", "children_pss", "children_uss", "children_cpu_seconds", "children_delayed",
+            "children_disk_read",
         )
     )  # fmt: skip
     about = "Memory, processor time, page faults and disk reads of the process and of its children, once a second."
@@ -57,6 +58,7 @@ class Machine(Signal):
         if living:
             row["children_rss"] = sum(found["rss"] for found in living)
             row["children_cpu_seconds"] = sum(found["cpu_seconds"] for found in living)
+            row["children_delayed"] = sum(found.get("delayed") or 0.0 for found in living)
             row["children_disk_read"] = sum(found.get("disk_read") or 0 for found in living)
         now = time.perf_counter()
         if now >= self._next_shares:
