@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.kineto.made import MAIN, Made, training
+from tests.kineto.made import MAIN, Made, training, write
 from tracelyze.analyzers.kineto import diagnose_traces
 from tracelyze.analyzers.kineto.rules import RULES
 from tracelyze.diagnosis import Diagnosis
@@ -195,3 +195,30 @@ def test_thresholds_say_where_they_come_from():
     for rule in RULES:
         for threshold in rule.thresholds:
             assert threshold.source.startswith(("derived: ", "measured: ", "PyTorch's")), (rule.id, threshold.name)
+
+
+def test_several_windows_of_one_process_are_of_one_rank(tmp_path):
+    """As torch.profiler's tensorboard_trace_handler names them, of a job that is not distributed."""
+    for stamp in (1717171717000000000, 1717171727000000000):
+        made = training(base=1e6 + stamp / 1e9)
+        document = made.document()
+        del document["distributedInfo"]
+        write(tmp_path / f"host_4242.{stamp}.pt.trace.json.gz", document)
+    assert diagnose_traces(tmp_path).run.ranks == 1
+    write(tmp_path / "host_4243.1717171717000000000.pt.trace.json.gz", document)
+    assert diagnose_traces(tmp_path).run.ranks == 2
+
+
+def test_a_host_of_which_nothing_is_recorded_is_not_said_to_load_in_time(tmp_path):
+    made = training(loading=20_000)
+    made.events = [one for one in made.events if one["cat"] in ("kernel", "cuda_runtime") or "Step" in one["name"]]
+    diagnosis = diagnose_traces(made.write(tmp_path / "trace.json"))
+    check = next(check for check in diagnosis.checks if check.rule == "dataloader-bottleneck")
+    assert check.status == "fired"
+    assert "ProfilerActivity.CPU" in diagnosis.findings[0].summary
+    made = training(kernel=30, launch=100, kernels=300)  # the host's slowness is not at the beginning of the step
+    made.events = [one for one in made.events if one["cat"] in ("kernel", "cuda_runtime") or "Step" in one["name"]]
+    diagnosis = diagnose_traces(made.write(tmp_path / "trace.json"))
+    check = next(check for check in diagnosis.checks if check.rule == "dataloader-bottleneck")
+    assert check.status == "skipped"
+    assert "ProfilerActivity.CPU" in check.reason

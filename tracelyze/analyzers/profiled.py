@@ -57,7 +57,8 @@ def add_windows(paths: Sequence[Path | str], run: Path) -> str:
         raise InputError(f"{run}: no step was recorded in it; name a new folder for the traces")
     if any(process.exit.kind == "running" for process in trained):
         raise InputError(f"{run}: still being recorded; import the traces when the program has ended")
-    placed = [_place(file, position, trained) for position, file in enumerate(rankfiles.trace_files(paths))]
+    files = rankfiles.trace_files(paths)
+    placed = [_place(*one, trained) for one in zip(files, rankfiles.positions(files), strict=True)]
     for one in placed:
         if (run / one.process.name / one.name).exists():
             raise InputError(f"{one.file}: is in {run} already; run `tracelyze diagnose {run}`")

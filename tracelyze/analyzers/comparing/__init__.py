@@ -95,7 +95,8 @@ def _trace_side(path: Path) -> TraceSide:
 
     profiles: list[Profile] = []
     refused: list[InputError] = []
-    for position, file in enumerate(rankfiles.trace_files([path])):
+    files = rankfiles.trace_files([path])
+    for position, file in zip(rankfiles.positions(files), files, strict=True):
         try:
             profiles.append(profile(file, position))
         except InputError as error:

@@ -28,14 +28,14 @@ def import_traces(paths: Sequence[Path | str], run: Path) -> str:
     entries: list[dict[str, Any]] = []
     refused: list[InputError] = []
     try:
-        for position, path in enumerate(files):
+        for index, (position, path) in enumerate(zip(rankfiles.positions(files), files, strict=True)):
             try:
                 blocks = Blocks()
                 trace = read_trace(path, blocks)
             except InputError as error:
                 refused.append(error)
                 continue
-            folder = run / f"{rankfiles.STORED}{position:05d}"
+            folder = run / f"{rankfiles.STORED}{index:05d}"
             rank = rankfiles.rank_of(trace, position)
             folder.mkdir()
             stored_ranges.write_ranges(path, blocks, folder)

@@ -25,6 +25,9 @@ _SUFFIXES: Final = (".json", ".json.gz", ".trace", ".gz")
 _OTHER_MAKER: Final = re.compile(r"AMD|Radeon|Instinct|gfx\d", re.IGNORECASE)
 """AMD's devices count their capability in numbers of their own."""
 
+_STAMPED: Final = re.compile(r"(?P<worker>.+)\.\d{13,19}\.pt\.trace\.json(\.gz)?$")
+"""Names as torch.profiler's tensorboard_trace_handler makes them."""
+
 _RANK: Final = re.compile(r"(?:rank|worker)[-_ ]?(\d{1,6})", re.IGNORECASE)
 
 
@@ -77,6 +80,20 @@ def trace_files(paths: Sequence[Path | str]) -> list[Path]:
     if not files:
         raise InputError("no trace was named; give a trace file or a folder of them")
     return list(files)
+
+
+def positions(files: Sequence[Path]) -> list[int]:
+    """For each trace file a number for the process that wrote it, from 0, in the order of the files.
+
+    A process that writes several windows puts the time of each behind its own name; other names stand for themselves.
+    """
+    workers: dict[tuple[Path, str], int] = {}
+    return [
+        workers.setdefault(
+            (file.parent, found["worker"] if (found := _STAMPED.match(file.name)) else file.name), len(workers)
+        )
+        for file in files
+    ]
 
 
 def rank_of(trace: Trace, position: int) -> int:

@@ -142,7 +142,7 @@ def summarise(paths: Sequence[Path | str], keep: Keep | None = None) -> list[Tra
     show = keep if len(files) == 1 else None
     summaries: list[TraceSummary] = []
     refused: list[InputError] = []
-    for position, path in enumerate(files):
+    for position, path in zip(rankfiles.positions(files), files, strict=True):
         try:
             read = summarise_trace(read_trace(path), position) if show is None else summarise_file(path, position, show)
             summaries.append(read)

@@ -25,7 +25,7 @@ from tracelyze.analyzers.kineto.rule import (
     steady,
     too_short,
 )
-from tracelyze.analyzers.kineto.rules.step_preparation import prepared_on_the_host
+from tracelyze.analyzers.kineto.rules.step_preparation import not_to_be_seen, prepared_on_the_host
 from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.kineto.table import Floats, median
 from tracelyze.analyzers.rule import Limits, Outcome, Skipped, Threshold
@@ -51,8 +51,8 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     typical = float(within[steady(summary)].mean()) / MICROSECONDS
     if value >= limits["waiting"] and typical >= limits["least_wait"]:
         return [_finding(summary, job, limits, waits, value)]
-    prepared = prepared_on_the_host(summary, job, limits)
-    return prepared or passed_below(f"waiting for the data loader{_first_batch(waits)}", value, limits, "waiting")
+    seen = not_to_be_seen(summary, limits) or prepared_on_the_host(summary, job, limits)
+    return seen or passed_below(f"waiting for the data loader{_first_batch(waits)}", value, limits, "waiting")
 
 
 def _first_batch(waits: Floats) -> str:
