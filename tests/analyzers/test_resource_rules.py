@@ -341,3 +341,43 @@ def test_not_killed(make) -> None:
     for end in (Exit("finished", 0), Exit("exception", 1), Exit("running"), Exit("interrupted")):
         assert make.check("killed", make.process(end=end))[0] == "passed"
     assert make.check("killed", make.process(end=Exit("unknown")))[0] == "skipped"
+
+
+GIB = 2**30
+
+
+def refusals(at: list[int], held: float = 70.0, used: float = 40.0) -> dict[str, list[object]]:
+    """Allocator counters over the steps: refusals in the steps `at`, GiB held and ever used."""
+    count = len(at) and [sum(step <= index for step in at) for index in range(COUNT)]
+    return {
+        "device_retries": count or [0] * COUNT,
+        "device_reserved": [int(held * GIB)] * COUNT,
+        "device_peak": [int(used * GIB)] * COUNT,
+        "seconds": [0.9 if index in at else 0.1 for index in range(COUNT)],
+    }
+
+
+def test_memory_fragmentation_when_the_driver_refuses_again_and_again(make) -> None:
+    status, _, finding = make.check("memory-fragmentation", make.process(make.steps() | refusals([50, 170, 260, 399])))
+    assert status == "fired"
+    assert (finding.first_step, finding.last_step) == (51, 400)
+    assert finding.cost.seconds == pytest.approx(4 * 0.8)
+    assert "expandable_segments" in finding.fix_code
+
+
+@pytest.mark.parametrize(
+    "counters",
+    [
+        refusals([]),
+        refusals([0, 3, 5, 7]),  # while memory fills
+        refusals([50, 60, 70]),  # over by the middle of the run
+        refusals([50, 300]),  # single long batches
+        refusals([50, 170, 260, 399], used=68),  # the memory is really full
+    ],
+)
+def test_memory_fragmentation_is_silent(make, counters) -> None:
+    assert make.check("memory-fragmentation", make.process(make.steps() | counters))[0] == "passed"
+
+
+def test_memory_fragmentation_needs_a_device(make) -> None:
+    assert make.check("memory-fragmentation", make.process())[0] == "skipped"

@@ -62,6 +62,7 @@ STEPS = Table(
         Column("device_allocated", "int64", "bytes", "device memory in tensors at the end of the step"),
         Column("device_reserved", "int64", "bytes", "device memory held by the caching allocator"),
         Column("device_peak", "int64", "bytes", "peak device memory in tensors since the process began"),
+        Column("device_retries", "int64", "", "refusals of the driver so far, upon which cached blocks were freed"),
         Column("device_seconds", "float64", "s", "device time between the ends of consecutive steps (CUDA events)"),
         Column("live_graphs", "int32", "graphs", "autograd graphs of earlier forwards that are still kept alive"),
         Column("overhead", "float64", "s", "time spent in the collector's own hooks since the previous step"),

@@ -15,7 +15,9 @@ class Memory(Signal):
     name = "memory"
     about = "Resident memory and the device allocator's counters at the end of every step."
     cost = "5 us a reading, at most every 5 ms"
-    columns = ("steps.host_rss", "steps.device_allocated", "steps.device_reserved", "steps.device_peak")
+    columns = tuple(
+        f"steps.{name}" for name in ("host_rss", "device_allocated", "device_reserved", "device_peak", "device_retries")
+    )
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
@@ -33,6 +35,7 @@ class Memory(Signal):
             row["device_allocated"] = stats["allocated_bytes"]["all"]["current"]
             row["device_reserved"] = stats["reserved_bytes"]["all"]["current"]
             row["device_peak"] = stats["allocated_bytes"]["all"]["peak"]
+            row["device_retries"] = stats.get("num_alloc_retries")
 
     def _resident(self) -> int | None:
         """Resident bytes from /proc, through one file kept open (opening it each time costs ten times as much)."""
