@@ -218,6 +218,21 @@ class Calls:
         )
 
 
+def heard_as_loss(torch: Any, seen: Recorder, module: Any, output: Any) -> bool:
+    """Whether an outermost module is a loss function, which the recorder then hears of in its turn.
+
+    It is one if it is a torch loss, or one without parameters that returns a scalar.
+    """
+    if not isinstance(module, getattr(torch.nn.modules.loss, "_Loss", ())):
+        if not isinstance(output, torch.Tensor) or output.dim() != 0:
+            return False
+        if any(part._parameters for part in module.modules()):
+            return False
+    if seen.losses >= seen.hears_losses_from:
+        seen.loss_returned(output)
+    return True
+
+
 def tensors_of(torch: Any, output: Any) -> list[Any]:
     """The first few tensors in a module's output: a tensor, or a nest of sequences and mappings of tensors."""
     found: list[Any] = []

@@ -8,26 +8,37 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+from tracelyze.collectors import private_names
 
 
 def hide(torch: Any, wrappers: Iterable[Any], methods: Iterable[Any]) -> None:
     """Have torch.compile pass by `wrappers`, but not what they call, and `methods` with all that they call.
 
     torch before 2.7 cannot skip what a function calls: all functions of this package are marked there, one by one.
-    Raises AttributeError where this torch has neither way, or another one.
     """
-    frames = torch._C._dynamo.eval_frame  # what torch._dynamo.eval_frame wraps; importing that takes a second
+    frames = private_names.find(torch, private_names.FRAMES)  # importing torch._dynamo, which wraps it, takes a second
     if hasattr(frames, "set_code_exec_strategy"):
         skip, default = frames._FrameAction.SKIP, frames._FrameAction.DEFAULT
         for function, within in [*((w, default) for w in wrappers), *((m, skip) for m in methods)]:
             frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, within))
-    else:
-        for function in wrappers:
-            frames.skip_code(function.__code__)
-        for code in _all_code():
-            frames.skip_code(code)
+        return
+    mark = frames.skip_code if hasattr(frames, "skip_code") else _publicly(torch)
+    for code in (*(function.__code__ for function in wrappers), *_all_code()):
+        mark(code)
+
+
+def _publicly(torch: Any) -> Callable[[types.CodeType], None]:
+    """The documented way, which marks the code of a function."""
+
+    def mark(code: types.CodeType) -> None:
+        cells = tuple(types.CellType() for _ in code.co_freevars)
+        torch.compiler.disable(types.FunctionType(code, {}, closure=cells), recursive=False)
+
+    return mark
 
 
 def _all_code() -> Iterator[types.CodeType]:
@@ -54,3 +65,28 @@ def _within(code: types.CodeType) -> Iterator[types.CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _within(constant)
+
+
+class StepHooks(OrderedDict[int, Any]):
+    """Hooks of all optimizers, without `ours` for who compiles, where ours does nothing.
+
+    Since Python 3.13 the loop over the hooks that precede a step compiles to bytecode in which torch._dynamo loses
+    track of the `with` around it: with any hook there, it gives up on the whole function that holds the loop.
+    """
+
+    ours: Any = None
+    is_compiling: Any = None
+
+    def values(self) -> Any:
+        """The hooks, in order."""
+        if self.is_compiling():
+            return [hook for hook in super().values() if hook is not self.ours]
+        return super().values()
+
+
+def hide_step_hook(home: Any, ours: Any, is_compiling: Callable[[], bool]) -> None:
+    """Have `ours` unseen among the hooks that precede steps, in the module `home`, where it would be in the way."""
+    hooks = getattr(home, "_global_optimizer_pre_hooks", None)
+    if sys.version_info >= (3, 13) and type(hooks) is OrderedDict:
+        home._global_optimizer_pre_hooks = unseen = StepHooks(hooks)
+        unseen.ours, unseen.is_compiling = ours, is_compiling

@@ -16,7 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tracelyze.collectors import compiler, construction, ending, loaders, script
+from tracelyze.collectors import compiler, construction, ending, loaders, private_names, script
+from tracelyze.collectors.calls import heard_as_loss
 from tracelyze.collectors.options import CollectOptions, from_environment
 from tracelyze.collectors.own_frames import leave_no_frame
 from tracelyze.collectors.recorder import Recorder
@@ -54,6 +55,8 @@ def begin(torch: Any, run: Path, options: CollectOptions) -> Recorder:
     if not script.is_told():
         _put_in_place(torch, options)
         script.found_by(recorder)
+    for name in private_names.lacking(torch, private_names.SUBSTITUTES):
+        first.event("substitute", name, private_names.SUBSTITUTES[name])
     return first
 
 
@@ -77,12 +80,11 @@ def _put_in_place(torch: Any, options: CollectOptions) -> None:
 
 def _hide_from_compiler(torch: Any) -> None:
     functional, utils = torch.nn.functional, torch.nn.utils
-    scaler, data = torch.amp.grad_scaler.GradScaler, torch.utils.data
+    scaler = torch.amp.grad_scaler.GradScaler
     wrappers = [
         torch.nn.Module.__call__, torch.autograd.backward, utils.clip_grad_norm_, utils.clip_grad_value_,
         scaler.scale, scaler.unscale_, scaler.step,
-        data.DataLoader.__init__, data.DataLoader.__iter__, data.dataloader._BaseDataLoaderIter.__next__,
-        *construction.wrappers,
+        *loaders.wrappers, *construction.wrappers,
         *(getattr(functional, name) for name in (*LOSSES, *DROPOUTS) if hasattr(functional, name)),
     ]  # fmt: skip
     methods = [f for kind in (Recorder, Recorders) for f in vars(kind).values() if isinstance(f, types.FunctionType)]
@@ -121,7 +123,8 @@ def _modules(torch: Any) -> None:
     """Outermost calls of modules. A patched `__call__` costs a quarter of a global forward hook and warns nobody."""
     owner = torch.nn.Module
     original = owner.__call__
-    is_compiling, tracing, clock = torch.compiler.is_compiling, torch._C._get_tracing_state, time.perf_counter
+    is_compiling, clock = torch.compiler.is_compiling, time.perf_counter
+    tracing = private_names.find(torch, private_names.TRACING) or (lambda: None)
     in_dynamo = torch.compiler.is_dynamo_compiling  # half the price of is_compiling, for the modules within modules
 
     @functools.wraps(original)
@@ -162,21 +165,6 @@ def _modules(torch: Any) -> None:
             raise
 
     owner.__call__ = __call__
-
-
-def heard_as_loss(torch: Any, seen: Recorder, module: Any, output: Any) -> bool:
-    """Whether an outermost module is a loss function, which the recorder then hears of in its turn.
-
-    It is one if it is a torch loss, or one without parameters that returns a scalar.
-    """
-    if not isinstance(module, torch.nn.modules.loss._Loss):
-        if not isinstance(output, torch.Tensor) or output.dim() != 0:
-            return False
-        if any(part._parameters for part in module.modules()):
-            return False
-    if seen.losses >= seen.hears_losses_from:
-        seen.loss_returned(output)
-    return True
 
 
 def _functions(torch: Any) -> None:
@@ -252,10 +240,16 @@ def _unseen_by_warnings(code: types.CodeType) -> types.CodeType:
     return code.replace(co_filename=f"{__file__} (as importlib._bootstrap)")
 
 
+def _graph_task(torch: Any) -> Callable[[], int]:
+    """Asks for the number of the backward that this thread works for, -1 for none."""
+    found = private_names.find(torch, private_names.GRAPH_TASK)
+    return found or (lambda: 0 if any(one.in_backward for one in recorders()) else -1)
+
+
 def _backward(torch: Any) -> None:
     """One place sees `Tensor.backward`, Lightning, Accelerate and DDP. Reentrant checkpointing nests calls of it."""
     original = torch.autograd.backward
-    is_compiling, current_graph_task = torch.compiler.is_compiling, torch._C._current_graph_task_id
+    is_compiling, current_graph_task = torch.compiler.is_compiling, _graph_task(torch)
 
     @functools.wraps(original)
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
@@ -278,7 +272,7 @@ def _backward(torch: Any) -> None:
 
 
 def _optimizers(torch: Any) -> None:
-    is_compiling, current_graph_task = torch.compiler.is_compiling, torch._C._current_graph_task_id
+    is_compiling, current_graph_task = torch.compiler.is_compiling, _graph_task(torch)
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not is_compiling():
@@ -294,6 +288,7 @@ def _optimizers(torch: Any) -> None:
             _current[0].for_step(current_graph_task).step_ends(optimizer)
 
     home = sys.modules["torch.optim.optimizer"]  # torch.optim deletes the name
+    compiler.hide_step_hook(home, before, is_compiling)
     home.register_optimizer_step_pre_hook(before)
     home.register_optimizer_step_post_hook(after)
 
@@ -348,7 +343,7 @@ def _loss_scaling(torch: Any) -> None:
     def scale_(self: Any, outputs: Any) -> Any:
         try:
             scaled = scale(self, outputs)
-            if self._enabled and not is_compiling():
+            if self.is_enabled() and not is_compiling():
                 recorder().fire("scale", outputs, scaled)
             return scaled
         except BaseException as error:
@@ -359,7 +354,7 @@ def _loss_scaling(torch: Any) -> None:
     def unscale_(self: Any, optimizer: Any) -> Any:
         try:
             result = unscale(self, optimizer)
-            if self._enabled and not is_compiling():
+            if self.is_enabled() and not is_compiling():
                 recorder().fire("unscale", self, optimizer)
             return result
         except BaseException as error:
@@ -369,7 +364,7 @@ def _loss_scaling(torch: Any) -> None:
     @functools.wraps(step)
     def step_(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            if not self._enabled or is_compiling():
+            if not self.is_enabled() or is_compiling():
                 return step(self, optimizer, *args, **kwargs)
             recorder().fire("scaler_step", self)
             local.optimizer_stepped = False

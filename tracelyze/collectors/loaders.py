@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tracelyze.collectors import private_names
 from tracelyze.collectors.own_frames import leave_no_frame
 
 if TYPE_CHECKING:
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
 # Set by `collect` to 0, and to 1 for what is spawned while a loader starts its workers: they are left without hooks.
 # The environment is one for all threads, so it is only ever a value that changes, and not in os.environ.
 SPAWNED_WORKER = "TRACELYZE_SPAWNED_WORKER"
+wrappers: list[Any] = []  # functions of ours in the place of torch's
 
 
 def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
     """Wrap the methods on their classes; `recorder()` is that of the calling thread."""
     loader = torch.utils.data.DataLoader
-    iterator = torch.utils.data.dataloader._BaseDataLoaderIter
-    made, begin, advance, clock = loader.__init__, loader.__iter__, iterator.__next__, time.perf_counter
+    made, begin, clock = loader.__init__, loader.__iter__, time.perf_counter
 
     @functools.wraps(made)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -49,6 +50,13 @@ def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
             leave_no_frame(error)
             raise
 
+    loader.__init__, loader.__iter__ = __init__, __iter__
+    wrappers.extend((__init__, __iter__))
+    iterator = private_names.find(torch, private_names.LOADER_ITERATOR)
+    if iterator is None:
+        return
+    advance = iterator.__next__
+
     @functools.wraps(advance)
     def __next__(self: Any) -> Any:
         try:
@@ -67,9 +75,8 @@ def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
             leave_no_frame(error)
             raise
 
-    loader.__init__ = __init__
-    loader.__iter__ = __iter__
     iterator.__next__ = __next__
+    wrappers.append(__next__)
 
 
 def _spawns(loader: Any) -> bool:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tracelyze.collectors import private_names
 from tracelyze.collectors.budget import TIMED_EVERY, TIMED_FIRST, Meter
 from tracelyze.collectors.program_signals import raised_by_a_signal_handler
 from tracelyze.collectors.signals import SIGNALS
@@ -111,6 +112,10 @@ class Moments:
             return
         if not kind.default_on and kind.name not in options.signals_on:
             ledger.off(kind.name, f"off unless asked for with --signal {kind.name}=on")
+            return
+        missing = private_names.lacks(recorder.torch, kind.needs)
+        if missing:
+            ledger.off(kind.name, missing)
             return
         try:
             signal = kind(recorder)

@@ -15,6 +15,7 @@ from tracelyze.collectors.arrivals import Arrivals
 from tracelyze.collectors.calls import tensors_of
 from tracelyze.collectors.occasions import every_nth, is_plain, may_compute
 from tracelyze.collectors.optimizers import Tracked
+from tracelyze.collectors.private_names import FRAMES, UNSEEN, find
 from tracelyze.collectors.readback import Readback
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.thinning import Thinning
@@ -30,6 +31,7 @@ Row = dict[str, Any]
 
 class Activations(Signal):
     name = "activations"
+    needs = UNSEEN
     columns = tuple(
         f"activations.{name}"
         for name in (
@@ -197,5 +199,5 @@ def kind_of(total: float) -> int:
 
 def _compiles(torch: Any) -> bool:
     """Whether a compiled function of the program is running: frames of ours would be compiled with it."""
-    callback = getattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback", None)
+    callback = find(torch, f"{FRAMES}.get_eval_frame_callback")
     return callback is not None and callback() not in (None, False)

@@ -6,6 +6,7 @@ import weakref
 from typing import Any
 
 from tracelyze.collectors.calls import GRAD, Call
+from tracelyze.collectors.private_names import ANY_AUTOCAST
 from tracelyze.collectors.signals.signal import Signal
 
 
@@ -14,6 +15,7 @@ class Autocast(Signal):
     the model's forward (Accelerate wraps it so) is seen from inside, in the first training forward that there is."""
 
     name = "autocast"
+    needs = (ANY_AUTOCAST,)
     about = "The autocast dtype in force when the model was called."
     cost = "2 us a call"
     columns = ("steps.autocast",)

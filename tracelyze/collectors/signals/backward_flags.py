@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tracelyze.collectors.optimizers import Tracked
+from tracelyze.collectors.private_names import PROFILING
 from tracelyze.collectors.signals.signal import Signal
 
 
 class BackwardFlags(Signal):
     name = "backward_flags"
+    needs = (PROFILING,)
     columns = ("steps.graph_retained", "steps.anomaly_mode", "steps.profiled")
     about = "Whether a step's last backward kept its graph, and whether anomaly mode or a profiler was on."
     cost = "1 us a step"

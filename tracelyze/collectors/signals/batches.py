@@ -16,6 +16,7 @@ from tracelyze.collectors import fingerprints
 from tracelyze.collectors.arrivals import Arrivals
 from tracelyze.collectors.calls import Call
 from tracelyze.collectors.occasions import is_plain, may_compute
+from tracelyze.collectors.private_names import LOADER_ITERATOR, UNSEEN
 from tracelyze.collectors.readback import Readback
 from tracelyze.collectors.signals.loader import batches_per_pass
 from tracelyze.collectors.signals.signal import Signal
@@ -44,6 +45,7 @@ class _Pass:
 
 class Batches(Signal):
     name = "batches"
+    needs = (*UNSEEN, LOADER_ITERATOR)
     columns = tuple(
         f"batches.{name}"
         for name in (

@@ -13,6 +13,7 @@ from typing import Any
 from tracelyze.collectors import shards
 from tracelyze.collectors.norms import norms_of
 from tracelyze.collectors.optimizers import Tracked
+from tracelyze.collectors.private_names import NORMS
 from tracelyze.collectors.readback import Known, Later, Readback
 from tracelyze.collectors.signals.signal import Signal
 
@@ -22,6 +23,7 @@ AT_STEP, FROM_CLIP, OF_SHARDS = 1, 2, 3
 
 class GradientNorm(Signal):
     name = "gradient_norm"
+    needs = (NORMS,)
     columns = ("steps.grad_norm", "steps.grad_norm_source", "steps.grads_zero", "steps.grads_nonfinite")
     about = "Global L2 norm of the gradients before clipping, and how many of them are zero or not finite."
     cost = "2 us per parameter tensor and look"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any, NamedTuple
 
+from tracelyze.collectors.private_names import LOADER_ITERATOR
 from tracelyze.collectors.readback import EventPair
 from tracelyze.collectors.signals.signal import Signal
 
@@ -30,6 +31,7 @@ class Loader(Signal):
     """
 
     name = "loader"
+    needs = (LOADER_ITERATOR,)
     dormant = ("before_backward", "after_backward", "after_step")
     about = "Settings of DataLoaders, and how long every step waited for their batches."
     cost = "2 us a batch"

@@ -8,6 +8,7 @@ import weakref
 from typing import Any
 
 from tracelyze.collectors import processes
+from tracelyze.collectors.private_names import LOADER_ITERATOR
 from tracelyze.collectors.signals.signal import Signal
 
 LONG_SECONDS = 10.0  # of waiting for one batch before the workers are looked at; then after twice that, and so on
@@ -17,6 +18,7 @@ MAX_WORKERS = 64
 
 class LoaderProcesses(Signal):
     name = "loader_processes"
+    needs = (LOADER_ITERATOR,)
     columns = ()  # events of kind loader-wait
     about = "What a DataLoader's workers do while a batch has been waited for for long (events)."
     cost = "0.5 us per batch"

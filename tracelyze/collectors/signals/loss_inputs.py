@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tracelyze.collectors.optimizers import Tracked
+from tracelyze.collectors.private_names import DISPATCH_MODES, TRANSFORMS
 from tracelyze.collectors.readback import Readback
 from tracelyze.collectors.signals.signal import Signal
 
@@ -30,6 +31,7 @@ CHOOSING = ("Slice", "Select", "Index", "IndexSelect", "MaskedSelect", "Split", 
 
 class LossInputs(Signal):
     name = "loss_inputs"
+    needs = (DISPATCH_MODES, TRANSFORMS)
     columns = tuple(
         f"loss_calls.{name}"
         for name in (

@@ -13,6 +13,7 @@ from tracelyze.collectors.arrivals import Arrivals
 from tracelyze.collectors.norms import norms_of
 from tracelyze.collectors.occasions import every_nth, is_plain, may_compute
 from tracelyze.collectors.optimizers import Tracked
+from tracelyze.collectors.private_names import NORMS, UNSEEN
 from tracelyze.collectors.readback import Readback
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.thinning import Thinning
@@ -40,6 +41,7 @@ class _Before:
 
 class Parameters(Signal):
     name = "parameters"
+    needs = (*UNSEEN, NORMS)
     columns = tuple(
         f"parameters.{name}"
         for name in (

@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 from tracelyze.collectors.optimizers import Tracked
+from tracelyze.collectors.private_names import PROFILING
 from tracelyze.collectors.signals.signal import Signal, Unavailable
 
 STEPS = 4  # of one window; the first holds the profiler's own start
@@ -22,6 +23,7 @@ _IN_USE = threading.Lock()
 
 class ProfilerWindows(Signal):
     name = "profiler_windows"
+    needs = (PROFILING,)
     about = "Windows of torch.profiler, four steps every so often; asked for with --profile-every N."
     cost = "slows the profiled steps"
     columns = tuple(f"windows.{name}" for name in ("first_step", "last_step", "file", "seconds", "step_seconds"))
@@ -61,7 +63,7 @@ class ProfilerWindows(Signal):
     def _taken(self) -> bool:
         """Whether the script itself is profiling, on this thread or another."""
         elsewhere = getattr(self.torch.autograd.profiler, "_is_profiler_enabled", False)
-        return bool(elsewhere or self.torch._C._autograd._profiler_enabled())
+        return bool(elsewhere or self.torch.autograd._profiler_enabled())
 
     def _begin(self, step: int) -> None:
         if self._taken() or not _IN_USE.acquire(blocking=False):

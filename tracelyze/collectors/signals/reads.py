@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 from tracelyze.collectors import compiler
+from tracelyze.collectors.private_names import FUNCTION_MODES
 from tracelyze.collectors.signals.signal import Signal, Unavailable
 from tracelyze.collectors.sites import is_library
 
@@ -53,6 +54,7 @@ class _Window:
 
 class Reads(Signal):
     name = "reads"
+    needs = (FUNCTION_MODES,)
     columns = ("sites.device", "sites.per_step")  # of rows with the role read
     about = "Lines of the loop that read values back (.item(), float(loss), if tensor), how often, from which device."
     cost = "0.6 us a read in the first 20 steps, and in 20 every tenfold time; nothing otherwise"

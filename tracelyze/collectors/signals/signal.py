@@ -80,6 +80,7 @@ class Signal:
     name: ClassVar[str]
     columns: ClassVar[tuple[str, ...]]
     about: ClassVar[str] = ""  # what it records, for the documentation
+    needs: ClassVar[tuple[str, ...]] = ()  # private names of torch (private_names.py) that it cannot do without
     may_hang: ClassVar[bool] = False  # `every_second` calls a driver that may not return: it gets a thread of its own
     cost: ClassVar[str] = ""  # what it costs, as measured on a CPU, for the documentation
     dormant: ClassVar[tuple[str, ...]] = ()  # moments that it has no use for until it has called `wake`

@@ -1,0 +1,50 @@
+"""What the collector uses of torch that torch does not promise, and what becomes of it in a torch that lacks it.
+
+A signal names what it cannot do without in `needs`, by its path from `torch` on, and is off where that is missing. The
+hooks do without: `SUBSTITUTES` says how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+TRACING = "_C._get_tracing_state"
+GRAPH_TASK = "_C._current_graph_task_id"
+FRAMES = "_C._dynamo.eval_frame"
+LOSS_MODULE = "nn.modules.loss._Loss"
+LOADER_ITERATOR = "utils.data.dataloader._BaseDataLoaderIter"
+FUNCTION_MODES = "_C._len_torch_function_stack"
+DISPATCH_MODES = "_C._len_torch_dispatch_stack"
+TRANSFORMS = "_C._functorch.peek_interpreter_stack"
+ANY_AUTOCAST = "_C._is_any_autocast_enabled"
+PROFILING = "autograd._profiler_enabled"
+NORMS = "_foreach_norm"
+
+UNSEEN = (TRACING, DISPATCH_MODES, TRANSFORMS)  # without these nobody knows whether computing would be noticed
+
+SUBSTITUTES = {
+    TRACING: "calls of a model that torch.jit traces count as calls of the training",
+    GRAPH_TASK: "a backward within a backward is told by the recorder that is in one, whichever thread calls it",
+    FRAMES: "torch.compiler.disable keeps torch.compile from our functions: a second at the start, one more graph break",
+    LOSS_MODULE: "loss modules are told by their scalar output alone",
+}
+
+
+def find(torch: Any, name: str) -> Any:
+    """What lies at the path `name` from `torch` on; None if this torch lacks it."""
+    found = torch
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def lacking(torch: Any, names: Iterable[str]) -> list[str]:
+    """Those of `names` that this torch lacks."""
+    return [name for name in names if find(torch, name) is None]
+
+
+def lacks(torch: Any, names: Iterable[str]) -> str:
+    """The same as a clause; empty if it has them all."""
+    missing = lacking(torch, names)
+    return f"torch {torch.__version__} lacks torch.{' and torch.'.join(missing)}" if missing else ""
