@@ -12,12 +12,16 @@ from tracelyze.analyzers.kineto.table import Integers, Mask, most_frequent
 from tracelyze.analyzers.kineto.trace import Trace
 
 NAMED: Final = re.compile(
-    r"nccl(dev)?kernel|^nccl|rccl|hccl|hcom_|oneccl|msccl|deep_?ep::|nvshmem|rocshmem|flux_comm|"
+    r"nccl(dev)?kernel|^nccl|rccl|hccl|hcom_|oneccl|msccl|deep_?ep::|nvshmem|rocshmem|flux_comm|userbuffers|"
     r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|cross_device_reduce|one_?shot|two_?shot|multimem|"
     r"(^|_|::)broadcast_?kernel|symm_mem",
     re.IGNORECASE,
 )
 """Names that say it themselves: libraries of collectives, and the collectives that custom kernels implement."""
+
+_HEAD: Final = re.compile(r"[^<(]+")
+_FUSED: Final = re.compile(r"^triton_[a-z]+_fused_")
+"""A name without its template list and parameters; kernels that torch.compile named after all operators around them."""
 
 _LOCAL: Final = re.compile(
     r"at::native|at_cuda_detail|elementwise|cub::|thrust::|Memcpy|Memset|cutlass|gemm|triton_(poi|red|per)_",
@@ -50,6 +54,12 @@ def collective_kind(text: str) -> str:
     return next((kind for kind, pattern in KINDS if pattern.search(text)), "communication")
 
 
+def says_so(name: str) -> bool:
+    """Whether the name of a kernel itself, not that of a type that it works with, says that it communicates."""
+    head = _HEAD.match(name.replace("(anonymous namespace)::", ""))
+    return head is not None and NAMED.search(head.group()) is not None and _FUSED.match(name) is None
+
+
 def communication_rows(trace: Trace, launch_of: Integers) -> Mask:
     """The device rows that are communication, shape [device rows]. `launch_of`: each row's launch, -1 if unknown.
 
@@ -58,7 +68,7 @@ def communication_rows(trace: Trace, launch_of: Integers) -> Mask:
     that has most of a device's kernels, and not for local kernels: a call may wrap a good deal of ordinary work.
     """
     device = trace.device
-    named = np.array([bool(NAMED.search(name)) for name in trace.device_names], dtype=bool)
+    named = np.array([says_so(name) for name in trace.device_names], dtype=bool)
     local = np.array([bool(_LOCAL.search(name)) for name in trace.device_names], dtype=bool)
     if not len(device):
         return np.zeros(0, dtype=bool)

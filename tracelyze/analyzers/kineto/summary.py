@@ -183,6 +183,8 @@ def summarise_trace(
         notes.append("The trace holds no device activity: only the host's side of each step could be looked at.")
     if devices and not len(trace.launches) and not any(len(table) for table in trace.host.values()):
         notes.append("The trace holds no host activity: why the device was idle cannot be told.")
+    if len(devices) > 1:
+        notes.append(f"The trace holds {len(devices)} devices; the findings are about the busiest of them.")
     origin = float(steps.start[0]) if len(steps) else 0.0
     summary = TraceSummary(
         path=str(trace.path),

@@ -88,7 +88,7 @@ RULE = Rule(
     title="Memory ran out",
     about="An allocation failed and nothing caught the exception.",
     check=check,
-    consequence_of=("memory-leak", "eval-with-grad"),
+    consequence_of=("memory-leak", "eval-with-grad", "memory-fragmentation"),
     not_when="Exceptions that the script handles.",
     references=("https://docs.pytorch.org/docs/stable/notes/faq.html",),
 )
