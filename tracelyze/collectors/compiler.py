@@ -75,18 +75,21 @@ class StepHooks(OrderedDict[int, Any]):
     """
 
     ours: Any = None
-    is_compiling: Any = None
+    in_dynamo: Any = None
 
     def values(self) -> Any:
         """The hooks, in order."""
-        if self.is_compiling():
+        if self.in_dynamo():
             return [hook for hook in super().values() if hook is not self.ours]
-        return super().values()
+        return _values(self)
 
 
-def hide_step_hook(home: Any, ours: Any, is_compiling: Callable[[], bool]) -> None:
+_values = OrderedDict.values
+
+
+def hide_step_hook(torch: Any, home: Any, ours: Any) -> None:
     """Have `ours` unseen among the hooks that precede steps, in the module `home`, where it would be in the way."""
     hooks = getattr(home, "_global_optimizer_pre_hooks", None)
     if sys.version_info >= (3, 13) and type(hooks) is OrderedDict:
         home._global_optimizer_pre_hooks = unseen = StepHooks(hooks)
-        unseen.ours, unseen.is_compiling = ours, is_compiling
+        unseen.ours, unseen.in_dynamo = ours, torch.compiler.is_dynamo_compiling

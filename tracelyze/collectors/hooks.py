@@ -288,7 +288,7 @@ def _optimizers(torch: Any) -> None:
             _current[0].for_step(current_graph_task).step_ends(optimizer)
 
     home = sys.modules["torch.optim.optimizer"]  # torch.optim deletes the name
-    compiler.hide_step_hook(home, before, is_compiling)
+    compiler.hide_step_hook(torch, home, before)
     home.register_optimizer_step_pre_hook(before)
     home.register_optimizer_step_post_hook(after)
 
