@@ -210,6 +210,53 @@ def decoding(steps: int = 6, numbered: bool = True, copied: bool = True) -> Prog
     return made
 
 
+def anything(seed: int) -> Program:
+    """A few steps of anything in any order, from `seed`."""
+    made = Program(seed)
+    chosen = made.random
+    waits = {
+        "input": "loader",
+        "allocator": "allocate",
+        "checkpoint": "save",
+        "garbage": "collect",
+        "python": "metrics",
+    }
+    for _ in range(chosen.randint(3, 6)):
+        begun = made.now
+        for _ in range(chosen.randint(1, 6)):
+            what = chosen.choice(
+                [*waits, "forward", "backward", "sync", "communication", "copy", "graph", "", "update"]
+            )
+            before = made.now
+            if what in waits:
+                made.spend(what, waits[what], chosen.randint(10, 3_000))
+            elif what in ("forward", "backward"):
+                thread = MAIN if what == "forward" else BACKWARD
+                for index in range(chosen.randint(1, 25)):
+                    stream, length, host = chosen.choice([7, 7, 7, 20]), chosen.randint(2, 200), chosen.randint(9, 60)
+                    made.launch("compute", f"gemm_{index % 3}", length, thread, stream=stream, host=host)
+                made.host.append(Range("operator", "operator", before, made.now, MAIN))
+            elif what == "communication":
+                after = before + chosen.randint(0, 500)
+                made.launch(what, "all-reduce", chosen.randint(10, 3_000), BACKWARD, stream=20, after=after)
+            elif what == "copy":
+                made.launch(what, "to device", chosen.randint(3, 800), stream=chosen.choice([7, 20]), call="copy")
+            elif what == "graph":
+                made.replay(chosen.randint(2, 50), chosen.randint(2, 40), chosen.randint(0, 9), True)
+            elif what == "update":
+                made.launch("compute", "multi_tensor_apply_kernel", 60)
+                made.host.append(Range("optimizer", "optimizer", before, made.now, MAIN))
+            elif what == "sync":
+                made.synchronise()
+            else:
+                made.now += chosen.randint(10, 1_500)
+        if chosen.random() < 0.7:
+            made.synchronise()
+        made.now += chosen.randint(1, 50)
+        made.end_step(begun)
+    return made
+
+
 def truth(made: Program, steps: list[tuple[int, int, int]] | None = None) -> dict[int, list[dict[str, Any]]]:
     """By device and step: number, the parts of PARTS in microseconds, and idle time by cause."""
     steps = steps or made.steps
@@ -239,7 +286,7 @@ def _step(
     computes, talks, copies = (on[kind][within] for kind in ("compute", "communication", "copy"))
     busy = computes | talks | copies
     starts = np.array([row.start for row in rows])
-    first = min((one for one in launches if begin <= one <= end), default=None)
+    first = min((one for one in launches if begin <= one < end), default=None)
     causes: dict[str, int] = {}
     for moment in (np.flatnonzero(~busy) + begin).tolist():
         next_one = int(np.searchsorted(starts, moment, side="right"))

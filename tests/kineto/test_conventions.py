@@ -7,6 +7,7 @@ step, the grid's own coarseness.
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pytest
@@ -144,6 +145,17 @@ def test_every_microsecond(tmp_path, convention, program):
     made = raster.training(**PROGRAMS[program])  # type: ignore[arg-type]
     found = compare(made, tmp_path / "t.json", {"traceEvents": raster.events(made, CONVENTIONS[convention])})
     assert found == "ProfilerStep"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_anything_in_any_order(tmp_path, seed):
+    made = raster.anything(seed)
+    chosen = random.Random(seed)
+    # What was written in 2021 does not tell annotations from operators.
+    words = CONVENTIONS[chosen.choice([name for name in CONVENTIONS if name != "2021"])]
+    written = raster.events(made, words)
+    chosen.shuffle(written)
+    compare(made, tmp_path / "t.json", {"traceEvents": written})
 
 
 def test_saving_and_collecting_garbage_have_names_of_their_own(tmp_path):

@@ -286,7 +286,8 @@ def _gaps(opened: Floats, closed: Floats, steps: Steps, launches: _Launches) -> 
     gap, step, start, end = gap[real], step[real], start[real], end[real]
     launch = launches.behind(closed)[gap]
     leads = launch >= 0
-    leads[leads] = launches.moments[launch[leads]] <= launches.first[step[leads]]
+    first_of_step = launches.first[step[leads]]  # infinite where nothing was launched
+    leads[leads] = np.isfinite(first_of_step) & (launches.moments[launch[leads]] <= first_of_step)
     return _Gaps(start, end, step, opened[gap], launch, leads)
 
 

@@ -129,7 +129,7 @@ _GARBAGE: Final = re.compile(r"^Python GC$|^<built-in function collect>$")
 
 STEP_MARK: Final = re.compile(r"^ProfilerStep#?\s*(\d+)")
 _NO_LAUNCH: Final = re.compile(
-    r"Query|Synchronize|Captur|Attribute|Occupancy|LastError|EventRecord|WaitEvent|Event(Create|Destroy|Elapsed)|"
+    r"Query|Synchroni[sz]e|EventWait|Queue(Finish|Flush|Sync)|DeviceSync$|Captur|Attribute|Occupancy|LastError|EventRecord|WaitEvent|Event(Create|Destroy|Elapsed)|"
     r"[GS]etDevice|Priorit|Malloc|Free|MemAlloc|USM\w*Alloc|INVALID|HostAlloc|HostRegister|ModuleLoad|GetFunction|Context|StreamCreate|StreamDestroy"
 )
 _REPLAY: Final = re.compile(r"Graph(Exec)?Launch|EnqueueCommandBuffer|^(AscendCL@)?aclmdlRIExecute")

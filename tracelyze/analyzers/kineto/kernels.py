@@ -69,7 +69,7 @@ def communication_rows(trace: Trace, launch_of: Integers) -> Mask:
     """
     device = trace.device
     named = np.array([says_so(name) for name in trace.device_names], dtype=bool)
-    local = np.array([bool(_LOCAL.search(name)) for name in trace.device_names], dtype=bool)
+    local = np.array([bool(_LOCAL.search(name) or _MOVES.search(name)) for name in trace.device_names], dtype=bool)
     if not len(device):
         return np.zeros(0, dtype=bool)
     name = device["name"]
