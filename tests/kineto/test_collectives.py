@@ -126,3 +126,36 @@ def cut(folder, windows):
         begin, end = marks[first]["ts"], marks[last - 1]["ts"] + marks[last - 1]["dur"]
         document["traceEvents"] = [one for one in document["traceEvents"] if begin <= one["ts"] < end]
         path.write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_stages_of_a_pipeline_hold_nobody_up(tmp_path, stages, told):
+    """All micro-batches forward, then all of them backward: each stage waits for the one beside it."""
+    made = [Made(rank=rank, world_size=stages) for rank in range(stages)]
+    free = [1e6] * stages
+    names = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+
+    def passed(source, target, ready):
+        end = max(ready, free[target]) + 100
+        for rank, start, name in ((source, ready, "send"), (target, free[target], "recv")):
+            group = f"[{min(source, target)}, {max(source, target)}]"
+            labels = {"Collective name": name, "Process Group Ranks": group} if told else {}
+            made[rank].span("kernel", names, start, end - start, pid=0, tid=20, stream=20, device=0, **labels)
+        return end
+
+    for step in range(STEPS):
+        begin = list(free)
+        for name, length, order in (("forward", 5_000, range(stages)), ("backward", 10_000, range(stages)[::-1])):
+            for _ in range(4):
+                for rank, source in zip(order, [None, *order][:-1], strict=True):
+                    start = free[rank] if source is None else passed(source, rank, free[source])
+                    made[rank].span("kernel", name, start, length, pid=0, tid=7, stream=7, device=0)
+                    free[rank] = start + length
+        for rank, one in enumerate(made):
+            one.span("user_annotation", f"ProfilerStep#{step}", begin[rank], free[rank] - begin[rank])
+    for rank, one in enumerate(made):
+        one.write(tmp_path / f"rank{rank}.json")
+    diagnosis = diagnose_traces(tmp_path)
+    assert "straggler" not in {finding.rule for finding in diagnosis.findings}
+    assert not any("equally often" in note for note in diagnosis.run.notes)

@@ -13,7 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from tracelyze.analyzers.kineto.table import Floats, Integers, distinct, median
+from tracelyze.analyzers.kineto.kernels import SEND_RECEIVE
+from tracelyze.analyzers.kineto.table import Floats, Integers, Mask, distinct, median
 
 END_SPREAD: Final = 0.1
 """Ends further apart than this share of the longest kernel mean clocks that differ: a collective ends together
@@ -76,6 +77,13 @@ class Arrivals:
         """Which of `ranks` arrives last, as an index, shape [collectives]."""
         return np.asarray(np.nanargmax(self.start, axis=1))
 
+    def between_two(self) -> Mask:
+        """What one rank sends to another, shape [collectives]: stages of a pipeline wait for those beside them, which is
+        how a pipeline works.
+        """
+        sent = np.array([kind.startswith(SEND_RECEIVE) for kind in self.kinds], dtype=bool)
+        return np.asarray(sent & (np.isfinite(self.start).sum(axis=1) == 2))
+
     def delay(self) -> Floats:
         """How much later the last rank arrives than the middle one of the others, shape [collectives]."""
         others = self.start.copy()
@@ -108,7 +116,10 @@ def match(times: Mapping[int, CollectiveTimes]) -> Arrivals | None:
         counts = [len(one) for one in places.values()]
         chosen = _aligned({index: (times[ranks[index]], own) for index, own in places.items()})
         if not chosen:
-            unmatched.append(f"{key} ({min(counts)} to {max(counts)} times)")
+            if not key.startswith(
+                SEND_RECEIVE
+            ):  # of which a stage in the middle makes more than the first and the last
+                unmatched.append(f"{key} ({min(counts)} to {max(counts)} times)")
             continue
         for place in range(len(chosen[members[0]])):
             start, end = np.full(len(ranks), np.nan), np.full(len(ranks), np.nan)
@@ -167,10 +178,10 @@ def blame(windows: Sequence[Arrivals]) -> Blame:
     leaders: list[int] = []
     lasts: list[int] = []
     for arrivals in windows:
-        last, late = arrivals.last(), arrivals.delay()
-        for step in distinct(arrivals.step[arrivals.step >= 0]):
+        last, late, judged = arrivals.last(), arrivals.delay(), ~arrivals.between_two()
+        for step in distinct(arrivals.step[judged & (arrivals.step >= 0)]):
             own = dict.fromkeys(arrivals.ranks, 0.0)
-            chosen = np.flatnonzero(arrivals.step == step)
+            chosen = np.flatnonzero(judged & (arrivals.step == step))
             for index in chosen:
                 own[arrivals.ranks[int(last[index])]] += float(late[index])
             lasts += [arrivals.ranks[int(last[index])] for index in chosen]

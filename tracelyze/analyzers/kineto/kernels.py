@@ -35,6 +35,7 @@ _MOVES: Final = re.compile(r"^dma(_|\b)|^(memcpy|memset)\b", re.IGNORECASE)
 STREAM_SHARE: Final = 0.5
 """A stream belongs to communication if the kernels recognised otherwise fill more than this share of its busy time."""
 
+SEND_RECEIVE: Final = "send-receive"
 KINDS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
     (kind, re.compile(pattern, re.IGNORECASE))
     for kind, pattern in (
@@ -44,7 +45,7 @@ KINDS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
         ("all-to-all", r"all_?to_?all|alltoall|dispatch|combine"),
         ("broadcast", r"broadcast"),
         ("reduce", r"reduce"),
-        ("send-receive", r"send|recv"),
+        (SEND_RECEIVE, r"send|recv"),
     )
 )
 

@@ -19,6 +19,8 @@ def check(job: Job, limits: Limits) -> Outcome:
     usable = [arrivals for arrivals in job.arrivals if arrivals.trusted]
     if not usable:
         return Skipped("no collective could be matched between the ranks")
+    if all(arrivals.between_two().all() for arrivals in usable):
+        return Skipped("the ranks only send to each other, stage by stage, in which waiting is no fault of a rank")
     blamed = blame(usable)
     worst = max(blamed.delay, key=lambda rank: blamed.delay[rank])
     window = sum(float(np.median([one.window for one in job.summaries])) for _ in usable)
