@@ -59,6 +59,25 @@ def test_loss_divergence_is_silent(make) -> None:
         assert make.check("loss-divergence", make.process(make.steps() | {"loss": loss.tolist()}))[0] != "fired"
 
 
+@pytest.mark.parametrize(
+    ("shapes", "status"),
+    [
+        (["32x8", "32x11", "32x9", "32x10", "32x20"], "passed"),  # longer sequences from there on
+        (["32x8", "32x11", "32x9", "32x10", "32x12"], "fired"),  # sequences of varying length
+        (["32x8", "32x11", "32x9", "32x10"], "fired"),  # no look since
+    ],
+)
+def test_loss_divergence_knows_a_curriculum_by_its_inputs(make, shapes, status) -> None:
+    loss = np.concatenate([np.linspace(2, 0.1, 200), np.linspace(3, 2.5, 200)])
+    looks = [
+        {"step": step, "trained": True, "field": field, "shape": shape if field == "0" else "32"}
+        for step, shape in zip((1, 5, 30, 90, 330), shapes, strict=False)
+        for field in ("0", "1")
+    ]
+    process = make.process(make.steps() | {"loss": loss.tolist()}, more={"batches": looks})
+    assert make.check("loss-divergence", process)[0] == status
+
+
 def test_loss_divergence_does_not_judge_gans_and_players(make) -> None:
     rising = np.linspace(0.5, 4, COUNT).tolist()
     gan = make.steps() | {"loss": rising, "optimizer": [index % 2 for index in range(COUNT)]}

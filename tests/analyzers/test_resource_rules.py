@@ -126,10 +126,10 @@ def test_memory_leak_needs_fifty_steps(make) -> None:
     assert make.check("memory-leak", make.process(short, evals={}))[0] == "skipped"
 
 
-def loading(make, wait: float, seconds: float, **loader):
+def loading(make, wait: float, seconds: float, samples=None, cpus: int = 8, **loader):
     steps = make.steps() | {"loader_wait": [wait] * COUNT, "seconds": [seconds] * COUNT}
     settings = {"loader": 0, "dataset": "Images", "length": 100, "batch_size": 32, "num_workers": 0, "site": 2}
-    return make.process(steps, loaders=[settings | loader])
+    return make.process(steps, loaders=[settings | loader], samples=samples, facts={"cpus": cpus})
 
 
 def test_dataloader_bottleneck(make) -> None:
@@ -189,6 +189,39 @@ def test_dataloader_bottleneck_is_silent(make, wait, seconds) -> None:
 def test_the_way_from_a_worker_on_busy_cores_is_no_slow_loading(make) -> None:
     assert make.check("dataloader-bottleneck", loading(make, 0.0054, 0.0068, num_workers=1))[0] == "passed"
     assert make.check("dataloader-bottleneck", loading(make, 0.022, 0.0234, num_workers=1))[0] == "fired"
+
+
+def crowded(own: float, workers: int = 0, theirs: float = 0.0, cpus: int = 8, cpu: float = 0.2) -> dict[str, object]:
+    """Samples of a training of 20 s whose thread found no free processor for the share `own`, its workers `theirs`."""
+    time = np.arange(0.0, 21.0)
+    return {
+        "time": time.tolist(),
+        "delayed": (own * time).tolist(),
+        "cpu_seconds": (cpu * time).tolist(),
+        "children": [workers] * len(time),
+        "children_delayed": (workers * theirs * time).tolist(),
+        "children_cpu_seconds": (workers * 0.1 * time).tolist(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("wait", "seconds", "settings", "samples", "status"),
+    [
+        (0.004, 0.008, {}, crowded(0.0), "fired"),  # 125 us per sample, on processors of its own
+        (0.004, 0.008, {}, crowded(0.75), "passed"),  # as above, but others ran for three quarters of the time
+        (0.04, 0.06, {}, crowded(0.75), "fired"),  # slow on any machine
+        (0.03, 0.05, {"num_workers": 2}, crowded(0.0, 2, 0.0), "fired"),
+        (0.03, 0.05, {"num_workers": 2}, crowded(0.0, 2, 0.8), "passed"),  # its workers found no processor
+        (0.2, 0.25, {"num_workers": 2}, crowded(0.0, 2, 0.8), "fired"),  # and yet each batch takes long
+    ],
+)
+def test_dataloader_bottleneck_on_a_crowded_machine(make, wait, seconds, settings, samples, status) -> None:
+    assert make.check("dataloader-bottleneck", loading(make, wait, seconds, samples=samples, **settings))[0] == status
+
+
+def test_a_crowd_of_its_own_workers_is_no_excuse(make) -> None:
+    mine = loading(make, 0.03, 0.05, num_workers=8, samples=crowded(0.0, 8, 0.7), cpus=2)
+    assert make.check("dataloader-bottleneck", mine)[0] == "fired"
 
 
 def test_dataloader_bottleneck_does_not_count_first_batches_and_needs_steps(make) -> None:

@@ -99,6 +99,7 @@ def test_learning_rate_schedule(make, rates: list[float], row: dict[str, Any], w
         (CLIMBING, scheduler("LambdaLR", steps=4), Exit("interrupted", 130)),
         (CLIMBING, scheduler("LambdaLR", steps=COUNT), None),  # a long warm-up, of a run that is short
         (FLAT, scheduler("CosineAnnealingLR", steps=0), Exit("signal", -9)),
+        (FLAT, scheduler("SWALR", steps=0), None),  # early stopping came first
         (FLAT, scheduler("StepLR", optimizer=None, steps=4), None),  # another model's
     ],
 )

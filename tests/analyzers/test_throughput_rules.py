@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,26 @@ def test_what_coincides_with_slow_steps(make, columns, said) -> None:
     _, _, finding = make.check("slow-steps", process)
     assert {one.name: one.value for one in finding.evidence}["what coincides"] == said
     assert finding.confidence == "likely"
+
+
+def looks(end: float, delayed: list[float]) -> dict:
+    """A look at the machine at even distances up to `end` seconds; what was lost to others by then."""
+    return {"time": np.linspace(0, end, len(delayed)).tolist(), "delayed": delayed, "cpu_seconds": [0] * len(delayed)}
+
+
+def test_slow_steps_of_a_crowded_machine_are_told_and_alarm_nobody(make) -> None:
+    hiccups = dict.fromkeys((60, 97, 150, 181, 260, 288, 333), 1.3)
+    taken = seconds(400, hiccups)
+    end = ends(taken)
+    moments = sorted([0.0, end[-1], *[end[i] - 1.3 for i in hiccups], *[end[i] for i in hiccups]])
+    lost = np.cumsum([0, *(1.25 if np.isclose(b - a, 1.3) else 0.0 for a, b in itertools.pairwise(moments))])
+    samples = {"time": moments, "delayed": lost.tolist(), "innermost": ["torch/autograd/graph.py:8 run"] * len(moments)}
+    process = make.process(steps(make, seconds=taken, time=end), evals={}, samples=samples)
+    _, _, finding = make.check("slow-steps", process)
+    assert {one.name: one.value for one in finding.evidence}["what coincides"] == "other programs on the processors"
+    assert finding.severity == "info"
+    unexplained = make.process(steps(make, seconds=taken, time=end), evals={})
+    assert make.check("slow-steps", unexplained)[2].severity == "info", "no rhythm, no cause: nothing to act on"
 
 
 def evaluated() -> dict:
@@ -143,6 +165,31 @@ def test_both_rules_on_one_run_tell_the_stall_once(make) -> None:
     run = make.run(make.process(epochs(make, 2.5), evals={}, loaders=workers(4)))
     found = {finding.rule for finding in diagnose(run, select=["slow-steps", "epoch-boundary-stall"]).findings}
     assert found == {"epoch-boundary-stall"}
+
+
+@pytest.mark.parametrize(
+    ("wait", "every", "severity"),
+    [
+        (2.5, 100, "warning"),
+        (0.5, 40, "info"),  # 4.5 s in all: epochs are short, workers start as quickly as they can
+        (0.4, 4, "warning"),  # more than half of the time
+    ],
+)
+def test_stalls_that_cost_little_alarm_nobody(make, wait, every, severity) -> None:
+    process = make.process(epochs(make, wait, every), evals={}, loaders=workers(2))
+    assert make.check("epoch-boundary-stall", process)[2].severity == severity
+
+
+def test_workers_that_start_late_on_a_crowded_machine_are_no_stall(make) -> None:
+    table = epochs(make, 0.3, 40)
+    status = [
+        make.check(
+            "epoch-boundary-stall",
+            make.process(table, evals={}, loaders=workers(2), samples=looks(table["time"][-1], [0.0, lost, 2 * lost])),
+        )[0]
+        for lost in (0.0, 0.4 * table["time"][-1])
+    ]
+    assert status == ["fired", "passed"]
 
 
 @pytest.mark.parametrize(

@@ -225,6 +225,8 @@ EVALUATION: Final = (
          lines=("val = F.mse_loss(ema.model(noisy_held_out), held_out).item()",)),
     pair("functional_dropout", "no-training-flag", "eval-in-train-mode", consequences=NOISY_VALIDATION, fast=True),
     pair("functional_dropout", "wrong-model", "eval-in-train-mode", consequences=NOISY_VALIDATION),
+    faulty("frozen_is_not_eval", "eval-in-train-mode", consequences=NOISY_VALIDATION,
+           lines=("losses.append(nn.functional.mse_loss(self.net(noisy), clean).item())",), fast=True),
     faulty("forgot_eval", "eval-in-train-mode", consequences=NOISY_VALIDATION,
            lines=("val_loss += mse(model(xb), yb).item() / len(val_loader)",)),
     faulty("lstm_dropout_validation", "eval-in-train-mode", consequences=NOISY_VALIDATION),
@@ -294,6 +296,8 @@ SETTINGS: Final = (
     pair("weather_schedule", "forgotten-step", "learning-rate-schedule", lines=("optimizer.step()",)),
     pair("leaf_sorting", "in-file-order", "no-shuffle", consequences=(*NOISY_VALIDATION, *BLOW_UP),
          lines=("for shape, species in train_loader:",), fast=True),
+    faulty("sorted_by_day", "no-shuffle", consequences=(*NOISY_VALIDATION, *BLOW_UP),
+           lines=("for x, label in loader:",), fast=True),
     pair("tremor_rnn", "tiny-microbatches", "batchnorm-small-batch"),
 )
 

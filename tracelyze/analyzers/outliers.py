@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from tracelyze.analyzers import moments, validation
+from tracelyze.analyzers import contention, moments, validation
 from tracelyze.analyzers.words import percent
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 EXPLAINED: Final = 0.5
+CROWDED: Final = "other programs on the processors"
+UNKNOWN: Final = "nothing that was recorded"
 EXPLAINED_SOURCE: Final = "derived: more than all other causes together"
 _SAVES: Final = ("serialization.py", "checkpoint", "safetensors", " save")
 _LARGER: Final = 1.5
@@ -86,12 +88,17 @@ def rhythm(steps: Sequence[int]) -> str:
 
 def coincidence(training: Training, found: Slow) -> Reason:
     """The measured cause that explains most of the excess, else what the program was seen doing meanwhile."""
-    reasons = [_waiting(training, found), _larger(training, found), _recording(training, found)]
+    reasons = [
+        _waiting(training, found),
+        _larger(training, found),
+        _recording(training, found),
+        _crowded(training, found),
+    ]
     best = max(reasons, key=lambda reason: reason.share)
     if best.share >= EXPLAINED:
         return best
     return _seen(training, found) or Reason(
-        "nothing that was recorded",
+        UNKNOWN,
         0.0,
         "Nothing that was recorded coincides with them.",
         "Look at what runs in these steps only: checkpoints, logging, garbage collection, another program, a disk.",
@@ -130,6 +137,18 @@ def _recording(training: Training, found: Slow) -> Reason:
         share,
         f"{percent(share)} of that was tracelyze's own recording.",
         "Record less: see tracelyze collect --help for what can be turned off.",
+    )
+
+
+def _crowded(training: Training, found: Slow) -> Reason:
+    ends = training.steps["time"][found.rows]
+    lost = contention.within(training.process, ends - (found.excess + found.typical), ends)
+    share = float(min(1.0, lost.sum() / max(float(found.excess.sum()), 1e-9)))
+    return Reason(
+        CROWDED,
+        share,
+        f"For {percent(share)} of that the training was ready to run and other programs held the processors.",
+        "Look at what else runs on this machine, or give the training processors of its own.",
     )
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 RETURNING = ("CosineAnnealingLR",)  # beyond their length they climb again
+LATE = ("SWALR",)  # made for the last part of a training, which may end before
 ALMOST = 0.2  # of its length, or of its rate: a schedule that ends there has not been gone through
 
 
@@ -60,6 +61,7 @@ def never_stepped(training: Training, rows: list[Row], limits: Limits) -> Row | 
     long = epochs >= 3 and len(training.steps) >= limits["idle"]
     if training.process.exit.kind != "finished" or not long or any(row["steps"] for row in rows):
         return None
+    rows = [row for row in rows if row["name"] not in LATE]
     rate = training.steps["lr"][np.isfinite(training.steps["lr"])]
     return rows[0] if len(rows) == 1 and len(rate) and rate.min() == rate.max() else None
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers import moments, validation
+from tracelyze.analyzers import contention, moments, validation
+from tracelyze.analyzers.contention import Contention
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Mask, Training
@@ -26,7 +27,8 @@ class Waiting:
     the wall time of a step without evaluation passes; `compute` what remains of it without `idle`. `share` is the
     summed idle time over the summed time. `work` is the time that one process needs to make the step's data,
     `per_sample` that time for one sample, None where the batch size is unknown. `restarts`: an iterator was made anew
-    for nearly every step, although the loader has more to give.
+    for nearly every step, although the loader has more to give. `crowded`: the part of the time that other programs
+    held the processors.
     """
 
     rows: Mask
@@ -41,6 +43,7 @@ class Waiting:
     per_sample: float | None
     restarts: bool
     loader: dict[str, Any]
+    crowded: Contention = field(default_factory=Contention)
 
     @property
     def workers(self) -> int:
@@ -99,6 +102,28 @@ def measure(training: Training) -> Waiting | None:
         per_sample=work / size if size else None,
         restarts=bool(always_first and not short),
         loader=loader,
+        crowded=contention.shares(training),
+    )
+
+
+def undisturbed(seen: Waiting) -> Waiting:
+    """The same wait without the time for which whoever loads (the process, or its workers) found no free processor.
+
+    On a crowded machine a batch that costs nothing to make is late, too; no setting of the loader changes that.
+    """
+    loading = 1.0 - (seen.crowded.workers if seen.workers else seen.crowded.own)
+    idle = seen.idle * loading
+    compute = seen.compute * (1.0 if seen.on_device else 1.0 - seen.crowded.own)
+    step = max(idle + compute, 1e-9)
+    return replace(
+        seen,
+        wait=seen.wait * loading,
+        idle=idle,
+        step=step,
+        compute=compute,
+        share=seen.share * (idle / step) / max(seen.idle / max(seen.step, 1e-9), 1e-9),
+        work=seen.workers * step if seen.workers else seen.work * loading,
+        per_sample=None if seen.per_sample is None else seen.per_sample * loading,
     )
 
 

@@ -8,7 +8,7 @@ from tracelyze.schema.declaration import Column, Table
 
 AUTOCAST: Final = {0: "off", 1: "float16", 2: "bfloat16", 3: "other"}
 SCALER_USE: Final = {0: "nothing", 1: "unscaled them only", 2: "made the step"}
-GRAD_MODE: Final = {0: "no_grad", 1: "inference_mode", 2: "grad enabled"}
+GRAD_MODE: Final = {0: "no_grad", 1: "inference_mode", 2: "grad enabled", 3: "grad enabled, no graph came of it"}
 NORM_SOURCE: Final = {
     1: "gradients as the optimizer step found them",
     2: "return value of the clip: before clipping",

@@ -30,22 +30,22 @@ def check(process: Process, limits: Limits) -> Outcome:
     seen = waiting.measure(training)
     if seen is None:
         return Skipped(f"fewer than {waiting.MIN_STEPS} steps with a known wait beyond the first batches")
+    own = waiting.undisturbed(seen)
     who = "the device stands idle for data" if seen.on_device else "a step waits for data"
     told = f"{who} {duration(seen.idle)} of {duration(seen.step)} ({percent(seen.share)} in all)"
-    stream = bool(seen.loader.get("iterable"))
-    if seen.share < limits["grave" if stream else "share"] or seen.idle < limits[_least(seen)]:
+    if own.share < limits["grave" if seen.loader.get("iterable") else "share"] or own.idle < limits[_least(seen)]:
         return Passed(told)
-    if not seen.restarts and seen.per_sample is not None and seen.per_sample < limits["sample"] * 1e-6:
-        return Passed(f"{told}, but only {duration(seen.per_sample)} per sample: handing it over would cost as much")
+    if not seen.restarts and own.per_sample is not None and own.per_sample < limits["sample"] * 1e-6:
+        return Passed(f"{told}, but only {duration(own.per_sample)} per sample: handing it over would cost as much")
     cpus = process.facts.get("cpus")
     cores = cpus if isinstance(cpus, int) else None
-    workers = waiting.predict(seen, cores, limits["handover"], int(limits["workers"]))
-    cheaper = waiting.cheaper(seen, limits["sample"] * 1e-6)
+    workers = waiting.predict(own, cores, limits["handover"], int(limits["workers"]))
+    cheaper = waiting.cheaper(own, limits["sample"] * 1e-6)
     if seen.restarts:
         return [_finding(training, seen, cheaper, "restart", limits)]
     if workers.share >= limits["saving"]:
         return [_finding(training, seen, workers, "workers", limits)]
-    if cheaper.share >= limits["saving"] and (seen.per_sample or 0) >= 2e-6 * limits["sample"]:
+    if cheaper.share >= limits["saving"] and (own.per_sample or 0) >= 2e-6 * limits["sample"]:
         return [_finding(training, seen, cheaper, "cheaper", limits)]
     return Passed(f"{told}, but workers would save only {percent(workers.share)} of the step")
 
@@ -79,6 +79,7 @@ def _finding(
             Evidence("loading time per sample", None if seen.per_sample is None else seen.per_sample * 1e6, "us",
                      limits["sample"], limits.source("sample")),
             Evidence("predicted saving per step", predicted.share, "share", limits["saving"], limits.source("saving")),
+            Evidence("time without a free processor", max(seen.crowded.own, seen.crowded.workers), "share"),
             *[Evidence(name, _plain(seen.loader.get(name))) for name in SETTINGS],
         ],
         cost=Cost(seconds, share),
@@ -105,9 +106,7 @@ RULE = Rule(
     check=check,
     needs=(("steps.loader_wait", "steps.seconds"),),
     thresholds=(
-        Threshold(
-            "share", 0.3, "share", "a V100 training with 33 % of its step in the loader gained 21 % from workers"
-        ),
+        Threshold("share", 0.3, "share", "a V100 training with 33 % of its step in the loader gained 21 % by workers"),
         Threshold("sample", 50, "us", "indexing tensors in memory takes 10 to 30 us per sample"),
         Threshold("saving", 0.2, "share", "a gain below a fifth is within what the prediction may be wrong by"),
         Threshold("grave", 0.5, "share", "more than half of the time would come back"),
@@ -115,6 +114,6 @@ RULE = Rule(
         Threshold("queued", 0.01, "s", "from a worker on shared cores 20 small rows took up to 5.4 ms, none to make"),
         Threshold("workers", 8, "processes", "beyond eight, start-up and memory grow faster than the gain"),
     ),
-    not_when="Wait hidden by a device's queue, first batches, small steps on data in memory.",
+    not_when="Wait hidden by a device's queue, first batches, small steps on data in memory, crowded processors.",
     references=("https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading",),
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers import moments, pictures, validation, waiting
+from tracelyze.analyzers import contention, moments, pictures, validation, waiting
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.words import duration, percent, plural
 from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
@@ -35,16 +35,21 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed("the loader's iterator is made anew in most steps, which dataloader-bottleneck judges")
     usual, typical = float(np.median(wait[others])), float(np.median(net[others]))
     excess = np.clip(np.minimum(wait - usual, net - typical), 0.0, None)
+    crowded = contention.shares(training)  # what others held the processors for is no fault of the loader
+    alone = 1.0 - max(crowded.own, crowded.workers)
     middle = float(np.median(excess[first]))
     begun = int(np.argmax(first))
     lost = float(excess[first].sum()) / max(float(net[begun:][known[begun:]].sum()), 1e-9)
     told = f"first batches wait {duration(middle)} longer than others, {percent(lost)} of the time"
-    if middle < limits["stall"] or lost < limits["lost"]:
+    if middle * alone < limits["stall"] or lost * alone < limits["lost"]:
         return Passed(told)
-    return [_finding(training, np.where(first, excess, 0.0), usual, lost, limits)]
+    matters = lost * alone >= limits["grave"] or float(excess[first].sum()) * alone >= limits["worth"]
+    return [_finding(training, np.where(first, excess, 0.0), usual, (lost, matters), limits)]
 
 
-def _finding(training: Training, excess: Floats, usual: float, lost: float, limits: Limits) -> Finding:
+def _finding(training: Training, excess: Floats, usual: float, lost_and: tuple[float, bool], limits: Limits) -> Finding:
+    """`lost_and`: the share of the time that is lost, and whether that is much."""
+    lost, matters = lost_and
     rows = np.flatnonzero(excess)
     middle = float(np.median(excess[rows]))
     loader = waiting.loader_of(training)
@@ -52,7 +57,7 @@ def _finding(training: Training, excess: Floats, usual: float, lost: float, limi
     fix, code = _advice(loader)
     return Finding(
         rule=RULE.id,
-        severity="warning",
+        severity="warning" if matters else "info",
         confidence="certain" if loader else "likely",
         title=f"Each epoch begins with a wait of {duration(middle + usual)} for its first batch",
         summary=(
@@ -99,7 +104,9 @@ RULE = Rule(
         Threshold("boundaries", 3, "epochs", "derived: two may have met the same hiccup of the machine"),
         Threshold("stall", 0.1, "s", "derived: starting a process takes about as long; less is a slow batch"),
         Threshold("lost", 0.05, "share", "derived: below a twentieth of the time nothing is worth a change"),
+        Threshold("worth", 5, "s", "measured: two workers take 0.2 s to start, so runs of short epochs lose 2 s or so"),
+        Threshold("grave", 0.5, "share", "derived: more than half of the time matters however short the run is"),
     ),
-    not_when="The first batch of the run, persistent workers, a wait that the device's queue hides.",
+    not_when="The first batch of the run, persistent workers, waits that the device's queue hides, crowded processors.",
     references=("https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader",),
 )

@@ -24,7 +24,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     usable = np.isfinite(training.steps["grad_norm"]) & moments.trained_steps(training)
     usable[: len(usable) // 10] = False  # the first steps settle
     rows = np.flatnonzero(usable)
-    norm = training.steps["grad_norm"][rows]
+    norm = np.fmin(training.steps["grad_norm"], training.steps["clip_max_norm"])[rows]  # what reached the weights
     if len(norm) < limits["norms"]:
         return Skipped(f"{len(norm)} gradient norms: {limits['norms']:.0f} are needed to know what is usual")
     found = statistics.spikes(norm, sigmas=limits["sigmas"], factor=limits["factor"])
@@ -81,5 +81,5 @@ RULE = Rule(
         Threshold("norms", 200, "norms", "three windows of the 64 norms that define what is usual"),
     ),
     consequence_of=("exploding-gradients", "fp16-overflow"),
-    not_when="Heavy-tailed but stationary norms, the first steps, several optimizers, reinforcement learning.",
+    not_when="Heavy-tailed but stationary norms, clipped norms, the first steps, several optimizers, acting models.",
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers import moments, pictures, statistics, style
+from tracelyze.analyzers import curriculum, moments, pictures, statistics, style
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.words import number, percent
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -30,7 +30,10 @@ def check(process: Process, limits: Limits) -> Outcome:
     seen = statistics.divergence(loss, rise=limits["rise"], regained=limits["regained"], sigmas=limits["sigmas"])
     if seen is None:
         return Passed("the loss did not rise for good above its earlier minimum")
-    return [_finding(training, int(rows[min(seen.turned, len(rows) - 1)]), seen, limits)]
+    first = int(rows[min(seen.turned, len(rows) - 1)])
+    if curriculum.larger_from(process, moments.step_at(training, first)):
+        return Passed("the loss rose above its earlier minimum when the training went on with larger inputs")
+    return [_finding(training, first, seen, limits)]
 
 
 def _finding(training: Training, first: int, seen: statistics.Divergence, limits: Limits) -> Finding:
@@ -89,5 +92,5 @@ RULE = Rule(
         "fp16-overflow",
         "train-in-eval-mode",
     ),
-    not_when="Excursions that recover, losses below zero, several optimizers, reinforcement learning.",
+    not_when="Excursions that recover, larger inputs from then on, negative losses, several optimizers, acting models.",
 )

@@ -33,12 +33,13 @@ def _finding(training: Training, found: outliers.Slow, seconds: Floats, limits: 
     steps = [moments.step_at(training, int(row)) for row in found.rows]
     reason = outliers.coincidence(training, found)
     rhythm = outliers.rhythm(steps)
+    curable = reason.name != outliers.CROWDED and (rhythm or reason.name != outliers.UNKNOWN)
     slowest = float(seconds[found.rows].max())
     listed = ", ".join(f"{step:,}" for step in steps[:5]) + (" and more" if len(steps) > 5 else "")
     excess = float(found.excess.sum())
     return Finding(
         rule=RULE.id,
-        severity="warning" if found.lost >= limits["grave"] else "info",
+        severity="warning" if curable and found.lost >= limits["grave"] else "info",
         confidence="likely" if reason.share >= outliers.EXPLAINED else "possible",
         title=f"{plural(len(steps), 'step')} took far longer than the others, {percent(found.lost)} of the time",
         summary=(

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from tracelyze.collectors.calls import Call, Model
+from tracelyze.collectors.calls import GRAD, Call, Model
 from tracelyze.collectors.readback import Readback
 from tracelyze.collectors.signals.signal import Signal
 
+NO_GRAPH = 3  # schema.GRAD_MODE
 RECHECKS = 8  # a model that no optimizer holds is looked at again this often: its optimizer may step later
 
 
@@ -52,13 +53,13 @@ class Evaluation(Signal):
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         call.declared = self._declared
         call.holder = self.recorder.trainings.holder(call.model.number)
-        if call.mode != 2 or not call.in_train:
+        if call.mode != GRAD or not call.in_train:
             call.site = self.recorder.sites.here("forward")
 
     def loss(self, value: Any) -> None:
         """A loss function returned: it belongs to the latest call."""
         call = self.recorder.calls.latest
-        if call is None or (call.mode == 2 and call.in_train):
+        if call is None or (call.mode == GRAD and call.in_train):
             return
         call.losses += 1
         value = value.detach()
@@ -105,7 +106,7 @@ class Evaluation(Signal):
             "optimizer": self._holder(main.model) if main.holder is None else main.holder,
             "forwards": len(calls),
             "samples": sum(call.batch_size or 0 for call in calls),
-            "grad_mode": max(call.mode for call in calls),
+            "grad_mode": _grad_mode(calls),
             "model_in_train": any(call.in_train for call in calls if call.model is main.model),
             "modules_sensitive": sum(call.sensitive for call in per_model.values()),
             "modules_in_train": sum(most_in_train.values()),
@@ -144,6 +145,13 @@ class Evaluation(Signal):
         found = next((holders[id(p)] for p in module.parameters() if id(p) in holders), None)
         self._held[model.number] = found
         return found
+
+
+def _grad_mode(calls: list[Call]) -> int:
+    """The mode in which most was kept. With autograd on, outputs without a graph come of weights that are frozen."""
+    if any(call.mode == GRAD and call.hooked for call in calls):
+        return GRAD
+    return max(NO_GRAPH if call.mode == GRAD else call.mode for call in calls)
 
 
 def _same_pass(call: Call, following: Call) -> bool:

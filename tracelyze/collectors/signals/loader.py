@@ -208,8 +208,9 @@ def _is_stream(loader: Any) -> bool:
 
 
 def _sampler(loader: Any) -> Any:
-    """What decides the order of the samples: Accelerate hides it inside of the sampler of batches that it shards."""
-    batches = loader.batch_sampler
+    """What decides the order of the samples: Accelerate hides it inside of the sampler of batches that it shards, and
+    datasets that hand out whole batches get a sampler of batches as their sampler."""
+    batches = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
     while getattr(batches, "batch_sampler", None) is not None:
         batches = batches.batch_sampler
     sampler = getattr(batches, "sampler", None)
