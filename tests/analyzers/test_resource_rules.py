@@ -360,6 +360,10 @@ def test_killed(make) -> None:
     assert "out of host memory" in make.check("killed", starved)[2].title
     roomy = make.process(samples=samples | {"host_available": [5e9, 5e9]}, end=Exit("vanished"))
     assert "probably not" in make.check("killed", roomy)[2].summary
+    falling = {"time": [1.0, 2.0, 3.0], "host_available": [9e9, 7e9, 3e9]}
+    assert "out of host memory" in make.check("killed", make.process(samples=falling, end=Exit("vanished")))[2].title
+    slowly = falling | {"host_available": [5.2e9, 5.1e9, 5e9]}
+    assert "out of host memory" not in make.check("killed", make.process(samples=slowly, end=Exit("vanished")))[2].title
     signal = make.check("killed", make.process(end=Exit("signal", None, "Segmentation fault")))[2]
     assert "Segmentation fault" in signal.title
     assert signal.location is None

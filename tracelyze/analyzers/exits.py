@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import re
 import time
@@ -32,6 +33,9 @@ def exit_of(folder: Path, facts: Mapping[str, Any], events: Table) -> Exit:
     raised = [row for row in rows if row["kind"] == "exception"]
     if ends:
         return _written(ends[-1], raised)
+    stopped = stop_of(text_of(folder / schema.STOPPED_FILE))
+    if stopped.get("end"):
+        return _written({"name": stopped["end"], "value": stopped.get("code"), "text": ""}, raised)
     fatal = text_of(folder / schema.SIGNAL_FILE)
     if fatal:
         return Exit("signal", None, _fatal(fatal))
@@ -48,6 +52,15 @@ def exit_of(folder: Path, facts: Mapping[str, Any], events: Table) -> Exit:
     if facts.get("own_faulthandler"):
         return Exit("vanished", None, "the process left no exit record; a fatal signal's stacks went to its own output")
     return Exit("vanished", None, "the process left no exit record")
+
+
+def stop_of(text: str) -> dict[str, Any]:
+    """What a recording that stopped early says of it: "reason", "step", and the "end" of the program if it came."""
+    try:
+        told = json.loads(text)
+    except ValueError:
+        told = None
+    return told if isinstance(told, dict) and "reason" in told else {"reason": text}
 
 
 def _written(row: Mapping[str, Any], raised: list[dict[str, Any]]) -> Exit:

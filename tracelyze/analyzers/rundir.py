@@ -11,7 +11,7 @@ from tracelyze import schema
 from tracelyze.analyzers import logged
 from tracelyze.analyzers.columns import FileColumns, ParquetPart, Part, StreamPart
 from tracelyze.analyzers.compaction import compact_process
-from tracelyze.analyzers.exits import exit_of, may_live, text_of
+from tracelyze.analyzers.exits import exit_of, may_live, stop_of, text_of
 from tracelyze.analyzers.run import Process, Run, Table
 from tracelyze.errors import InputError
 
@@ -140,10 +140,11 @@ def _part(stem: Path) -> Part:
 
 
 def _stop_note(stopped: str, steps: Table) -> str:
-    """The stop file holds the reason, or "step N: reason"."""
-    match = re.match(r"(?:at )?step (\d+)\W+(.*)", stopped, re.DOTALL)
-    step, reason = (int(match.group(1)), match.group(2)) if match else (len(steps), stopped)
-    return f"recording stopped at step {step}: {' '.join(reason.split())}"
+    """The stop file holds the step and the reason, of which a torn file may have less."""
+    told = stop_of(stopped)
+    step = told.get("step")
+    known = step if isinstance(step, int) else len(steps)
+    return f"recording stopped at step {known:,}: {' '.join(str(told['reason']).split())}"
 
 
 def _what_was_seen(root: Path) -> list[str]:

@@ -95,6 +95,7 @@ def end(recorder: Recorder, name: str, code: float | None = None) -> None:
     if recorder.opened and not recorder.ended:
         recorder.event("exit", name, value=code)
         recorder.close()
+        recorder.writer.note_end(name, code)
 
 
 def _finish(recorder: Recorder, quiet: bool) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import tracelyze
 from tracelyze import redaction, schema
+from tracelyze.collectors import memory_limits
 
 
 def facts(torch: Any) -> dict[str, Any]:
@@ -82,13 +83,13 @@ def process_start(pid: int) -> int | None:
 
 
 def host_memory() -> int | None:
-    """Memory of the machine in bytes, or the limit of the container if that is smaller; None if unknown."""
+    """Memory of the machine in bytes, or the limit of the container or the job if that is smaller; None if unknown."""
     try:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError, AttributeError):
         return None
-    limit = _read("/sys/fs/cgroup/memory.max")
-    return min(total, int(limit)) if limit and limit.isdigit() else total
+    limits = [limit for group in memory_limits.groups() if (limit := memory_limits.limit(group)) is not None]
+    return min(total, *limits) if limits else total
 
 
 def _rank(torch: Any) -> tuple[int, int]:

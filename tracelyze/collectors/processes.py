@@ -10,6 +10,8 @@ import contextlib
 import os
 from typing import Any
 
+from tracelyze.collectors import memory_limits
+
 LARGEST = 2**16  # bytes of the files read here: a few thousand
 
 
@@ -32,6 +34,7 @@ class Proc:
         self._page = os.sysconf("SC_PAGE_SIZE")
         self._tick = os.sysconf("SC_CLK_TCK")
         self._busy: tuple[int, int] | None = None
+        self._groups = memory_limits.groups()
 
     def process(self, pid: int) -> dict[str, Any]:
         """Resident bytes; since it began processor seconds, page faults, bytes read, seconds in wait of a processor."""
@@ -71,9 +74,8 @@ class Proc:
         memory = _table("/proc/meminfo")
         available = memory.get("MemAvailable")
         found: dict[str, Any] = {"host_available": available, "machine_cpu": self._busy_share()}
-        room = _room_in_cgroup()
-        if room is not None:
-            found["host_available"] = room if available is None else min(room, available)
+        rooms = [room for group in self._groups if (room := memory_limits.room(group)) is not None]
+        found["host_available"] = min([*rooms, *([] if available is None else [available])], default=None)
         with contextlib.suppress(OSError):
             swapped = _table("/proc/vmstat", unit=self._page)
             found["swapped_in"] = swapped.get("pswpin")
@@ -173,18 +175,6 @@ def _below(root: int, parents: dict[int, int]) -> list[int]:
         found += below
         pending += below
     return sorted(found)
-
-
-def _room_in_cgroup() -> int | None:
-    """Bytes that a container may still take; None outside of one. File cache that it could give back counts as room."""
-    try:
-        limit = _read("/sys/fs/cgroup/memory.max").strip()
-        if not limit.isdigit():
-            return None
-        used = int(_read("/sys/fs/cgroup/memory.current"))
-        return int(limit) - used + _table("/sys/fs/cgroup/memory.stat", unit=1).get("inactive_file", 0)
-    except (OSError, ValueError):
-        return None
 
 
 def _delayed(pid: int) -> float | None:

@@ -24,6 +24,7 @@ FLUSH_SECONDS = 0.5  # half of the second that may be lost
 FIRST_FLUSH_SECONDS = 0.05  # doubles up to the above: a run that dies young leaves something too
 FIRST_LEDGER_SECONDS, LEDGER_SECONDS = 1.0, 60.0  # between two statements of what everything cost; doubles too
 CONVERT_BYTES = 64 * 2**20  # streams above this are left to the first reader: exit must not take seconds
+LONGEST_REASON = 500  # characters of why recording stopped, within the
 RESERVED_BYTES = 1024  # kept on disk from the start, so that "the disk is full" can still be written down
 
 
@@ -37,6 +38,7 @@ class Writer:
         self.folder: Path | None = None
         self.seconds = 0.0  # processor time of the thread
         self._facts: dict[str, Any] = {}
+        self._stopped: dict[str, Any] | None = None  # why and where recording stopped early
         self._lock = threading.Lock()
         self.threads = Threads()
         self._next_ledger, self._between_ledgers = FIRST_LEDGER_SECONDS, FIRST_LEDGER_SECONDS
@@ -67,8 +69,9 @@ class Writer:
             self._facts = facts = facts | self._facts
             self.folder = recorder.run / identity.folder_name(facts)
             self.folder.mkdir(parents=True)
-            identity.write_json(self.folder / schema.PROCESS_FILE, facts)
+            # First, so that what fails next can be told there.
             (self.folder / schema.STOPPED_FILE).write_bytes(b" " * RESERVED_BYTES)
+            identity.write_json(self.folder / schema.PROCESS_FILE, facts)
             from tracelyze.collectors import ending
 
             if recorder.thread == 1 and not ending.watch_fatal_signals(self.folder):
@@ -118,14 +121,24 @@ class Writer:
         if recorder.off:
             return
         recorder.off = True
-        reason = redaction.redact_text(f"{type(error).__name__}: {error}")
+        reason = redaction.redact_text(f"{type(error).__name__}: {error}")[:LONGEST_REASON]
+        self._stopped = {"step": recorder.steps, "reason": reason}
+        self._tell_stopped()
+        self.complain(error)
+
+    def note_end(self, name: str, code: float | None) -> None:
+        """How the program ended, where no row can say it any more: what is recorded up to a full disk is no death."""
+        if self._stopped is not None:
+            self._stopped |= {"end": name, "code": code}
+            self._tell_stopped()
+
+    def _tell_stopped(self) -> None:
         try:
             if self.folder is not None:
                 with open(self.folder / schema.STOPPED_FILE, "r+b") as reserved:
-                    reserved.write(json.dumps({"step": recorder.steps, "reason": reason}).encode()[:RESERVED_BYTES])
+                    reserved.write(json.dumps(self._stopped).encode()[:RESERVED_BYTES])
         except OSError:
             pass
-        self.complain(error)
 
     def complain(self, error: Exception) -> None:
         """One line for people."""

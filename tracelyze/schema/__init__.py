@@ -8,7 +8,7 @@
         steps.parquet                           the same rows after a clean end, or after the first reader came by
         evals.parquet, events.parquet, ...      one file per table below; long runs add steps-00001.parquet, ...
         signals.txt                             Python stacks written when a fatal signal arrived
-        stopped.txt                             why recording stopped early, blank if it did not
+        stopped.txt                             JSON: why recording stopped early; blank if it did not
       trace-00000/                              instead of processes: a profiler's trace, by `import kineto`
         trace.json                              which file it was, its rank, its clock, what was wrong with it
         device.parquet, host.parquet, ...       one file per trace table below

@@ -5,6 +5,7 @@ import os
 import pathlib
 import resource
 import shutil
+import subprocess
 import sys
 import time
 
@@ -34,6 +35,8 @@ if how == "no folder can be made" and run.exists():
 if how == "no descriptors":
     opened = len(os.listdir("/proc/self/fd"))
     resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 3, opened + 3))
+if how == "read-only run" and run.exists():
+    subprocess.run(["mount", "-o", "remount,ro,bind", run.parent], check=True)
 train(20)
 if how == "run deleted":
     shutil.rmtree(run, ignore_errors=True)
@@ -42,9 +45,17 @@ if how == "folder deleted":
         shutil.rmtree(folder)
 if how == "out of memory":
     torch.empty(1 << 50)
+if how == "memory used up":
+    kept = []
+    while True:  # until the kernel ends it
+        train(5)
+        kept.append(torch.ones(1_000_000))
+        time.sleep(0.05)
 if how == "null read":
     train(20)
     time.sleep(1.0)  # so that what is lost is certain
     ctypes.string_at(0)
+if how == "much to write":
+    train(3000)
 last = train(20)
 print(last.hex())

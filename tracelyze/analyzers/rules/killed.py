@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 STACK = re.compile(r", in (?P<function>\S+) at line (?P<line>\d+) of (?P<file>.+)$")  # as exits.py words it
 FIX_SIGNAL = (
     "The stacks at that moment are in signals.txt of the run directory. A segmentation fault or an abort comes from "
-    "native "
-    "code at the named line; a request to terminate comes from a scheduler or a person: ask it why, and save "
-    "checkpoints."
+    "native code at the named line; a request to terminate from a scheduler or a person: ask it why. Save checkpoints."
 )
 FIX = (
     "Ask the system why: `dmesg` and `journalctl -k` name processes that were killed for memory, the scheduler's log "
@@ -43,15 +41,18 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _starved(process: Process, limits: Limits) -> tuple[bool, float | None]:
-    """Whether the machine had nearly no memory left at the end, and how much it had in bytes."""
+    """Whether memory ran out, at the pace of the last two looks, and what was left at the last one, in bytes."""
     available, resident = process.samples["host_available"], process.samples["host_rss"]
-    if not np.isfinite(available).any():
+    seen = np.isfinite(available)
+    if not seen.any():
         return False, None
-    left = float(available[np.isfinite(available)][-1])
+    left = float(available[seen][-1])
     total = process.facts.get("host_memory_bytes")
     known = resident[np.isfinite(resident)]
     size = float(total) if isinstance(total, int | float) else left + (float(known[-1]) if len(known) else 0.0)
-    return bool(size > 0 and left < limits["left"] * size), left
+    times, taken = process.samples["time"][seen][-2:], -np.diff(available[seen][-2:])
+    pace = float(taken[0] / np.diff(times)[0]) if len(taken) and np.diff(times)[0] > 0 else 0.0
+    return bool(size > 0 and left - max(pace, 0.0) * limits["unseen"] < limits["left"] * size), left
 
 
 def _place(process: Process) -> Location | None:
@@ -70,16 +71,14 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
         title, told = f"The program died by a signal: {end.detail}", f"A signal ended the program: {end.detail}."
     else:
         title = "The program vanished without an exit record"
-        told = (
-            "It wrote no end: something killed it from outside (SIGKILL, which no program can answer), or power failed."
-        )
+        told = "It wrote no end: something killed it from outside (SIGKILL, which none can answer), or power failed."
     told += f" The last recorded step is {last:,}."
     if starved and left is not None:
         title += ", most likely out of host memory"
-        told += f" The machine had {memory(left)} of memory left in the last second: the system kills the largest "
-        "process then."
+        told += f" When last looked at, {memory(left)} of memory were left to it, and about to be used up."
     elif end.kind == "vanished" and left is not None:
-        told += f" The machine still had {memory(left)} of memory, so it was probably not killed for memory."
+        told += f" A second before, {memory(left)} were left to it, so it was probably not killed for memory, unless "
+        told += "it asked for that much at once."
     if stopped:
         told += f" Before that, {stopped}; what happened afterwards was not recorded."
     return Finding(
@@ -95,7 +94,7 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
         evidence=[
             Evidence("how it ended", end.kind),
             Evidence("last recorded step", last, "steps"),
-            Evidence("memory left on the machine", None if left is None else memory(left), "",
+            Evidence("memory left to the process", None if left is None else memory(left), "",
                      f"{percent(limits['left'])} of all", limits.source("left")),
         ],
         location=_place(process),
@@ -111,7 +110,10 @@ RULE = Rule(
     title="The program was killed",
     about="A program that is killed from outside cannot say so; what it recorded until then can.",
     check=check,
-    thresholds=(Threshold("left", 0.05, "share", "the kernel starts to kill when reclaiming yields next to nothing"),),
+    thresholds=(
+        Threshold("left", 0.05, "share", "the kernel starts to kill when reclaiming yields next to nothing"),
+        Threshold("unseen", 2.0, "s", "one second between two looks at memory, and up to one that was not written yet"),
+    ),
     consequence_of=("memory-leak",),
     not_when="The program is still running.",
 )
