@@ -78,8 +78,8 @@ class Arrivals:
         return np.asarray(np.nanargmax(self.start, axis=1))
 
     def between_two(self) -> Mask:
-        """What one rank sends to another, shape [collectives]: stages of a pipeline wait for those beside them, which is
-        how a pipeline works.
+        """What one rank sends to another, shape [collectives]: stages of a pipeline wait for those beside them, as
+        pipelines do.
         """
         sent = np.array([kind.startswith(SEND_RECEIVE) for kind in self.kinds], dtype=bool)
         return np.asarray(sent & (np.isfinite(self.start).sum(axis=1) == 2))
