@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import re
 import subprocess
 import sys
@@ -268,6 +269,24 @@ def test_two_ranks(parallel: str, programs: Programs) -> None:
         assert column(passes, "loss") == pytest.approx(said["evals"], rel=1e-5)
         norms.append(column(rows, "grad_norm"))
     assert norms[0] == norms[1], "the norm over all ranks, as the clip returned it"
+
+
+@pytest.mark.parametrize(("parallel", "source"), [("ddp", 1), ("fsdp", 3)])
+def test_norms_of_two_ranks_that_do_not_clip(parallel: str, source: int, programs: Programs) -> None:
+    """DDP's ranks have the same gradients. FSDP2's have parts, whose norms add up in squares; nobody communicates."""
+    plain = programs.plain("parallel_loop.py", parallel, "unclipped", launcher=TORCHRUN)
+    recorded = programs.recorded("parallel_loop.py", parallel, "unclipped", launcher=TORCHRUN)
+    assert recorded.digests == plain.digests
+    recorded.assert_healthy()
+    rows = [list(process.steps.records()) for process in recorded.processes]
+    assert {row["grad_norm_source"] for one in rows for row in one} == {source}
+    norms = [column(one, "grad_norm") for one in rows]
+    told = recorded.lines[0]["norms"]
+    assert len(told) == len(norms[0]) > 20
+    whole = [math.hypot(*parts) for parts in zip(*norms, strict=True)] if source == 3 else norms[1]
+    assert whole == pytest.approx(told, rel=1e-4)
+    if source == 3:
+        assert norms[0] != norms[1], "each rank has a part of its own"
 
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])

@@ -1,6 +1,6 @@
 """DDP or FSDP2 on gloo ranks: `torchrun --nproc-per-node 2 parallel_loop.py ddp|fsdp`, with accumulation of 2.
 
-Arguments: `no-zero-grad`; `train-mode` (validation without eval()).
+Arguments: `no-zero-grad`; `unclipped` (it tells norms over all ranks then); `train-mode` (validation without eval()).
 """
 
 import sys
@@ -30,7 +30,13 @@ sampler = DistributedSampler(data, seed=3)
 train = DataLoader(data, batch_size=8, sampler=sampler)
 valid = DataLoader(TensorDataset(x[128:], y[128:]), batch_size=16)
 criterion = nn.CrossEntropyLoss()
-losses, evals = [], []
+losses, evals, norms = [], [], []
+
+
+def whole_of(tensor):
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
 for epoch in range(6):
     model.train()
     sampler.set_epoch(epoch)
@@ -45,7 +51,10 @@ for epoch in range(6):
         (loss / 2).backward()
         window.append(loss.item())
         if last:
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            if "unclipped" in sys.argv:
+                norms.append(sum(whole_of(p.grad).norm().item() ** 2 for p in model.parameters()) ** 0.5)
+            else:
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             if "no-zero-grad" not in sys.argv:
                 optimizer.zero_grad()
@@ -57,9 +66,6 @@ for epoch in range(6):
         seen = [criterion(model(inputs), targets).item() for inputs, targets in valid]
     evals.append(sum(seen) / len(seen))
 whole = nn.Linear(1, 1)
-whole.state_dict = lambda: {
-    name: tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-    for name, tensor in model.state_dict().items()
-}
-told.tell(whole, rank=rank, steps=len(losses), losses=losses, evals=evals)
+whole.state_dict = lambda: {name: whole_of(tensor) for name, tensor in model.state_dict().items()}
+told.tell(whole, rank=rank, steps=len(losses), losses=losses, evals=evals, norms=norms)
 dist.destroy_process_group()
