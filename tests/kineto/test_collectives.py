@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.kineto.made import Made
-from tracelyze.analyzers.kineto import diagnose_traces
+from tracelyze.analyzers.kineto import diagnose_traces, summarise
+from tracelyze.analyzers.kineto.diagnose import as_job
 
 RANKS = 4
 STEPS = 6
@@ -159,3 +160,18 @@ def test_stages_of_a_pipeline_hold_nobody_up(tmp_path, stages, told):
     diagnosis = diagnose_traces(tmp_path)
     assert "straggler" not in {finding.rule for finding in diagnosis.findings}
     assert not any("equally often" in note for note in diagnosis.run.notes)
+
+
+def test_windows_of_a_rank_that_lacks_one_are_told_by_their_time(tmp_path):
+    """The second of three windows is missing on rank 1: its third one belongs to the third of the others."""
+    for window in range(3):
+        folder = tmp_path / str(window)
+        folder.mkdir()
+        job(folder, lambda _, rank: 5_000.0 * (rank == 2), skew=(60e6 * window,) * RANKS, seed=window)
+        for rank in range(RANKS):
+            if (rank, window) != (1, 1):
+                (folder / f"rank{rank}.json").rename(tmp_path / f"rank{rank}.{window}.json")
+    matched = as_job(summarise([tmp_path])).arrivals
+    assert [arrivals.ranks for arrivals in matched] == [[0, 1, 2, 3], [0, 2, 3], [0, 1, 2, 3]]
+    assert not any(arrivals.realigned for arrivals in matched)
+    assert found(tmp_path)["straggler"].ranks == [2]

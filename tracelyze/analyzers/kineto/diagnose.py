@@ -112,27 +112,39 @@ def judge(
 
 def as_job(summaries: list[TraceSummary]) -> Job:
     """The summaries of one job, and the collectives of its ranks matched, window by window."""
-    windows: dict[int, dict[int, TraceSummary]] = {}
-    met: dict[int, int] = {}
-    for summary in summaries:
-        window = met.get(summary.rank, 0)
-        met[summary.rank] = window + 1
-        windows.setdefault(window, {})[summary.rank] = summary
+    windows = _windows(summaries)
     arrivals: list[Arrivals] = []
     waits: dict[str, Floats] = {}
-    for window in sorted(windows):
-        times = {rank: one.collectives for rank, one in windows[window].items() if one.collectives is not None}
+    for window in windows:
+        times = {rank: one.collectives for rank, one in window.items() if one.collectives is not None}
         matched = collectives.match(times) if len(times) > 1 else None
         if matched is None:
             continue
         arrivals.append(matched)
-        for rank, one in windows[window].items():
+        for rank, one in window.items():
             waited = collectives.waits_of(matched, rank, len(one.number))
             if waited is not None:
                 waits[one.path] = waited
     several = len(summaries) > 1
     drawn = ((summary.path, step_chart(summary, several, waits.get(summary.path))) for summary in summaries)
     return Job(summaries, arrivals, {path: chart for path, chart in drawn if chart is not None}, waits)
+
+
+def _windows(summaries: Sequence[TraceSummary]) -> list[dict[int, TraceSummary]]:
+    """The traces by rank of each window, in order of time: the k-th of every rank, or, where a rank lacks some, those
+    that begin closest to the windows of the rank that has most."""
+    of_rank: dict[int, list[TraceSummary]] = {}
+    for summary in summaries:
+        of_rank.setdefault(summary.rank, []).append(summary)
+    lead = max(of_rank.values(), key=len)
+    windows: list[dict[int, TraceSummary]] = [{} for _ in lead]
+    for rank, own in of_rank.items():
+        for index, one in enumerate(own):
+            place = index
+            if len(own) < len(lead):
+                place = min(range(len(lead)), key=lambda candidate: abs(lead[candidate].begun - one.begun))
+            windows[place].setdefault(rank, one)
+    return windows
 
 
 def _evaluate(rule: TraceRule, job: Job, limits: Limits) -> Outcome:

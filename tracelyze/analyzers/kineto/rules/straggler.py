@@ -37,10 +37,14 @@ def _finding(
 ) -> Finding:
     delays, steps = blamed.delay, len(blamed.lags[worst])
     summary = next(one for one in job.summaries if one.rank == worst)
-    waits = np.concatenate([arrivals.waits() for arrivals in usable])
-    waited = {rank: float(np.nansum(waits[:, index])) for index, rank in enumerate(usable[0].ranks)}
+    waited = dict.fromkeys(delays, 0.0)
+    for arrivals in usable:
+        for rank, time in zip(arrivals.ranks, np.nansum(arrivals.waits(), axis=0).tolist(), strict=True):
+            waited[rank] += time
     largest = max(
-        float(arrivals.delay()[arrivals.last() == arrivals.ranks.index(worst)].max(initial=0.0)) for arrivals in usable
+        float(arrivals.delay()[arrivals.last() == arrivals.ranks.index(worst)].max(initial=0.0))
+        for arrivals in usable
+        if worst in arrivals.ranks
     )
     second = max((rank for rank in delays if rank != worst), key=lambda rank: delays[rank])
     others = f" Rank {second} comes second." if delays[second] > 0.02 * delays[worst] else ""
