@@ -17,6 +17,7 @@ from tests.kineto.raster import PARTS, Program, Work
 from tracelyze.analyzers.kineto import diagnose_traces, summarise
 from tracelyze.analyzers.kineto.attribution import CAUSES
 from tracelyze.analyzers.kineto.categories import Activity, Kind, activity_of
+from tracelyze.analyzers.kineto.importer import import_traces
 
 NAMES = {
     "operator": "aten::op",
@@ -281,3 +282,12 @@ def test_a_diagnosis_names_what_the_program_does(tmp_path):
         path = tmp_path / "t.json"
         path.write_text(json.dumps({"traceEvents": raster.events(made, words)}))
         assert [one.rule for one in diagnose_traces(path).findings] == ["dataloader-bottleneck"], convention
+
+
+def test_an_import_keeps_which_calls_replay_a_graph(tmp_path):
+    made = raster.decoding(numbered=False, copied=False)
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(raster.events(made, CONVENTIONS["CUDA"])))
+    import_traces([path], tmp_path / "run")
+    (file,), (stored,) = summarise([path]), summarise([tmp_path / "run"])
+    assert stored.to_dict()["devices"] == file.to_dict()["devices"]
