@@ -156,6 +156,16 @@ def test_batches_of_slow_workers_come_in_bursts(make) -> None:
     assert make.check("dataloader-bottleneck", make.process(rare, loaders=[settings]))[0] == "passed"
 
 
+def test_a_few_long_waits_are_no_slow_loader(make) -> None:
+    """Six pauses of the machine that happened to meet the loader: two thirds of the time, in six steps of 400."""
+    waits = [5.0 if index in (40, 90, 160, 165, 290, 370) else 0.004 for index in range(COUNT)]
+    steps = make.steps() | {"loader_wait": waits, "seconds": [wait + 0.03 for wait in waits]}
+    assert make.check("dataloader-bottleneck", make.process(steps))[0] == "passed"
+    pauses = [5.0 if index in (40, 160, 165, 290) else 0.06 for index in range(COUNT)]
+    slow = make.steps() | {"loader_wait": [0.04] * COUNT, "seconds": pauses}
+    assert make.check("dataloader-bottleneck", make.process(slow))[0] == "fired"
+
+
 def test_a_stream_must_wait_most_of_its_time(make) -> None:
     assert make.check("dataloader-bottleneck", loading(make, 0.025, 0.06))[0] == "fired"
     assert make.check("dataloader-bottleneck", loading(make, 0.025, 0.06, iterable=True))[0] == "passed"

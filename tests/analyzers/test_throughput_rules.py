@@ -171,8 +171,9 @@ def test_both_rules_on_one_run_tell_the_stall_once(make) -> None:
     ("wait", "every", "severity"),
     [
         (2.5, 100, "warning"),
-        (0.5, 40, "info"),  # 4.5 s in all: epochs are short, workers start as quickly as they can
-        (0.4, 4, "warning"),  # more than half of the time
+        (0.4, 40, "info"),  # 3.6 s in all: epochs are short, workers start as quickly as they can
+        (0.4, 4, "warning"),  # 40 s in all
+        (0.8, 100, "warning"),  # 2.4 s in all, but no worker takes so long to start
     ],
 )
 def test_stalls_that_cost_little_alarm_nobody(make, wait, every, severity) -> None:

@@ -11,10 +11,11 @@ from tracelyze.analyzers import contention, moments, validation
 from tracelyze.analyzers.contention import Contention
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.run import Mask, Training
+    from tracelyze.analyzers.run import Floats, Mask, Training
 
 MIN_STEPS = 20
 LONGEST = 0.02  # share of the steps that is left out of means: a hiccup is not what a step usually waits
+STRETCHES, SHORTEST = 10, 5  # of the run, and steps in one of them
 ALWAYS = 0.9  # share of steps whose wait contains an iterator's first batch
 
 
@@ -25,7 +26,8 @@ class Waiting:
     `rows`: the steps it was measured on, shape [steps]. `wait` is the host's wait; `idle` the part of it in which
     nothing was computed: all of it on the CPU, on a device (`on_device`) only what its queue did not hide. `step` is
     the wall time of a step without evaluation passes; `compute` what remains of it without `idle`. `share` is the
-    summed idle time over the summed time. `work` is the time that one process needs to make the step's data,
+    summed idle time over the summed time, in the median over stretches of the run: a loader that is too slow is so all
+    the time, a few long hiccups are not it. `work` is the time that one process needs to make the step's data,
     `per_sample` that time for one sample, None where the batch size is unknown. `restarts`: an iterator was made anew
     for nearly every step, although the loader has more to give. `crowded`: the part of the time that other programs
     held the processors.
@@ -96,7 +98,7 @@ def measure(training: Training) -> Waiting | None:
         on_device=on_device,
         step=step,
         compute=step - stalled,
-        share=float(idle.sum() / net.sum()),
+        share=_share(idle, net, workers),
         batches=max(1.0, float(np.median(batches))),
         work=work,
         per_sample=work / size if size else None,
@@ -104,6 +106,13 @@ def measure(training: Training) -> Waiting | None:
         loader=loader,
         crowded=contention.shares(training),
     )
+
+
+def _share(idle: Floats, net: Floats, workers: int) -> float:
+    """Idle share of the time, the median of up to ten stretches, in each of which every worker delivers twice."""
+    count = min(STRETCHES, max(1, len(idle) // max(SHORTEST, 2 * workers)))
+    bounds = np.linspace(0, len(idle), count + 1).astype(np.intp)[:-1]
+    return float(np.median(np.add.reduceat(idle, bounds) / np.add.reduceat(net, bounds)))
 
 
 def undisturbed(seen: Waiting) -> Waiting:
@@ -121,7 +130,7 @@ def undisturbed(seen: Waiting) -> Waiting:
         idle=idle,
         step=step,
         compute=compute,
-        share=seen.share * (idle / step) / max(seen.idle / max(seen.step, 1e-9), 1e-9),
+        share=seen.share * min(1.0, (idle / step) / max(seen.idle / max(seen.step, 1e-9), 1e-9)),
         work=seen.workers * step if seen.workers else seen.work * loading,
         per_sample=None if seen.per_sample is None else seen.per_sample * loading,
     )

@@ -43,7 +43,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     told = f"first batches wait {duration(middle)} longer than others, {percent(lost)} of the time"
     if middle * alone < limits["stall"] or lost * alone < limits["lost"]:
         return Passed(told)
-    matters = lost * alone >= limits["grave"] or float(excess[first].sum()) * alone >= limits["worth"]
+    matters = middle * alone >= limits["long"] or float(excess[first].sum()) * alone >= limits["worth"]
     return [_finding(training, np.where(first, excess, 0.0), usual, (lost, matters), limits)]
 
 
@@ -104,8 +104,8 @@ RULE = Rule(
         Threshold("boundaries", 3, "epochs", "derived: two may have met the same hiccup of the machine"),
         Threshold("stall", 0.1, "s", "derived: starting a process takes about as long; less is a slow batch"),
         Threshold("lost", 0.05, "share", "derived: below a twentieth of the time nothing is worth a change"),
-        Threshold("worth", 5, "s", "measured: two workers take 0.2 s to start, so runs of short epochs lose 2 s or so"),
-        Threshold("grave", 0.5, "share", "derived: more than half of the time matters however short the run is"),
+        Threshold("worth", 5, "s", "measured: two workers start in 0.2 s; ten short epochs lose 2 s by that"),
+        Threshold("long", 0.5, "s", "measured: on busy cores two workers start in 0.25 s; twice that is more"),
     ),
     not_when="The first batch of the run, persistent workers, waits that the device's queue hides, crowded processors.",
     references=("https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader",),
