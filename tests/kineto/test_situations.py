@@ -7,6 +7,7 @@ round numbers.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -608,3 +609,26 @@ def test_the_kernels_of_a_graph_are_computation(tmp_path):
     assert one.device is not None
     assert float(one.device.idle.sum()) < 0.05 * one.window
     assert one.device.compute.sum() == pytest.approx(6 * 300 * 60, rel=0.01)
+
+
+@pytest.mark.parametrize("optimizers", [1, 2, 3])
+@pytest.mark.parametrize("slow", [0, 60_000])
+def test_several_optimizers_at_the_end_of_a_batch_make_one_step(tmp_path, optimizers, slow):
+    """Without marks and without a loader; every third batch may be slow, which makes no burst of the others."""
+    made = Made(properties={"deviceProperties": [H100]})
+    ends = []
+
+    def body(step: int) -> None:
+        for _ in range(60):
+            made.launch(GEMM, 100, 15)
+        made.synchronise()
+        made.now += slow if step % 3 == 2 else 0
+        for _ in range(optimizers):
+            begun = made.now
+            made.launch("void at::native::multi_tensor_apply_kernel<Adam>", 100, 40)
+            made.span("user_annotation", "Optimizer.step#AdamW.step", begun, made.now - begun)
+        ends.append(made.now)
+
+    (one,) = summarise([loop(made, 13, body, marks=False).write(tmp_path / "trace.json")])
+    assert one.steps_from == "optimizer steps"
+    assert one.duration.tolist() == [end - begin for begin, end in pairwise(ends)]

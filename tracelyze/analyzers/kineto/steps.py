@@ -27,6 +27,12 @@ _NUMBERED: Final = re.compile(
 _EVEN: Final = 0.25
 """Largest spread (MAD over median) of the distances between marks that are taken for the same point of each step."""
 
+_APART: Final = 5.0
+"""Times that a batch takes longer than what lies between the marks at its end, where marks come in bursts."""
+
+_IN_BURSTS: Final = 0.3
+"""Share of a batch's launches, at most, that lies between two marks of one burst."""
+
 _LONGEST_SEQUENCE: Final = 200_000
 _MOST_NAMES: Final = 300
 """Kernels, and names, that are looked at in the search for what repeats."""
@@ -148,7 +154,7 @@ def _between(trace: Trace, activity: Activity, pattern: str, source: str) -> Ste
     name = np.bincount(table["name"][candidates]).argmax()
     rows = candidates[table["name"][candidates] == name]
     thread = int(np.bincount(table["thread"][rows]).argmax())
-    ends = _outer_ends(table, rows[table["thread"][rows] == thread])
+    ends = _last_of_bursts(trace, _outer_ends(table, rows[table["thread"][rows] == thread]))
     if len(ends) < FEWEST_MARKS:
         return None
     return _anchored(source, ends, thread)
@@ -160,6 +166,30 @@ def _outer_ends(table: Table, rows: Array) -> Floats:
     ends = table["end"][order]
     reach = np.maximum.accumulate(ends)
     return np.asarray(ends[np.concatenate(([True], ends[1:] > reach[:-1]))])
+
+
+def _last_of_bursts(trace: Trace, moments: Floats) -> Floats:
+    """Of marks that come in bursts of equal size, as of several optimizers at the end of each batch, the last of each.
+
+    Between the marks of a burst hardly anything is launched, or computed: single slow steps make no bursts of the rest.
+    """
+    apart = np.diff(moments)
+    ordered = np.sort(apart)
+    if len(apart) < 2 * FEWEST_MARKS or ordered[0] <= 0:
+        return moments
+    rise = ordered[1:] / ordered[:-1]
+    if rise.max() < _APART:
+        return moments
+    wide = np.flatnonzero(apart > ordered[int(rise.argmax())])
+    sizes = np.diff(wide)
+    if not len(sizes) or sizes.min() < 2 or (sizes != sizes[0]).any() or wide[0] >= sizes[0]:
+        return moments
+    work = np.sort(trace.launches["start"] if len(trace.launches) else trace.host[Activity.OPERATOR]["start"])
+    held = np.diff(np.searchsorted(work, moments))
+    if median(np.delete(held, wide)) > _IN_BURSTS * median(held[wide]):
+        return moments
+    complete = len(moments) - 1 - wide[-1] == sizes[0]
+    return moments[np.append(wide, len(moments) - 1) if complete else wide]
 
 
 def _anchored(source: str, moments: Floats, thread: int) -> Steps:
