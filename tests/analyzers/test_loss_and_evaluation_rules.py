@@ -145,6 +145,32 @@ def imported(validation: np.ndarray):
     return {"step": list(range(1, count + 1)), "loss": loss.tolist()}, evals
 
 
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, "fired"),
+        ({"losses": [0] * 4}, "skipped"),  # BatchNorm's statistics for the average are gathered in train mode
+        ({"loader": [0] * 4}, "skipped"),  # on the batches of the training
+        ({"model_in_train": [False] * 4, "modules_in_train": [0] * 4, "dropouts": [0] * 4}, "passed"),
+    ],
+)
+def test_a_running_average_that_is_validated_in_train_mode(make, change, expected) -> None:
+    evals = train_mode(make.evals()) | {"model": [1] * 4, "trained": [False] * 4} | change
+    models = [{"model": n, "name": "Net", "parameters": 8, "elements": 500, "sensitive": "Dropout"} for n in (0, 1)]
+    links = {"links": [{"time": 0.1, "step": 1, "optimizer": 0, "model": 0}]}
+    process = make.process(evals=evals, models=models, more=links)
+    assert make.check("eval-in-train-mode", process)[0] == expected
+    other = [models[0], models[1] | {"elements": 900}]
+    assert make.check("eval-in-train-mode", make.process(evals=evals, models=other, more=links))[0] == "skipped"
+
+
+def test_a_teacher_that_takes_part_in_every_step_is_no_running_average(make) -> None:
+    evals = train_mode(make.evals(count=300, every=1)) | {"model": [1] * 300, "trained": [False] * 300}
+    models = [{"model": n, "name": "Net", "parameters": 8, "elements": 500, "sensitive": "Dropout"} for n in (0, 1)]
+    links = {"links": [{"time": 0.1, "step": 1, "optimizer": 0, "model": 0}]}
+    assert make.check("eval-in-train-mode", make.process(evals=evals, models=models, more=links))[0] == "skipped"
+
+
 def test_eval_in_train_mode_signature(make) -> None:
     random = np.random.default_rng(0)
     steps, evals = imported(0.7 * np.exp(random.normal(0, 0.4, 20)))

@@ -26,7 +26,9 @@ def passes(process: Process) -> Mask:
     The model must be one that an optimizer trains, and the pass must show that it measures: batches come from a loader
     that feeds no training step, or losses were computed, or at least two forwards in passes that are rare. In train
     mode with autograd on, where a training batch that was given up looks alike, the passes must resemble each other;
-    frequent passes over the training loader's own batch are part of the step (line search, bootstrapping).
+    frequent passes over the training loader's own batch are part of the step (line search, bootstrapping). A model that
+    no optimizer trains counts if it is a copy of one that is trained, and now and then losses of it are computed: a
+    running average of the weights.
     """
     evals = process.evals
     other = np.isfinite(evals["loader"]) & ~np.isin(evals["loader"], training_loaders(process))
@@ -39,7 +41,25 @@ def passes(process: Process) -> Mask:
     measures = other | (losses & ~(same & (not rare))) | (several & rare)
     announced = evals.matches("purpose", "validation") | evals.matches("purpose", "test")  # by a framework's callback
     other_purpose = evals.matches("purpose", "sanity check") | evals.matches("purpose", "predict")
-    return np.asarray((measures | announced) & ~other_purpose & (evals["trained"] == 1), dtype=bool)
+    averages = losses & ~same & _rare_copies(process)
+    trained = evals["trained"] == 1
+    return np.asarray(((measures | announced) & trained | averages) & ~other_purpose, dtype=bool)
+
+
+def _rare_copies(process: Process) -> Mask:
+    """Passes of models with the same parameters and modules as one that is trained, and called rarely, shape [evals].
+
+    One that is called with every step is a teacher, a target network or a former policy. (Statistics of BatchNorm that
+    are gathered for an average come without losses.)
+    """
+    evals = process.evals
+    links = process.tables.get("links")
+    held = {row["model"] for row in (links.records() if links is not None else ()) if row["model"] is not None}
+    models = {row["model"]: (row["parameters"], row["elements"], row["sensitive"]) for row in process.models.records()}
+    trained = {kind for model, kind in models.items() if model in held}
+    copies = [model for model, kind in models.items() if model not in held and kind in trained and kind[1]]
+    rare = [model for model in copies if int((evals["model"] == model).sum()) * RARE <= len(process.steps)]
+    return np.asarray(np.isin(evals["model"], rare) & (evals["trained"] == 0), dtype=bool)
 
 
 def _alike(forwards: Floats, among: Mask) -> Mask:
