@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import random
@@ -18,7 +19,11 @@ from tracelyze.analyzers.rundir import load
 
 from .conftest import Collect, environment, program, run_plain
 
-ENDS = ["ok", "exit", "os._exit", "raise", "raise-in-except", "replaced-hook", "handled", "own-handler", "SIGINT"]
+EXITED = True if hasattr(ctypes.CDLL(None), "on_exit") else None  # whether the C library tells the status
+ENDS = [
+    "ok", "exit", "exit in a fork", "exit at exit", "os._exit", "raise", "raise-in-except", "replaced-hook", "handled",
+    "own-handler", "SIGINT",
+]  # fmt: skip
 FATAL = ["SIGTERM", "SIGSEGV", "SIGABRT", "SIGKILL"]
 
 
@@ -34,12 +39,15 @@ def test_status_and_output_are_those_of_plain_python(how: str, collect: Collect)
 @pytest.mark.parametrize(
     ("how", "kind", "code"),
     [
-        ("ok", "finished", None),
-        ("exit", "finished", None),
+        ("ok", "finished", EXITED and 0),
+        ("exit", "finished", EXITED and 3),
         ("os._exit", "finished", 5),
         ("raise", "exception", 1),
         ("replaced-hook", "exception", 1),
-        ("handled", "finished", None),
+        ("handled", "finished", EXITED and 0),
+        ("own-handler", "finished", EXITED and 7),
+        ("exit in a fork", "finished", EXITED and 4),
+        ("exit at exit", "finished", EXITED and 6),
         ("SIGINT", "interrupted", 130),
         ("SIGTERM", "signal", None),
         ("SIGSEGV", "signal", None),
@@ -47,9 +55,12 @@ def test_status_and_output_are_those_of_plain_python(how: str, collect: Collect)
     ],
 )
 def test_the_end_is_known_afterwards(how: str, kind: str, code: int | None, collect: Collect) -> None:
-    (process,) = collect(sys.executable, program("ending.py"), how).run.processes
+    done = collect(sys.executable, program("ending.py"), how)
+    (process,) = done.run.processes
     assert process.exit.kind == kind
-    assert code is None or process.exit.code == code
+    if code is not None:
+        assert done.process.returncode in (code, -2), "it is what the shell sees"
+    assert process.exit.code == code
     if how not in FATAL:
         assert len(process.steps) == 200
 

@@ -32,10 +32,11 @@ def exit_of(folder: Path, facts: Mapping[str, Any], events: Table) -> Exit:
     ends = [row for row in rows if row["kind"] == "exit"]
     raised = [row for row in rows if row["kind"] == "exception"]
     if ends:
-        return _written(ends[-1], raised)
+        return _written(_with_status(ends[-1], folder), raised)
     stopped = stop_of(text_of(folder / schema.STOPPED_FILE))
     if stopped.get("end"):
-        return _written({"name": stopped["end"], "value": stopped.get("code"), "text": ""}, raised)
+        told = {"name": stopped["end"], "value": stopped.get("code"), "text": ""}
+        return _written(_with_status(told, folder), raised)
     fatal = text_of(folder / schema.SIGNAL_FILE)
     if fatal:
         return Exit("signal", None, _fatal(fatal))
@@ -61,6 +62,17 @@ def stop_of(text: str) -> dict[str, Any]:
     except ValueError:
         told = None
     return told if isinstance(told, dict) and "reason" in told else {"reason": text}
+
+
+def _with_status(row: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    """The row of an end with the status that the C library told, if there is none in it."""
+    if row["value"] is not None:
+        return row
+    try:
+        told = (folder / schema.STATUS_FILE).read_bytes()
+    except OSError:
+        return row
+    return {**row, "value": told[0]} if len(told) == 1 else row
 
 
 def _written(row: Mapping[str, Any], raised: list[dict[str, Any]]) -> Exit:

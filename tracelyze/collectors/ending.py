@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracelyze import redaction, schema
-from tracelyze.collectors import identity
+from tracelyze.collectors import exit_status, identity
 from tracelyze.collectors.own_frames import hide_own_frames
 from tracelyze.collectors.program_signals import is_free
 from tracelyze.collectors.sites import is_library, shown_path, source_line
@@ -60,6 +60,9 @@ def install(recorder: Callable[[], Recorder], recorders: Callable[[], list[Recor
         for other in others:
             _safely(functools.partial(end, other, "finished"))
         _safely(lambda: _finish(first, quiet))
+        for one in (first, *others):
+            if one.folder is not None:
+                _safely(functools.partial(exit_status.note, one.folder))
 
     sys.excepthook = excepthook
     threading.excepthook = thread_excepthook

@@ -8,6 +8,7 @@
         steps.parquet                           the same rows after a clean end, or after the first reader came by
         evals.parquet, events.parquet, ...      one file per table below; long runs add steps-00001.parquet, ...
         signals.txt                             Python stacks written when a fatal signal arrived
+        status.bin                              the exit status, one byte: told by the C library where it can
         stopped.txt                             JSON: why recording stopped early; blank if it did not
       trace-00000/                              instead of processes: a profiler's trace, by `import kineto`
         trace.json                              which file it was, its rank, its clock, what was wrong with it
@@ -94,6 +95,7 @@ __all__ = [
     "SIGNALS",
     "SIGNAL_FILE",
     "SITES",
+    "STATUS_FILE",
     "STEPS",
     "STOPPED_FILE",
     "STREAM_SUFFIX",
@@ -115,6 +117,7 @@ PROCESS_FILE: Final = "process.json"
 STREAM_SUFFIX: Final = ".arrows"
 TABLE_SUFFIX: Final = ".parquet"
 SIGNAL_FILE: Final = "signals.txt"
+STATUS_FILE: Final = "status.bin"
 STOPPED_FILE: Final = "stopped.txt"
 
 TABLES: Final[tuple[Table, ...]] = (

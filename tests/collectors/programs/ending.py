@@ -1,5 +1,6 @@
 """Train 200 steps, then end in the way that the argument names. With "loop FILE": train for ever, count into FILE."""
 
+import atexit
 import os
 import signal
 import sys
@@ -39,6 +40,15 @@ for _ in range(200):
     train_step()
 if how == "exit":
     sys.exit(3)
+if how == "exit in a fork":
+    child = os.fork()
+    if child == 0:
+        sys.exit(9)
+    os.waitpid(child, 0)
+    sys.exit(4)
+if how == "exit at exit":
+    atexit.register(lambda: os.waitpid(os.fork() or os.execv(sys.executable, [sys.executable, "-c", "exit(8)"]), 0))
+    sys.exit(6)
 if how == "os._exit":
     os._exit(5)
 if how == "raise":
