@@ -299,6 +299,10 @@ SETTINGS: Final = (
     faulty("sorted_by_day", "no-shuffle", consequences=(*NOISY_VALIDATION, *BLOW_UP),
            lines=("for x, label in loader:",), fast=True),
     pair("tremor_rnn", "tiny-microbatches", "batchnorm-small-batch"),
+    faulty("seeded_every_epoch", "same-order-every-epoch", lines=("loader = DataLoader(TensorDataset(",), fast=True),
+    pair("two_ranks", "no-set-epoch", "same-order-every-epoch", lines=("loader = DataLoader(dataset,",)),
+    pair("two_ranks", "no-sampler", "same-data-on-every-rank", lines=("loader = DataLoader(dataset,",), fast=True),
+    pair("worker_stream", "whole-file", "duplicated-batches", lines=("loader = DataLoader(Readings(",), fast=True),
 )
 
 END_OF_RUN: Final = (

@@ -55,6 +55,7 @@ def diagnose(
     facts, windows = overview.Facts(), Windows()
     answers = {rule.id: _Answers() for rule in chosen}
     for process in run.processes:
+        process.peers = run.processes
         for rule in chosen:
             for part in [process] if _of_whole(rule) else process.parts:
                 answers[rule.id].add(part, evaluate(rule, part, limits[rule.id]), naming.of(part, run))

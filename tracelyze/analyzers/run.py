@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tracelyze.diagnosis import Exit, Location
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -179,6 +179,7 @@ class Process:
     exit: Exit
     notes: list[str] = field(default_factory=list)
     part: str = ""  # which training of a process that made several, "training 3 of 5"; empty for a whole process
+    peers: Sequence[Process] = field(default=(), repr=False, compare=False)  # all processes of the run, itself too
 
     @property
     def thread(self) -> int:

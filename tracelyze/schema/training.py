@@ -152,6 +152,7 @@ LOADERS = Table(
         Column("prefetch_factor", "int32", "batches", "batches each worker fetches ahead"),
         Column("drop_last", "bool", "", ""),
         Column("sampler", "string", "", "class of the sampler"),
+        Column("shuffled", "bool", "", "it draws a new order for each pass; null where that cannot be told"),
         Column("site", "int32", "", "line of the script that iterates the loader (table sites)"),
         Column("made_at", "int32", "", "line of the script that makes the loader (table sites, role dataloader)"),
     ),

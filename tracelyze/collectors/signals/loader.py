@@ -199,12 +199,23 @@ def describe(loader: Any, number: int, site: int | None) -> dict[str, Any]:
         "prefetch_factor": loader.prefetch_factor,
         "drop_last": bool(loader.drop_last),
         "sampler": type(_sampler(loader)).__name__,
+        "shuffled": _shuffles(_sampler(loader)),
         "site": site,
     }
 
 
 def _is_stream(loader: Any) -> bool:
     return any(kind.__name__ == "IterableDataset" for kind in type(loader.dataset).__mro__)
+
+
+def _shuffles(sampler: Any) -> bool | None:
+    """Whether a sampler of torch's own draws an order; None for a script's own."""
+    asked = getattr(sampler, "shuffle", None)  # DistributedSampler
+    drawing = ("RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler")
+    kinds = {kind.__name__ for kind in type(sampler).__mro__ if kind.__module__.startswith("torch.")}
+    if isinstance(asked, bool) and "DistributedSampler" in kinds:
+        return asked
+    return True if kinds.intersection(drawing) else False if "SequentialSampler" in kinds else None
 
 
 def _sampler(loader: Any) -> Any:

@@ -1,0 +1,143 @@
+"""Rules that recognise batches by their content: again in the next epoch, on another rank, from another worker."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracelyze.analyzers import passes
+from tracelyze.analyzers.passes import Pass
+
+SETTINGS = {"dataset": "Images", "length": 50, "batch_size": 32, "num_workers": 0, "iterable": False, "made_at": 2}
+RANDOM = SETTINGS | {"sampler": "RandomSampler", "shuffled": True}
+STREAM = SETTINGS | {"sampler": "_InfiniteConstantSampler", "shuffled": None, "iterable": True, "num_workers": 2}
+SEEN = (0, 1, 2, 3, 4, 5, 6, 7, 16, 32)
+
+
+def batch(loader: int, epoch: int, place: int, content: object, **more: Any) -> dict[str, Any]:
+    """A row of the table batches."""
+    row = {"loader": loader, "epoch": epoch, "batch": place, "step": 50 * epoch + place, "field": "0", "trained": True}
+    return row | {"prints": f"{content}a {content}b", "print": str(content)} | more
+
+
+def epochs(orders: list[list[int]], loaders: list[int] | None = None, **more: Any) -> list[dict[str, Any]]:
+    """Passes in which place `p` holds batch `order[p]`."""
+    return [
+        batch(loaders[epoch] if loaders else 0, 0 if loaders else epoch, p, order[p], **more) | {"step": 50 * epoch + p}
+        for epoch, order in enumerate(orders)
+        for p in SEEN
+    ]
+
+
+def shuffled(seeds: list[int], count: int = 50) -> list[list[int]]:
+    return [random.Random(seed).sample(range(count), count) for seed in seeds]
+
+
+def judge(make, rule: str, rows: list[dict[str, Any]], loaders: list[dict[str, Any]], **more: Any):
+    process = make.process(loaders=loaders, more={"batches": rows}, **more)
+    return make.check(rule, process)
+
+
+def test_the_same_order_every_epoch(make) -> None:
+    one = [RANDOM | {"loader": 0}]
+    _, _, finding = judge(make, "same-order-every-epoch", epochs(shuffled([1, 1, 1])), one)
+    assert (finding.severity, finding.location.line, finding.first_step) == ("warning", 30, 51)
+    assert "torch.manual_seed" in finding.summary
+    distributed = [RANDOM | {"loader": 0, "sampler": "DistributedSampler"}]
+    assert "set_epoch" in judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4)), distributed)[2].fix_code
+    anew = [RANDOM | {"loader": index} for index in range(4)]
+    finding = judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4), [0, 1, 2, 3]), anew)[2]
+    assert "made anew" in finding.summary
+
+
+@pytest.mark.parametrize(
+    ("orders", "loader", "status"),
+    [
+        (shuffled([1, 2, 3, 4]), RANDOM, "passed"),
+        (shuffled([1, 1, 2, 3]), RANDOM, "passed"),  # begun anew once
+        (shuffled([1, 1]), RANDOM, "skipped"),  # two passes
+        ([[0] * 50] * 5, RANDOM, "skipped"),  # every batch is like the others
+        (shuffled([1] * 5), RANDOM | {"shuffled": False, "sampler": "SequentialSampler"}, "passed"),
+        (shuffled([1] * 5), RANDOM | {"shuffled": None, "sampler": "ByLength"}, "passed"),
+    ],
+)
+def test_orders_that_are_as_they_should_be(make, orders, loader, status) -> None:
+    assert judge(make, "same-order-every-epoch", epochs(orders), [loader | {"loader": 0}])[0] == status
+
+
+def test_validation_and_blank_batches_say_nothing_of_the_order(make) -> None:
+    one = [RANDOM | {"loader": 0}]
+    assert judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4), trained=False), one)[0] == "skipped"
+    assert judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4), prints="- - -"), one)[0] == "skipped"
+
+
+def ranks(make, orders: list[list[list[int]]], model: str = "DistributedDataParallel"):
+    """What is said of ranks with these epochs."""
+    loader = [RANDOM | {"loader": 0}]
+    models = [{"model": 0, "name": model, "parameters": 4, "elements": 100}]
+    processes = [
+        make.process(loaders=loader, models=models, more={"batches": epochs(order)}, facts={"rank": rank})
+        for rank, order in enumerate(orders)
+    ]
+    return make.check("same-data-on-every-rank", *processes)
+
+
+def test_the_same_data_on_every_rank(make) -> None:
+    status, _, finding = ranks(make, [shuffled([1, 2])] * 3)
+    assert (status, finding.severity) == ("fired", "critical")
+    assert finding.title == "All 3 ranks train on the same samples"
+    assert finding.cost.share == pytest.approx(2 / 3)
+
+
+def test_ranks_that_see_different_data_or_hold_parts_of_a_model(make) -> None:
+    assert ranks(make, [shuffled([1, 2]), shuffled([3, 4])])[0] == "passed"
+    assert ranks(make, [shuffled([1, 2]), shuffled([1, 2]), shuffled([3, 4])])[0] == "passed"
+    assert ranks(make, [shuffled([1, 2])] * 2, model="Stage")[1].startswith("the model is in no wrapper")
+    assert ranks(make, [[[0] * 50] * 2] * 2)[1].startswith("too few batches")
+    assert ranks(make, [shuffled([1])])[0] == "passed"
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_workers_that_yield_the_whole_stream(make, workers) -> None:
+    rows = epochs([[place // workers for place in range(50)]])
+    _, _, finding = judge(make, "duplicated-batches", rows, [STREAM | {"loader": 0, "num_workers": workers}])
+    assert f"{workers} times" in finding.title
+    assert "get_worker_info" in finding.fix_code
+
+
+@pytest.mark.parametrize(
+    ("order", "loader", "status"),
+    [
+        (list(range(50)), STREAM, "passed"),
+        ([0] * 50, STREAM, "passed"),  # synthetic data: the same batch for ever
+        ([place // 3 for place in range(50)], STREAM, "passed"),  # oversampled, not in step with the workers
+        ([place // 2 for place in range(50)], STREAM | {"num_workers": 0}, "passed"),
+        ([place // 2 for place in range(50)], STREAM | {"iterable": False}, "passed"),
+    ],
+)
+def test_streams_whose_batches_are_their_own(make, order, loader, status) -> None:
+    assert judge(make, "duplicated-batches", epochs([order]), [loader | {"loader": 0}])[0] == status
+
+
+contents = st.dictionaries(st.integers(0, 40), st.sampled_from("abcdef"), max_size=12)
+
+
+@given(contents, contents)
+def test_passes_agree_with_themselves_and_mutually(one: dict[int, str], other: dict[int, str]) -> None:
+    a, b = Pass(0, 0, 0, one), Pass(0, 1, 50, other)
+    assert a.agreement(a) == (1.0 if one else 0.0)
+    assert a.agreement(b) == b.agreement(a)
+    assert 0 <= a.agreement(b) <= 1
+    assert a.telling == sum(1 for x in one.values() if list(one.values()).count(x) == 1)
+    assert all(p in one and p in other for p in a.common(b))
+
+
+def test_fields_of_a_batch_count_together(make) -> None:
+    rows = [batch(0, 0, 0, content, field=name) for name, content in (("0", "x"), ("1", "y"))]
+    (one,) = passes.of_training(make.process(more={"batches": rows}))
+    assert list(itertools.chain(one.batches.items())) == [(0, "x y")]

@@ -1,0 +1,48 @@
+"""Two ranks under DistributedDataParallel, with the data divided between them.
+
+`--fault no-sampler`: the loaders know nothing of each other. `--fault no-set-epoch`: nobody tells the sampler the epoch.
+"""
+
+import os
+import socket
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+FAULT = sys.argv[-1] if "--fault" in sys.argv else ""
+
+
+def train(rank, port):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    inputs = torch.randn(800, 8)
+    targets = inputs[:, :2].prod(1, keepdim=True) + 0.1 * torch.randn(800, 1)
+    dataset = TensorDataset(inputs, targets)
+    sampler = None if FAULT == "no-sampler" else DistributedSampler(dataset, seed=1)
+    loader = DataLoader(dataset, batch_size=20, shuffle=sampler is None, sampler=sampler)
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 1)))
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for epoch in range(5):
+        if FAULT == "":
+            sampler.set_epoch(epoch)
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = (model(x) - y).square().mean()
+            loss.backward()
+            optimizer.step()
+        if rank == 0:
+            print(f"epoch {epoch} loss {loss.item():.4f}")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    torch.multiprocessing.spawn(train, (port,), nprocs=2)
