@@ -52,15 +52,16 @@ def _agreement(pairs: list[tuple[Pass, Pass]]) -> tuple[int, float]:
 def _finding(process: Process, compared: dict[int, tuple[int, float]], first: Pass, limits: Limits) -> Finding:
     loader = next((row for row in process.loaders.records() if row["loader"] == first.loader), {})
     training = max(process.trainings, key=lambda one: len(one.steps), default=None)
+    all_of_them = "Both" if len(compared) == 1 else f"All {len(compared) + 1}"
     ranks, batches = len(compared) + 1, min(places for places, _ in compared.values())
     spent = float(training.steps["time"][-1] - training.steps["time"][0]) if training else None
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title=f"All {ranks} ranks train on the same samples",
+        title=f"{all_of_them} ranks train on the same samples",
         summary=(
-            f"At the same place of every pass, ranks {process.rank} to {max(compared)} were handed the same batch "
+            f"At the same place of every pass, {all_of_them.lower()} ranks were handed the same batch "
             f"({batches} batches compared, sampler {loader.get('sampler')}). Averaged over ranks, their gradients are "
             f"those of one rank: {ranks} processes do the work of one, and an epoch takes {ranks} times as long as it "
             "would with the data divided among them."
