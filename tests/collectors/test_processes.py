@@ -115,6 +115,16 @@ def test_loops_without_an_optimizer_are_recorded(how: str, carried: set[int], co
     assert [row["name"] for row in process.optimizers.records()] == ["ByHand"]
 
 
+def test_sampled_looks_at_loops_without_an_optimizer(collect: Collect) -> None:
+    """An update by hand is noticed at the next backward: what it left must be known, whether that step is looked at."""
+    seldom = ("--signal", "gradient_lifecycle=every:7")
+    for how, carried in (("not any more", {0, 4}), ("none", {0}), ("zero", {0})):
+        (process,) = collect(sys.executable, program("by_hand.py"), how, options=seldom).run.processes
+        rows = [row for row in list(process.steps.records())[2:] if row["grads_carried"] is not None]
+        assert {row["grads_carried"] for row in rows} == carried
+        assert len(rows) < 38, "not all steps are looked at"
+
+
 def test_profiler_windows(collect: Collect) -> None:
     options = ("--profile-every", "50")
     (process,) = (collected := collect(sys.executable, program("ending.py"), "ok", options=options)).run.processes

@@ -10,8 +10,8 @@ torch.set_num_threads(1)
 how = sys.argv[1]
 model = nn.Sequential(nn.Linear(10, 16), nn.ReLU(), nn.Linear(16, 1))
 x = torch.randn(64, 10)
-for _ in range(40):
-    if how == "none":
+for step in range(40):
+    if how == "none" or (how == "not any more" and step < 16):
         for parameter in model.parameters():
             parameter.grad = None
     (model(x) - x[:, :1]).square().mean().backward()

@@ -106,6 +106,8 @@ class GradientLifecycle(Signal):
             state.kept, state.any_kept, state.looking = [], False, False  # it rested, and was not looked after
         if not state.looking or tracked.inside_backward:
             state.row = {"parameters": len(tracked.parameters())}
+            if isinstance(tracked.optimizer, ByHand):  # whether to look is decided when it is too late for them
+                state.at_step = versions(tracked)
             return
         now = versions(tracked)
         state.at_step = now
@@ -138,7 +140,8 @@ class GradientLifecycle(Signal):
         if not state.looking or tracked.inside_backward:
             row.update(state.row)
             state.row, state.kept, state.any_kept = {}, [], False
-            if tracked.count > FIRST_STEPS and not tracked.inside_backward and len(self.recorder.active()) == 1:
+            by_hand = isinstance(tracked.optimizer, ByHand) or tracked.inside_backward
+            if tracked.count > FIRST_STEPS and not by_hand and len(self.recorder.active()) == 1:
                 self._skipped = tracked.index
                 self._rest(tracked)
             return
