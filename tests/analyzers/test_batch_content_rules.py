@@ -92,6 +92,7 @@ def test_the_same_data_on_every_rank(make) -> None:
     assert (status, finding.severity) == ("fired", "critical")
     assert finding.title == "All 3 ranks train on the same samples"
     assert finding.cost.share == pytest.approx(2 / 3)
+    assert finding.ranks == [0, 1, 2]
 
 
 def test_ranks_that_see_different_data_or_hold_parts_of_a_model(make) -> None:

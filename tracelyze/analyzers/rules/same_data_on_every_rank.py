@@ -81,6 +81,7 @@ def _finding(process: Process, compared: dict[int, tuple[int, float]], first: Pa
             Evidence("sampler", loader.get("sampler")),
         ],
         cost=Cost(spent, (ranks - 1) / ranks) if spent else None,
+        ranks=[process.rank, *compared],
         location=process.site(loader.get("made_at")) or process.site(loader.get("site")),
         charts=pictures.loss(training) if training else [],
         false_alarm="Ranks that hold parts of one model are to see the same data.",
