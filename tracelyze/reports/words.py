@@ -198,7 +198,7 @@ def ended(run: RunFacts) -> str:
 def exit_of(run: RunFacts) -> str:
     """How the program ended, with its code and detail."""
     said = ENDED.get(run.exit.kind, run.exit.kind)
-    code = f" (exit code {run.exit.code})" if run.exit.code else ""
+    code = f" (exit code {run.exit.code})" if run.exit.code is not None else ""
     return f"{said}{code}" + (f": {run.exit.detail}" if run.exit.detail else "")
 
 

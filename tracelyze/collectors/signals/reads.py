@@ -57,7 +57,7 @@ class Reads(Signal):
     needs = (FUNCTION_MODES,)
     columns = ("sites.device", "sites.per_step")  # of rows with the role read
     about = "Lines of the loop that read values back (.item(), float(loss), if tensor), how often, from which device."
-    cost = "0.6 us a read in the first 20 steps, and in 20 every tenfold time; nothing otherwise"
+    cost = "1 us a read in the first 20 steps, and in 20 every tenfold time; nothing otherwise"
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
