@@ -261,6 +261,20 @@ def test_train_in_eval_mode_after_a_validation(make) -> None:
     assert (finding.severity, finding.confidence, finding.first_step) == ("critical", "certain", 101)
 
 
+@pytest.mark.parametrize(
+    ("evaluated", "status"),
+    [
+        ([100, 200, 250, 300, 350], "fired"),  # an evaluation that does not always switch back
+        ([150], "passed"),  # the script goes to eval mode for reasons of its own
+    ],
+)
+def test_train_in_eval_mode_after_some_validations(make, evaluated, status) -> None:
+    mode = [not (100 <= index < 150 or 250 <= index < 300) for index in range(COUNT)]
+    steps = make.steps() | {"model_in_train": mode, "modules_in_train": [3 * value for value in mode]}
+    evals = make.evals(len(evaluated)) | {"after_step": evaluated}
+    assert make.check("train-in-eval-mode", make.process(steps, evals=evals))[0] == status
+
+
 def test_train_in_eval_mode_from_the_start_may_be_meant(make) -> None:
     steps = make.steps() | {"model_in_train": [False] * COUNT, "modules_in_train": [0] * COUNT}
     _, _, finding = make.check("train-in-eval-mode", make.process(steps))

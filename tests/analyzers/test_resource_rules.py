@@ -201,16 +201,16 @@ def test_the_way_from_a_worker_on_busy_cores_is_no_slow_loading(make) -> None:
     assert make.check("dataloader-bottleneck", loading(make, 0.022, 0.0234, num_workers=1))[0] == "fired"
 
 
-def crowded(own: float, workers: int = 0, theirs: float = 0.0, cpus: int = 8, cpu: float = 0.2) -> dict[str, object]:
+def crowded(own: float, workers: int = 0, theirs: float = 0.0, work: float = 0.1) -> dict[str, object]:
     """Samples of a training of 20 s whose thread found no free processor for the share `own`, its workers `theirs`."""
     time = np.arange(0.0, 21.0)
     return {
         "time": time.tolist(),
         "delayed": (own * time).tolist(),
-        "cpu_seconds": (cpu * time).tolist(),
+        "cpu_seconds": (0.2 * time).tolist(),
         "children": [workers] * len(time),
         "children_delayed": (workers * theirs * time).tolist(),
-        "children_cpu_seconds": (workers * 0.1 * time).tolist(),
+        "children_cpu_seconds": (workers * work * time).tolist(),
     }
 
 
@@ -223,6 +223,8 @@ def crowded(own: float, workers: int = 0, theirs: float = 0.0, cpus: int = 8, cp
         (0.03, 0.05, {"num_workers": 2}, crowded(0.0, 2, 0.0), "fired"),
         (0.03, 0.05, {"num_workers": 2}, crowded(0.0, 2, 0.8), "passed"),  # its workers found no processor
         (0.2, 0.25, {"num_workers": 2}, crowded(0.0, 2, 0.8), "fired"),  # and yet each batch takes long
+        (0.008, 0.01, {"num_workers": 1}, crowded(0.0, 1, 0.0), "passed"),  # on its way from the worker
+        (0.008, 0.01, {"num_workers": 1}, crowded(0.0, 1, 0.0, work=0.8), "fired"),  # 8 ms of work in each batch
     ],
 )
 def test_dataloader_bottleneck_on_a_crowded_machine(make, wait, seconds, settings, samples, status) -> None:

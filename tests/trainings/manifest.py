@@ -144,6 +144,7 @@ ZERO_GRAD: Final = (
            lines=("self.optimizer.zero_grad(set_to_none=False)", "loss.backward()", "self.optimizer.step()")),
     pair("accumulate_modulo", "cleared-every-microbatch", "discarded-microbatches",
          lines=("optimizer.zero_grad()", *STEP)),
+    faulty("steps_twice", "step-without-backward", lines=("optimizer.step()",), fast=True),
     pair("accumulate_modulo", "not-divided", "unscaled-accumulation", consequences=("update-ratio",), lines=STEP),
     pair("accumulate_modulo", "clip-every-microbatch", "clip-per-microbatch",
          lines=("nn.utils.clip_grad_norm_(model.parameters(), 0.5)",)),
@@ -175,6 +176,7 @@ DATA_LOADING: Final = tuple(
         ("faulty/two_slow_workers.py", (), ("for i, (wave, label) in enumerate(loader):",), True),
         ("faulty/compressed_stream.py", (), ("for x, y in DataLoader(dataset, batch_size=20):",), False),
         ("faulty/fresh_iterator_every_step.py", (), ("xb, yb = next(iter(loader))",), False),
+        ("faulty/one_parsing_worker.py", (), ("for x, y in loader:",), False),
         ("faulty/slow_collate.py", (), ("for ids, labels in loader:",), False),
     )
 )
@@ -232,6 +234,7 @@ EVALUATION: Final = (
     faulty("lstm_dropout_validation", "eval-in-train-mode", consequences=NOISY_VALIDATION),
     faulty("attention_dropout_always_on", "eval-in-train-mode", consequences=NOISY_VALIDATION),
     pair("image_trainer", "train-in-eval-mode", "train-in-eval-mode", consequences=("overfitting",), fast=True),
+    faulty("early_return_from_eval", "train-in-eval-mode", consequences=("overfitting",), fast=True),
     faulty("never_back_to_train", "train-in-eval-mode", consequences=("overfitting",)),
     pair("transformer_counting", "validation-with-grad", "eval-with-grad",
          lines=("losses.append(F.cross_entropy(model(tokens), target).item())",)),

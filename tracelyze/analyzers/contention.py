@@ -20,10 +20,11 @@ SHORTEST = 1.0  # seconds between the first and the last look: less is a look or
 @dataclass(frozen=True)
 class Contention:
     """Shares of time, 0 to 1, for which others held the processors that were wanted: by the training's main thread, and
-    by a worker process in the mean. 0 where it is not known."""
+    by a worker process in the mean. `used`: processors that all workers together kept busy. 0 where it is not known."""
 
     own: float = 0.0
     workers: float = 0.0
+    used: float = 0.0
 
 
 def shares(training: Training) -> Contention:
@@ -42,16 +43,15 @@ def shares(training: Training) -> Contention:
     delayed, used = _grown(samples["delayed"][rows]), _grown(samples["cpu_seconds"][rows])
     count = np.nan_to_num(samples["children"][rows])
     same = (count[1:] == count[:-1]) & (count[1:] > 0)  # workers that end take what they counted with them
-    theirs = _grown(samples["children_delayed"][rows])[same].sum(), _grown(samples["children_cpu_seconds"][rows])[same]
-    alive = float((count[1:] * passed)[same].sum())
-    with_workers = float(passed[same].sum())
+    seconds = max(float(passed[same].sum()), 1e-9)
+    waited = float(_grown(samples["children_delayed"][rows])[same].sum()) / seconds
+    worked = float(_grown(samples["children_cpu_seconds"][rows])[same].sum()) / seconds
+    workers = max(float((count[1:] * passed)[same].sum()) / seconds, 1.0)
     own = float(delayed.sum() / passed.sum())
-    waited = theirs[0] / with_workers if with_workers else 0.0
-    wanted = own + float(used.sum() / passed.sum()) + waited
-    wanted += float(theirs[1].sum()) / with_workers if with_workers else 0.0
+    wanted = own + float(used.sum() / passed.sum()) + waited + worked
     crowd = max(0.0, wanted - (process.facts.get("cpus") or np.inf))  # of processes that it keeps waiting itself
     left = 1.0 - min(1.0, crowd / max(own + waited, 1e-9))
-    return Contention(min(1.0, own * left), min(1.0, theirs[0] / alive * left) if alive else 0.0)
+    return Contention(min(1.0, own * left), min(1.0, waited / workers * left), worked)
 
 
 def within(process: Process, begins: Floats, ends: Floats) -> Floats:

@@ -52,6 +52,11 @@ class Waiting:
         """Worker processes of the loader."""
         return int(self.loader.get("num_workers") or 0)
 
+    @property
+    def made(self) -> float:
+        """Processor seconds that the workers put into a batch; 0 where it is not known."""
+        return self.crowded.used * self.step / self.batches
+
 
 @dataclass(frozen=True)
 class Prediction:

@@ -33,12 +33,12 @@ def check(process: Process, limits: Limits) -> Outcome:
     own = waiting.undisturbed(seen)
     who = "the device stands idle for data" if seen.on_device else "a step waits for data"
     told = f"{who} {duration(seen.idle)} of {duration(seen.step)} ({percent(seen.share)} in all)"
-    if own.share < limits["grave" if seen.loader.get("iterable") else "share"] or own.idle < limits[_least(seen)]:
+    share = limits["grave" if seen.loader.get("iterable") else "share"]
+    if own.share < share or own.idle < limits[_least(seen, limits)]:
         return Passed(told)
     if not seen.restarts and own.per_sample is not None and own.per_sample < limits["sample"] * 1e-6:
         return Passed(f"{told}, but only {duration(own.per_sample)} per sample: handing it over would cost as much")
-    cpus = process.facts.get("cpus")
-    cores = cpus if isinstance(cpus, int) else None
+    cores = cpus if isinstance(cpus := process.facts.get("cpus"), int) else None
     workers = waiting.predict(own, cores, limits["handover"], int(limits["workers"]))
     cheaper = waiting.cheaper(own, limits["sample"] * 1e-6)
     if seen.restarts:
@@ -74,8 +74,8 @@ def _finding(
         evidence=[
             Evidence("share of time the device stood idle for data" if seen.on_device else
                      "share of time spent waiting", seen.share, "share", limits["share"], limits.source("share")),
-            Evidence("mean wait per step", seen.idle * 1e3, "ms", limits[_least(seen)] * 1e3,
-                     limits.source(_least(seen))),
+            Evidence("mean wait per step", seen.idle * 1e3, "ms", limits[_least(seen, limits)] * 1e3,
+                     limits.source(_least(seen, limits))),
             Evidence("loading time per sample", None if seen.per_sample is None else seen.per_sample * 1e6, "us",
                      limits["sample"], limits.source("sample")),
             Evidence("predicted saving per step", predicted.share, "share", limits["saving"], limits.source("saving")),
@@ -89,8 +89,8 @@ def _finding(
     )  # fmt: skip
 
 
-def _least(seen: waiting.Waiting) -> str:
-    return "queued" if seen.workers else "handover"  # a finished batch, too, takes its time on the way from a worker
+def _least(seen: waiting.Waiting, limits: Limits) -> str:  # a finished batch, too, takes its time on the way
+    return "queued" if seen.workers and seen.made < limits["made"] else "handover"
 
 
 def _plain(value: object) -> str | int | None:
@@ -112,6 +112,7 @@ RULE = Rule(
         Threshold("grave", 0.5, "share", "more than half of the time would come back"),
         Threshold("handover", 0.002, "s", "a ready batch from a worker: 1.3 to 1.8 ms measured, 7 ms for 19 MB"),
         Threshold("queued", 0.01, "s", "from a worker on shared cores 20 small rows took up to 5.4 ms, none to make"),
+        Threshold("made", 0.005, "s", "derived: passing a batch on takes a worker 2 ms of its processor; this is work"),
         Threshold("workers", 8, "processes", "beyond eight, start-up and memory grow faster than the gain"),
     ),
     not_when="Wait hidden by a device's queue, first batches, small steps on data in memory, crowded processors.",

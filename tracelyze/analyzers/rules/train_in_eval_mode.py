@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers import moments, pictures
+from tracelyze.analyzers import moments, pictures, statistics
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.analyzers.words import percent
 from tracelyze.diagnosis import Evidence, Finding, Mark
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.run import Process, Training
+    from tracelyze.analyzers.run import Mask, Process, Training
 
 FIX = "Call model.train() at the start of every epoch, so that it follows every validation."
 FIX_CODE = (
@@ -41,7 +41,8 @@ def _find(training: Training, limits: Limits) -> Finding | None:
     since = known.copy()
     since[:first] = False
     share = float(off.sum()) / float(since.sum())
-    if share < limits["share"]:
+    enough = "share" if share >= limits["share"] else "part"
+    if share < limits[enough] or (enough == "part" and not _follows_evaluations(training, off, int(limits["steps"]))):
         return None
     flipped = bool((known & (steps["model_in_train"] == 1))[:first].any())
     if not flipped and _only_batch_norm(training):
@@ -49,7 +50,7 @@ def _find(training: Training, limits: Limits) -> Finding | None:
     begin = moments.step_at(training, first)
     if flipped:
         title = f"The model{moments.name_of(training)} trains in eval mode since step {begin:,}"
-        told = "It was in train mode before: it was switched for a validation and never back."
+        told = f"A validation switched it, and it came {'never back' if enough == 'share' else 'back now and then'}."
     else:
         title = f"The model{moments.name_of(training)} trained in eval mode from the first step on"
         told = "It never was in train mode. Models loaded with from_pretrained start in eval mode."
@@ -69,7 +70,7 @@ def _find(training: Training, limits: Limits) -> Finding | None:
         last_step=moments.step_at(training, int(np.flatnonzero(off)[-1])),
         first_second=moments.second_at(training, first),
         evidence=[
-            Evidence("steps in eval mode since then", share, "share", limits["share"], limits.source("share")),
+            Evidence("steps in eval mode since then", share, "share", limits[enough], limits.source(enough)),
             Evidence("mode-sensitive modules", int(np.nan_to_num(steps["modules_sensitive"][off]).max()), "modules"),
             Evidence("of them in train mode", 0, "modules"),
         ],
@@ -82,6 +83,16 @@ def _find(training: Training, limits: Limits) -> Finding | None:
         ) + pictures.loss(training, [Mark(float(begin), "eval mode")]),
         false_alarm="Fine-tuning with the whole model in eval mode on purpose.",
     )  # fmt: skip
+
+
+def _follows_evaluations(training: Training, off: Mask, least: int) -> bool:
+    """Whether several stretches of steps in eval mode, `least` steps or more, each begin where an evaluation ended."""
+    if len(training.process.trainings) > 1:
+        return False
+    begins = [begin for begin, end in statistics.runs_of(off) if end - begin >= least]
+    evals = training.process.evals
+    ended = set(evals["after_step"][(evals["trained"] == 1) & (evals["model_in_train"] == 0)].tolist())
+    return len(begins) >= 2 and all(begin in ended for begin in begins)
 
 
 def _only_batch_norm(training: Training) -> bool:
@@ -102,6 +113,7 @@ RULE = Rule(
     needs=(("steps.model_in_train", "steps.modules_sensitive", "steps.modules_in_train"),),
     thresholds=(
         Threshold("share", 0.9, "share", "a mode that was forgotten stays"),
+        Threshold("part", 0.2, "share", "in stretches after evaluations: below a fifth of the steps little is lost"),
         Threshold("steps", 5, "steps", "a step or two in eval mode may be a probe"),
     ),
     not_when="Only normalisations frozen from the start, models without mode-sensitive modules.",

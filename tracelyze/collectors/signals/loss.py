@@ -30,7 +30,7 @@ class _Backward:
         self.value: Any = None
         self.divisor: float | None = None
         self.batch_size = 0
-        self.used = False  # by a step
+        self.used: Any = None  # by a step of this optimizer, the latest one
 
 
 class Loss(Signal):
@@ -130,15 +130,16 @@ class Loss(Signal):
         models = tracked.group.models
         if len(self._backwards) == 1 and isinstance(self._backwards[0].value, float):  # nearly always
             (one,) = self._backwards
-            if not one.models or not models or not models.isdisjoint(one.models):
-                one.used = True
+            if one.used is not tracked and (not one.models or not models or not models.isdisjoint(one.models)):
+                one.used = tracked
                 row["backwards"], row["batch_size"] = 1, one.batch_size or None
                 row["loss_divisor"], row["loss"] = one.divisor, one.value
                 return
-        own = [one for one in self._backwards if not one.models or not models or not models.isdisjoint(one.models)]
+        new = [one for one in self._backwards if one.used is not tracked]
+        own = [one for one in new if not one.models or not models or not models.isdisjoint(one.models)]
         divisor = None
         for one in own:
-            one.used = True
+            one.used = tracked
             divisor = divisor if one.divisor is None else one.divisor
         row["backwards"] = count = len(own)
         row["batch_size"] = sum([one.batch_size for one in own]) or None
