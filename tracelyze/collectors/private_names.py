@@ -19,6 +19,7 @@ DISPATCH_MODES = "_C._len_torch_dispatch_stack"
 TRANSFORMS = "_C._functorch.peek_interpreter_stack"
 ANY_AUTOCAST = "_C._is_any_autocast_enabled"
 PROFILING = "autograd._profiler_enabled"
+SAVED = "_C._autograd.SavedTensor"
 NORMS = "_foreach_norm"
 
 UNSEEN = (TRACING, DISPATCH_MODES, TRANSFORMS)  # without these nobody knows whether computing would be noticed

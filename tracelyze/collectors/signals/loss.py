@@ -7,6 +7,8 @@ import weakref
 from collections import deque
 from typing import Any
 
+from tracelyze.collectors import saved_values
+from tracelyze.collectors.private_names import SAVED
 from tracelyze.collectors.readback import Readback
 from tracelyze.collectors.signals.signal import Signal
 
@@ -37,6 +39,7 @@ class Loss(Signal):
     """Backwards between two steps belong to every optimizer of their training that steps before the next backward."""
 
     name = "loss"
+    needs = (SAVED,)
     about = "The script's own loss without GradScaler's factor, backwards per step, batch size, divisor."
     cost = "15 us a backward"
     resting = ("before_step",)
@@ -44,6 +47,7 @@ class Loss(Signal):
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
+        saved_values.watch(self.torch)
         self._scaled: deque[tuple[weakref.ref[Any], Any]] = deque(maxlen=MAX_SCALED)
         self._backwards: list[_Backward] = []
         self._running: _Backward | None = None
@@ -185,7 +189,7 @@ def constant_divisor(torch: Any, node: Any) -> float | None:
         inputs = node.next_functions
         if kind not in ("DivBackward0", "MulBackward0") or len(inputs) != 2 or inputs[1][0] is not None:
             return divisor
-        other = node._saved_other
+        other = saved_values.saved_other(node)
         if isinstance(other, torch.Tensor):
             if other.numel() != 1 or other.device.type != "cpu":
                 return None

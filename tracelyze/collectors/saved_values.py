@@ -1,0 +1,38 @@
+"""What autograd saved for a backward, read where that runs nothing of the program's.
+
+Tensors that were saved while hooks for saved tensors were in force (activation checkpointing, offloading to the host)
+are read through the program's own hook: a checkpointed forward would run once more.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+_used: list[bool] = []  # whether the program has used such hooks, once that is watched
+
+
+def watch(torch: Any) -> None:
+    """torch before 2.10 does not tell of a saved tensor whether it has hooks: there, note if hooks are used at all."""
+    if hasattr(torch._C._autograd.SavedTensor, "unpack_hook") or _used:
+        return
+    _used.append(False)
+    owner = torch.autograd.graph.saved_tensors_hooks
+    original = owner.__enter__
+
+    @functools.wraps(original)
+    def __enter__(self: Any) -> Any:
+        _used[0] = True
+        return original(self)
+
+    owner.__enter__ = __enter__
+
+
+def saved_other(node: Any) -> Any:
+    """The second factor or the divisor that was saved; None if it is gone, or if a hook of the program would run."""
+    try:
+        raw = node._raw_saved_other
+        hooked = raw.unpack_hook is not None if hasattr(raw, "unpack_hook") else _used != [False]
+        return None if hooked else node._saved_other
+    except RuntimeError:  # a backward has released it
+        return None
