@@ -7,6 +7,7 @@ that forks finds itself as it would be without us.
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 import time
@@ -39,6 +40,8 @@ class Threads:
         for thread in self._running:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, until - time.monotonic()))
+                while _is_still_counted(thread) and time.monotonic() < until:
+                    time.sleep(0.0005)
 
     def after_fork(self) -> None:
         """Called in the parent, before Python counts threads and warns: from 3.12 on, wait for what happens next."""
@@ -64,3 +67,8 @@ class Threads:
         thread = threading.Thread(target=work, args=(self._stop,), name=name, daemon=True)
         self._running.append(thread)
         thread.start()
+
+
+def _is_still_counted(thread: threading.Thread) -> bool:
+    """Whether the operating system has yet to end it: before 3.13 `join` returns earlier, and Python counts it then."""
+    return sys.version_info < (3, 13) and os.path.exists(f"/proc/self/task/{thread.native_id}")
