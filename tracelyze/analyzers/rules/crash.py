@@ -86,6 +86,6 @@ RULE = Rule(
     title="The program died with an exception",
     about="An exception that nothing caught ended the run. The well-known ones are explained with their usual fix.",
     check=check,
-    consequence_of=("loss-nonfinite", "missing-zero-grad"),
+    consequence_of=("loss-nonfinite", "missing-zero-grad", "learning-rate-too-high"),
     not_when="Exceptions that the script handles, and KeyboardInterrupt.",
 )

@@ -115,6 +115,6 @@ RULE = Rule(
         Threshold("runaway", 1000, "", "flows and VAEs end below zero too, but their norms stay within two orders"),
         Threshold("norms", 40, "norms", "a quarter of it, ten, is the least that gives a level"),
     ),
-    consequence_of=("missing-zero-grad", "partial-zero-grad", "loss-divergence"),
+    consequence_of=("missing-zero-grad", "partial-zero-grad", "loss-divergence", "learning-rate-too-high"),
     not_when="Warm-up within an order of magnitude, single spikes, several optimizers, reinforcement learning.",
 )

@@ -96,7 +96,7 @@ RULE = Rule(
         Threshold("share", 0.1, "share", "probing every 2,000 steps (the default) skips 0.05 % of the steps"),
         Threshold("settling", 50, "steps", "from 65,536 down to 1 takes 16 halvings; three times that to settle"),
     ),
-    consequence_of=("missing-zero-grad", "exploding-gradients", "loss-divergence"),
+    consequence_of=("missing-zero-grad", "exploding-gradients", "loss-divergence", "learning-rate-too-high"),
     not_when="The scaler finding its level in the first steps, and one skip per growth interval.",
     references=("https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling",),
 )

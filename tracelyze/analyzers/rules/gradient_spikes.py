@@ -80,6 +80,6 @@ RULE = Rule(
         Threshold("share", 0.02, "share", "what happens in every fiftieth step is not a spike but the distribution"),
         Threshold("norms", 200, "norms", "three windows of the 64 norms that define what is usual"),
     ),
-    consequence_of=("exploding-gradients", "fp16-overflow"),
+    consequence_of=("exploding-gradients", "fp16-overflow", "learning-rate-too-high"),
     not_when="Heavy-tailed but stationary norms, clipped norms, the first steps, several optimizers, acting models.",
 )

@@ -91,6 +91,7 @@ RULE = Rule(
         "exploding-gradients",
         "fp16-overflow",
         "train-in-eval-mode",
+        "learning-rate-too-high",
     ),
     not_when="Excursions that recover, larger inputs from then on, negative losses, several optimizers, acting models.",
 )

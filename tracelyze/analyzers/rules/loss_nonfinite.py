@@ -99,6 +99,7 @@ RULE = Rule(
         "fp16-overflow",
         "fp16-without-scaler",
         "loss-divergence",
+        "learning-rate-too-high",
     ),
     not_when="Steps that GradScaler skipped.",
 )

@@ -92,6 +92,13 @@ RULE = Rule(
     about="The first module whose output is not finite, while its input and its weights are, is where it starts.",
     check=check,
     needs=(("activations.nonfinite", "steps.loss"),),
-    consequence_of=("nonfinite-input", "loss-nonfinite", "exploding-gradients", "fp16-without-scaler", "fp16-overflow"),
+    consequence_of=(
+        "nonfinite-input",
+        "loss-nonfinite",
+        "exploding-gradients",
+        "fp16-without-scaler",
+        "fp16-overflow",
+        "learning-rate-too-high",
+    ),
     not_when="Masked logits of minus infinity, and losses that stay finite.",
 )

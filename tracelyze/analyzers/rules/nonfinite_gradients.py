@@ -85,6 +85,7 @@ RULE = Rule(
         "exploding-gradients",
         "loss-divergence",
         "fp16-without-scaler",
+        "learning-rate-too-high",
     ),
     not_when="Overflow that GradScaler caught and skipped, and gradients of a loss that is not finite itself.",
 )

@@ -1,0 +1,92 @@
+"""learning-rate-too-high: curves with a rate that explains them, and curves that look like it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+COUNT = 400
+
+
+def quadratic(rates: list[float], curvature: float = 4.0, seed: int = 0, floor: float = 0.05) -> list[float]:
+    """Losses of noisy gradient descent on a parabola: stable up to a rate of two over the curvature."""
+    random = np.random.default_rng(seed)
+    weight, losses = 1.0, []
+    for rate in rates:
+        losses.append(float(0.5 * curvature * weight**2 + floor * np.exp(random.normal(0, 0.3))))
+        weight -= rate * (curvature * weight + random.normal(0, 0.05))
+        if not np.isfinite(weight) or abs(weight) > 1e150:
+            losses.append(float("inf"))
+            break
+    return losses
+
+
+def run(make, rates: list[float], losses: list[float] | None = None, update: float = 0.5, **more: Any):
+    """Status and finding for a training with these rates, and the losses that follow from them."""
+    losses = quadratic(rates) if losses is None else losses
+    count = len(losses)
+    steps = {name: column[:count] for name, column in make.steps(max(count, 2)).items()}
+    steps |= {"loss": losses, "lr": list(rates[:count])}
+    looks = [
+        {"step": step, "optimizer": 0, "elements": 64, "weight_norm": 1.0, "update_norm": update, "parameter": "w"}
+        for step in (1, 2, 11)
+    ]
+    optimizers = [{"optimizer": 0, "name": "SGD", "device": "cpu", "dtype": "float32", "parameters": 8}]
+    process = make.process(steps, evals={}, optimizers=optimizers, more={"parameters": looks}, **more)
+    status, _, finding = make.check("learning-rate-too-high", process)
+    return status, finding
+
+
+def test_a_rate_that_is_too_high_from_the_start(make) -> None:
+    status, finding = run(make, [0.7] * COUNT)
+    assert status == "fired"
+    assert finding.first_step == 1
+    assert "lr=0.07" in finding.fix_code
+    assert run(make, [0.7] * COUNT, update=0.01)[0] == "passed", "updates that small do not overshoot"
+
+
+@pytest.mark.parametrize("raised", [0.7, 5.0, 50.0])
+def test_a_rate_that_is_raised_beyond_what_is_borne(make, raised) -> None:
+    status, finding = run(make, [0.05] * 150 + [raised] * 250)
+    assert status == "fired"
+    assert 120 <= finding.first_step <= 151, "as the loss tells"
+    assert "From step 151 on" in finding.summary
+    assert "0.05" in finding.fix
+    grows = [0.01 * 1.02**index for index in range(COUNT)]
+    assert run(make, grows)[0] == "fired"
+
+
+@pytest.mark.parametrize(
+    "rates",
+    [
+        [0.05] * COUNT,
+        [0.05 * min(1.0, index / 100) for index in range(COUNT)],  # warm-up
+        [0.2 * (0.5 + 0.5 * np.cos(np.pi * (index % 100) / 100)) + 1e-3 for index in range(COUNT)],  # restarts
+        [0.001] * 100 + [0.1] * 300,  # raised a hundredfold, and borne
+        [0.45] * COUNT,  # nine tenths of the limit
+    ],
+)
+@pytest.mark.parametrize("seed", range(4))
+def test_rates_that_are_borne(make, rates, seed) -> None:
+    assert run(make, rates, quadratic(rates, seed=seed))[0] == "passed"
+
+
+def test_losses_that_blow_up_for_other_reasons(make) -> None:
+    falling = quadratic([0.05] * COUNT)
+    warm_up = [0.2 * min(1.0, index / 350) for index in range(COUNT)]
+    lost = [*falling[:300], *[float("nan")] * 100]  # a batch without valid samples, in the middle of the warm-up
+    assert run(make, warm_up, lost)[0] == "passed"
+    later = [*falling[:200], *[0.2 * 1.05**index for index in range(200)]]  # at a constant rate
+    assert run(make, [0.05] * COUNT, later)[0] == "passed"
+    spike = [*falling[:200], 30.0, 20.0, *falling[202:]]
+    assert run(make, [0.05] * 199 + [0.2] * 201, spike)[0] == "passed"
+    start = [1e9, float("inf"), *[float("nan")] * 98]  # initial weights that are far too large
+    assert run(make, [0.01] * 100, start, update=1e5)[0] == "skipped"
+
+
+def test_several_optimizers_have_no_minimum(make) -> None:
+    steps = make.steps()
+    steps["optimizer"] = [index % 2 for index in range(COUNT)]
+    assert make.check("learning-rate-too-high", make.process(steps, evals={}))[0] == "skipped"
