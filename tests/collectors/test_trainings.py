@@ -38,6 +38,13 @@ def test_the_faulty_member_of_a_sweep_is_named(collect: Collect) -> None:
     assert finding.cost.share is not None
 
 
+def test_tensors_keep_their_names_when_the_model_is_freed(collect: Collect) -> None:
+    (process,) = collect(sys.executable, program("several.py"), "freed").run.processes
+    rows = [row for row in process.tables["reach"].records() if row["optimizer"] == 0]
+    assert rows[-1]["step"] == 120
+    assert rows[-1]["names"] == "spare.weight, spare.bias"
+
+
 def test_folds_of_one_model_are_judged_one_by_one(collect: Collect) -> None:
     process, diagnosis = recorded(collect, "folds")
     parts = process.parts

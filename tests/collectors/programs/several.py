@@ -10,6 +10,16 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 STEPS = 60
+KEPT = []  # beyond the end of its training
+
+
+class Spare(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.used, self.spare = nn.Linear(10, 3), nn.Linear(10, 3)
+
+    def forward(self, x):
+        return self.used(x)
 
 
 def data(samples=128):
@@ -74,6 +84,18 @@ def interleaved():
         nn.utils.clip_grad_norm_(two.parameters(), 5.0)
         of_one.step()
         of_two.step()
+
+
+def freed():
+    """A model with a spare layer is freed while its optimizer is still around, and another one is trained."""
+    x, y = data()
+    first = Spare()
+    kept = torch.optim.SGD(first.parameters(), lr=0.01)
+    train(first, kept, x, y)
+    del first
+    other = net()
+    train(other, torch.optim.SGD(other.parameters(), lr=0.01), x, y)
+    KEPT.append(kept)
 
 
 def gan():

@@ -146,7 +146,8 @@ class Reached(Signal):
         for ref, _ in held.waiting[:MAX_NAMES]:
             parameter = ref()
             if parameter is not None:
-                held.names[id(ref)] = self._name(parameter)
+                found = self.recorder.calls.parameter_name(parameter)  # None also if the model has been freed since
+                held.names[id(ref)] = found or held.names.get(id(ref)) or _shape(parameter.shape)
         self.recorder.emit(
             "reach",
             {
