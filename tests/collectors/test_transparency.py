@@ -100,13 +100,18 @@ def repository() -> str:
     return str(Path(__file__).parents[2])
 
 
+def unnamed(stderr: str) -> str:
+    """Without the names of temporary folders: torch before 2.8 leaves one behind, of which Python warns at the end."""
+    return re.sub(r"/tmp/tmp\w+", "", stderr)
+
+
 def test_handlers_hooks_children_and_warnings_are_the_programs_own(collect: Collect) -> None:
     command = [sys.executable, "-W", "default", program("inside.py")]
     plain, collected = run_plain(*command), collect(*command)
     assert plain.returncode == 1
     assert "inside.py:" in plain.stderr, "the warning names the line of the program"
     assert collected.process.stdout == plain.stdout
-    assert collected.own_stderr == plain.stderr
+    assert unnamed(collected.own_stderr) == unnamed(plain.stderr)
     assert collected.process.returncode == 1
     steps = sorted(len(process.steps) for process in collected.run.processes)
     assert steps == [10, 15, 25], "the process, the child that trained, and the daemon that outlived its parent"
@@ -125,7 +130,7 @@ def test_warnings_as_errors_and_development_mode_change_nothing(collect: Collect
     command = [sys.executable, "-X", "dev", "-W", "error", program("short.py"), "said"]
     plain, collected = run_plain(*command), collect(*command)
     assert collected.process.stdout == plain.stdout == "said\n"
-    assert re.sub(r"/tmp/tmp\w+", "", collected.own_stderr) == re.sub(r"/tmp/tmp\w+", "", plain.stderr)
+    assert unnamed(collected.own_stderr) == unnamed(plain.stderr)
     (process,) = collected.run.processes
     assert len(process.steps) == 20
 
