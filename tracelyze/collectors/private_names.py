@@ -27,7 +27,7 @@ UNSEEN = (TRACING, DISPATCH_MODES, TRANSFORMS)  # without these nobody knows whe
 SUBSTITUTES = {
     TRACING: "calls of a model that torch.jit traces count as calls of the training",
     GRAPH_TASK: "a backward within a backward is told by the recorder that is in one, whichever thread calls it",
-    FRAMES: "torch.compiler.disable keeps torch.compile from our functions: a second at the start, one more graph break",
+    FRAMES: "torch.compiler.disable keeps torch.compile from our functions: a second more at the start, one more break",
     LOSS_MODULE: "loss modules are told by their scalar output alone",
 }
 
