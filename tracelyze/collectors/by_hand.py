@@ -51,10 +51,9 @@ class HandUpdates:
         self._failed = False
 
     def backward_begins(self, roots: Any) -> None:
-        """Was there a step since the last backward?"""
-        self.unchanged += 1
+        """Was there a step since the last backward? Need not be called while it rests, for WITHOUT_STEP backwards."""
         if self.resting:
-            if self.unchanged < WITHOUT_STEP or self.in_step:
+            if self.in_step:
                 return
             self.resting = False
         if not self._failed:

@@ -243,6 +243,8 @@ class Calls:
             else:
                 return
             self._open.popleft()
+            if not trained:
+                self._recorder.moments.wake()
             tell("settled", call, trained)
         if final:
             self._recorder.fire("finished")

@@ -114,6 +114,8 @@ def _resume_threads() -> None:
 def _start_afresh(torch: Any) -> None:
     ending.forget_fatal_signals()
     parent = recorder()
+    for one in recorders():
+        one.writer.leave_to_parent()
     child = Recorder(torch, parent.run, parent.options)
     child.off = parent.off or parent.ended
     _current[0] = Recorders(child)

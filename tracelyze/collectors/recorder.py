@@ -19,7 +19,7 @@ from typing import Any
 from tracelyze import redaction
 from tracelyze.collectors import sampling
 from tracelyze.collectors.budget import Budget, Meter
-from tracelyze.collectors.by_hand import HandUpdates
+from tracelyze.collectors.by_hand import WITHOUT_STEP, HandUpdates
 from tracelyze.collectors.calls import GRAD, Calls, tensors_of
 from tracelyze.collectors.guards import never_raises, of_training
 from tracelyze.collectors.ledger import Ledger
@@ -171,7 +171,9 @@ class Recorder:
         """`torch.autograd.backward` was called by the program, perhaps with `retain_graph=True`."""
         if not self.writer.opened:
             self.open()
-        self.by_hand.backward_begins(roots)
+        self.by_hand.unchanged += 1
+        if not self.by_hand.resting or self.by_hand.unchanged >= WITHOUT_STEP:
+            self.by_hand.backward_begins(roots)
         self.backwards += 1
         self.retains_graph = retains_graph
         self.calls.backward_begins()

@@ -89,6 +89,12 @@ class TableStream:
         if convert:
             to_parquet(self._path(schema.STREAM_SUFFIX))
 
+    def leave_to_parent(self) -> None:
+        """In a forked child: close the child's copy of the open file, into which nothing is written."""
+        if self._file is not None:
+            self._file.close()  # unbuffered, so that nothing is left to write
+        self._file = self._writer = None
+
     def _open(self, arrow_schema: Any) -> None:
         import pyarrow.ipc
 

@@ -115,6 +115,11 @@ class Writer:
         self.ended = True
         self.threads.end()
 
+    def leave_to_parent(self) -> None:
+        """In a forked child: let go of files that the parent writes, before Python warns that nobody closed them."""
+        for stream in self._streams.values():
+            stream.leave_to_parent()
+
     def stop(self, error: Exception) -> None:
         """End the recording because of an error of ours or of the disk; the reason goes to the reserved file."""
         recorder = self._recorder

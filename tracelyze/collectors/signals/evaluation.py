@@ -19,6 +19,7 @@ RECHECKS = 8  # a model that no optimizer holds is looked at again this often: i
 
 class Evaluation(Signal):
     name = "evaluation"
+    resting = ("settled",)
     about = "Evaluation passes: calls whose output no backward reached, with mode, losses and batches."
     cost = "3 us a call"
     columns = tuple(
@@ -77,6 +78,8 @@ class Evaluation(Signal):
             self._passes.setdefault(training, []).append(call)
         if self._late:
             self._release()
+        elif not self._passes:
+            self.rest()  # until a call is settled that did not train
 
     def _training(self, call: Call) -> int | None:
         """An optimizer of the training whose model was called, where there are several; None if it is nobody's."""
