@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import re
 import random
+import re
 import resource
 import signal
 import subprocess
