@@ -62,6 +62,35 @@ def test_a_stream_is_not_asked_for_its_length(collect: Collect) -> None:
     assert len(process.steps) == 18
 
 
+SAMPLER_WITHOUT_LENGTH = """
+import torch
+from torch.utils.data import DataLoader, Sampler
+class Drawn(Sampler):
+    def __iter__(self):
+        return iter(range(24))
+    def __len__(self):
+        raise ValueError("how many are drawn is known only in the end")
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+loader = DataLoader(torch.ones(32, 4), batch_size=8, sampler=Drawn())
+for _ in range(3):
+    for x in loader:
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+"""
+
+
+def test_a_sampler_that_refuses_its_length_is_recorded_without_it(collect: Collect) -> None:
+    done = collect(sys.executable, "-c", SAMPLER_WITHOUT_LENGTH)
+    assert done.process.returncode == 0, done.process.stderr
+    (process,) = done.run.processes
+    assert [row for row in process.events.records() if row["kind"] == "collector-error"] == []
+    assert [row["length"] for row in process.tables["loaders"].records()] == [None]
+    waits = [row["loader_batches"] for row in process.steps.records()]
+    assert waits == [1] * 9
+
+
 def test_batches_of_loaders_have_their_place_and_their_use(collect: Collect) -> None:
     images, _ = content()
     rows = rows_of(collect, "split")

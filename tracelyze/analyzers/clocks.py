@@ -91,7 +91,7 @@ def _offset(first: Process, other: Process) -> Offset | None:
 def _ends(process: Process) -> Floats:
     """Wall times at which the steps of the training with the most steps ended, shape [steps]."""
     zero = (process.facts.get("clock") or {}).get("zero")
-    training = max(process.trainings, key=lambda one: len(one.steps), default=None)
+    training = process.longest if process.trainings else None
     if training is None or zero is None:
         return np.empty(0)
     ends: Floats = training.steps["time"] + float(zero)

@@ -103,7 +103,7 @@ def finding(
 ) -> Finding:
     """A finding about the calls at one line, of which `bad` are wrong. Without autograd no weights are harmed."""
     begin = int(bad[0]["step"] or 0) + (1 if line.training else 0)
-    training = max(process.trainings, key=lambda one: len(one.steps), default=None)
+    training = process.longest if process.trainings else None
     alone = training is not None and len(process.trainings) == 1
     affected = moments.numbers(training) >= begin if training is not None else np.zeros(0, dtype=bool)
     return Finding(

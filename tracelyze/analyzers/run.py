@@ -245,6 +245,11 @@ class Process:
     def scalars(self) -> Table:
         return self.tables["scalars"]
 
+    @property
+    def longest(self) -> Training:
+        """The training with the most steps, of those that there are: ValueError if nothing stepped."""
+        return max(self.trainings, key=lambda one: len(one.steps))
+
     @cached_property
     def trainings(self) -> list[Training]:
         """One per optimizer, in the order of their first steps."""
@@ -272,6 +277,10 @@ class Process:
     def locations(self, role: str) -> list[Location]:
         """All lines of the script with this role."""
         return [_location(row) for row in self.sites.records() if row["role"] == role]
+
+    def loader_location(self, loader: Mapping[str, Any]) -> Location | None:
+        """The line that makes a DataLoader (a row of the table loaders), else the one that iterates it."""
+        return self.site(loader.get("made_at")) or self.site(loader.get("site"))
 
     def site(self, identifier: float | int | None) -> Location | None:
         """The line of the script with this site identifier."""

@@ -18,7 +18,7 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
     `replaced`: an optimizer holds tensors of modules that are not called, as if these had taken their place. A network
     that is trained nowhere, behind one that is, may only measure: that is worth knowing, no more.
     """
-    training = max(process.trainings, key=lambda one: len(one.steps))
+    training = process.longest
     count = row["missed"] or row["short_lived"]
     fixed = replaced or not row["missed"] or row["fed_by_trained"] < row["missed"] or row["shared_model"] > 0
     what = (

@@ -37,7 +37,7 @@ def longest(run: Run) -> list[Training]:
     """The training with most steps of each process of the last attempt."""
     attempt = max((process.attempt for process in run.processes), default=0)
     chosen = [process for process in run.processes if process.attempt == attempt and process.trainings]
-    return [max(process.trainings, key=lambda one: len(one.steps)) for process in chosen]
+    return [process.longest for process in chosen]
 
 
 def side(run: Run) -> Side:

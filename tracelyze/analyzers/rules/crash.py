@@ -75,7 +75,7 @@ def _summary(message: str, step: int | None, family: crash_families.Family | Non
 def _charts(process: Process, step: int | None) -> list[Chart]:
     if not process.trainings or step is None:
         return []
-    training = max(process.trainings, key=lambda one: len(one.steps))
+    training = process.longest
     return pictures.loss(training, [Mark(float(step), "exception")])
 
 

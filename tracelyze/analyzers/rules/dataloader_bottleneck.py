@@ -26,7 +26,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             "the model is on a device whose queue may hide the wait: whether the device itself idles for data takes a "
             "profiler trace"
         )
-    training = max(process.trainings, key=lambda one: len(one.steps))
+    training = process.longest
     seen = waiting.measure(training)
     if seen is None:
         return Skipped(f"fewer than {waiting.MIN_STEPS} steps with a known wait beyond the first batches")

@@ -30,7 +30,7 @@ WORDS = {
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Whether either was on at nearly all backwards of a run that is long enough to be no debugging session."""
-    training = max(process.trainings, key=lambda one: len(one.steps))
+    training = process.longest
     steps = training.steps
     seconds = float(np.nan_to_num(steps["seconds"]).sum())
     for column, (name, effect) in WORDS.items():

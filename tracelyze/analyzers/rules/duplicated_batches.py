@@ -49,7 +49,7 @@ def _others(one: Pass, workers: int) -> list[bool]:
 
 
 def _finding(process: Process, loader: Row, one: Pass, pairs: int, limits: Limits) -> Finding:
-    training = max(process.trainings, key=lambda one: len(one.steps), default=None)
+    training = process.longest if process.trainings else None
     workers = int(loader["num_workers"])
     return Finding(
         rule=RULE.id,
@@ -75,7 +75,7 @@ def _finding(process: Process, loader: Row, one: Pass, pairs: int, limits: Limit
             Evidence("num_workers", workers),
             Evidence("dataset", loader["dataset"]),
         ],
-        location=process.site(loader["made_at"]) or process.site(loader["site"]),
+        location=process.loader_location(loader),
         charts=pictures.loss(training) if training else [],
         false_alarm="A stream that is to repeat every batch as often as there are workers.",
     )

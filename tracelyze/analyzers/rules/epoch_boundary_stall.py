@@ -19,7 +19,7 @@ SETTINGS = ("num_workers", "persistent_workers", "prefetch_factor", "length", "d
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The training with the most steps: the wait at each new iterator of its loader against the usual wait."""
-    training = max(process.trainings, key=lambda one: len(one.steps))
+    training = process.longest
     steps = training.steps
     on_device = process.device != "cpu" and steps.has("device_wait")
     wait = np.minimum(steps["device_wait"], steps["loader_wait"]) if on_device else steps["loader_wait"]

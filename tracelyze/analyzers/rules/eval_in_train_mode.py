@@ -91,7 +91,7 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
 def _charts(process: Process, begin: int) -> list[Chart]:
     if not process.trainings:
         return []
-    training = max(process.trainings, key=lambda one: len(one.steps))
+    training = process.longest
     marks = [Mark(float(begin), "validation in train mode")]
     return pictures.loss(training, marks) or pictures.over_steps(
         training, "Modules in train mode at training steps", "modules", {"in train mode": "modules_in_train"}, marks

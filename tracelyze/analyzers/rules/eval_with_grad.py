@@ -27,7 +27,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed(f"{plural(count, 'validation pass')}, {int(bad.sum())} of them with autograd on")
     rows = np.flatnonzero(bad)
     begin = int(np.nan_to_num(evals["after_step"][rows[0]]))
-    training = max(process.trainings, key=lambda one: len(one.steps), default=None)
+    training = process.longest if process.trainings else None
     marks = [Mark(float(begin), "validation with autograd on")]
     return [
         Finding(

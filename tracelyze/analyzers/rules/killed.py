@@ -65,7 +65,7 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
     end = process.exit
     steps = len(process.steps)
     seconds = [float(np.nanmax(t)) for t in (process.steps["time"], process.samples["time"]) if np.isfinite(t).any()]
-    training = max(process.trainings, key=lambda one: len(one.steps), default=None)
+    training = process.longest if process.trainings else None
     last = int(np.nanmax(training.steps["step"])) if training and np.isfinite(training.steps["step"]).any() else steps
     if end.kind == "signal":
         title, told = f"The program died by a signal: {end.detail}", f"A signal ended the program: {end.detail}."

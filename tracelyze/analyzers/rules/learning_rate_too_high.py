@@ -76,7 +76,7 @@ def _finding(training: Training, found: TooHigh, limits: Limits) -> Finding:
             Evidence("lowest loss", found.lowest),
         ],
         cost=moments.cost_of(training, affected),
-        location=training.process.site(training.facts.get("made_at")) or training.step_location,
+        location=training.step_location,
         charts=pictures.loss(training, marks) + pictures.grad_norm(training, marks),
         false_alarm="A search for the highest rate that is borne, which is to end like this.",
     )  # fmt: skip

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The training with the most steps: retries of the allocator after its warm-up, and what was free meanwhile."""
-    training = max(process.trainings, key=lambda one: len(one.steps))
+    training = process.longest
     retries, held, used = (training.steps[name] for name in ("device_retries", "device_reserved", "device_peak"))
     warm_up = int(limits["warm_up"])
     if len(retries) <= warm_up:

@@ -26,7 +26,7 @@ FIX_OTHER = (
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The training with the most steps stands for the process: its memory is one and the same."""
-    training = max(process.trainings, key=lambda one: len(one.steps))
+    training = process.longest
     graphs = leaks.kept_graphs(training, limits["graphs"], limits["sawtooth"])
     series = leaks.series(training)
     climb = None if series is None else leaks.climb(series, limits["relative"], limits["absolute"] * MIB)

@@ -58,7 +58,7 @@ def _sorted(rows: list[Row], limits: Limits) -> float | None:
 
 
 def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limits: Limits) -> Finding:
-    training = max(process.trainings, key=lambda one: len(one.steps), default=None)
+    training = process.longest if process.trainings else None
     shown = ", ".join(f"{number(r['target_lowest'])} to {number(r['target_highest'])}" for r in rows[:: len(rows) // 4])
     return Finding(
         rule=RULE.id,

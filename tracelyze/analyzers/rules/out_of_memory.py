@@ -35,7 +35,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
     if kind is None:
         return Passed("the exception that ended the program is not about memory")
     step = None if event["step"] is None else int(event["step"])
-    training = max(process.trainings, key=lambda one: len(one.steps), default=None)
+    training = process.longest if process.trainings else None
     sizes = [] if training is None else _sizes({c: training.steps[c] for c in COLUMNS})
     where = Location(event["file"], event["line"] or 0, "", event["source"] or "") if event["file"] else None
     early = not step

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The end of the validation curve against its minimum, and what the training loss did meanwhile."""
-    training = max(process.trainings, key=lambda one: len(one.steps))
+    training = process.longest
     reason = style.unjudgeable(training)
     if reason:
         return Skipped(reason)

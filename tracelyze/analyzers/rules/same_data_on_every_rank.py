@@ -51,7 +51,7 @@ def _agreement(pairs: list[tuple[Pass, Pass]]) -> tuple[int, float]:
 
 def _finding(process: Process, compared: dict[int, tuple[int, float]], first: Pass, limits: Limits) -> Finding:
     loader = next((row for row in process.loaders.records() if row["loader"] == first.loader), {})
-    training = max(process.trainings, key=lambda one: len(one.steps), default=None)
+    training = process.longest if process.trainings else None
     all_of_them = "Both" if len(compared) == 1 else f"All {len(compared) + 1}"
     ranks, batches = len(compared) + 1, min(places for places, _ in compared.values())
     spent = float(training.steps["time"][-1] - training.steps["time"][0]) if training else None
@@ -82,7 +82,7 @@ def _finding(process: Process, compared: dict[int, tuple[int, float]], first: Pa
         ],
         cost=Cost(spent, (ranks - 1) / ranks) if spent else None,
         ranks=[process.rank, *compared],
-        location=process.site(loader.get("made_at")) or process.site(loader.get("site")),
+        location=process.loader_location(loader),
         charts=pictures.loss(training) if training else [],
         false_alarm="Ranks that hold parts of one model are to see the same data.",
     )  # fmt: skip

@@ -42,7 +42,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limits: Limits) -> Finding:
     loader = shuffling[line[0].loader]
-    training = max(process.trainings, key=lambda one: len(one.steps), default=None)
+    training = process.longest if process.trainings else None
     anew = len({one.loader for one in line}) > 1
     if "Distributed" in loader["sampler"]:
         why = "The sampler draws its order from its seed and the number of the epoch, which nobody told it."
@@ -73,7 +73,7 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
                      limits.source("batches")),
             Evidence("sampler", loader["sampler"]),
         ],
-        location=process.site(loader["made_at"]) or process.site(loader["site"]),
+        location=process.loader_location(loader),
         charts=pictures.loss(training) if training else [],
         false_alarm="An order that is to repeat, as for a comparison batch by batch.",
     )  # fmt: skip

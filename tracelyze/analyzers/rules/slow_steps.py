@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The training with the most steps, beyond its warm-up, without evaluations and first batches of epochs."""
-    training = max(process.trainings, key=lambda one: len(one.steps))
+    training = process.longest
     seconds, judged = outliers.net_seconds(training, int(limits["warm_up"]))
     if judged.sum() < limits["fewest"]:
         return Skipped(f"{plural(int(judged.sum()), 'step')} beyond the warm-up, too few to judge")

@@ -25,7 +25,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed(
             f"validation losses jump, but over {number(seen.samples)} samples per pass that is sampling noise"
         )
-    training = max(process.trainings, key=lambda one: len(one.steps))
+    training = process.longest
     begin = int(seen.steps[0])
     return [
         Finding(

@@ -24,7 +24,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
     if not bad.any():
         return Passed(f"{plural(len(losses), 'validation loss')}, all finite")
     begin = int(np.nan_to_num(steps[np.argmax(bad)]))
-    training = max(process.trainings, key=lambda one: len(one.steps), default=None)
+    training = process.longest if process.trainings else None
     around = training.steps["loss"][_measured_before(training, begin)] if training else np.empty(0)
     if len(around) and not np.isfinite(around[-1]):
         return Passed("validation losses are not finite because training's are not: see loss-nonfinite")

@@ -35,7 +35,7 @@ def measure(process: Process) -> Restlessness | Skipped:
     steps, losses, samples = steps[finite], losses[finite], samples[finite]
     if len(losses) < MIN_PASSES:
         return Skipped(f"{len(losses)} validation losses: {MIN_PASSES} are needed to tell noise from a trend")
-    training = max(process.trainings, key=lambda one: len(one.steps), default=None)
+    training = process.longest if process.trainings else None
     if training is None or not np.isfinite(training.steps["loss"]).any():
         return Skipped("no training loss to compare the validation with")
     reason = style.unjudgeable(training)
@@ -56,7 +56,7 @@ def finding(process: Process, rule: str, fix: str, fix_code: str) -> list[Findin
         return seen
     if not (seen.ratio > 6 and seen.relative > 0.1):
         return Passed(f"validation losses vary by {percent(seen.relative)} from pass to pass, as training explains")
-    training = max(process.trainings, key=lambda one: len(one.steps))
+    training = process.longest
     begin = int(seen.steps[0])
     return [
         Finding(

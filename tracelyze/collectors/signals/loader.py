@@ -6,6 +6,7 @@ import weakref
 from typing import Any, NamedTuple
 
 from tracelyze.collectors.private_names import LOADER_ITERATOR
+from tracelyze.collectors.program_signals import raised_by_a_signal_handler
 from tracelyze.collectors.readback import EventPair
 from tracelyze.collectors.signals.signal import Signal
 
@@ -179,7 +180,9 @@ def batches_per_pass(loader: Any) -> int | None:
         return None
     try:
         return len(batches)
-    except (TypeError, NotImplementedError):  # a sampler that has the method and no answer
+    except Exception as error:  # a sampler of the script's own, which may raise what it likes
+        if raised_by_a_signal_handler(error):
+            raise
         return None
 
 
