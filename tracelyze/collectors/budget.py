@@ -29,7 +29,6 @@ TRUSTED_LOOKS = 3  # a first look pays for imports and caches: until then no sig
 CAUTIOUS = 50  # every so many steps
 EASING = 0.7  # a cadence goes up only if it then is this much quicker: no back and forth
 EXTRA_LOOKS = 50  # looks out of turn on alert that a run may have at once; each look in turn earns another
-MAX_CHANGES = 100  # of a signal's cadence that are written down
 
 
 class Meter:
@@ -114,6 +113,15 @@ class Meter:
             spent = time.perf_counter() - begin
             self.spent(spent if looking or self.looking else weight * spent)
 
+    def told(self, method: Callable[..., None], *args: Any) -> None:
+        """Call a method of a signal that may decide to look, or is looking: then the time is put down."""
+        if self.looking:
+            self.timed(method, args)
+            return
+        method(*args)
+        if self.looking:
+            self.has_begun()
+
     def watched(self, method: Callable[..., None]) -> Callable[..., None]:
         """The method, with the time of every call put down."""
         return lambda *args: self.timed(method, args)
@@ -172,7 +180,6 @@ class Budget:
         level = equal_shares([cost / meter.base for meter, cost in asking.items()], free)
         for meter, cost in asking.items():
             if meter.set_stride(cost / level if level > 0 else math.inf):
-                meter.resting = False
                 self._explain(meter, cost, step)
 
     def _explain(self, meter: Meter, cost: float, step: int) -> None:
@@ -186,8 +193,7 @@ class Budget:
             else ""
         )
         meter.changes += 1
-        if meter.changes <= MAX_CHANGES:
-            self._changed(meter)
+        self._changed(meter)
 
 
 def equal_shares(demands: Sequence[float], available: float) -> float:

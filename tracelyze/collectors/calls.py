@@ -29,31 +29,25 @@ CHECKED_EVERY = 16  # of them; a pre-hook costs 12 us, of which this saves 9
 class Call:
     """One outermost module call. Holds no tensor and no module."""
 
-    __slots__ = (
-        "autocast",
-        "batch_size",
-        "dead",
-        "declared",
-        "device_loss",
-        "dropouts",
-        "end",
-        "holder",
-        "hooked",
-        "in_train",
-        "kinds",
-        "loader",
-        "loss_sum",
-        "losses",
-        "mode",
-        "model",
-        "sensitive",
-        "sensitive_in_train",
-        "site",
-        "start",
-        "step",
-        "trained",
-        "watched",
-    )
+    # What is set later, if at all; a step has one call at least, and most of these stay as they are.
+    holder: int | None = None  # the optimizer that held the model then (table optimizers)
+    hooked = False
+    watched = 0
+    trained = False
+    dead = False
+    declared: tuple[int, str] | None = None  # number and purpose of the evaluation that a callback announced
+    batch_size: int | None = None
+    loader: int | None = None
+    dropouts = 0
+    losses = 0
+    loss_sum = 0.0
+    device_loss: Any = None
+    in_train = False
+    sensitive = 0
+    sensitive_in_train = 0
+    kinds = ""
+    autocast = 0
+    site: int | None = None
 
     def __init__(self, model: Model, start: float, end: float, step: int, mode: int) -> None:
         self.model = model
@@ -61,24 +55,6 @@ class Call:
         self.end = end
         self.step = step
         self.mode = mode
-        self.holder: int | None = None  # the optimizer that held the model then (table optimizers)
-        self.hooked = False
-        self.watched = 0
-        self.trained = False
-        self.dead = False
-        self.declared: tuple[int, str] | None = None  # number and purpose of the evaluation that a callback announced
-        self.batch_size: int | None = None
-        self.loader: int | None = None
-        self.dropouts = 0
-        self.losses = 0
-        self.loss_sum = 0.0
-        self.device_loss: Any = None
-        self.in_train = False
-        self.sensitive = 0
-        self.sensitive_in_train = 0
-        self.kinds = ""
-        self.autocast = 0
-        self.site: int | None = None
 
 
 class Model:
@@ -154,7 +130,8 @@ class _Habit:
         else:
             self._count = 0
         self._running = self._call if self._calls == 1 else None
-        self._calls, self._call, self._assumed = 0, None, None
+        self._calls = 0
+        self._call = self._assumed = None
         return assumed
 
 
@@ -177,7 +154,7 @@ class Calls:
         self, module: Any, args: Any, kwargs: Any, output: Any, start: float, dropouts: int
     ) -> Call | None:
         """Note one returned call. None if it cannot be told from a loss function or a helper without parameters."""
-        torch = self._torch
+        recorder, torch = self._recorder, self._torch
         latest = self.latest
         model = latest.model if latest is not None and latest.model.module() is module else self._models.get(module)
         if model is None:
@@ -188,12 +165,13 @@ class Calls:
             self._numbers += 1
             self._describe(model, module)
         mode = GRAD if torch.is_grad_enabled() else INFERENCE if torch.is_inference_mode_enabled() else NO_GRAD
-        call = Call(model, start, self._recorder.called_at, self._recorder.steps, mode)
-        call.dropouts = dropouts
+        call = Call(model, start, recorder.called_at - recorder._clock, recorder.steps, mode)
+        if dropouts:
+            call.dropouts = dropouts
         given: Any = args[0] if args else None
         plain = type(given) is torch.Tensor and given.dim()  # nearly always
         call.batch_size = given.shape[0] if plain else first_dimension(torch, args, kwargs)
-        call.loader = self._recorder.loader_in_hand
+        call.loader = recorder.loader_in_hand
         call.in_train = module.training
         if mode == GRAD:
             node = output.grad_fn if self._habit.holds(call) and type(output) is torch.Tensor else None
@@ -277,12 +255,12 @@ class Calls:
         )
 
 
-def heard_as_loss(torch: Any, seen: Recorder, module: Any, output: Any) -> bool:
+def heard_as_loss(torch: Any, losses: Any, seen: Recorder, module: Any, output: Any) -> bool:
     """Whether an outermost module is a loss function, which the recorder then hears of in its turn.
 
-    It is one if it is a torch loss, or one without parameters that returns a scalar.
+    It is one if it is a torch loss (of the class `losses`), or one without parameters that returns a scalar.
     """
-    if not isinstance(module, getattr(torch.nn.modules.loss, "_Loss", ())):
+    if not isinstance(module, losses):
         if not isinstance(output, torch.Tensor) or output.dim() != 0:
             return False
         if any(part._parameters for part in module.modules()):

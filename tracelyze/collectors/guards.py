@@ -34,10 +34,11 @@ def of_training(method: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(method)
     def timed(self: Recorder, *args: Any) -> None:
-        if self.off or (self._owner is not None and self._owner != get_ident()):
+        owner = self._owner
+        if self.off or (owner is not None and owner != get_ident()):
             return
-        before, begin = self.overhead, perf_counter()
-        self.called_at = begin - self._clock
+        before = self.overhead
+        self.called_at = begin = perf_counter()
         try:
             method(self, *args)
         except Exception as error:

@@ -125,42 +125,43 @@ def _modules(torch: Any) -> None:
     """Outermost calls of modules. A patched `__call__` costs a quarter of a global forward hook and warns nobody."""
     owner = torch.nn.Module
     original = owner.__call__
-    is_compiling, clock = torch.compiler.is_compiling, time.perf_counter
+    clock, calling = time.perf_counter, local
     tracing = private_names.find(torch, private_names.TRACING) or (lambda: None)
-    in_dynamo = torch.compiler.is_dynamo_compiling  # half the price of is_compiling, for the modules within modules
+    in_dynamo, compiling = torch.compiler.is_dynamo_compiling, compiler.flag(torch)
+    loss_kind = private_names.find(torch, private_names.LOSS_MODULE) or ()
 
     @functools.wraps(original)
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(*args: Any, **kwargs: Any) -> Any:  # the module is the first: taking it apart costs at every call
         if in_dynamo():
-            return original(self, *args, **kwargs)
+            return original(*args, **kwargs)
         try:
-            watch = local.watch
-            if watch is False or is_compiling():
-                return original(self, *args, **kwargs)
+            watch = calling.watch
+            if watch is False or compiling._is_compiling_flag:
+                return original(*args, **kwargs)
             if watch is not None:
-                output = original(self, *args, **kwargs)
-                watch.returned(self, output)
+                output = original(*args, **kwargs)
+                watch.returned(args[0], output)
                 return output
             if tracing() is not None:
-                return original(self, *args, **kwargs)
+                return original(*args, **kwargs)
             seen = recorder()
             if seen.off:
-                return original(self, *args, **kwargs)
+                return original(*args, **kwargs)
             if not seen.prepared:
                 seen.prepare()
-            local.root = self
+            calling.root = self = args[0]
             if seen.watch is not None:
                 watch = seen.watch.begins(self)
-            local.watch = watch or False
+            calling.watch = watch or False
             losses, dropouts, start = seen.losses, seen.dropouts, clock()
             try:
-                output = original(self, *args, **kwargs)
+                output = original(*args, **kwargs)
             finally:
-                local.root = local.watch = None
+                calling.root = calling.watch = None
             if watch:
                 watch.ends(self, output)
-            if not heard_as_loss(torch, seen, self, output):
-                seen.forward(self, args, kwargs, output, start, seen.dropouts - dropouts, seen.losses - losses)
+            if not heard_as_loss(torch, loss_kind, seen, self, output):
+                seen.forward(self, args[1:], kwargs, output, start, seen.dropouts - dropouts, seen.losses - losses)
             return output
         except BaseException as error:
             leave_no_frame(error)
@@ -172,22 +173,22 @@ def _modules(torch: Any) -> None:
 def _functions(torch: Any) -> None:
     """Functional losses (their values in evaluation passes) and dropouts (whether they really drop)."""
     functional = torch.nn.functional
-    is_compiling = torch.compiler.is_compiling
+    in_dynamo, compiling = torch.compiler.is_dynamo_compiling, compiler.flag(torch)
     for name in LOSSES:
         original = getattr(functional, name, None)
         if isinstance(original, types.FunctionType):
-            setattr(functional, name, _like(original, _loss_wrapper(original, is_compiling)))
+            setattr(functional, name, _like(original, _loss_wrapper(original, in_dynamo, compiling)))
     for name in DROPOUTS:
         original = getattr(functional, name, None)
         if isinstance(original, types.FunctionType):
-            setattr(functional, name, _like(original, _dropout_wrapper(original, is_compiling)))
+            setattr(functional, name, _like(original, _dropout_wrapper(original, in_dynamo, compiling)))
 
 
-def _loss_wrapper(original: Callable[..., Any], is_compiling: Callable[[], bool]) -> Callable[..., Any]:
+def _loss_wrapper(original: Callable[..., Any], in_dynamo: Callable[[], bool], compiling: Any) -> Callable[..., Any]:
     calling, here, name, hide = local, recorder, original.__name__, leave_no_frame  # closure, not globals: see _like
 
     def loss(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling():
+        if in_dynamo() or compiling._is_compiling_flag:
             return original(*args, **kwargs)
         try:
             value = original(*args, **kwargs)
@@ -203,11 +204,11 @@ def _loss_wrapper(original: Callable[..., Any], is_compiling: Callable[[], bool]
     return loss
 
 
-def _dropout_wrapper(original: Callable[..., Any], is_compiling: Callable[[], bool]) -> Callable[..., Any]:
+def _dropout_wrapper(original: Callable[..., Any], in_dynamo: Callable[[], bool], compiling: Any) -> Callable[..., Any]:
     here, hide = recorder, leave_no_frame
 
     def dropout(input, p=0.5, training=True, inplace=False):  # type: ignore[no-untyped-def]
-        if training and p and not is_compiling():
+        if training and p and not in_dynamo() and not compiling._is_compiling_flag:
             here().dropouts += 1
         try:
             return original(input, p, training, inplace)
@@ -250,14 +251,14 @@ def _graph_task(torch: Any) -> Callable[[], int]:
 
 def _backward(torch: Any) -> None:
     """One place sees `Tensor.backward`, Lightning, Accelerate and DDP. Reentrant checkpointing nests calls of it."""
-    original = torch.autograd.backward
-    is_compiling, current_graph_task = torch.compiler.is_compiling, _graph_task(torch)
+    original, calling, current_graph_task = torch.autograd.backward, local, _graph_task(torch)
+    in_dynamo, compiling = torch.compiler.is_dynamo_compiling, compiler.flag(torch)
 
     @functools.wraps(original)
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or local.backward or current_graph_task() != -1:
+        if in_dynamo() or compiling._is_compiling_flag or calling.backward or current_graph_task() != -1:
             return original(tensors, *args, **kwargs)
-        local.backward = True
+        calling.backward = True
         seen = _current[0].for_backward()
         try:
             seen.backward_begins(tensors, kwargs.get("retain_graph", args[1] if len(args) > 1 else None) is True)
@@ -268,26 +269,27 @@ def _backward(torch: Any) -> None:
             leave_no_frame(error)
             raise
         finally:
-            local.backward = seen.in_backward = False
+            calling.backward = seen.in_backward = False
 
     torch.autograd.backward = backward
 
 
 def _optimizers(torch: Any) -> None:
-    is_compiling, current_graph_task = torch.compiler.is_compiling, _graph_task(torch)
+    current, calling, current_graph_task = _current, local, _graph_task(torch)
+    in_dynamo, compiling = torch.compiler.is_dynamo_compiling, compiler.flag(torch)
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if not is_compiling():
-            seen = _current[0].for_step(current_graph_task)
+        if not in_dynamo() and not compiling._is_compiling_flag:
+            seen = current[0].for_step(current_graph_task)
             if seen.in_backward:
                 seen.steps_inside(optimizer)
             else:
                 seen.step_begins(optimizer)
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if not is_compiling():
-            local.optimizer_stepped = True
-            _current[0].for_step(current_graph_task).step_ends(optimizer)
+        if not in_dynamo() and not compiling._is_compiling_flag:
+            calling.optimizer_stepped = True
+            current[0].for_step(current_graph_task).step_ends(optimizer)
 
     home = sys.modules["torch.optim.optimizer"]  # torch.optim deletes the name
     compiler.hide_step_hook(torch, home, before)

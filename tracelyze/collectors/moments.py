@@ -5,6 +5,7 @@ A signal that raises is switched off for the rest of the run, with its traceback
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,22 @@ from tracelyze.collectors.signals.signal import MOMENTS, Signal, Unavailable
 if TYPE_CHECKING:
     from tracelyze.collectors.recorder import Recorder
 
-Listener = tuple[Callable[..., None], Meter, bool]  # a signal's method, its meter, and whether it rests with that
+SWITCHED = 16  # steps of one and the same optimizer after which signals may rest
+
+
+class _Listener:
+    """A signal that wants a moment, and what to call then."""
+
+    __slots__ = ("call", "method", "rests", "signal")
+
+    def __init__(self, signal: Signal, moment: str) -> None:
+        self.signal = signal
+        self.method: Callable[..., None] = getattr(signal, moment)
+        self.call = functools.partial(signal.meter.told, self.method) if signal.sampled else self.method
+        self.rests = moment in signal.resting
+
+    def hears(self) -> bool:
+        return not (self.rests and self.signal.meter.resting)
 
 
 class Moments:
@@ -27,10 +43,12 @@ class Moments:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._signals: list[Signal] = []
-        self._listeners: dict[str, tuple[Listener, ...]] = {}
+        self._listeners: dict[str, tuple[_Listener, ...]] = {}  # all that want a moment, and
+        self._hearing: dict[str, tuple[Callable[..., None], ...] | None] = {}  # what to call; None: find out who rests
         self._until_timed = 1
         self._timed = 0
-        self._resting: list[Meter] = []
+        self._resting: list[Signal] = []
+        self._restless_until = 0
         self.wakes: float = math.inf  # when so many steps have ended, the first of those rises
         for kind in SIGNALS:
             self._switch_on(kind)
@@ -40,10 +58,8 @@ class Moments:
         """Find out anew who wants to hear of what: a signal has failed, or woken up."""
         for moment in MOMENTS:
             awake = [one for one in self._signals if one.awake or moment not in one.dormant]
-            wanting = [one for one in awake if hasattr(one, moment)]
-            self._listeners[moment] = tuple(
-                [(getattr(one, moment), one.meter, moment in one.resting) for one in wanting]
-            )
+            self._listeners[moment] = tuple([_Listener(one, moment) for one in awake if hasattr(one, moment)])
+            self._hearing[moment] = None
 
     def samplers(self) -> list[tuple[Signal, Callable[..., None]]]:
         """Signals that look at the process once a second, with the method to call, which is always timed."""
@@ -56,33 +72,52 @@ class Moments:
         if not self._until_timed:
             self._tell_timed(moment, args)
             return
-        for method, meter, rests in self._listeners[moment]:
-            if rests and meter.resting:
-                continue
+        hearing = self._hearing[moment]
+        if hearing is None:
+            hearing = self._hearing[moment] = tuple([one.call for one in self._listeners[moment] if one.hears()])
+        for call in hearing:
             try:
-                if meter.looking:
-                    meter.timed(method, args)
-                else:
-                    method(*args)
-                    if meter.looking:
-                        meter.has_begun()
+                call(*args)
             except Exception as error:
-                self.fail(method.__self__, error)  # type: ignore[attr-defined]  # bound to its signal
+                self.fail(_signal_of(call), error)
 
-    def rest(self, meter: Meter, until: float) -> None:
+    def rest(self, signal: Signal, until: float) -> None:
         """A signal has no use for some moments until so many steps have ended."""
-        if not meter.resting and meter not in self._resting:
-            self._resting.append(meter)
-        meter.resting, meter.wakes = True, until
+        if self._recorder.steps < self._restless_until:
+            return
+        if not signal.meter.resting:
+            self._resting.append(signal)
+            self._turn(signal, True)
+        signal.meter.wakes = until
         self.wakes = min(self.wakes, until)
+
+    def rise(self, meter: Meter) -> None:
+        """The signal of this meter hears of everything again."""
+        for signal in self._resting:
+            if signal.meter is meter:
+                self._resting.remove(signal)
+                self._turn(signal, False)
+                return
 
     def wake(self, steps: float = math.inf) -> None:
         """Let those hear of everything again that were to rest until so many steps have ended; without, all."""
-        for meter in self._resting:
-            if meter.wakes <= steps:
-                meter.resting = False
-        self._resting = [meter for meter in self._resting if meter.resting]
-        self.wakes = min([meter.wakes for meter in self._resting], default=math.inf)
+        resting, self._resting = self._resting, []
+        for signal in resting:
+            if signal.meter.wakes <= steps:
+                self._turn(signal, False)
+            else:
+                self._resting.append(signal)
+        self.wakes = min([signal.meter.wakes for signal in self._resting], default=math.inf)
+
+    def another_optimizer(self) -> None:
+        """Another optimizer steps than the one before: signals rest only while one and the same does."""
+        self._restless_until = self._recorder.steps + SWITCHED
+        self.wake()
+
+    def _turn(self, signal: Signal, resting: bool) -> None:
+        signal.meter.resting = resting
+        for moment in signal.resting:
+            self._hearing[moment] = None
 
     def fail(self, signal: Signal, error: Exception) -> None:
         """Switch a signal off for good and write down why, with the traceback."""
@@ -96,13 +131,12 @@ class Moments:
         """The same with the time of every signal: it stands for all the moments that are not timed."""
         self._timed += 1
         self._until_timed = weight = 1 if self._timed < TIMED_FIRST else TIMED_EVERY
-        for method, meter, rests in self._listeners[moment]:
-            if rests and meter.resting:
-                continue
-            try:
-                meter.timed(method, args, weight)
-            except Exception as error:
-                self.fail(method.__self__, error)  # type: ignore[attr-defined]
+        for one in self._listeners[moment]:
+            if one.hears():
+                try:
+                    one.signal.meter.timed(one.method, args, weight)
+                except Exception as error:
+                    self.fail(one.signal, error)
 
     def _switch_on(self, kind: type[Signal]) -> None:
         recorder = self._recorder
@@ -127,3 +161,10 @@ class Moments:
             return
         ledger.on(kind.name)
         self._signals.append(signal)
+
+
+def _signal_of(call: Any) -> Signal:
+    """Whose method is called, directly or by the signal's meter."""
+    method = call.args[0] if isinstance(call, functools.partial) else call
+    signal: Signal = method.__self__
+    return signal

@@ -72,7 +72,8 @@ class Tracked:
         return self._optimizer()
 
     def has_stepped(self, steps: int) -> None:
-        """It made this step of the process."""
+        """It made one more step, which was this one of the process."""
+        self.count += 1
         if self.at_step:
             self.gap = steps - self.at_step
         self.at_step = steps
@@ -121,7 +122,7 @@ class Optimizers:
             sites = {"site": recorder.sites.here("step"), "backward_site": recorder.backward_site}
             recorder.emit("optimizers", describe(tracked) | sites)
         self._latest = weakref.ref(tracked)
-        self._recorder.moments.wake()  # signals rest as long as one and the same optimizer steps
+        self._recorder.moments.another_optimizer()
         return tracked
 
     def tracked(self) -> list[Tracked]:

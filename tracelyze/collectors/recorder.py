@@ -36,6 +36,7 @@ from tracelyze.collectors.trainings import Group, Trainings
 from tracelyze.collectors.writer import Writer
 
 FIRST_LOSSES = 200  # losses of a training that are all told of, as all of an evaluation are
+MAX_CHANGES = 100  # of a signal's cadence that are written down
 LOSS_EVERY = 53  # of the others; a prime, so that no loss of several in a step is always missed
 
 
@@ -70,7 +71,7 @@ class Recorder:
         self._calls_failed = False
         self._overhead_reported = 0.0
         self._clock = perf_counter()
-        self.called_at = 0.0  # seconds on the process's clock when the hook was called that is being served
+        self.called_at = 0.0  # perf_counter when the hook was called that is being served
         self._pending: deque[tuple[dict[str, Any], list[Later]]] = deque()
         self._readbacks: list[Later] = []
         self.writer = Writer(self)
@@ -221,29 +222,29 @@ class Recorder:
         if self.in_backward:
             return
         tracked = self.optimizers.track(optimizer)
-        tracked.count += 1
-        self.steps += 1
-        tracked.has_stepped(self.steps)
+        self.steps = steps = self.steps + 1
+        tracked.has_stepped(steps)
+        by_hand, moments, time = self.by_hand, self.moments, self.called_at - self._clock
         if skipped:  # no step began
-            self.by_hand.optimizer_steps(optimizer)
-        self.by_hand.in_step, self.by_hand.unchanged = False, 0
+            by_hand.optimizer_steps(optimizer)
+        by_hand.in_step, by_hand.unchanged = False, 0
         tracked.group = self.trainings.of(tracked)
-        row: dict[str, Any] = {"optimizer": tracked.index, "step": tracked.count, "time": self.called_at}
+        row: dict[str, Any] = {"optimizer": tracked.index, "step": tracked.count, "time": time}
         if skipped is not None:
             row["skipped"] = skipped
-        self._readbacks = []
         if tracked.count == 1:
-            self.moments.tell("first_step", tracked)
-        self.moments.tell("after_step", tracked, row)
+            moments.tell("first_step", tracked)
+        moments.tell("after_step", tracked, row)
         self.alert = False
-        if self.steps >= self.moments.wakes:
-            self.moments.wake(self.steps)
+        if steps >= moments.wakes:
+            moments.wake(steps)
         self.calls.settle()
-        self.budget.step_ended(row["time"], self.overhead, self.steps)
+        self.budget.step_ended(time, self.overhead, steps)
         row["overhead"] = self.overhead - self._overhead_reported  # what this call takes counts with the next step
         self._overhead_reported = self.overhead
         if self._readbacks or self._pending:
             self._pending.append((row, self._readbacks))
+            self._readbacks = []
             self._release()
         else:
             self.writer.emit("steps", row)
@@ -373,4 +374,6 @@ class Recorder:
         return True
 
     def _cadence_changed(self, meter: Meter) -> None:
-        self.event("cadence", meter.name, meter.why or "back to its usual cadence", value=float(meter.stride))
+        self.moments.rise(meter)
+        if meter.changes <= MAX_CHANGES:
+            self.event("cadence", meter.name, meter.why or "back to its usual cadence", value=float(meter.stride))

@@ -7,6 +7,7 @@ out as it happens, so a merge may come late: it is written to the table links, a
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tracelyze.collectors.optimizers import Tracked
     from tracelyze.collectors.recorder import Recorder
 
+UNUSUAL = 3.0  # a loss this many times its running mean makes sampled signals look closely
 MAX_CHECKS = 3  # of whether an optimizer holds a model: layers may be unfrozen or added
 MAX_SETS = 256  # different sets of models that one backward reached
 NEW_FOR = 64  # steps for which a new set of models is held against the optimizers that step
@@ -27,8 +29,18 @@ class Group:
     def __init__(self) -> None:
         self.optimizers: set[int] = set()
         self.models: set[int] = set()
-        self.loss_mean: float | None = None  # running, to tell what is out of the ordinary
+        self._loss_mean: float | None = None  # running, and
+        self._loss_limit = math.inf  # beyond which, to either side, a loss is out of the ordinary
         self.latest: Call | None = None  # the call that its last backward reached first
+
+    def is_usual(self, loss: float) -> bool:
+        """Whether the next loss of this training is finite and near those before it."""
+        limit, mean = self._loss_limit, self._loss_mean
+        usual = -limit < loss < limit
+        if usual or math.isfinite(loss):
+            self._loss_mean = mean = loss if mean is None else 0.95 * mean + 0.05 * loss
+            self._loss_limit = UNUSUAL * abs(mean) + 1e-6
+        return usual
 
 
 class Trainings:
@@ -73,11 +85,13 @@ class Trainings:
     def of(self, tracked: Tracked) -> Group:
         """The training of an optimizer that steps."""
         group = self._of_optimizer.get(tracked.index)
+        if group is not None and not self._new:
+            return group
         if group is None:
             group = self._of_optimizer[tracked.index] = Group()
             group.optimizers.add(tracked.index)
             self._take_up(tracked, frozenset().union(*self._seen))
-        elif self._new:
+        else:
             self._new = [(step, found) for step, found in self._new if step + NEW_FOR > self._recorder.steps]
             self._take_up(tracked, frozenset().union(*(found for _, found in self._new)) - group.models)
         group = self._of_optimizer[tracked.index]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from tracelyze.collectors import private_names
 from tracelyze.collectors.calls import GRAD, Call
 from tracelyze.collectors.private_names import ANY_AUTOCAST
 from tracelyze.collectors.signals.signal import Signal
@@ -23,10 +24,12 @@ class Autocast(Signal):
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
         self._inside = recorder.watch = _Inside(recorder)
+        self._any_autocast = private_names.find(self.torch, ANY_AUTOCAST)
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
-        code = dtype_code(self.torch)
-        call.autocast = code or (self._inside.code and self._inside.of(call.model.module()))
+        code = dtype_code(self.torch) if self._any_autocast() else 0
+        if code or self._inside.code:
+            call.autocast = code or self._inside.of(call.model.module())
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
         call = tracked.group.latest or self.recorder.calls.latest

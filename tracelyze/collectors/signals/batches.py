@@ -39,6 +39,7 @@ class _Pass:
     def __init__(self, epoch: int, length: int | None) -> None:
         self.epoch = epoch
         self.position = -1
+        self.next = 0  # position at which to ask whether to look
         self.wanted = epoch < EPOCHS or epoch & (epoch - 1) == 0 or epoch % EVERY_EPOCH == 0
         self.spacing = SPACING if length is None else power_of_two(math.ceil(length / PER_EPOCH))
 
@@ -84,7 +85,8 @@ class Batches(Signal):
         if current is not None and number is not None:
             if self._looked is not None:
                 self._put_away()
-            wanted = self._wanted(current)
+            current.position += 1
+            wanted = current.position >= current.next and self._wanted(current)
             fields = fingerprints.fields(self.torch, batch)
             self._held = [(name, ref(tensor)) for name, tensor in fields]
             self._place = number, current.epoch, current.position, self.recorder.now(), self.recorder.steps
@@ -93,12 +95,14 @@ class Batches(Signal):
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         if call.loader is None:
-            if self._wanted(self._without_loader):
+            current = self._without_loader
+            current.position += 1
+            if current.position >= current.next and self._wanted(current):
                 given = [*fingerprints.fields(self.torch, args), *fingerprints.fields(self.torch, kwargs)]
                 self._put_away()
-                self._place = None, 0, self._without_loader.position, self.recorder.now(), self.recorder.steps
+                self._place = None, 0, current.position, self.recorder.now(), self.recorder.steps
                 self._look_at_new(given[: fingerprints.FIELDS])
-            else:
+            elif self._held:
                 self._held = []
         if self._looked is not None:
             self._used.append((call, *self._looked))
@@ -134,13 +138,15 @@ class Batches(Signal):
         self._arrivals.release(wait=True)
 
     def _wanted(self, current: _Pass) -> bool:
-        """Whether to look at the batch that has come next in this pass."""
-        current.position += 1
+        """Whether to look at the batch that has come next in this pass, which it is time to ask."""
         if self.meter.stride != self._stride:
             self._stride, self._spacing = self.meter.stride, power_of_two(self.meter.stride)
         position = current.position
-        chosen = position < FIRST or position % max(current.spacing, self._spacing) == 0
-        return self.meter.look(chosen and current.wanted and self._rows < MAX_ROWS)
+        spacing = max(current.spacing, self._spacing)
+        chosen = position < FIRST or position % spacing == 0
+        looking = self.meter.look(chosen and current.wanted and self._rows < MAX_ROWS)
+        current.next = position + 1 if looking else position - position % spacing + spacing
+        return looking
 
     def _look_at_new(self, fields: list[tuple[str, Any]]) -> None:
         rows, later = self._look(fields)

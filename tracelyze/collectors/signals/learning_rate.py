@@ -17,7 +17,7 @@ class LearningRate(Signal):
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         groups = tracked.optimizer.param_groups
         rate = groups[0].get("lr") if groups else None
-        if isinstance(rate, self.torch.Tensor):
+        if type(rate) is not float and isinstance(rate, self.torch.Tensor):
             rate = rate.item() if rate.device.type == "cpu" else None  # a rate on the device would mean a wait
         if rate is not None:
             row["lr"] = float(rate)

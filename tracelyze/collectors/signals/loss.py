@@ -18,7 +18,6 @@ LINES_FIRST, LINES_EVERY = 50, 16  # of which the line is looked for: to walk up
 MAX_SCALED = 8  # losses that a scaler has scaled and no backward has met
 MAX_KEPT = 64  # backwards kept for the trainings that they belong to
 NO_MODELS: frozenset[int] = frozenset()
-ALERT_RATIO = 3.0  # a loss this many times its running mean makes other signals look closely
 
 
 class _Backward:
@@ -53,6 +52,8 @@ class Loss(Signal):
         self._running: _Backward | None = None
         self._line_known = False
         self._losses = 0
+        self._unused = 0  # backwards since the latest step
+        self._tensor: Any = self.torch.Tensor
 
     def scale(self, original: Any, scaled: Any) -> None:
         if isinstance(scaled, self.torch.Tensor):
@@ -72,15 +73,15 @@ class Loss(Signal):
         if self._line_known:
             recorder.backward_site = recorder.sites.here("backward")
         self._running = backward = _Backward(count)
-        root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
-        if type(root) is not self.torch.Tensor or root.numel() != 1:
+        root = roots
+        if type(root) is not self._tensor:
+            root = roots[0] if isinstance(roots, (tuple, list)) and roots else None
+            if type(root) is not self._tensor:
+                return
+        if root.numel() != 1:
             return
         value, factor = self._unscaled(root) if self._scaled else (root, 1.0)
-        if len(self._backwards) == 1:
-            second = not self._backwards[0].used  # gradients accumulate
-        else:
-            second = sum([not one.used for one in self._backwards]) == 1
-        if count <= WALK_FIRST or count % WALK_EVERY == 0 or second:
+        if self._unused == 1 or count <= WALK_FIRST or count % WALK_EVERY == 0:  # the first: gradients accumulate
             divisor = constant_divisor(self.torch, root.grad_fn)
             if divisor is not None and math.isfinite(factor):
                 backward.divisor = divisor * factor
@@ -91,20 +92,24 @@ class Loss(Signal):
         if backward is None:
             return
         self._running = None
-        if recorder.group is None and not self._line_known:  # the line of a training that has just begun
+        group = recorder.group
+        if group is None and not self._line_known:  # the line of a training that has just begun
             recorder.backward_site = recorder.sites.here("backward")
         backward.models = recorder.reached
-        call = recorder.calls.reached[0] if recorder.calls.reached else recorder.calls.latest
+        calls = recorder.calls
+        call = calls.reached[0] if calls.reached else calls.latest
         if call is not None and call.batch_size is not None:
             backward.batch_size = call.batch_size
         held = self._backwards
         if len(held) == 1 and held[0].used and held[0].models == backward.models:  # nearly always
-            held.clear()
-        elif held:
-            self._backwards = [one for one in self._backwards if not (one.used and self._outdated(one, backward))]
-        self._backwards.append(backward)
-        if isinstance(backward.value, float):
-            self._watch(backward.value)
+            held[0] = backward
+        else:
+            self._backwards = [one for one in held if not (one.used and self._outdated(one, backward))]
+            self._backwards.append(backward)
+        self._unused += 1
+        value = backward.value
+        if group is not None and type(value) is float and not group.is_usual(value):
+            recorder.raise_alert()  # the sampled signals look at this step, too
 
     def _outdated(self, old: _Backward, new: _Backward) -> bool:
         """Whether a backward that a step has used is over now that a new one ran: if they are of one training."""
@@ -128,17 +133,25 @@ class Loss(Signal):
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
         if self.recorder.steps >= LINES_FIRST and not self.meter.resting:
             self.rest(self.recorder.steps // LINES_EVERY * LINES_EVERY + LINES_EVERY - 1)
-        # An optimizer that calls a closure may evaluate the loss several times (LBFGS): the first is the step's, beside
-        # those of micro-batches before it (Lightning runs the last one of an accumulation in a closure).
-        closure = self.recorder.backwards > self.recorder.backwards_at_step and not row.get("skipped")
+        self._unused = 0
         models = tracked.group.models
-        if len(self._backwards) == 1 and isinstance(self._backwards[0].value, float):  # nearly always
-            (one,) = self._backwards
-            if one.used is not tracked and (not one.models or not models or not models.isdisjoint(one.models)):
+        if len(self._backwards) == 1:  # nearly always
+            one = self._backwards[0]
+            own = not one.models or not models or not models.isdisjoint(one.models)
+            if own and one.used is not tracked and type(one.value) is float:
                 one.used = tracked
                 row["backwards"], row["batch_size"] = 1, one.batch_size or None
                 row["loss_divisor"], row["loss"] = one.divisor, one.value
                 return
+        self._of_several(tracked, row)
+        self._unused = sum([not one.used for one in self._backwards])
+
+    def _of_several(self, tracked: Any, row: dict[str, Any]) -> None:
+        """The same where it takes a closer look: backwards of several trainings, several of one step, or none."""
+        # An optimizer that calls a closure may evaluate the loss several times (LBFGS): the first is the step's, beside
+        # those of micro-batches before it (Lightning runs the last one of an accumulation in a closure).
+        closure = self.recorder.backwards > self.recorder.backwards_at_step and not row.get("skipped")
+        models = tracked.group.models
         new = [one for one in self._backwards if one.used is not tracked]
         own = [one for one in new if not one.models or not models or not models.isdisjoint(one.models)]
         divisor = None
@@ -161,18 +174,6 @@ class Loss(Signal):
             row["loss"] = sum(values) * factor
         else:
             self.recorder.later(Readback(self.torch, values, lambda r, v: r.update(loss=sum(v) * factor)))
-
-    def _watch(self, value: float) -> None:
-        """Ask the sampled signals to look at this step if the loss is out of the ordinary."""
-        group = self.recorder.group
-        if group is None:
-            return
-        mean = group.loss_mean
-        finite = math.isfinite(value)
-        if not finite or (mean is not None and abs(value) > ALERT_RATIO * abs(mean) + 1e-6):
-            self.recorder.raise_alert()
-        if finite:
-            group.loss_mean = value if mean is None else 0.95 * mean + 0.05 * value
 
 
 def constant_divisor(torch: Any, node: Any) -> float | None:

@@ -34,10 +34,9 @@ class Mode(Signal):
             self._calls.append(call)
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
-        several = self.recorder.trainings.several
-        if len(self._calls) == 1 and self._calls[0].trained and not several:  # nearly always
-            (call,) = self._calls
-            self._calls = []
+        calls, several = self._calls, self.recorder.trainings.several
+        if len(calls) == 1 and not several and calls[0].trained:  # nearly always
+            call = calls.pop()
             row["model_in_train"] = call.in_train
             row["modules_sensitive"] = call.sensitive
             row["modules_in_train"] = call.sensitive_in_train
@@ -53,10 +52,9 @@ class Mode(Signal):
                 left.append(call)
         self._calls = left
         if trained:
-            calls = trained.values()
-            row["model_in_train"] = all(call.in_train for call in calls)
-            row["modules_sensitive"] = sum(call.sensitive for call in calls)
-            row["modules_in_train"] = sum(call.sensitive_in_train for call in calls)
+            row["model_in_train"] = all(call.in_train for call in trained.values())
+            row["modules_sensitive"] = sum(call.sensitive for call in trained.values())
+            row["modules_in_train"] = sum(call.sensitive_in_train for call in trained.values())
 
     def _is_of_another(self, call: Call, group: Any) -> bool:
         """Whether the call trains, but in another training than the one that steps."""

@@ -82,6 +82,7 @@ class Reached(Signal):
         self._begun = 0  # backwards of the process when the newest optimizer stepped first
         self._next_walk: float = WALKS[0]  # backwards since then
         self._at_last_step = 0  # backwards of the process
+        self._rises_at = 0.0  # backwards of the process after which to find out whether to rest any longer
 
     def forward(self, call: Any, args: Any, kwargs: Any) -> None:
         if self.recorder.backwards - self._begun <= FEEDS and call.model.number not in self._fed_by_trained:
@@ -130,10 +131,10 @@ class Reached(Signal):
             self._release()
         backwards = self.recorder.backwards
         per_step, self._at_last_step = backwards - self._at_last_step, backwards
-        far = backwards - self._begun > FEEDS and self._begun + self._next_walk - backwards > 2 * per_step
-        resting = far and not (self._watched or self._reached)
-        if resting is not self.meter.resting:
-            self.rest() if resting else self.rise()
+        if not self.meter.resting or backwards >= self._rises_at:
+            self._rises_at = self._begun + self._next_walk - 2 * per_step
+            far = backwards - self._begun > FEEDS and backwards < self._rises_at
+            self.rest() if far and not (self._watched or self._reached) else self.rise()
 
     def finished(self) -> None:
         for index, held in self._held.items():

@@ -106,15 +106,16 @@ class Signal:
     def rest(self, until: float = math.inf) -> None:
         """Do not hear of the moments in `resting` until so many steps of the process have ended.
 
-        It also ends when something is out of the ordinary, when the budget changes the signal's cadence, when another
-        optimizer steps than the one before, and with `rise`.
+        It also ends when something is out of the ordinary, when the budget changes the signal's cadence, while
+        several optimizers take turns, and with `rise`.
         """
         if until > self.recorder.steps:
-            self.recorder.moments.rest(self.meter, until)
+            self.recorder.moments.rest(self, until)
 
     def rise(self) -> None:
         """Hear of everything again, now."""
-        self.meter.resting = False
+        if self.meter.resting:
+            self.recorder.moments.rise(self.meter)
 
     def due(self, tracked: Tracked) -> bool:
         """Whether a sampled signal is to look at the step that this optimizer is making; ask once per step."""

@@ -21,11 +21,10 @@ class StepTime(Signal):
         self._events: dict[int, Any] = {}
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        now = row["time"]
-        before = self._ended.get(tracked.index)
-        self._ended[tracked.index] = now
-        if before is not None:
-            row["seconds"] = now - before
+        now, index = row["time"], tracked.index
+        if index in self._ended:
+            row["seconds"] = now - self._ended[index]
+        self._ended[index] = now
         if tracked.on_cuda and not self.torch.cuda.is_current_stream_capturing():
             event = self.torch.cuda.Event(enable_timing=True)
             event.record()
