@@ -55,6 +55,23 @@ def test_folds_of_one_model_are_judged_one_by_one(collect: Collect) -> None:
     assert finding.trainings == ["training 2 of 3"]
 
 
+def test_an_optimizer_made_for_every_epoch_carries_on(collect: Collect) -> None:
+    process, diagnosis = recorded(collect, "anew")
+    assert process.parts == [process]
+    (training,) = process.trainings
+    assert list(training.steps["step"]) == list(range(1, 121))
+    assert training.steps["lr"][-1] == pytest.approx(0.01 * 0.8**5)
+    assert [row["optimizer"] for row in process.optimizers.records()] == [0]
+    assert set(process.tables["links"]["optimizer"]) == {0}
+    assert "6 optimizers (Adam) were made for the same model" in " ".join(diagnosis.run.notes)
+    assert fired(diagnosis) == set()
+
+
+def test_what_is_learned_after_something_else_is_a_training_of_its_own(collect: Collect) -> None:
+    process, _ = recorded(collect, "two_tasks")
+    assert [len(part.steps) for part in process.parts] == [60, 60]
+
+
 def test_interleaved_trainings_do_not_leak_into_each_other(collect: Collect) -> None:
     process, diagnosis = recorded(collect, "interleaved")
     one, two = process.parts

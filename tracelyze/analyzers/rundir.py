@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tracelyze import schema
-from tracelyze.analyzers import logged
+from tracelyze.analyzers import continuations, logged
 from tracelyze.analyzers.columns import FileColumns, ParquetPart, Part, StreamPart
 from tracelyze.analyzers.compaction import compact_process
 from tracelyze.analyzers.exits import exit_of, may_live, stop_of, text_of
@@ -99,7 +99,9 @@ def _process(folder: Path) -> Process:
     if not may_live(folder, facts):
         compact_process(folder)
     tables = {spec.name: Table(spec, _columns(folder, spec)) for spec in schema.TABLES}
+    tables, joined = continuations.joined(tables)
     tables, notes = logged.completed(tables)
+    notes += joined
     notes += logged.ignored(tables["events"])
     stopped = text_of(folder / schema.STOPPED_FILE)
     if stopped:

@@ -32,6 +32,7 @@ class Call:
     # What is set later, if at all; a step has one call at least, and most of these stay as they are.
     holder: int | None = None  # the optimizer that held the model then (table optimizers)
     hooked = False
+    assumed = False  # taken to train, and not watched
     watched = 0
     trained = False
     dead = False
@@ -103,7 +104,7 @@ class _Habit:
         self._calls = 0  # since the latest backward began
         self._call: Call | None = None  # the latest of them
         self._running: Call | None = None  # the only one before the latest backward
-        self._assumed: Call | None = None  # not watched; a backward is to follow
+        self.assumed: Call | None = None  # not watched; a backward is to follow
 
     def holds(self, call: Call) -> bool:
         """Whether the backward that follows may be taken to run through this call."""
@@ -111,19 +112,19 @@ class _Habit:
         self._call = call
         if self._calls > 1 or call.model is not self._model or not call.in_train:
             self._count = 0
-            if self._assumed is not None:
-                self._assumed.trained = True
-                self._assumed = None
+            if self.assumed is not None:
+                self.assumed.trained = True
+                self.assumed = None
             return False
         return self._count >= HABIT and self._count % CHECKED_EVERY != 0
 
     def assume(self, call: Call) -> None:
         """Nobody watches this call."""
-        self._assumed = call
+        self.assumed = call
 
     def backward_begins(self, reached: list[Call]) -> Call | None:
         """`reached`: what the backward before ran through. Returns what this one is taken to run through, if any."""
-        one, assumed = self._running, self._assumed
+        one, assumed = self._running, self.assumed
         if one is not None and reached and reached[0] is one and reached[-1] is one:  # one entry per output
             self._count += 1
             self._model = one.model
@@ -131,7 +132,7 @@ class _Habit:
             self._count = 0
         self._running = self._call if self._calls == 1 else None
         self._calls = 0
-        self._call = self._assumed = None
+        self._call = self.assumed = None
         return assumed
 
 
@@ -144,7 +145,7 @@ class Calls:
         self._models: weakref.WeakKeyDictionary[Any, Model] = weakref.WeakKeyDictionary()
         self._modules: list[weakref.ref[Any]] = []  # by number
         self._numbers = 0
-        self._open: deque[Call] = deque()
+        self.unsettled: deque[Call] = deque()  # not yet known to have trained or evaluated
         self.live_graphs = 0
         self.latest: Call | None = None
         self.reached: list[Call] = []  # by the backward that is running, the last call first
@@ -180,12 +181,15 @@ class Calls:
             else:
                 node.metadata["tracelyze"] = _Watch(call, self)
                 self._habit.assume(call)
-                call.hooked = True
+                call.hooked = call.assumed = True
         self.latest = call
-        if len(self._open) >= MAX_OPEN_CALLS:
-            self._open.popleft()
-        self._open.append(call)
         return call
+
+    def await_outcome(self, call: Call) -> None:
+        """It is to be settled, after those before it."""
+        if len(self.unsettled) >= MAX_OPEN_CALLS:
+            self.unsettled.popleft()
+        self.unsettled.append(call)
 
     def _watch(self, call: Call, output: Any) -> None:
         for tensor in (output,) if isinstance(output, self._torch.Tensor) else tensors_of(self._torch, output):
@@ -211,16 +215,19 @@ class Calls:
     def settle(self, final: bool = False) -> None:
         """Report, in order, every call that is now known to have trained or evaluated."""
         steps = self._recorder.steps
+        left = self._habit.assumed
+        if final and left is not None and left not in self.unsettled:
+            self.unsettled.append(left)  # no backward followed it
         tell = self._recorder.fire if final else self._recorder.moments.tell
-        while self._open:
-            call = self._open[0]
+        while self.unsettled:
+            call = self.unsettled[0]
             if call.trained:
                 trained = True
             elif final or call.mode != GRAD or call.dead or call.step + PATIENCE_STEPS < steps:
                 trained = False
             else:
                 return
-            self._open.popleft()
+            self.unsettled.popleft()
             if not trained:
                 self._recorder.moments.wake()
             tell("settled", call, trained)

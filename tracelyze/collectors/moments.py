@@ -61,6 +61,10 @@ class Moments:
             self._listeners[moment] = tuple([_Listener(one, moment) for one in awake if hasattr(one, moment)])
             self._hearing[moment] = None
 
+    def nobody_hears(self, moment: str) -> bool:
+        """Whether all that want this moment are known to rest: it need not be told."""
+        return self._hearing[moment] == ()
+
     def samplers(self) -> list[tuple[Signal, Callable[..., None]]]:
         """Signals that look at the process once a second, with the method to call, which is always timed."""
         listening = [(one, getattr(one, "every_second", None)) for one in self._signals]

@@ -145,6 +145,8 @@ class Recorder:
         if call is None:
             return
         self.moments.tell("forward", call, args, kwargs)
+        if not call.assumed or self.calls.unsettled or not self.moments.nobody_hears("settled"):
+            self.calls.await_outcome(call)
         if call.mode != GRAD or not call.in_train or self.losses < FIRST_LOSSES:
             self.hears_losses_from = 0
         elif self.hears_losses_from <= self.losses:
@@ -214,7 +216,9 @@ class Recorder:
         if not self.by_hand.resting:
             self.by_hand.optimizer_steps(optimizer)
         self.backwards_at_step = self.backwards
-        self.moments.tell("before_step", self.optimizers.track(optimizer))
+        tracked = self.optimizers.track(optimizer)
+        if not self.moments.nobody_hears("before_step"):
+            self.moments.tell("before_step", tracked)
 
     @of_training
     def step_ends(self, optimizer: Any, skipped: bool | None = None) -> None:
@@ -238,7 +242,8 @@ class Recorder:
         self.alert = False
         if steps >= moments.wakes:
             moments.wake(steps)
-        self.calls.settle()
+        if self.calls.unsettled:
+            self.calls.settle()
         self.budget.step_ended(time, self.overhead, steps)
         row["overhead"] = self.overhead - self._overhead_reported  # what this call takes counts with the next step
         self._overhead_reported = self.overhead

@@ -68,6 +68,23 @@ def folds():
                     F.cross_entropy(model(inputs), targets)
 
 
+def anew():
+    """An optimizer for every epoch of one training, with a rate that falls."""
+    x, y = data()
+    model = net()
+    for epoch in range(6):
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01 * 0.8**epoch)
+        train(model, optimizer, x, y, steps=20)
+
+
+def two_tasks():
+    """One model that learns a second thing after the first, with an optimizer for each."""
+    x, y = data()
+    model = net()
+    for targets in (y, y.flip(0)):
+        train(model, torch.optim.Adam(model.parameters(), lr=0.01), x, targets, steps=60)
+
+
 def interleaved():
     """Two models side by side, of different losses, batch sizes and optimizers; each step clips its own gradients."""
     x, y = data()
