@@ -22,7 +22,7 @@ WINDOW = 32  # steps between two looks at the costs
 TIMED_EVERY = 31  # moments; a prime, so that it does not keep step with the moments of a training step
 TIMED_FIRST = 200  # moments that are all timed: they hold what is done only once
 OUTLIERS = 2  # longest steps of a window that do not count: an evaluation or a checkpoint must not buy budget
-EVICTION = 2.0  # what a look costs in all, per second spent in it: it evicts the training from the caches (measured)
+EVICTION = 2.0  # what recording costs in all, per second spent in it: it evicts the training from the caches (measured)
 LEFT_OVER = 0.2  # share of the budget that sampled signals have even if the always-on ones overspend
 AT_LEAST, USUAL_SHARE = 5e-6, 0.01  # seconds a step that they always have: little beside what a step takes by itself
 TRUSTED_LOOKS = 3  # a first look pays for imports and caches: until then no signal is slowed beyond
@@ -172,7 +172,7 @@ class Budget:
         self._always = 0.8 * self._always + 0.2 * per_step if self._always else per_step
         self._counted = always
         whole = self.share * self.step_time
-        free = max(whole - self._always, LEFT_OVER * whole) / EVICTION
+        free = max(whole / EVICTION - self._always, LEFT_OVER * whole / EVICTION)
         free = max(free, AT_LEAST * min(1.0, self.share / USUAL_SHARE))
         costs = {meter: cost for meter in sampled if (cost := meter.look_cost()) is not None}
         free -= sum(cost / meter.stride for meter, cost in costs.items() if meter.fixed)
