@@ -3,11 +3,13 @@
 One process trains a workload of `workloads.py` and takes turns, block by block of steps, with the hooks in place and
 with torch as it is without them. So a machine whose speed drifts, or is shared, slows both alike. Printed are
 
-    us added    between the quickest tenth of the blocks with hooks and without: what they cost where nobody else is in
-                the way; in brackets the median of the pairs of blocks, as it was. Processor time of the training
-                thread, of the whole process (the thread that writes, garbage collection), wall time
-    stated      what the collector itself says in the column `overhead`, over the same blocks
-    calls       Python and C function calls that a step takes more: not a matter of the machine's mood
+    us added    per step: mean of the differences between neighbouring blocks, leaving out the largest and the smallest
+                tenth, and its standard error; in brackets the difference between the quickest tenths of the blocks with
+                and without. Processor time of the training thread, of the whole process (the thread
+                that writes, garbage collection), wall time
+    stated      what the collector itself says in the column `overhead`, over the same blocks: mean and median
+    calls       Python and C function calls, and bytecodes of the collector, that a step takes more: not a matter of the
+                machine's mood
 
 `--profile` prints which functions of the collector those are instead.
 """
@@ -108,16 +110,21 @@ def report(switch: Switch, train: Callable[[int], None], block: int, blocks: int
                 taken[name, on].append((clock() - start) / block)
             if on:
                 stated.append((switch.recorder.overhead - overhead) / block)
-    bare = statistics.median(taken["wall", False])
-    print(f"a step without hooks takes {bare * 1e3:.2f} ms")
     for name in clocks:
-        added = [with_ - without for with_, without in zip(taken[name, True], taken[name, False], strict=True)]
-        quick, bare = (statistics.quantiles(taken[name, on], n=10)[0] for on in (True, False))
-        median = statistics.median(added)
-        print(f"us added, {name:16} {(quick - bare) * 1e6:6.0f} [{median * 1e6:.0f}]   ratio {quick / bare:.3f}")
-    quick, median = statistics.quantiles(stated, n=10)[0], statistics.median(stated)
-    print(f"stated by the collector    {quick * 1e6:6.0f} [{median * 1e6:.0f}]")
-    print(f"calls a step               {calls(switch, train, True) - calls(switch, train, False):6.1f}")
+        bare = statistics.median(taken[name, False])
+        if name == "training thread":
+            print(f"a step without hooks takes {bare * 1e3:.2f} ms")
+        added = sorted(with_ - without for with_, without in zip(taken[name, True], taken[name, False], strict=True))
+        kept = added[blocks // 10 : blocks - blocks // 10]
+        mean, error = statistics.fmean(kept), statistics.stdev(kept) / len(kept) ** 0.5
+        quick = [statistics.quantiles(taken[name, on], n=10)[0] for on in (True, False)]
+        print(
+            f"us added, {name:16} {mean * 1e6:6.0f} +- {error * 1e6:3.0f} [{(quick[0] - quick[1]) * 1e6:.0f}]   "
+            f"ratio {1 + mean / bare:.4f} +- {error / bare:.4f}"
+        )
+    print(f"stated by the collector    {statistics.fmean(stated) * 1e6:6.0f} [{statistics.median(stated) * 1e6:.0f}]")
+    print(f"calls a step               {calls(switch, train, True) - calls(switch, train, False):6.0f}")
+    print(f"bytecodes a step           {bytecodes(switch, train):6.0f}")
 
 
 def calls(switch: Switch, train: Callable[[int], None], on: bool, steps: int = 200) -> float:
@@ -132,6 +139,26 @@ def calls(switch: Switch, train: Callable[[int], None], on: bool, steps: int = 2
     sys.setprofile(counted)
     train(steps)
     sys.setprofile(None)
+    return count / steps
+
+
+def bytecodes(switch: Switch, train: Callable[[int], None], steps: int = 200) -> float:
+    """Bytecodes that the collector executes in a step on this thread."""
+    switch.turn(True)
+    ours = str(Path(hooks.__file__).parent)
+    count = 0
+
+    def counted(frame: Any, event: str, _argument: Any) -> Any:
+        nonlocal count
+        if not frame.f_code.co_filename.startswith(ours):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        count += event == "opcode"
+        return counted
+
+    sys.settrace(counted)
+    train(steps)
+    sys.settrace(None)
     return count / steps
 
 

@@ -69,6 +69,14 @@ def test_what_is_always_on_comes_off_first() -> None:
     assert strides[1] > 2 * strides[0]
 
 
+def test_all_that_recording_costs_is_within_the_budget() -> None:
+    """What is always on evicts the training from the caches, too: it counts twice, as a look does."""
+    budget = Budget(0.01, {}, lambda meter: None)
+    dear = budget.meter(Dear)
+    steps(budget, {dear: 5e-3}, step=0.04, count=20_000, always=1.2e-4)
+    assert 2 * (1.2e-4 + 5e-3 / dear.stride) == pytest.approx(0.01 * 0.04, rel=0.1)
+
+
 def test_an_evaluation_buys_no_budget() -> None:
     strides = []
     for pause in (0.0, 30.0):
