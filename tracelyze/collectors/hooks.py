@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tracelyze.collectors import compiler, construction, ending, loaders, private_names, script
+from tracelyze.collectors import compiler, construction, ending, loaders, private_names, script, state_dicts
 from tracelyze.collectors.calls import heard_as_loss
 from tracelyze.collectors.options import CollectOptions, from_environment
 from tracelyze.collectors.own_frames import leave_no_frame
@@ -62,7 +62,7 @@ def begin(torch: Any, run: Path, options: CollectOptions) -> Recorder:
 
 def _put_in_place(torch: Any, options: CollectOptions) -> None:
     try:
-        for put in (_modules, _functions, _backward, _optimizers, _clipping, _loss_scaling, _loaders, _construction):
+        for put in (_modules, _functions, _backward, _optimizers, _clipping, _loss_scaling, _construction, _others):
             put(torch)
     except Exception:
         recorder().off = True  # what is already in place stays and does nothing
@@ -84,7 +84,7 @@ def _hide_from_compiler(torch: Any) -> None:
     wrappers = [
         torch.nn.Module.__call__, torch.autograd.backward, utils.clip_grad_norm_, utils.clip_grad_value_,
         scaler.scale, scaler.unscale_, scaler.step,
-        *loaders.wrappers, *construction.wrappers,
+        *loaders.wrappers, *construction.wrappers, *state_dicts.wrappers,
         *(getattr(functional, name) for name in (*LOSSES, *DROPOUTS) if hasattr(functional, name)),
     ]  # fmt: skip
     methods = [f for kind in (Recorder, Recorders) for f in vars(kind).values() if isinstance(f, types.FunctionType)]
@@ -388,5 +388,6 @@ def _construction(torch: Any) -> None:
     construction.install(torch, lambda scheduler, inner: recorder().fire("scheduled", scheduler, inner))
 
 
-def _loaders(torch: Any) -> None:
+def _others(torch: Any) -> None:
     loaders.install(torch, recorder)
+    state_dicts.install(torch, recorder)

@@ -31,6 +31,7 @@ from tracelyze.collectors.signals.schedules import Schedules
 from tracelyze.collectors.signals.script_lines import ScriptLines
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.signals.stacks import Stacks
+from tracelyze.collectors.signals.state_loads import StateLoads
 from tracelyze.collectors.signals.step_time import StepTime
 
 # Order matters in one place: Mode and Autocast complete a call before Evaluation and others look at it.
@@ -64,4 +65,5 @@ SIGNALS: tuple[type[Signal], ...] = (
     Evaluation,
     Scalars,
     ProfilerWindows,
+    StateLoads,
 )

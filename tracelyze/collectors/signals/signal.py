@@ -4,6 +4,9 @@
     settled(call, trained)            it is known whether a backward ran through that call's output; in order
     loss(value)                       a loss function returned (a scalar tensor)
     loss_call(function, args, kwargs, value)      a loss function of torch.nn.functional returned value
+    state_taken(module, state)        a module handed out its weights by name
+    state_loading(module, given)      it is about to take in those of `given`
+    state_loaded(module, given, result)      and has: what was missing and unexpected
     scheduled(scheduler, inner)       a learning-rate scheduler stepped; inner: another scheduler made it
     before_backward(roots)            torch.autograd.backward was called with these tensors
     after_backward(roots)             and returned
@@ -40,8 +43,8 @@ if TYPE_CHECKING:
 MOMENTS = (
     "forward", "settled", "loss", "loss_call", "before_backward", "after_backward", "clip", "scale",
     "unscale", "scaler_step", "loader_made", "iterate", "turned", "waiting", "batch", "exhausted", "before_step",
-    "first_step", "after_step", "opened", "every_second", "logged", "scheduled", "evaluation_begins",
-    "evaluation_ends", "finished",
+    "first_step", "after_step", "opened", "every_second", "logged", "scheduled", "state_taken",
+    "state_loading", "state_loaded", "evaluation_begins", "evaluation_ends", "finished",
 )  # fmt: skip
 
 

@@ -1,0 +1,90 @@
+"""Weights that were not loaded, and weights that were not kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+HEARD = {"signals": {"state_loads": {"state": "on", "columns": ["loads.missing"]}}}
+LOAD = {
+    "time": 1.0, "step": 0, "module": 0, "name": "Net", "site": 3, "given": 40, "expected": 40, "missing": 0,
+    "unexpected": 0, "own": 0,
+}  # fmt: skip
+LOST = LOAD | {"missing": 40, "unexpected": 40}
+PREFIX = {"given_prefix": "module.", "expected_prefix": "", "renamed": 40}
+KEPT = LOAD | {"step": 300, "own": 40, "taken_at": 200}
+
+
+def judged(make: Any, rule: str, *rows: dict[str, Any], facts: dict[str, Any] = HEARD) -> Any:
+    return make.check(rule, make.process(facts=facts, more={"loads": list(rows)}))
+
+
+@pytest.mark.parametrize(
+    ("rows", "confidence", "code"),
+    [
+        ([LOST | PREFIX], "certain", 'removeprefix("module.")'),
+        ([LOST | {"given_prefix": "encoder.", "expected_prefix": "body.", "renamed": 40}], "certain", '"body." + name'),
+        ([LOST], "likely", 'state["model"]'),
+        ([LOST | {"given": 2, "unexpected": 2}], "likely", 'state["model"]'),  # {"model": ..., "epoch": ...}
+        ([LOAD, LOST | {"step": 300, "module": 1}], "likely", 'state["model"]'),
+        ([LOAD, LOST | {"step": 300}], "certain", None),
+    ],
+)
+def test_weights_not_loaded(make: Any, rows: list[dict[str, Any]], confidence: str, code: str | None) -> None:
+    status, _, finding = judged(make, "weights-not-loaded", *rows)
+    if code is None:  # the same module found everything once
+        assert status == "passed"
+        return
+    assert status == "fired"
+    assert finding.severity == "critical"
+    assert finding.confidence == confidence
+    assert code in finding.fix_code
+    assert finding.location.line == 60
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        LOAD,
+        LOAD | {"missing": 2, "unexpected": 2},  # a new head
+        LOAD | {"given": 4, "missing": 36},  # one part of a sharded file
+        LOAD | {"given": 400, "unexpected": 360},  # a body out of a larger model
+        LOST | {"given": 1, "unexpected": 1},
+    ],
+)
+def test_loads_that_found_something(make: Any, row: dict[str, Any]) -> None:
+    assert judged(make, "weights-not-loaded", row)[0] == "passed"
+
+
+def test_a_later_load_makes_up_for_it(make: Any) -> None:
+    assert judged(make, "weights-not-loaded", LOST | PREFIX, LOAD)[0] == "passed"
+    assert judged(make, "weights-not-loaded", LOST | PREFIX, LOAD | {"module": 1})[0] == "fired"
+
+
+def test_snapshot_aliased(make: Any) -> None:
+    status, _, finding = judged(make, "snapshot-aliased", LOAD, KEPT)
+    assert status == "fired"
+    assert (finding.first_step, finding.last_step) == (200, 300)
+    assert "100 steps" in finding.summary
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        KEPT | {"own": 0},  # a copy
+        KEPT | {"own": 39},  # a dictionary of which one tensor was replaced
+        KEPT | {"taken_at": 300},  # changed in place, and loaded at once
+        KEPT | {"taken_at": None},  # never handed out
+        KEPT | {"missing": 1},
+        LOAD | {"own": 40, "taken_at": 0},  # before training
+    ],
+)
+def test_loads_of_something_else(make: Any, row: dict[str, Any]) -> None:
+    assert judged(make, "snapshot-aliased", row)[0] == "passed"
+
+
+@pytest.mark.parametrize("rule", ["weights-not-loaded", "snapshot-aliased"])
+def test_without_loads_there_is_nothing_to_say(make: Any, rule: str) -> None:
+    assert judged(make, rule)[0] == "passed"
+    assert judged(make, rule, facts={})[0] == "skipped"

@@ -1,0 +1,100 @@
+"""Weights that a model takes in by name: which of them were there, and whether they were its own all along."""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from tracelyze.collectors.signals.signal import Signal
+
+ALL_OF = 20  # loads of a process that are looked at; of later ones those whose number is a power of two
+REMEMBERED = 64  # dictionaries that modules have handed out
+
+
+class StateLoads(Signal):
+    """A dictionary of `state_dict()` shares its tensors with the model: what was to be kept trains on."""
+
+    name = "state_loads"
+    columns = tuple(
+        f"loads.{name}"
+        for name in (
+            "time", "step", "module", "name", "site", "given", "expected", "missing", "unexpected", "given_prefix",
+            "expected_prefix", "renamed", "own", "taken_at",
+        )
+    )  # fmt: skip
+    about = "What load_state_dict found and missed, and whether it was given the tensors that the model already had."
+    cost = "2 us per tensor and load"
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._loads = 0
+        self._modules: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._latest: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # step when last handed out
+        self._taken: deque[tuple[weakref.ref[Any], int]] = deque(maxlen=REMEMBERED)
+        self._own: int | None = None  # tensors of the load that is going on which are the module's own
+
+    def state_taken(self, module: Any, state: Any) -> None:
+        step = self.recorder.steps
+        self._latest[module] = step
+        if type(state) is not dict:  # a plain one cannot be referred to weakly
+            self._taken.append((weakref.ref(state), step))
+
+    def state_loading(self, module: Any, given: Any) -> None:
+        self._own = None
+        self._loads += 1
+        if (self._loads <= ALL_OF or self._loads & (self._loads - 1) == 0) and isinstance(given, Mapping):
+            held = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+            self._own = sum(self._is_same(tensor, given[name]) for name, tensor in held if name in given)
+
+    def state_loaded(self, module: Any, given: Any, result: Any) -> None:
+        own, self._own = self._own, None
+        missing, unexpected = getattr(result, "missing_keys", None), getattr(result, "unexpected_keys", None)
+        if own is None or missing is None or unexpected is None:
+            return
+        recorder = self.recorder
+        if module not in self._modules:
+            self._modules[module] = len(self._modules)
+        row = {
+            "time": recorder.now(),
+            "step": recorder.steps,
+            "module": self._modules[module],
+            "name": type(module).__name__,
+            "site": recorder.sites.here("load_state_dict"),
+            "given": len(given),
+            "expected": len(given) - len(unexpected) + len(missing),
+            "missing": len(missing),
+            "unexpected": len(unexpected),
+            "own": own,
+            "taken_at": next((at for ref, at in self._taken if ref() is given), self._latest.get(module)),
+        }
+        recorder.emit("loads", row | renaming(missing, unexpected))
+
+    def _is_same(self, tensor: Any, given: Any) -> bool:
+        torch = self.torch
+        plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and type(given) in (torch.Tensor, torch.nn.Parameter)
+        if not plain or tensor.device != given.device or tensor.layout is not torch.strided:
+            return False
+        return given.layout is torch.strided and bool(tensor.data_ptr()) and tensor.data_ptr() == given.data_ptr()
+
+
+def renaming(missing: list[str], unexpected: list[str]) -> dict[str, Any]:
+    """By which change of prefix most of the missing names would be found among the unexpected ones."""
+    if not missing or not unexpected:
+        return {}
+    first = missing[0].split(".")
+    there = set(unexpected)
+    best: dict[str, Any] = {}
+    for length in range(len(first)):
+        ending = ".".join(first[length:])
+        before = missing[0][: len(missing[0]) - len(ending)]
+        for name in unexpected:
+            if name == ending or name.endswith("." + ending):
+                other = name[: len(name) - len(ending)]
+                found = sum(m.startswith(before) and other + m[len(before) :] in there for m in missing)
+                if found > best.get("renamed", 0):
+                    best = {"given_prefix": other, "expected_prefix": before, "renamed": found}
+        if best:
+            return best
+    return best
