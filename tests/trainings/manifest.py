@@ -156,6 +156,8 @@ NO_GRADIENT: Final = (
     pair("finetune_backbone", "no-grad-forward", "zero-gradients", consequences=STUCK),
     pair("finetune_backbone", "frozen-head", "zero-gradients|frozen-parameters", consequences=STUCK),
     faulty("dead_output_relu", "zero-gradients|dead-relu", consequences=STUCK),
+    faulty("deep_sigmoid_stack", "vanishing-gradients", consequences=STUCK, lines=("loss.backward()",), fast=True),
+    faulty("weights_initialised_below_zero", "dead-relu", consequences=STUCK, lines=("loss.backward()",), fast=True),
     faulty("loss_on_detached_output", "zero-gradients", consequences=STUCK),
     faulty("optimizer_updates_copies", "updates-not-applied", consequences=STUCK, lines=("optimizer.step()",), fast=True),
     faulty("layers_in_a_list", "frozen-parameters", consequences=STUCK, fast=True),

@@ -100,6 +100,6 @@ RULE = Rule(
         ),
         Threshold("least", 3, "steps", "for a run that never had a gradient"),
     ),
-    consequence_of=("zero-grad-after-backward",),
+    consequence_of=("zero-grad-after-backward", "dead-relu"),
     not_when="Alternating optimizers, steps skipped by GradScaler, losses that are exactly zero.",
 )

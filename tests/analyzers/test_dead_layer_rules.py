@@ -1,0 +1,187 @@
+"""Rules about layers that do not learn: what they fire on, and what looks the same and is healthy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tracelyze.analyzers import diagnose
+
+COUNT = 400  # steps
+LOOKS = [1, 2, 11, 16, 24, 36, 54, 81, 121, 181, 271, 391]
+
+
+def stuck(make: Any, low: float = 2.3) -> dict[str, Any]:
+    """A training whose loss stays where it is."""
+    steps = make.steps(COUNT)
+    return steps | {"loss": [low + 0.02 * (index % 5) for index in range(COUNT)]}
+
+
+def layers(decades: Sequence[float], at: Sequence[int] = LOOKS, **more: Any) -> list[dict[str, Any]]:
+    """Looks at one layer for each number: its gradient per element is that power of ten."""
+    return [
+        {"time": 0.05 * step, "step": step, "optimizer": 0, "parameter": f"layer{index}.{name}", "dtype": "float32",
+         "elements": elements, "lr": 0.01, "weight_norm": 8.0, "update_norm": 10.0**decade, "grad_finite": True,
+         "grad_norm": 10.0**decade * elements**0.5, "grad_zeros": 0.0, "closure": False} | more
+        for step in at
+        for index, decade in enumerate(decades)
+        for name, elements in (("weight", 4096), ("bias", 64))
+    ]  # fmt: skip
+
+
+DEEP = [-10.0, -9.0, -8.0, -7.0, -6.0, -5.0, -4.0, -3.0, -2.0]
+
+
+def test_gradients_that_thin_out_through_the_depth(make) -> None:
+    status, _, finding = make.check("vanishing-gradients", make.process(stuck(make), more={"parameters": layers(DEEP)}))
+    assert status == "fired"
+    assert (finding.severity, finding.confidence, finding.first_step) == ("warning", "certain", 1)
+    assert "layer8" in finding.summary
+    assert finding.location.line == 41
+    moving = layers(DEEP, update_norm=0.1)  # Adam scales the small gradients up
+    _, _, finding = make.check("vanishing-gradients", make.process(stuck(make), more={"parameters": moving}))
+    assert finding.confidence == "likely"
+
+
+def test_gradients_that_vanish_from_some_step_on(make) -> None:
+    rows = layers([-2.0] * 9, LOOKS[:6]) + layers(DEEP, LOOKS[6:])
+    status, _, finding = make.check("vanishing-gradients", make.process(stuck(make), more={"parameters": rows}))
+    assert (status, finding.first_step) == ("fired", 54)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        layers([-2.0] * 9),
+        layers([-3.0, -2.5, -3.0, -2.0, -2.6, -2.2, -2.0, -1.8, -2.0]),  # two orders of magnitude, as is usual
+        layers([-8.0, -8.1, -8.2, -8.3, -8.1, -8.2, -8.1, -8.3, -8.2]),  # converged: small everywhere
+        layers([-9.0, -9.1, -8.9, -9.0, -2.0, -2.1, -1.9, -2.0, -2.0]),  # one small weight between two parts
+        layers([-2.0, -3.0, -4.0, -5.0, -6.0, -7.0, -8.0, -9.0, -10.0]),  # the other way round
+        layers([-7.0, -2.0, -2.0, -2.1, -1.9, -2.0, -2.0, -1.8, -2.0]),  # a large embedding that few batches touch
+        layers(DEEP, LOOKS[:6]) + layers([-2.0] * 9, LOOKS[6:]),  # it got going
+        layers(DEEP, LOOKS[:-1]) + layers([-2.0] * 9, LOOKS[-1:]),
+    ],
+)
+def test_gradients_that_reach_the_first_layers(rows: list[dict[str, Any]], make) -> None:
+    process = make.process(stuck(make), more={"parameters": rows})
+    assert make.check("vanishing-gradients", process)[0] == "passed"
+
+
+def test_small_gradients_while_the_loss_falls_or_is_low(make) -> None:
+    rows = layers(DEEP)
+    assert make.check("vanishing-gradients", make.process(more={"parameters": rows}))[0] == "passed"
+    steps = stuck(make, 0.1)
+    low = steps | {"loss": [2.0] * 30 + steps["loss"][30:]}
+    assert make.check("vanishing-gradients", make.process(low, more={"parameters": rows}))[0] == "passed"
+    negative = steps | {"loss": [-1.0] * COUNT}
+    assert make.check("vanishing-gradients", make.process(negative, more={"parameters": rows}))[0] == "passed"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        layers(DEEP[:5]),
+        layers(DEEP, LOOKS[:4]),
+        layers(DEEP, [1, 2, 3, 4, 5, 6, 7]),
+        layers(DEEP, closure=True),
+        layers(DEEP, grad_finite=False),
+        layers(DEEP[:4], lr=0.0) + layers([-2.0] * 4, lr=0.01),  # frozen by their rate
+        [],
+    ],
+)
+def test_too_few_layers_or_looks(rows: list[dict[str, Any]], make) -> None:
+    process = make.process(stuck(make), more={"parameters": rows})
+    assert make.check("vanishing-gradients", process)[0] == "skipped"
+
+
+def test_a_loss_that_is_not_known(make) -> None:
+    lost = stuck(make) | {"loss": [float("nan")] * COUNT}
+    process = make.process(lost, more={"parameters": layers(DEEP)})
+    assert make.check("vanishing-gradients", process)[0] == "skipped"
+
+
+def test_what_saturates_the_layers_is_the_root(make) -> None:
+    steps = stuck(make) | {"grads_carried": [0] + [8] * (COUNT - 1), "grad_norm": [float(s) for s in range(COUNT)]}
+    rows = layers([-2.0] * 9, LOOKS[:6]) + layers(DEEP, LOOKS[6:])
+    found = {one.rule: one for one in diagnose(make.run(make.process(steps, more={"parameters": rows}))).findings}
+    assert found["vanishing-gradients"].caused_by == "missing-zero-grad"
+
+
+def outputs(zeros: Sequence[float], at: Sequence[int] = LOOKS, kind: str = "ReLU") -> list[dict[str, Any]]:
+    """Looks at a hidden layer, its ReLU with that share of zeros, the last layer, and the model."""
+    return [
+        {"time": 0.05 * step + 0.001 * order, "step": step - 1, "order": order, "module": name, "kind": what,
+         "zeros": share if name == "relu" else 0.0, "nonfinite": 0}
+        for step, share in zip(at, zeros, strict=True)
+        for order, (name, what) in enumerate(
+            [("layer0", "Linear"), ("relu", kind), ("layer1", "Linear"), ("", "Net")], 1
+        )
+    ]  # fmt: skip
+
+
+def of_hidden(norms: Sequence[float], at: Sequence[int] = LOOKS, **more: Any) -> list[dict[str, Any]]:
+    """Looks at the gradients of the hidden layer, and of the last one, whose bias always has some."""
+    hidden = [layers([0.0], [step], grad_norm=norm, **more) for step, norm in zip(at, norms, strict=True)]
+    last = [row | {"parameter": row["parameter"].replace("0", "1")} for row in layers([-2.0], at)]
+    return [row for rows in hidden for row in rows] + last
+
+
+def dead(make: Any, zeros: Sequence[float], norms: Sequence[float], **more: Any) -> tuple[str, str, Any]:
+    """What the rule says of a training whose loss stays where it is."""
+    rows = {"activations": outputs(zeros, **more), "parameters": of_hidden(norms)}
+    return make.check("dead-relu", make.process(stuck(make), more=rows))
+
+
+def test_a_relu_that_never_fires(make) -> None:
+    status, _, finding = dead(make, [1.0] * 12, [0.0] * 12)
+    assert status == "fired"
+    assert (finding.severity, finding.first_step) == ("warning", 1)
+    assert "relu (after layer0)" in finding.summary
+
+
+def test_a_relu_that_dies_on_the_way(make) -> None:
+    status, _, finding = dead(make, [0.5] * 6 + [1.0] * 6, [0.1] * 6 + [0.0] * 6)
+    assert (status, finding.first_step) == ("fired", 54)
+
+
+@pytest.mark.parametrize(
+    ("zeros", "norms"),
+    [
+        ([0.5] * 12, [0.1] * 12),
+        ([0.98] * 12, [0.01] * 12),  # sparse and alive
+        ([0.9995] * 12, [1e-4] * 12),  # a few units of very many fire
+        ([1.0] * 12, [1e-4] * 12),  # units fire between the elements that are looked at
+        ([1.0] * 6 + [0.5] * 6, [0.0] * 6 + [0.1] * 6),  # woken again
+        ([1.0] * 11 + [0.7], [0.0] * 11 + [0.1]),
+        ([0.5] * 9 + [1.0] * 3, [0.1] * 9 + [0.0] * 3),  # too few looks to know
+        ([0.5] * 12, [0.0] * 12),  # what is dead lies behind it
+    ],
+)
+def test_a_relu_that_is_alive(zeros: list[float], norms: list[float], make) -> None:
+    assert dead(make, zeros, norms)[0] == "passed"
+
+
+def test_zeros_that_are_wanted_or_not_a_relus(make) -> None:
+    rows = {"activations": outputs([1.0] * 12), "parameters": of_hidden([0.0] * 12)}
+    steps = stuck(make)
+    low = steps | {"loss": [2.0] * 30 + [0.0] * (COUNT - 30)}  # a hinge that is satisfied
+    assert make.check("dead-relu", make.process(low, more=rows))[0] == "passed"
+    assert dead(make, [1.0] * 12, [0.0] * 12, kind="Dropout")[0] == "skipped"
+
+
+def test_too_little_to_tell_that_a_relu_is_dead(make) -> None:
+    frozen = {"activations": outputs([1.0] * 12), "parameters": of_hidden([0.0] * 12, lr=0.0)[:24]}
+    assert make.check("dead-relu", make.process(stuck(make), more=frozen))[0] == "skipped"
+    assert make.check("dead-relu", make.process(stuck(make)))[0] == "skipped"
+    rows = {"activations": outputs([1.0] * 12), "parameters": of_hidden([0.0] * 12)}
+    two = stuck(make) | {"optimizer": [index % 2 for index in range(COUNT)]}
+    assert make.check("dead-relu", make.process(two, more=rows))[0] == "skipped"
+
+
+def test_units_that_a_high_rate_kills_and_gradients_that_end_with_them(make) -> None:
+    steps = stuck(make) | {"grads_zero": [8] * COUNT}
+    rows = {"activations": outputs([1.0] * 12), "parameters": of_hidden([0.0] * 12)}
+    found = {one.rule: one for one in diagnose(make.run(make.process(steps, more=rows))).findings}
+    assert found["zero-gradients"].caused_by == "dead-relu"
