@@ -1,0 +1,100 @@
+"""The rule train-validation-overlap, and the estimate behind it."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+RULE = "train-validation-overlap"
+TRAIN = {"loader": 0, "dataset": "Subset", "length": 100, "batch_size": 32, "iterable": False, "made_at": 2}
+HELD = TRAIN | {"loader": 1, "length": 25}
+
+
+def one_pass(
+    loader: int, epoch: int, step: int, samples: list[int], trained: bool, **more: Any
+) -> list[dict[str, Any]]:
+    """A pass of which 8 of every 32 samples are looked at."""
+    row = {"loader": loader, "epoch": epoch, "step": step, "trained": trained, "field": "0", "shape": "32x10"}
+    return [
+        row
+        | {"batch": at // 32, "prints": " ".join(f"s{one}" for one in samples[at : at + 8]), "dtype": "int64"}
+        | more
+        for at in range(0, len(samples), 32)
+    ]
+
+
+def passes(training: list[int], validation: list[int], loader: int = 1, epochs: int = 4, **more: Any):
+    """Epochs of a shuffled training set, a validation pass after each."""
+    rows = []
+    for epoch in range(epochs):
+        order = random.Random(epoch).sample(training, len(training))
+        rows += one_pass(0, epoch, 100 * epoch, order, True, **more)
+        rows += one_pass(loader, epoch, 100 * (epoch + 1), validation, False, **more)
+    return rows
+
+
+def judge(make, rows, loaders=(TRAIN, HELD), **evals: Any):
+    return make.check(RULE, make.process(loaders=list(loaders), more={"batches": rows}, evals=make.evals() | evals))
+
+
+@pytest.mark.parametrize("common", [200, 400, 800])
+def test_part_of_the_validation_set_is_trained_on(make, common: int) -> None:
+    status, _, finding = judge(make, passes(list(range(3200)), list(range(3200 - common, 4000 - common))))
+    assert (status, finding.severity, finding.first_step) == ("fired", "critical", 100)
+    assert finding.evidence[1].value == pytest.approx(common / 800, abs=0.15)
+
+
+def test_separate_data_pass(make) -> None:
+    assert judge(make, passes(list(range(3200)), list(range(3200, 4000))))[0] == "passed"
+
+
+def test_blank_samples_and_few_distinct_values_are_no_evidence(make) -> None:
+    blank = passes(list(range(3200)), list(range(2800, 3600)), prints="- - - -")
+    assert judge(make, blank)[0] != "fired"
+    grid = [index % 500 for index in range(3200)]
+    assert judge(make, passes(grid, grid[:800]))[0] == "passed"
+
+
+def test_evaluation_on_training_data_on_purpose(make) -> None:
+    whole, part, clean = list(range(3200)), list(range(800)), list(range(5000, 5800))
+    assert judge(make, passes(whole, whole), (TRAIN, HELD | {"length": 100}))[0] == "passed"
+    both = passes(whole, part)
+    for epoch in range(4):
+        both += one_pass(2, epoch, 100 * (epoch + 1), clean, False)
+    evals = make.rows([{"loader": 1 + index % 2} for index in range(8)])
+    beside = make.evals(8) | evals
+    process = make.process(loaders=[TRAIN, HELD, HELD | {"loader": 2}], more={"batches": both}, evals=beside)
+    assert make.check(RULE, process)[0] == "passed"
+    assert judge(make, passes(whole, part), losses=[0] * 4)[0] == "passed"  # examples are shown, nothing is measured
+    assert judge(make, passes(whole, part))[0] == "fired"
+    assert judge(make, passes(whole, part), loader=[None, 1, 1, 1])[0] == "passed"
+
+
+def test_folds_of_one_model_and_splits_drawn_for_every_epoch(make) -> None:
+    def run(parts: list[tuple[list[int], list[int]]]):
+        rows, loaders = [], []
+        for index, (training, validation) in enumerate(parts):
+            shuffled = random.Random(index).sample(training, len(training))
+            rows += one_pass(2 * index, 0, 100 * index, shuffled, True)
+            rows += one_pass(2 * index + 1, 0, 100 * index + 100, validation, False)
+            loaders += [TRAIN | {"loader": 2 * index}, HELD | {"loader": 2 * index + 1}]
+        steps = make.steps() | {"loader": [2 * (index // 100) for index in range(400)]}
+        evals = make.evals() | {"loader": [1, 3, 5, 7]}
+        return make.check(RULE, make.process(steps, loaders=loaders, more={"batches": rows}, evals=evals))
+
+    everything = list(range(4000))
+    folds = [everything[800 * k : 800 * k + 800] for k in range(4)]
+    assert run([(sorted(set(everything) - set(fold)), fold) for fold in folds])[0] != "fired"
+    drawn = [random.Random(50 + k).sample(everything, 4000) for k in range(4)]
+    assert run([(order[:3200], order[3200:]) for order in drawn])[0] == "fired"
+
+
+def test_too_little_and_growing_data(make) -> None:
+    rows = passes(list(range(3200)), list(range(2800, 3600)))
+    assert judge(make, [row for row in rows if row["batch"] < 1])[0] == "skipped"
+    assert judge(make, [row for row in rows if row["trained"]])[0] == "skipped"
+    assert judge(make, [row | {"prints": None} for row in rows])[0] == "skipped"
+    grown = rows + one_pass(3, 0, 50, list(range(6400)), True)
+    assert "change in size" in judge(make, grown, (TRAIN, HELD, TRAIN | {"loader": 3, "length": 200}))[1]
