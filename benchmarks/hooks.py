@@ -104,6 +104,7 @@ def report(switch: Switch, train: Callable[[int], None], block: int, blocks: int
     for index in range(blocks):
         for on in (True, False) if index % 2 else (False, True):
             switch.turn(on)
+            train(1)  # Python forgets what it knew of classes that change
             begin, overhead = [clock() for clock in clocks.values()], switch.recorder.overhead
             train(block)
             for name, clock, start in zip(clocks, clocks.values(), begin, strict=True):
