@@ -56,7 +56,6 @@ def _finding(process: Process, rows: list[Row], limits: Limits) -> Finding:
         "# or: best = copy.deepcopy(model.state_dict())",
         first_step=int(row["taken_at"]),
         last_step=int(row["step"]),
-        first_second=row["time"],
         evidence=[
             Evidence("steps between keeping and loading", lost, "steps", limits["steps"], limits.source("steps")),
             Evidence("tensors that were the model's own", int(row["own"]), "tensors"),
