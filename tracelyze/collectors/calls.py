@@ -166,7 +166,7 @@ class Calls:
             self._numbers += 1
             self._describe(model, module)
         mode = GRAD if torch.is_grad_enabled() else INFERENCE if torch.is_inference_mode_enabled() else NO_GRAD
-        call = Call(model, start, recorder.called_at - recorder._clock, recorder.steps, mode)
+        call = Call(model, start, recorder.called_at - recorder.clock, recorder.steps, mode)
         if dropouts:
             call.dropouts = dropouts
         given: Any = args[0] if args else None

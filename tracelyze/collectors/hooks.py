@@ -62,7 +62,7 @@ def begin(torch: Any, run: Path, options: CollectOptions) -> Recorder:
 
 def _put_in_place(torch: Any, options: CollectOptions) -> None:
     try:
-        for put in (_modules, _functions, _backward, _optimizers, _clipping, _loss_scaling, _construction, _others):
+        for put in (_modules, _functions, _backward, _optimizers, _clipping, _loss_scaling, _construction, _loading):
             put(torch)
     except Exception:
         recorder().off = True  # what is already in place stays and does nothing
@@ -388,6 +388,7 @@ def _construction(torch: Any) -> None:
     construction.install(torch, lambda scheduler, inner: recorder().fire("scheduled", scheduler, inner))
 
 
-def _others(torch: Any) -> None:
+def _loading(torch: Any) -> None:
+    """Batches from DataLoaders, and weights by name."""
     loaders.install(torch, recorder)
     state_dicts.install(torch, recorder)

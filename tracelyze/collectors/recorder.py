@@ -70,7 +70,7 @@ class Recorder:
         self._owner: int | None = None
         self._calls_failed = False
         self._overhead_reported = 0.0
-        self._clock = perf_counter()
+        self.clock = perf_counter()  # the zero of the process's clock
         self.called_at = 0.0  # perf_counter when the hook was called that is being served
         self._pending: deque[tuple[dict[str, Any], list[Later]]] = deque()
         self._readbacks: list[Later] = []
@@ -92,7 +92,7 @@ class Recorder:
 
     def now(self) -> float:
         """Seconds on the process's clock, whose zero process.json relates to wall time."""
-        return perf_counter() - self._clock
+        return perf_counter() - self.clock
 
     @property
     def owner(self) -> int | None:
@@ -137,7 +137,7 @@ class Recorder:
         if self._calls_failed:
             return
         try:
-            call = self.calls.record(module, args, kwargs, output, start - self._clock, dropouts)
+            call = self.calls.record(module, args, kwargs, output, start - self.clock, dropouts)
         except Exception as error:  # a module that cannot be hashed, say: steps are recorded without the calls
             self._calls_failed = True
             self.event("collector-error", "calls", redaction.redact_text("".join(traceback.format_exception(error))))
@@ -228,7 +228,7 @@ class Recorder:
         tracked = self.optimizers.track(optimizer)
         self.steps = steps = self.steps + 1
         tracked.has_stepped(steps)
-        by_hand, moments, time = self.by_hand, self.moments, self.called_at - self._clock
+        by_hand, moments, time = self.by_hand, self.moments, self.called_at - self.clock
         if skipped:  # no step began
             by_hand.optimizer_steps(optimizer)
         by_hand.in_step, by_hand.unchanged = False, 0

@@ -33,7 +33,7 @@ class Recorders:
     def for_backward(self) -> Recorder:
         """The recorder of this thread, which calls backward: a new one if another living thread has the process's."""
         seen = self.local.own or self.first
-        if seen._owner == threading.get_ident() or seen.off or seen.claim() or not _is_pythons():
+        if seen.owner == threading.get_ident() or seen.off or seen.claim() or not _is_pythons():
             return seen
         with self._lock:
             mine = next((other for other in self._others if not other.ended and other.claim()), None)

@@ -1,0 +1,163 @@
+"""Rules about waiting for data, with their healthy look-alikes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+COUNT = 400
+
+
+def loading(make, wait: float, seconds: float, samples=None, cpus: int = 8, **loader):
+    steps = make.steps() | {"loader_wait": [wait] * COUNT, "seconds": [seconds] * COUNT}
+    settings = {"loader": 0, "dataset": "Images", "length": 100, "batch_size": 32, "num_workers": 0, "site": 2}
+    return make.process(steps, loaders=[settings | loader], samples=samples, facts={"cpus": cpus})
+
+
+def test_dataloader_bottleneck(make) -> None:
+    _, _, finding = make.check("dataloader-bottleneck", loading(make, 0.04, 0.06))
+    assert (finding.confidence, finding.location.line) == ("certain", 30)
+    assert "num_workers=8" in finding.fix_code
+    assert finding.cost.share == pytest.approx(0.6, abs=0.1)
+    assert {"num_workers", "pin_memory", "dataset"} <= {evidence.name for evidence in finding.evidence}
+
+
+def test_dataloader_bottleneck_with_too_few_workers_and_with_a_stream(make) -> None:
+    assert make.check("dataloader-bottleneck", loading(make, 0.04, 0.06, num_workers=2))[2].confidence == "likely"
+    assert make.check("dataloader-bottleneck", loading(make, 0.04, 0.06, iterable=True))[2].confidence == "possible"
+
+
+def test_batches_of_slow_workers_come_in_bursts(make) -> None:
+    burst = [0.097 if index % 2 else 0.001 for index in range(COUNT)]
+    steps = make.steps() | {"loader_wait": burst, "seconds": [wait + 0.002 for wait in burst]}
+    settings = {"loader": 0, "dataset": "Images", "length": 100, "batch_size": 32, "num_workers": 2, "site": 2}
+    _, _, finding = make.check("dataloader-bottleneck", make.process(steps, loaders=[settings]))
+    assert "num_workers=8" in finding.fix_code
+    hiccups = [2.0 if index % 60 == 59 else 0.001 for index in range(COUNT)]
+    rare = make.steps() | {"loader_wait": hiccups, "seconds": [wait + 0.03 for wait in hiccups]}
+    assert make.check("dataloader-bottleneck", make.process(rare, loaders=[settings]))[0] == "passed"
+
+
+def test_a_few_long_waits_are_no_slow_loader(make) -> None:
+    """Six pauses of the machine that happened to meet the loader: two thirds of the time, in six steps of 400."""
+    waits = [5.0 if index in (40, 90, 160, 165, 290, 370) else 0.004 for index in range(COUNT)]
+    steps = make.steps() | {"loader_wait": waits, "seconds": [wait + 0.03 for wait in waits]}
+    assert make.check("dataloader-bottleneck", make.process(steps))[0] == "passed"
+    pauses = [5.0 if index in (40, 160, 165, 290) else 0.06 for index in range(COUNT)]
+    slow = make.steps() | {"loader_wait": [0.04] * COUNT, "seconds": pauses}
+    assert make.check("dataloader-bottleneck", make.process(slow))[0] == "fired"
+
+
+def test_a_stream_must_wait_most_of_its_time(make) -> None:
+    assert make.check("dataloader-bottleneck", loading(make, 0.025, 0.06))[0] == "fired"
+    assert make.check("dataloader-bottleneck", loading(make, 0.025, 0.06, iterable=True))[0] == "passed"
+
+
+def test_dataloader_bottleneck_where_no_core_is_left(make) -> None:
+    process = loading(make, 0.05, 0.06, num_workers=8)
+    process.facts = {"cpus": 8}
+    _, _, finding = make.check("dataloader-bottleneck", process)
+    assert "cheaper" in finding.fix
+
+
+def test_dataloader_bottleneck_of_a_new_iterator_for_every_step(make) -> None:
+    columns = make.steps() | {"loader_wait": [0.04] * COUNT, "seconds": [0.06] * COUNT, "loader_first": [True] * COUNT}
+    _, _, finding = make.check("dataloader-bottleneck", make.process(columns))
+    assert "iterator" in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("wait", "seconds"),
+    [
+        (0.001, 0.05),  # little waiting
+        (0.001, 0.0015),  # tensors in memory: 31 us per sample
+        (0.0015, 0.003),  # less than handing a batch over costs
+    ],
+)
+def test_dataloader_bottleneck_is_silent(make, wait, seconds) -> None:
+    assert make.check("dataloader-bottleneck", loading(make, wait, seconds))[0] == "passed"
+
+
+def test_the_way_from_a_worker_on_busy_cores_is_no_slow_loading(make) -> None:
+    assert make.check("dataloader-bottleneck", loading(make, 0.0054, 0.0068, num_workers=1))[0] == "passed"
+    assert make.check("dataloader-bottleneck", loading(make, 0.022, 0.0234, num_workers=1))[0] == "fired"
+
+
+def crowded(own: float, workers: int = 0, theirs: float = 0.0, work: float = 0.1) -> dict[str, object]:
+    """Samples of a training of 20 s whose thread found no free processor for the share `own`, its workers `theirs`."""
+    time = np.arange(0.0, 21.0)
+    return {
+        "time": time.tolist(),
+        "delayed": (own * time).tolist(),
+        "cpu_seconds": (0.2 * time).tolist(),
+        "children": [workers] * len(time),
+        "children_delayed": (workers * theirs * time).tolist(),
+        "children_cpu_seconds": (workers * work * time).tolist(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("wait", "seconds", "settings", "samples", "status"),
+    [
+        (0.004, 0.008, {}, crowded(0.0), "fired"),  # 125 us per sample, on processors of its own
+        (0.004, 0.008, {}, crowded(0.75), "passed"),  # as above, but others ran for three quarters of the time
+        (0.04, 0.06, {}, crowded(0.75), "fired"),  # slow on any machine
+        (0.03, 0.05, {"num_workers": 2}, crowded(0.0, 2, 0.0), "fired"),
+        (0.03, 0.05, {"num_workers": 2}, crowded(0.0, 2, 0.8), "passed"),  # its workers found no processor
+        (0.2, 0.25, {"num_workers": 2}, crowded(0.0, 2, 0.8), "fired"),  # and yet each batch takes long
+        (0.008, 0.01, {"num_workers": 1}, crowded(0.0, 1, 0.0), "passed"),  # on its way from the worker
+        (0.008, 0.01, {"num_workers": 1}, crowded(0.0, 1, 0.0, work=0.8), "fired"),  # 8 ms of work in each batch
+    ],
+)
+def test_dataloader_bottleneck_on_a_crowded_machine(make, wait, seconds, settings, samples, status) -> None:
+    assert make.check("dataloader-bottleneck", loading(make, wait, seconds, samples=samples, **settings))[0] == status
+
+
+def test_a_crowd_of_its_own_workers_is_no_excuse(make) -> None:
+    mine = loading(make, 0.03, 0.05, num_workers=8, samples=crowded(0.0, 8, 0.7), cpus=2)
+    assert make.check("dataloader-bottleneck", mine)[0] == "fired"
+
+
+def test_dataloader_bottleneck_does_not_count_first_batches_and_needs_steps(make) -> None:
+    steps = make.steps()
+    steps["loader_wait"] = [1.0 if first else 0.001 for first in steps["loader_first"]]
+    steps["seconds"] = [1.05 if first else 0.05 for first in steps["loader_first"]]
+    assert make.check("dataloader-bottleneck", make.process(steps))[0] == "passed"
+    assert make.check("dataloader-bottleneck", make.process(make.steps(15), evals={}))[0] == "skipped"
+    cuda = [{"optimizer": 0, "name": "SGD", "device": "cuda:0", "dtype": "float32"}]
+    assert make.check("dataloader-bottleneck", make.process(optimizers=cuda))[0] == "skipped"
+
+
+def on_device(make, wait: float, idle: float, seconds: float, **loader):
+    """The host waits `wait` seconds of each step, the device stands idle for `idle` of them."""
+    process = loading(make, wait, seconds, **loader)
+    steps = make.steps() | {
+        "loader_wait": [wait] * COUNT,
+        "seconds": [seconds] * COUNT,
+        "device_wait": [None, *[idle] * (COUNT - 1)],
+        "device_seconds": [None, *[seconds] * (COUNT - 1)],
+    }
+    cuda = [{"optimizer": 0, "name": "SGD", "device": "cuda:0", "dtype": "float32"}]
+    return make.process(steps, optimizers=cuda, loaders=list(process.loaders.records()))
+
+
+def test_dataloader_bottleneck_of_a_device_that_stands_idle(make) -> None:
+    _, _, finding = make.check("dataloader-bottleneck", on_device(make, 0.04, 0.035, 0.06))
+    assert "device" in finding.title
+    assert finding.evidence[0].name == "share of time the device stood idle for data"
+    assert finding.evidence[0].value == pytest.approx(0.035 / 0.06, rel=0.05)
+    assert "num_workers=8" in finding.fix_code
+    saving = next(e.value for e in finding.evidence if e.name == "predicted saving per step")
+    assert saving <= 0.035 / 0.06
+    assert any(line.name == "device idle for data" for chart in finding.charts for line in chart.lines)
+
+
+def test_a_wait_that_the_queue_of_the_device_hides_is_none(make) -> None:
+    status, reason, _ = make.check("dataloader-bottleneck", on_device(make, 0.04, 0.0005, 0.06))
+    assert status == "passed"
+    assert "device" in reason
+
+
+def test_the_wait_for_a_validation_loader_is_not_the_trainings(make) -> None:
+    process = on_device(make, 0.002, 0.05, 0.06)  # the device waited for other batches than those of the step
+    assert make.check("dataloader-bottleneck", process)[0] == "passed"
