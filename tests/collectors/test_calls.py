@@ -28,7 +28,8 @@ def test_what_is_taken_for_granted_is_so(collect: Collect) -> None:
     assert max(row["live_graphs"] for row in rows(usual, "steps")) > 20, "graphs that are kept are counted"
     true, seen = rows(watched, "evals"), rows(usual, "evals")
     assert [row["forwards"] for row in true[:6]] == [5, 5, 5, 5, 1, 5]
-    assert [row["forwards"] for row in seen[:5]] == [4, 4, 4, 4, 5]
+    assert all(row["forwards"] in (4, 5) for row in seen[:4]), "5 where the call that ends it was to be checked"
+    assert seen[4]["forwards"] == 5
     assert [row["model_in_train"] for row in seen[:5]] == [True] * 4 + [False]
     assert seen[4] == true[5]
     assert seen[5:] == true[7:], "the first of the graphs that are kept ends a habit, too"

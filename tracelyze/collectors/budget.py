@@ -162,6 +162,12 @@ class Budget:
         if len(self._gaps) >= WINDOW:
             self._deal(overhead, step)
 
+    def step_passed(self, now: float) -> None:
+        """The same of a step after which nothing is dealt out."""
+        if self._last is not None:
+            self._gaps.append(now - self._last)
+        self._last = now
+
     def _deal(self, overhead: float, step: int) -> None:
         gaps, self._gaps = sorted(self._gaps), []
         usual = gaps[:-OUTLIERS]

@@ -33,6 +33,7 @@ class Call:
     holder: int | None = None  # the optimizer that held the model then (table optimizers)
     hooked = False
     assumed = False  # taken to train, and not watched
+    passed = False  # and not told of when it was made (steady_state.py)
     watched = 0
     trained = False
     dead = False
@@ -91,6 +92,19 @@ class _Watch:
             self.calls.live_graphs -= 1
 
 
+class LiveGraph:
+    """Lives as long as the autograd node it hangs on, whose call is known otherwise."""
+
+    __slots__ = ("_calls",)
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        calls.live_graphs += 1
+
+    def __del__(self) -> None:
+        self._calls.live_graphs -= 1
+
+
 class _Habit:
     """Whether every backward runs through the one call of a model since the backward before it, which is in train mode.
 
@@ -105,6 +119,10 @@ class _Habit:
         self._call: Call | None = None  # the latest of them
         self._running: Call | None = None  # the only one before the latest backward
         self.assumed: Call | None = None  # not watched; a backward is to follow
+
+    def model(self) -> Model | None:
+        """The model, if the next call may be taken to be one of it that trains; None if it is not known."""
+        return self._model if self._count >= HABIT and not self._calls else None
 
     def holds(self, call: Call) -> bool:
         """Whether the backward that follows may be taken to run through this call."""
@@ -183,6 +201,24 @@ class Calls:
                 self._habit.assume(call)
                 call.hooked = call.assumed = True
         self.latest = call
+        return call
+
+    def usual_model(self) -> Model | None:
+        """The model whose one call a step every backward runs through; None if there is none, or a call is open."""
+        return None if self.unsettled else self._habit.model()
+
+    def passed(self, batch_size: int) -> Call:
+        """A call of the model called last that was not recorded, because it was to train like those before it."""
+        assert self.latest is not None
+        recorder = self._recorder
+        now = recorder.now()
+        before, self.latest = self.latest, Call(self.latest.model, now, now, recorder.steps, GRAD)
+        call = self.latest
+        call.batch_size, call.loader, call.autocast = batch_size, recorder.loader_in_hand, before.autocast
+        call.sensitive, call.sensitive_in_train, call.kinds = before.sensitive, before.sensitive_in_train, before.kinds
+        call.in_train = call.hooked = call.assumed = call.passed = True
+        self._habit.holds(call)
+        self._habit.assume(call)
         return call
 
     def await_outcome(self, call: Call) -> None:

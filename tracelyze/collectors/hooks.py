@@ -16,12 +16,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tracelyze.collectors import compiler, construction, ending, loaders, private_names, script, state_dicts
+from tracelyze.collectors import (
+    compiler,
+    construction,
+    ending,
+    gradient_changes,
+    loaders,
+    private_names,
+    script,
+    state_dicts,
+)
 from tracelyze.collectors.calls import heard_as_loss
 from tracelyze.collectors.options import CollectOptions, from_environment
 from tracelyze.collectors.own_frames import leave_no_frame
 from tracelyze.collectors.recorder import Recorder
 from tracelyze.collectors.recorders import Recorders
+from tracelyze.collectors.steady_state import SteadyState, here
 
 LOSSES = (
     "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
@@ -62,7 +72,7 @@ def begin(torch: Any, run: Path, options: CollectOptions) -> Recorder:
 
 def _put_in_place(torch: Any, options: CollectOptions) -> None:
     try:
-        for put in (_modules, _functions, _backward, _optimizers, _clipping, _loss_scaling, _construction, _loading):
+        for put in (_modules, _functions, _backward, _optimizers, _changes, _construction, _loading):
             put(torch)
     except Exception:
         recorder().off = True  # what is already in place stays and does nothing
@@ -87,8 +97,9 @@ def _hide_from_compiler(torch: Any) -> None:
         *loaders.wrappers, *construction.wrappers, *state_dicts.wrappers,
         *(getattr(functional, name) for name in (*LOSSES, *DROPOUTS) if hasattr(functional, name)),
     ]  # fmt: skip
-    methods = [f for kind in (Recorder, Recorders) for f in vars(kind).values() if isinstance(f, types.FunctionType)]
-    compiler.hide(torch, wrappers, [recorder, heard_as_loss, peeked, leave_no_frame, *methods])
+    own = [f for kind in (Recorder, Recorders, SteadyState) for f in vars(kind).values()]
+    methods = [one for one in own if isinstance(one, types.FunctionType)]
+    compiler.hide(torch, wrappers, [recorder, heard_as_loss, gradient_changes.peeked, leave_no_frame, *methods])
 
 
 def recorder() -> Recorder:
@@ -144,15 +155,15 @@ def _modules(torch: Any) -> None:
                 return output
             if tracing() is not None:
                 return original(*args, **kwargs)
-            seen = recorder()
-            if seen.off:
-                return original(*args, **kwargs)
-            if not seen.prepared:
-                seen.prepare()
-            calling.root = self = args[0]
-            if seen.watch is not None:
-                watch = seen.watch.begins(self)
-            calling.watch = watch or False
+            steady, self = here.now, args[0]
+            if steady is not None and steady.on and steady.model() is self:
+                seen = steady.recorder
+            else:
+                steady, seen = None, recorder()
+                if seen.off:
+                    return original(*args, **kwargs)
+                watch = seen.watch_for(self)
+            calling.root, calling.watch = self, watch or False
             losses, dropouts, start = seen.losses, seen.dropouts, clock()
             try:
                 output = original(*args, **kwargs)
@@ -160,6 +171,8 @@ def _modules(torch: Any) -> None:
                 calling.root = calling.watch = None
             if watch:
                 watch.ends(self, output)
+            if steady is not None and steady.forward(args, output):
+                return output
             if not heard_as_loss(torch, loss_kind, seen, self, output):
                 seen.forward(self, args[1:], kwargs, output, start, seen.dropouts - dropouts, seen.losses - losses)
             return output
@@ -259,11 +272,17 @@ def _backward(torch: Any) -> None:
         if in_dynamo() or compiling._is_compiling_flag or calling.backward or current_graph_task() != -1:
             return original(tensors, *args, **kwargs)
         calling.backward = True
-        seen = _current[0].for_backward()
+        steady, retains_graph = here.now, kwargs.get("retain_graph", args[1] if len(args) > 1 else None) is True
+        if steady is not None and steady.on and steady.backward_begins(tensors, retains_graph):
+            seen = steady.recorder
+        else:
+            steady, seen = None, _current[0].for_backward()
         try:
-            seen.backward_begins(tensors, kwargs.get("retain_graph", args[1] if len(args) > 1 else None) is True)
+            if steady is None:
+                seen.backward_begins(tensors, retains_graph)
             result = original(tensors, *args, **kwargs)
-            seen.backward_ends(tensors)
+            if steady is None or not steady.backward_ends():
+                seen.backward_ends(tensors)
             return result
         except BaseException as error:
             leave_no_frame(error)
@@ -280,6 +299,9 @@ def _optimizers(torch: Any) -> None:
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not in_dynamo() and not compiling._is_compiling_flag:
+            steady = here.now
+            if steady is not None and steady.on and steady.step_begins(optimizer):
+                return
             seen = current[0].for_step(current_graph_task)
             if seen.in_backward:
                 seen.steps_inside(optimizer)
@@ -289,6 +311,9 @@ def _optimizers(torch: Any) -> None:
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not in_dynamo() and not compiling._is_compiling_flag:
             calling.optimizer_stepped = True
+            steady = here.now
+            if steady is not None and steady.on and steady.step_ends(optimizer):
+                return
             current[0].for_step(current_graph_task).step_ends(optimizer)
 
     home = sys.modules["torch.optim.optimizer"]  # torch.optim deletes the name
@@ -297,90 +322,9 @@ def _optimizers(torch: Any) -> None:
     home.register_optimizer_step_post_hook(after)
 
 
-def _clipping(torch: Any) -> None:
-    """Both homes of each function: `from torch.nn.utils import clip_grad_norm_` copies the name."""
-    is_compiling = torch.compiler.is_compiling
-    for name in ("clip_grad_norm_", "clip_grad_value_"):
-        original = getattr(torch.nn.utils.clip_grad, name)
-        wrapper = _clip_wrapper(original, is_compiling)
-        for home in (torch.nn.utils.clip_grad, torch.nn.utils):
-            if getattr(home, name) is original:
-                setattr(home, name, wrapper)
-
-
-def _clip_wrapper(original: Callable[..., Any], is_compiling: Callable[[], bool]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_compiling():
-            return original(parameters, *args, **kwargs)
-        try:
-            seen = recorder()
-            seen.clipped = None
-            if seen.trainings.several and not seen.off:
-                parameters, first = peeked(parameters)
-                seen.clipped = seen.training_of(first)
-            total_norm = original(parameters, *args, **kwargs)
-            limit = args[0] if args else kwargs.get("max_norm", kwargs.get("clip_value"))
-            seen.fire("clip", limit, total_norm)
-            return total_norm
-        except BaseException as error:
-            leave_no_frame(error)
-            raise
-
-    return clip
-
-
-def peeked(values: Any) -> tuple[Any, Any]:
-    """`values` as they were, and the first of them: a generator is handed on as a generator of the same values."""
-    if not isinstance(values, types.GeneratorType):
-        return values, next(iter(values), None) if isinstance(values, (list, tuple)) else values
-    first = next(values, None)
-    return (value for part in (() if first is None else (first,), values) for value in part), first
-
-
-def _loss_scaling(torch: Any) -> None:
-    scaler = torch.amp.grad_scaler.GradScaler
-    is_compiling = torch.compiler.is_compiling
-    scale, unscale, step = scaler.scale, scaler.unscale_, scaler.step
-
-    @functools.wraps(scale)
-    def scale_(self: Any, outputs: Any) -> Any:
-        try:
-            scaled = scale(self, outputs)
-            if self.is_enabled() and not is_compiling():
-                recorder().fire("scale", outputs, scaled)
-            return scaled
-        except BaseException as error:
-            leave_no_frame(error)
-            raise
-
-    @functools.wraps(unscale)
-    def unscale_(self: Any, optimizer: Any) -> Any:
-        try:
-            result = unscale(self, optimizer)
-            if self.is_enabled() and not is_compiling():
-                recorder().fire("unscale", self, optimizer)
-            return result
-        except BaseException as error:
-            leave_no_frame(error)
-            raise
-
-    @functools.wraps(step)
-    def step_(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            if not self.is_enabled() or is_compiling():
-                return step(self, optimizer, *args, **kwargs)
-            recorder().fire("scaler_step", self)
-            local.optimizer_stepped = False
-            result = step(self, optimizer, *args, **kwargs)
-            if not local.optimizer_stepped:  # the optimizer was not called at all: gradients overflowed
-                recorder().step_ends(optimizer, True)
-            return result
-        except BaseException as error:
-            leave_no_frame(error)
-            raise
-
-    scaler.scale, scaler.unscale_, scaler.step = scale_, unscale_, step_
+def _changes(torch: Any) -> None:
+    """Gradients that are clipped, losses that are scaled."""
+    gradient_changes.install(torch, recorder, local)
 
 
 def _construction(torch: Any) -> None:

@@ -17,8 +17,10 @@ from tracelyze.collectors.signals import SIGNALS
 from tracelyze.collectors.signals.signal import MOMENTS, Signal, Unavailable
 
 if TYPE_CHECKING:
+    from tracelyze.collectors.optimizers import Tracked
     from tracelyze.collectors.recorder import Recorder
 
+OF_STEPS = ("forward", "settled", "before_backward", "after_backward", "before_step", "after_step")
 SWITCHED = 16  # steps of one and the same optimizer after which signals may rest
 
 
@@ -50,6 +52,11 @@ class Moments:
         self._resting: list[Signal] = []
         self._restless_until = 0
         self.wakes: float = math.inf  # when so many steps have ended, the first of those rises
+        self._dispensable: bool | None = None  # None: find out
+        self.gauged: tuple[str, ...] = ()  # columns that are read in a step that is passed (steady_state.py)
+        self.gauges: list[Callable[[Tracked, float], tuple[Any, ...]]] = []
+        self.repeated: tuple[str, ...] = ()  # and those that stay as they were
+        self._limits: list[Callable[[], float]] = []
         for kind in SIGNALS:
             self._switch_on(kind)
         self.gather()
@@ -60,10 +67,31 @@ class Moments:
             awake = [one for one in self._signals if one.awake or moment not in one.dormant]
             self._listeners[moment] = tuple([_Listener(one, moment) for one in awake if hasattr(one, moment)])
             self._hearing[moment] = None
+        self._expect_anything()
+        read = [one for one in self._signals if one.gauges and (one.awake or "after_step" not in one.dormant)]
+        self.gauges = [one.gauge for one in read]
+        self.gauged = tuple([column for one in read for column in one.gauges])
+        self.repeated = ("optimizer", *[column for one in self._signals for column in one.repeats or ()])
+        self._limits = [one.hears_again for one in self._signals if type(one).hears_again is not Signal.hears_again]
 
     def nobody_hears(self, moment: str) -> bool:
         """Whether all that want this moment are known to rest: it need not be told."""
         return self._hearing[moment] == ()
+
+    def can_do_without(self) -> bool:
+        """Whether all that do not rest can do without the moments of a step that is like the one before."""
+        if self._dispensable is None:
+            hear = [one.signal for moment in OF_STEPS for one in self._listeners[moment] if one.hears()]
+            self._dispensable = all(signal.repeats is not None for signal in hear)
+        return self._dispensable
+
+    def until(self) -> float:
+        """How many steps of the process will have ended when somebody wants to hear of the next one, whatever it is."""
+        return min([self.wakes, *[limit() for limit in self._limits]])
+
+    def _expect_anything(self) -> None:
+        self._dispensable = None
+        self._recorder.steady.interrupt()
 
     def samplers(self) -> list[tuple[Signal, Callable[..., None]]]:
         """Signals that look at the process once a second, with the method to call, which is always timed."""
@@ -113,6 +141,11 @@ class Moments:
                 self._resting.append(signal)
         self.wakes = min([signal.meter.wakes for signal in self._resting], default=math.inf)
 
+    def wake_if_time(self) -> None:
+        """A step has ended: wake those that rest until now."""
+        if self._recorder.steps >= self.wakes:
+            self.wake(self._recorder.steps)
+
     def another_optimizer(self) -> None:
         """Another optimizer steps than the one before: signals rest only while one and the same does."""
         self._restless_until = self._recorder.steps + SWITCHED
@@ -122,6 +155,7 @@ class Moments:
         signal.meter.resting = resting
         for moment in signal.resting:
             self._hearing[moment] = None
+        self._expect_anything()
 
     def fail(self, signal: Signal, error: Exception) -> None:
         """Switch a signal off for good and write down why, with the traceback."""

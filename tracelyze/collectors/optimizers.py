@@ -53,7 +53,7 @@ class Tracked:
     """One optimizer. It must not outlive the optimizer: it holds the optimizer's parameters."""
 
     def __init__(self, optimizer: Any, index: int) -> None:
-        self._optimizer = weakref.ref(optimizer)
+        self.reference = weakref.ref(optimizer)
         self.index = index
         self.count = 0
         self.inside_backward = isinstance(optimizer, InsideBackward)  # its gradients are gone when backward ends
@@ -69,7 +69,7 @@ class Tracked:
     @property
     def optimizer(self) -> Any:
         """The torch optimizer, None once it is gone."""
-        return self._optimizer()
+        return self.reference()
 
     def has_stepped(self, steps: int) -> None:
         """It made one more step, which was this one of the process."""
@@ -84,7 +84,7 @@ class Tracked:
 
     def parameters(self) -> list[Any]:
         """The trainable tensors it holds. Groups may be added while it trains, layers unfrozen."""
-        optimizer = self._optimizer()
+        optimizer = self.reference()
         if optimizer is None:
             return []
         held = sum([len(group["params"]) for group in optimizer.param_groups])
@@ -111,7 +111,7 @@ class Optimizers:
     def track(self, optimizer: Any) -> Tracked:
         """The record of this optimizer; a new one, with its row in the table optimizers, if it was not seen before."""
         tracked = self._latest()
-        if tracked is not None and tracked._optimizer() is optimizer:
+        if tracked is not None and tracked.reference() is optimizer:
             return tracked
         tracked = self._known.get(optimizer)
         if tracked is None:

@@ -10,7 +10,6 @@ import contextlib
 import os
 import threading
 import traceback
-from collections import deque
 from pathlib import Path
 from threading import get_ident
 from time import perf_counter
@@ -20,18 +19,19 @@ from tracelyze import redaction
 from tracelyze.collectors import sampling
 from tracelyze.collectors.budget import Budget, Meter
 from tracelyze.collectors.by_hand import WITHOUT_STEP, HandUpdates
-from tracelyze.collectors.calls import GRAD, Calls, tensors_of
+from tracelyze.collectors.calls import GRAD, Call, Calls, tensors_of
 from tracelyze.collectors.guards import never_raises, of_training
 from tracelyze.collectors.ledger import Ledger
 from tracelyze.collectors.moments import Moments
 from tracelyze.collectors.optimizers import Optimizers, Tracked
 from tracelyze.collectors.options import CollectOptions
 from tracelyze.collectors.own_threads import Threads
-from tracelyze.collectors.program_signals import raised_by_a_signal_handler
 from tracelyze.collectors.readback import Later
 from tracelyze.collectors.signals import SIGNALS
 from tracelyze.collectors.signals.signal import Watch
 from tracelyze.collectors.sites import Sites
+from tracelyze.collectors.steady_state import SteadyState
+from tracelyze.collectors.step_rows import StepRows
 from tracelyze.collectors.trainings import Group, Trainings
 from tracelyze.collectors.writer import Writer
 
@@ -72,9 +72,8 @@ class Recorder:
         self._overhead_reported = 0.0
         self.clock = perf_counter()  # the zero of the process's clock
         self.called_at = 0.0  # perf_counter when the hook was called that is being served
-        self._pending: deque[tuple[dict[str, Any], list[Later]]] = deque()
-        self._readbacks: list[Later] = []
         self.writer = Writer(self)
+        self.step_rows = StepRows(self)
         self.budget = Budget(options.budget / 100.0, dict(options.cadences), self._cadence_changed)
         self.optimizers = Optimizers(self)
         self.in_backward = False
@@ -86,6 +85,7 @@ class Recorder:
         self.calls = Calls(self)
         self.trainings = Trainings(self)
         self.ledger = Ledger(SIGNALS)
+        self.steady = SteadyState(self)
         self.moments = Moments(self)
 
     # Time and rows
@@ -128,11 +128,19 @@ class Recorder:
         with contextlib.suppress(Exception):  # tried again, and reported, when there is something to write
             import pyarrow.ipc  # noqa: F401
 
+    def watch_for(self, module: Any) -> Watch | None:
+        """Who looks at the modules within this one, which is about to be called as an outermost one."""
+        if not self.prepared:
+            self.prepare()
+        return None if self.watch is None else self.watch.begins(module)
+
     @of_training
     def forward(
         self, module: Any, args: Any, kwargs: Any, output: Any, start: float, dropouts: int, losses: int
     ) -> None:
         """An outermost module call, begun at `start`, has returned; so many dropouts and losses were called in it."""
+        if self.steady.stage:
+            self.steady.catch_up()
         self.forwards += 1
         if self._calls_failed:
             return
@@ -144,16 +152,17 @@ class Recorder:
             return
         if call is None:
             return
-        self.moments.tell("forward", call, args, kwargs)
-        if not call.assumed or self.calls.unsettled or not self.moments.nobody_hears("settled"):
-            self.calls.await_outcome(call)
+        self.tell_call(call, args, kwargs)
         if call.mode != GRAD or not call.in_train or self.losses < FIRST_LOSSES:
             self.hears_losses_from = 0
         elif self.hears_losses_from <= self.losses:
-            self.hears_losses_from = (self.losses // self.loss_every + 1) * self.loss_every
+            self._choose_next_loss()
         if losses:  # a model that computes its own loss returns it
             for value in tensors_of(self.torch, output):
                 self.loss_returned(value)
+
+    def _choose_next_loss(self) -> None:
+        self.hears_losses_from = (self.losses // self.loss_every + 1) * self.loss_every
 
     @of_training
     def loss_returned(self, value: Any) -> None:
@@ -166,12 +175,16 @@ class Recorder:
         """A loss function of torch.nn.functional was called with these arguments, by the script or within a module,
         whose own output then tells what the loss is."""
         self.moments.tell("loss_call", function, args, kwargs, value)
+        if self.steady.on:
+            self._choose_next_loss()
         if by_script and isinstance(value, self.torch.Tensor) and value.dim() == 0:
             self.moments.tell("loss", value)
 
     @of_training
     def backward_begins(self, roots: Any, retains_graph: bool = False) -> None:
         """`torch.autograd.backward` was called by the program, perhaps with `retain_graph=True`."""
+        if self.steady.stage:
+            self.steady.catch_up()
         if not self.writer.opened:
             self.open()
         self.by_hand.unchanged += 1
@@ -179,20 +192,16 @@ class Recorder:
             self.by_hand.backward_begins(roots)
         self.backwards += 1
         self.retains_graph = retains_graph
-        self.calls.backward_begins()
-        self.moments.tell("before_backward", roots)
+        self.tell_backward(roots)
         self.in_backward = True
 
     @of_training
     def backward_ends(self, roots: Any) -> None:
         """It returned."""
+        if self.steady.stage:
+            self.steady.catch_up()
         self.in_backward = False
-        calls = self.calls.reached
-        self.reached = self.trainings.reached(calls)
-        self.group = self.trainings.of_models(self.reached)
-        if self.group is not None and calls:
-            self.group.latest = calls[0]
-        self.moments.tell("after_backward", roots)
+        self.tell_backward_ended(roots)
         inside, self.optimizers.inside_now = self.optimizers.inside_now, None
         if inside is not None:
             self.step_begins(inside)
@@ -208,6 +217,8 @@ class Recorder:
     @of_training
     def step_begins(self, optimizer: Any) -> None:
         """An optimizer's step was called (for fused optimizers under GradScaler also when the kernel will skip)."""
+        if self.steady.stage:
+            self.steady.catch_up()
         if self._owner is None:
             self.claim()
         if not self.writer.opened:
@@ -225,6 +236,8 @@ class Recorder:
         """A step is over: gather its row from the signals. `skipped` is what GradScaler did, None without one."""
         if self.in_backward:
             return
+        if self.steady.stage:
+            self.steady.catch_up()
         tracked = self.optimizers.track(optimizer)
         self.steps = steps = self.steps + 1
         tracked.has_stepped(steps)
@@ -240,19 +253,39 @@ class Recorder:
             moments.tell("first_step", tracked)
         moments.tell("after_step", tracked, row)
         self.alert = False
-        if steps >= moments.wakes:
-            moments.wake(steps)
+        moments.wake_if_time()
         if self.calls.unsettled:
             self.calls.settle()
         self.budget.step_ended(time, self.overhead, steps)
         row["overhead"] = self.overhead - self._overhead_reported  # what this call takes counts with the next step
         self._overhead_reported = self.overhead
-        if self._readbacks or self._pending:
-            self._pending.append((row, self._readbacks))
-            self._readbacks = []
-            self._release()
-        else:
-            self.writer.emit("steps", row)
+        self.step_rows.put(row)
+        self.steady.consider(tracked, row)
+
+    def tell_call(self, call: Call, args: Any, kwargs: Any) -> None:
+        """Tell of an outermost module call that returned."""
+        self.moments.tell("forward", call, args, kwargs)
+        if not call.assumed or self.calls.unsettled or not self.moments.nobody_hears("settled"):
+            self.calls.await_outcome(call)
+
+    def tell_backward(self, roots: Any) -> None:
+        """Tell of a backward that begins; of one that was passed over (`SteadyState`), `roots` is its loss."""
+        self.calls.backward_begins()
+        self.moments.tell("before_backward", roots)
+
+    def tell_backward_ended(self, roots: Any) -> None:
+        """Tell that it returned."""
+        calls = self.calls.reached
+        self.reached = self.trainings.reached(calls)
+        self.group = self.trainings.of_models(self.reached)
+        if self.group is not None and calls:
+            self.group.latest = calls[0]
+        self.moments.tell("after_backward", roots)
+
+    def charge(self, seconds: float) -> None:
+        """Count time that rows which are written already state."""
+        self.overhead += seconds
+        self._overhead_reported += seconds
 
     @never_raises
     def logged(self, *said: Any) -> None:
@@ -273,7 +306,7 @@ class Recorder:
 
     def later(self, part: Later) -> None:
         """Fill part of the current step's row when the device has delivered it."""
-        self._readbacks.append(part)
+        self.step_rows.later(part)
 
     def active(self) -> list[Tracked]:
         """The optimizers that still step: those of trainings that are over need no looking after."""
@@ -334,12 +367,14 @@ class Recorder:
         """The program has ended: write the rest."""
         if not self.opened or self.ended:
             return
+        if self.steady.stage:
+            self.steady.catch_up()
         self.by_hand.finish()
         self.writer.end()
         if self.off:
             return
         self.calls.settle(final=True)
-        self._release(wait=True)
+        self.step_rows.release(wait=True)
         self.write_costs()
         self.writer.close()
 
@@ -347,24 +382,6 @@ class Recorder:
     def write_costs(self) -> None:
         """State what every signal has cost so far."""
         self.ledger.write(self)
-
-    def _release(self, wait: bool = False) -> None:
-        """Pass on, in order, the steps whose values have arrived from the device."""
-        while self._pending:
-            # Taken out first: a handler of a signal may train, and come here, between any two lines.
-            row, readbacks = self._pending.popleft()
-            if not wait and not all(readback.arrived() for readback in readbacks):
-                self._pending.appendleft((row, readbacks))
-                return
-            for readback in readbacks:
-                try:
-                    readback.fill(row)
-                except Exception as error:
-                    if raised_by_a_signal_handler(error):
-                        self.emit("steps", row)
-                        raise
-                    self.writer.complain(error)
-            self.emit("steps", row)
 
     # Who may call, and what went wrong
 

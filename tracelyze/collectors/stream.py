@@ -20,6 +20,18 @@ ROW_GROUP = 50_000  # rows; many small groups make a file slow to read
 _CODES = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "float64": "d"}
 
 
+class Names(tuple[str, ...]):  # noqa: SLOT001  # a tuple's subclasses cannot have any
+    """The columns of rows whose values lie one after the other; `common`: those that are the same in all such rows."""
+
+    common: dict[str, Any]
+
+    def __new__(cls, names: tuple[str, ...], common: dict[str, Any]) -> Names:
+        """`common` must not be changed any more."""
+        made = super().__new__(cls, names)
+        made.common = common
+        return made
+
+
 class TableStream:
     """Takes rows from any thread (`append`) and writes them in batches from one (`flush`)."""
 
@@ -58,6 +70,20 @@ class TableStream:
                 while self._nested:
                     row = self._nested.pop(0)
                     self._values += (tuple(row), *row.values())
+            finally:
+                self._holder = 0
+
+    def append_values(self, values: list[Any]) -> None:
+        """Queue one row: its `Names`, and then the values."""
+        me = threading.get_ident()
+        if self._holder == me:
+            names = values[0]
+            self._nested.append(dict(zip(names, values[1:], strict=True)) | names.common)
+            return
+        with self._lock:
+            self._holder = me
+            try:
+                self._values += values
             finally:
                 self._holder = 0
 
@@ -122,6 +148,10 @@ def columns_of(values: list[Any]) -> tuple[dict[str, list[Any]], int]:
             if name not in columns:
                 columns[name] = [None] * rows
             columns[name] += values[begin + 1 + index : at : width]
+        for name, value in names.common.items() if type(names) is Names else ():
+            if name not in columns:
+                columns[name] = [None] * rows
+            columns[name] += [value] * count
         rows += count
         for column in columns.values():
             column += [None] * (rows - len(column))

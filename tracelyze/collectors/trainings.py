@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tracelyze.collectors.recorder import Recorder
 
 UNUSUAL = 3.0  # a loss this many times its running mean makes sampled signals look closely
+KEPT = 0.95  # of the running mean at every step
 MAX_CHECKS = 3  # of whether an optimizer holds a model: layers may be unfrozen or added
 MAX_SETS = 256  # different sets of models that one backward reached
 NEW_FOR = 64  # steps for which a new set of models is held against the optimizers that step
@@ -30,17 +31,21 @@ class Group:
         self.optimizers: set[int] = set()
         self.models: set[int] = set()
         self._loss_mean: float | None = None  # running, and
-        self._loss_limit = math.inf  # beyond which, to either side, a loss is out of the ordinary
+        self.loss_limit = math.inf  # beyond which, to either side, a loss is out of the ordinary
         self.latest: Call | None = None  # the call that its last backward reached first
 
     def is_usual(self, loss: float) -> bool:
         """Whether the next loss of this training is finite and near those before it."""
-        limit, mean = self._loss_limit, self._loss_mean
-        usual = -limit < loss < limit
+        usual = -self.loss_limit < loss < self.loss_limit
         if usual or math.isfinite(loss):
-            self._loss_mean = mean = loss if mean is None else 0.95 * mean + 0.05 * loss
-            self._loss_limit = UNUSUAL * abs(mean) + 1e-6
+            self.follow(loss)
         return usual
+
+    def follow(self, loss: float, steps: int = 1) -> None:
+        """Take the mean loss of so many steps into account."""
+        mean, kept = self._loss_mean, KEPT if steps == 1 else KEPT**steps
+        self._loss_mean = mean = loss if mean is None else kept * mean + (1.0 - kept) * loss
+        self.loss_limit = UNUSUAL * abs(mean) + 1e-6
 
 
 class Trainings:

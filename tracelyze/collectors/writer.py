@@ -42,13 +42,13 @@ class Writer:
         self._lock = threading.Lock()
         self.threads = Threads()
         self._next_ledger, self._between_ledgers = FIRST_LEDGER_SECONDS, FIRST_LEDGER_SECONDS
-        self._streams = {table.name: TableStream(table) for table in schema.TABLES}
+        self.streams = {table.name: TableStream(table) for table in schema.TABLES}
 
     def emit(self, table: str, row: dict[str, Any]) -> None:
         """Queue a row."""
         if self.threads.paused:
             self.threads.resume()
-        self._streams[table].append(row)
+        self.streams[table].append(row)
 
     def add_facts(self, facts: dict[str, Any]) -> None:
         """More for process.json, now or when there is one."""
@@ -78,7 +78,7 @@ class Writer:
                 self.add_facts({"own_faulthandler": True})
             import pyarrow.ipc  # noqa: F401  # now, on this thread: an import on the writer's could meet a fork
 
-            for stream in self._streams.values():
+            for stream in self.streams.values():
                 stream.folder = self.folder
             self._next_ledger += recorder.now()
             self.threads.start("tracelyze", self._write_forever)
@@ -91,7 +91,7 @@ class Writer:
         if not self.opened or self._recorder.off or not self._lock.acquire(timeout=2.0):
             return
         try:
-            for stream in self._streams.values():
+            for stream in self.streams.values():
                 stream.flush()
         except Exception as error:
             self.stop(error)
@@ -103,7 +103,7 @@ class Writer:
         self.flush()
         with self._lock:
             try:
-                for stream in self._streams.values():
+                for stream in self.streams.values():
                     stream.close(convert=stream.size < CONVERT_BYTES)
                 if self.folder is not None:
                     identity.write_json(self.folder / schema.PROCESS_FILE, self._facts)
@@ -117,7 +117,7 @@ class Writer:
 
     def leave_to_parent(self) -> None:
         """In a forked child: let go of files that the parent writes, before Python warns that nobody closed them."""
-        for stream in self._streams.values():
+        for stream in self.streams.values():
             stream.leave_to_parent()
 
     def stop(self, error: Exception) -> None:

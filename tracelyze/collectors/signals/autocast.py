@@ -19,6 +19,7 @@ class Autocast(Signal):
     needs = (ANY_AUTOCAST,)
     about = "The autocast dtype in force when the model was called."
     cost = "2 us a call"
+    repeats = ("autocast",)
     columns = ("steps.autocast",)
 
     def __init__(self, recorder: Any) -> None:
@@ -27,6 +28,8 @@ class Autocast(Signal):
         self._any_autocast = private_names.find(self.torch, ANY_AUTOCAST)
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
+        if call.passed:
+            return  # it is over, and was as the one before
         code = dtype_code(self.torch) if self._any_autocast() else 0
         if code or self._inside.code:
             call.autocast = code or self._inside.of(call.model.module())

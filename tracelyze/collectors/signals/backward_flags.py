@@ -14,6 +14,7 @@ class BackwardFlags(Signal):
     needs = (PROFILING,)
     columns = ("steps.graph_retained", "steps.anomaly_mode", "steps.profiled")
     about = "Whether a step's last backward kept its graph, and whether anomaly mode or a profiler was on."
+    repeats, gauges = ("graph_retained", "anomaly_mode"), ("profiled",)
     cost = "1 us a step"
 
     def __init__(self, recorder: Any) -> None:
@@ -24,6 +25,9 @@ class BackwardFlags(Signal):
 
     def before_backward(self, roots: Any) -> None:
         self._seen = self.recorder.retains_graph, self._anomaly_enabled(), self._profiler_enabled()
+
+    def gauge(self, tracked: Tracked, time: float) -> tuple[bool]:
+        return (self._profiler_enabled(),)
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if self._seen is not None:

@@ -58,6 +58,7 @@ class Batches(Signal):
     cost = "100 us per field and look"
     sampled = True
     resting = ("settled", "after_step")
+    repeats = ()
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
@@ -66,6 +67,8 @@ class Batches(Signal):
         self._epochs: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
         self._passes: WeakKeyDictionary[Any, _Pass] = WeakKeyDictionary()
         self._without_loader = _Pass(0, None)
+        self._forwards = 0  # of the process when one was heard of last, which was
+        self._no_loader = False  # without a loader; those since then that were not heard of were as it
         self._rows = 0
         self._alerts = 0
         self._stride, self._spacing = 1, 1  # the spacing that the budget asks for, as a power of two
@@ -93,9 +96,16 @@ class Batches(Signal):
             if wanted:
                 self._look_at_new(fields)
 
+    def hears_again(self) -> float:
+        if self.recorder.loader_in_hand is not None:
+            return math.inf  # it hears of the batches themselves
+        return self.recorder.steps + self._without_loader.next - self._without_loader.position - 1
+
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
+        passed, self._forwards = self.recorder.forwards - self._forwards - 1, self.recorder.forwards
+        current = self._without_loader
+        current.position += passed * self._no_loader
         if call.loader is None:
-            current = self._without_loader
             current.position += 1
             if current.position >= current.next and self._wanted(current):
                 given = [*fingerprints.fields(self.torch, args), *fingerprints.fields(self.torch, kwargs)]
@@ -104,6 +114,7 @@ class Batches(Signal):
                 self._look_at_new(given[: fingerprints.FIELDS])
             elif self._held:
                 self._held = []
+        self._no_loader = call.loader is None
         if self._looked is not None:
             self._used.append((call, *self._looked))
             self._looked = None
@@ -151,6 +162,7 @@ class Batches(Signal):
     def _look_at_new(self, fields: list[tuple[str, Any]]) -> None:
         rows, later = self._look(fields)
         self.rise()
+        self.recorder.steady.interrupt()  # to hear which call uses it
         if rows:
             self._looked = rows, later
 

@@ -12,6 +12,7 @@ class Clipping(Signal):
     about = "How often gradients were clipped, at which max_norm, and whether they were still scaled."
     cost = "1 us a step"
     dormant = ("after_step",)
+    repeats, gauges = (), ("clips", "clip_max_norm")
     columns = ("steps.clips", "steps.clip_max_norm", "steps.clipped_scaled")
 
     def __init__(self, recorder: Any) -> None:
@@ -37,6 +38,10 @@ class Clipping(Signal):
             self._clipped_scaled = True
         self.recorder.sites.here("clip")
 
+    def gauge(self, tracked: Any, time: float) -> tuple[int, float | None]:
+        clips, self._clips = self._clips, []
+        return len(clips), _latest_limit(clips)
+
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
         clips, self._clips = self._clips, []
         if clips and self.recorder.trainings.several:
@@ -44,7 +49,11 @@ class Clipping(Signal):
             clips = [clip for clip in clips if clip[0] in (tracked.group, None)]
         row["clips"] = len(clips)
         if clips:
-            row["clip_max_norm"] = next((limit for _, limit in reversed(clips) if limit is not None), None)
+            row["clip_max_norm"] = _latest_limit(clips)
             if self._scaled_loss:
                 row["clipped_scaled"] = self._clipped_scaled
         self._scaled_loss = self._unscaled = self._clipped_scaled = False
+
+
+def _latest_limit(clips: list[tuple[Any, float | None]]) -> float | None:
+    return next((limit for _, limit in reversed(clips) if limit is not None), None)

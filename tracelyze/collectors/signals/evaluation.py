@@ -20,6 +20,7 @@ RECHECKS = 8  # a model that no optimizer holds is looked at again this often: i
 class Evaluation(Signal):
     name = "evaluation"
     resting = ("settled",)
+    repeats = ()
     about = "Evaluation passes: calls whose output no backward reached, with mode, losses and batches."
     cost = "3 us a call"
     columns = tuple(
@@ -42,6 +43,7 @@ class Evaluation(Signal):
 
     def evaluation_begins(self, purpose: str, with_latest: bool = False) -> None:
         """Calls belong to one pass until its end, whatever loaders feed it. `with_latest`: the latest call, too."""
+        self.recorder.steady.catch_up()
         self._declarations += 1
         self._declared = (self._declarations, purpose)
         latest = self.recorder.calls.latest

@@ -41,12 +41,22 @@ class GradientNorm(Signal):
     def clip(self, max_norm: Any, total_norm: Any) -> None:
         if isinstance(total_norm, self.torch.Tensor):
             source = FROM_CLIP if shards.is_whole(total_norm) else OF_SHARDS
-            self.rise()
+            if not self.recorder.steady.on:
+                self.rise()
+            elif not self.gauges:
+                self.gauges = ("grad_norm", "grad_norm_source")
+                self.recorder.moments.gather()
             self._clip_norms.append((self.recorder.clipped, shards.local(total_norm.detach()), source))
 
     def before_step(self, tracked: Tracked) -> None:
         if not tracked.inside_backward and self.due(tracked):
             self._measure(tracked)
+
+    def gauge(self, tracked: Tracked, time: float) -> tuple[float | None, int | None]:
+        clips, self._clip_norms = self._clip_norms, []
+        if not clips:
+            return None, None
+        return math.hypot(*[norm.item() for _, norm, _ in clips]), clips[0][2]
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if self._measured is not None and self.recorder.backwards > self.recorder.backwards_at_step:

@@ -12,12 +12,19 @@ class LearningRate(Signal):
     name = "learning_rate"
     about = "The learning rate of the first parameter group."
     cost = "1 us a step"
+    repeats, gauges = (), ("lr",)
     columns = ("steps.lr",)
 
-    def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
+    def gauge(self, tracked: Tracked, time: float) -> tuple[float | None]:
         groups = tracked.optimizer.param_groups
         rate = groups[0].get("lr") if groups else None
-        if type(rate) is not float and isinstance(rate, self.torch.Tensor):
+        if type(rate) is float:
+            return (rate,)
+        if isinstance(rate, self.torch.Tensor):
             rate = rate.item() if rate.device.type == "cpu" else None  # a rate on the device would mean a wait
+        return (None if rate is None else float(rate),)
+
+    def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
+        (rate,) = self.gauge(tracked, row["time"])
         if rate is not None:
-            row["lr"] = float(rate)
+            row["lr"] = rate

@@ -15,7 +15,11 @@ class LiveGraphs(Signal):
     name = "live_graphs"
     about = "How many autograd graphs of earlier forwards are still alive."
     cost = "1 us a step"
+    repeats, gauges = (), ("live_graphs",)
     columns = ("steps.live_graphs",)
+
+    def gauge(self, tracked: Any, time: float) -> tuple[int]:
+        return (self.recorder.calls.live_graphs,)
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
         row["live_graphs"] = self.recorder.calls.live_graphs

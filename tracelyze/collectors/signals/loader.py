@@ -12,6 +12,7 @@ from tracelyze.collectors.signals.signal import Signal
 
 MAX_WAITS = 100  # for batches of other trainings, until those step
 MAX_UNUSED = 10_000  # waits that are kept where nothing steps: a long evaluation
+NO_WAITS = (None, None, None, None)
 
 
 class Wait(NamedTuple):
@@ -34,6 +35,7 @@ class Loader(Signal):
     name = "loader"
     needs = (LOADER_ITERATOR,)
     dormant = ("before_backward", "after_backward", "after_step")
+    repeats, gauges = (), ("loader", "loader_wait", "loader_batches", "loader_first")
     about = "Settings of DataLoaders, and how long every step waited for their batches."
     cost = "2 us a batch"
     columns = ("steps.loader", "steps.loader_wait", "steps.device_wait", "steps.loader_batches", "steps.loader_first")
@@ -105,14 +107,19 @@ class Loader(Signal):
             del self._waits[: MAX_UNUSED // 2]
         self._looks_ahead[iterator].fetched(self.recorder.forwards)
         self._last_in_hand = False
-        self.recorder.loader_in_hand = number
+        self._in_hand(number)
 
     def exhausted(self, iterator: Any) -> None:
         """The iterator had no more batches."""
         ahead = self._looks_ahead.get(iterator)
         self._last_in_hand = ahead is not None and ahead.by_one
         if not self._last_in_hand:
-            self.recorder.loader_in_hand = None
+            self._in_hand(None)
+
+    def _in_hand(self, loader: int | None) -> None:
+        if self.recorder.loader_in_hand != loader:
+            self.recorder.steady.interrupt()
+            self.recorder.loader_in_hand = loader
 
     def before_backward(self, roots: Any) -> None:
         if self.recorder.loader_in_hand is not None:
@@ -129,6 +136,11 @@ class Loader(Signal):
         """The loaders that feed other trainings than this one."""
         return {loader for loader, groups in self._groups.items() if len(groups) and group not in groups}
 
+    def gauge(self, tracked: Any, time: float) -> tuple[Any, ...]:
+        waits = [wait for wait in self._waits if wait.loader in self._training]
+        self._waits = []
+        return self._over(waits) if waits or self._last_in_hand else NO_WAITS
+
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
         waits = [wait for wait in self._waits if wait.loader in self._training]
         self._waits = []
@@ -140,14 +152,17 @@ class Loader(Signal):
         for wait in waits:
             if wait.device is not None:
                 self.recorder.later(wait.device)
-        if waits:
-            row["loader"] = waits[-1].loader
-            row["loader_wait"] = sum(wait.seconds for wait in waits)
-            row["loader_batches"] = len(waits)
-            row["loader_first"] = any(wait.first for wait in waits)
+        row.update(zip(self.gauges, self._over(waits), strict=True))
+
+    def _over(self, waits: list[Wait]) -> tuple[Any, ...]:
+        """The step that used these batches is over: the columns `gauges`."""
         if self._last_in_hand:
             self._last_in_hand = False
-            self.recorder.loader_in_hand = None
+            self._in_hand(None)
+        if not waits:
+            return NO_WAITS
+        seconds, first = sum([wait.seconds for wait in waits]), any(wait.first for wait in waits)
+        return waits[-1].loader, seconds, len(waits), first
 
 
 class _LookAhead:

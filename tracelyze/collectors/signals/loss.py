@@ -15,6 +15,7 @@ from tracelyze.collectors.signals.signal import Signal
 WALK_FIRST, WALK_EVERY = 10, 50  # backwards whose graph is searched for a constant divisor
 WALK_DEPTH = 8
 LINES_FIRST, LINES_EVERY = 50, 16  # of which the line is looked for: to walk up the stack each time is too dear
+STEP_LINES_EVERY = 50  # the same of steps, as often as gradients are looked at where that is dear: in the same step
 MAX_SCALED = 8  # losses that a scaler has scaled and no backward has met
 MAX_KEPT = 64  # backwards kept for the trainings that they belong to
 NO_MODELS: frozenset[int] = frozenset()
@@ -42,6 +43,7 @@ class Loss(Signal):
     about = "The script's own loss without GradScaler's factor, backwards per step, batch size, divisor."
     cost = "15 us a backward"
     resting = ("before_step",)
+    repeats = ("backwards", "batch_size")
     columns = ("steps.loss", "steps.backwards", "steps.loss_divisor", "steps.batch_size")
 
     def __init__(self, recorder: Any) -> None:
@@ -73,6 +75,9 @@ class Loss(Signal):
         if self._line_known:
             recorder.backward_site = recorder.sites.here("backward")
         self._running = backward = _Backward(count)
+        if type(roots) is float:  # of a backward that was passed over
+            backward.value = roots
+            return
         root = roots
         if type(root) is not self._tensor:
             root = roots[0] if isinstance(roots, (tuple, list)) and roots else None
@@ -127,12 +132,15 @@ class Loss(Signal):
                 return original, root.detach().item() / original.item()
         return root, 1.0
 
+    def hears_again(self) -> float:
+        return self.recorder.steps + WALK_EVERY - 1 - self.recorder.backwards % WALK_EVERY
+
     def before_step(self, tracked: Any) -> None:
         self.recorder.sites.here("step")
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
         if self.recorder.steps >= LINES_FIRST and not self.meter.resting:
-            self.rest(self.recorder.steps // LINES_EVERY * LINES_EVERY + LINES_EVERY - 1)
+            self.rest(self.recorder.steps // STEP_LINES_EVERY * STEP_LINES_EVERY + STEP_LINES_EVERY)
         self._unused = 0
         models = tracked.group.models
         if len(self._backwards) == 1:  # nearly always

@@ -10,11 +10,14 @@ from tracelyze.collectors.signals.signal import Signal
 
 HOST_EVERY = 0.005  # seconds between two readings, which take 2 to 8 us of system call: memory does not leak faster
 
+NOT_READ = (None,)
+
 
 class Memory(Signal):
     name = "memory"
     about = "Resident memory and the device allocator's counters at the end of every step."
     cost = "5 us a reading, at most every 5 ms"
+    repeats, gauges = (), ("host_rss",)
     columns = tuple(
         f"steps.{name}" for name in ("host_rss", "device_allocated", "device_reserved", "device_peak", "device_retries")
     )
@@ -26,10 +29,16 @@ class Memory(Signal):
         self._read_at = -HOST_EVERY
         self._page = os.sysconf("SC_PAGE_SIZE")
 
+    def gauge(self, tracked: Tracked, time: float) -> tuple[int | None]:
+        if time - self._read_at < HOST_EVERY:
+            return NOT_READ
+        self._read_at = time
+        return (self._resident(),)
+
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        if row["time"] - self._read_at >= HOST_EVERY:
-            self._read_at = row["time"]
-            row["host_rss"] = self._resident()
+        (resident,) = self.gauge(tracked, row["time"])
+        if resident is not None:
+            row["host_rss"] = resident
         if tracked.on_cuda:
             stats = self.torch.cuda.memory_stats_as_nested_dict(tracked.parameters()[0].device)
             row["device_allocated"] = stats["allocated_bytes"]["all"]["current"]

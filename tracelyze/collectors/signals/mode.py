@@ -13,6 +13,7 @@ class Mode(Signal):
     name = "mode"
     about = "Train or eval mode of the model and of the modules that behave differently in it, at every outermost call."
     cost = "5 us a call"
+    repeats = ("model_in_train", "modules_sensitive", "modules_in_train")
     columns = ("steps.model_in_train", "steps.modules_sensitive", "steps.modules_in_train")
 
     def __init__(self, recorder: Any) -> None:
@@ -21,7 +22,7 @@ class Mode(Signal):
         self._kinds: dict[tuple[int, int], str] = {}
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
-        if call.model.sensitive:
+        if call.model.sensitive and not call.passed:
             training = sensitivity.in_train(call.model.sensitive)
             call.sensitive = len(call.model.sensitive)
             call.sensitive_in_train = len(training)

@@ -17,7 +17,7 @@ from tracelyze.collectors.optimizers import Tracked
 from tracelyze.collectors.readback import Readback
 from tracelyze.collectors.signals.signal import Signal
 
-REPORTS = frozenset((20, 100, 1000, 10_000, 100_000))  # steps of an optimizer after which its list is written
+REPORTS = (20, 100, 1000, 10_000, 100_000, math.inf)  # steps of an optimizer after which its list is written
 WALKS = (3, *(int(30 * 1.5**n) for n in range(30)))  # backwards whose graph is read
 FEEDS = 30  # backwards until which calls are asked whether they are fed by what trains
 MAX_NAMES = 8
@@ -39,6 +39,7 @@ class _Held:
         self.names: dict[int, str] = {}  # by identifier of the reference
         self.steps = 0
         self.told = False
+        self.reported = 0  # of REPORTS
 
     def look(self) -> None:
         """Strike out those that have a gradient now, or are not to have one any more."""
@@ -66,6 +67,7 @@ class Reached(Signal):
         )
     )  # fmt: skip
     about = "Trainable tensors that never get a gradient, and tensors that get gradients and are in no optimizer."
+    repeats = ()
     resting = ("forward", "before_backward", "after_backward", "before_step")
     cost = "nothing once all tensors have had a gradient; a few walks over the graph of a backward per run"
 
@@ -125,7 +127,8 @@ class Reached(Signal):
         held = self._held.get(tracked.index)
         if held is not None:
             held.steps, held.told = tracked.count, False
-            if tracked.count in REPORTS:
+            if tracked.count >= REPORTS[held.reported]:
+                held.reported += 1
                 self._report(tracked.index, held)
         if self._compared:
             self._release()
@@ -137,6 +140,10 @@ class Reached(Signal):
             self.rest() if far and not (self._watched or self._reached) else self.rise()
 
     def finished(self) -> None:
+        for tracked in self.recorder.tracked():
+            latest = self._held.get(tracked.index)
+            if latest is not None and latest.steps < tracked.count:
+                latest.steps, latest.told = tracked.count, False
         for index, held in self._held.items():
             if not held.told:
                 self._report(index, held)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import weakref
+from collections import Counter
 from typing import Any
 
 from tracelyze.collectors.optimizers import Tracked
 from tracelyze.collectors.signals.signal import Signal
 
-REPORTS = (20, 100, 1000, 10_000, 100_000)  # steps of an optimizer after which all schedulers are written down
+REPORTS = (20, 100, 1000, 10_000, 100_000, math.inf)  # steps of an optimizer after which schedulers are written down
 RESOLVED_EVERY = 20  # steps of a scheduler after which its optimizer is looked up anew
 HORIZONS = ("total_steps", "T_max", "total_iters")
 MAX_SCHEDULERS = 100
@@ -43,6 +45,7 @@ class Schedules(Signal):
         )
     )  # fmt: skip
     dormant = ("after_step",)
+    repeats = ()
     about = "Learning-rate schedulers: their steps, their length, the range of the rates that they set."
     cost = "2 us per step of a scheduler"
 
@@ -50,6 +53,7 @@ class Schedules(Signal):
         super().__init__(recorder)
         self._known: weakref.WeakKeyDictionary[Any, _Scheduler] = weakref.WeakKeyDictionary()
         self._all: list[_Scheduler] = []
+        self._reported: Counter[int] = Counter()  # of REPORTS, by optimizer
 
     def scheduled(self, scheduler: Any, inner: bool) -> None:
         one = self._known.get(scheduler)
@@ -73,7 +77,8 @@ class Schedules(Signal):
             one.highest = rate if one.highest is None else max(rate, one.highest)
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        if tracked.count in REPORTS:
+        if tracked.count >= REPORTS[self._reported[tracked.index]]:
+            self._reported[tracked.index] += 1
             self._report()
 
     def finished(self) -> None:

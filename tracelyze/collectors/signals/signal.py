@@ -88,6 +88,8 @@ class Signal:
     cost: ClassVar[str] = ""  # what it costs, as measured on a CPU, for the documentation
     dormant: ClassVar[tuple[str, ...]] = ()  # moments that it has no use for until it has called `wake`
     resting: ClassVar[tuple[str, ...]] = ()  # moments that it has no use for after it has called `rest`
+    repeats: ClassVar[tuple[str, ...] | None] = None  # it can do without steps that are like those before them: their
+    gauges: tuple[str, ...] = ()  # rows take over the columns `repeats` and get what `gauge` returns
     default_on: ClassVar[bool] = True  # else recorded only if asked for: collect --signal NAME=on
     sampled: ClassVar[bool] = False
     every: ClassVar[int] = 1
@@ -119,6 +121,15 @@ class Signal:
         """Hear of everything again, now."""
         if self.meter.resting:
             self.recorder.moments.rise(self.meter)
+
+    def gauge(self, tracked: Tracked, time: float) -> tuple[Any, ...]:
+        """Values of the columns `gauges`, without their table, at the end of a step that nobody was told of
+        (steady_state.py): read quickly."""
+        raise NotImplementedError
+
+    def hears_again(self) -> float:
+        """How many steps of the process may end before the signal has to hear of one again, resting or not."""
+        return math.inf
 
     def due(self, tracked: Tracked) -> bool:
         """Whether a sampled signal is to look at the step that this optimizer is making; ask once per step."""

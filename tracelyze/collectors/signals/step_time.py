@@ -13,12 +13,18 @@ class StepTime(Signal):
     name = "step_time"
     about = "Wall time from step to step, and device time where there is a device."
     cost = "1 us a step"
+    repeats, gauges = (), ("seconds",)
     columns = ("steps.seconds", "steps.device_seconds")
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
         self._ended: dict[int, float] = {}
         self._events: dict[int, Any] = {}
+
+    def gauge(self, tracked: Tracked, time: float) -> tuple[float]:
+        seconds = time - self._ended[tracked.index]
+        self._ended[tracked.index] = time
+        return (seconds,)
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         now, index = row["time"], tracked.index

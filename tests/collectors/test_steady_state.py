@@ -1,0 +1,49 @@
+"""Steps of which not everybody is told leave the same rows."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from tracelyze.analyzers.run import Process
+from tracelyze.collectors.steady_state import PASSED
+
+from .conftest import Collect, program
+
+CADENCES = {"gradient_lifecycle": 17, "gradient_norm": 19, "parameters": 31, "activations": 37, "batches": 16}
+CLOCKS = {"time", "time_start", "time_end", "seconds", "overhead", "loader_wait"}
+OF_THE_MOMENT = CLOCKS | {"host_rss", "site", "backward_site"}  # lines are looked for now and then
+LATE = dict.fromkeys(("autocast", "modules_in_train"), PASSED)  # columns: noticed so many steps late
+TABLES = ("steps", "evals", "parameters", "activations", "batches", "reach", "models", "optimizers", "links", "loaders")
+
+
+def rows(process: Process, table: str) -> list[dict[str, Any]]:
+    left_out = OF_THE_MOMENT | ({"step", "steps"} if table == "reach" else set())  # reports are not to the step
+    return [{k: row[k] for k in row if k not in left_out} for row in process.tables[table].records()]
+
+
+def differences(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> list[tuple[int, str, str, set[str]]]:
+    """Row, column, our value and those that it may have; nan equals nan."""
+    return [
+        (index, key, repr(one[key]), allowed)
+        for index, one in enumerate(ours)
+        for key in one
+        if repr(one[key])
+        not in (allowed := {repr(row[key]) for row in theirs[max(0, index - LATE.get(key, 0)) : index + 1]})
+    ]
+
+
+def test_what_is_passed_over_is_as_if_it_had_been_told(collect: Collect) -> None:
+    options = [word for name, every in CADENCES.items() for word in ("--signal", f"{name}=every:{every}")]
+    one, other = (
+        collect(sys.executable, program("steady.py"), *more, options=tuple(options)) for more in ([], ["--told"])
+    )
+    steady, told = one.run.processes[0], other.run.processes[0]
+    assert [row for row in steady.tables["events"].records() if row["kind"] == "collector-error"] == []
+    assert len(one.run.processes) == len(other.run.processes)
+    for table in TABLES:
+        assert rows(steady, table), table
+        assert len(rows(steady, table)) == len(rows(told, table)), table
+        assert differences(rows(steady, table), rows(told, table)) == [], table
+    assert int(other.process.stdout.split()[-1]) == 0
+    assert int(one.process.stdout.split()[-1]) > 0.3 * len(rows(steady, "steps")), "the short way is taken"
