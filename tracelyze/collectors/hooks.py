@@ -31,7 +31,7 @@ from tracelyze.collectors.options import CollectOptions, from_environment
 from tracelyze.collectors.own_frames import leave_no_frame
 from tracelyze.collectors.recorder import Recorder
 from tracelyze.collectors.recorders import Recorders
-from tracelyze.collectors.steady_state import SteadyState, here
+from tracelyze.collectors.steady_state import SteadyState, here, timed
 
 LOSSES = (
     "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
@@ -98,6 +98,7 @@ def _hide_from_compiler(torch: Any) -> None:
         *(getattr(functional, name) for name in (*LOSSES, *DROPOUTS) if hasattr(functional, name)),
     ]  # fmt: skip
     own = [f for kind in (Recorder, Recorders, SteadyState) for f in vars(kind).values()]
+    own.append(timed(recorder().steady, bool))  # all that it makes have the same code
     methods = [one for one in own if isinstance(one, types.FunctionType)]
     compiler.hide(torch, wrappers, [recorder, heard_as_loss, gradient_changes.peeked, leave_no_frame, *methods])
 
@@ -127,6 +128,7 @@ def _start_afresh(torch: Any) -> None:
     parent = recorder()
     for one in recorders():
         one.writer.leave_to_parent()
+        one.steady.interrupt()
     child = Recorder(torch, parent.run, parent.options)
     child.off = parent.off or parent.ended
     _current[0] = Recorders(child)

@@ -40,6 +40,19 @@ class _Here(threading.local):
 here = _Here()
 
 
+def timed(steady: SteadyState, method: Callable[..., bool]) -> Callable[..., bool]:
+    """The method, with its time added up."""
+
+    def call(*args: Any) -> bool:
+        begin = perf_counter()
+        try:
+            return method(*args)
+        finally:
+            steady.spent += perf_counter() - begin
+
+    return call
+
+
 class SteadyState:
     """Of one recorder. The hooks ask whether it is `on`, and then at each of their calls whether that was the one that
     was expected: `forward`, `backward_begins`, `backward_ends`, `step_begins`, `step_ends`. If not, they take the long
@@ -64,10 +77,10 @@ class SteadyState:
             "step_begins": self._step_begins,
             "step_ends": self._step_ends,
         }
-        self._watched = {name: self._timed(method) for name, method in self._plain.items()}
+        self._watched = {name: timed(self, method) for name, method in self._plain.items()}
         self._is_timed = False
         self._rows = 0
-        self._spent = 0.0  # in timed steps
+        self.spent = 0.0  # in timed steps
         self._cost = 0.0  # seconds of a step that is passed
         self._take(self._plain)
 
@@ -76,16 +89,6 @@ class SteadyState:
         self.backward_begins: Callable[[Any, bool], bool] = methods["backward_begins"]
         self.step_begins: Callable[[Any], bool] = methods["step_begins"]
         self.step_ends: Callable[[Any], bool] = methods["step_ends"]
-
-    def _timed(self, method: Callable[..., bool]) -> Callable[..., bool]:
-        def timed(*args: Any) -> bool:
-            begin = perf_counter()
-            try:
-                return method(*args)
-            finally:
-                self._spent += perf_counter() - begin
-
-        return timed
 
     # Whether to pass steps
 
@@ -236,7 +239,7 @@ class SteadyState:
         if passed:
             self._group.follow(self._sum / passed, passed)
             if self._is_timed:
-                cost, self._spent = self._spent / passed, 0.0
+                cost, self.spent = self.spent / passed, 0.0
                 self._cost = 0.8 * self._cost + 0.2 * cost if self._cost else cost
             self.recorder.charge(self._cost * passed)
         self._sum = 0.0
