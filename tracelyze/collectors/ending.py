@@ -119,7 +119,7 @@ def say_what_is_next(recorder: Recorder) -> None:
     first = recorder.folder is not None and recorder.folder.name.startswith("rank00000")
     if first and (recorder.steps or recorder.log_calls) and multiprocessing.parent_process() is None:
         seen = f"{recorder.steps} steps" if recorder.steps else "logged values"
-        sys.stderr.write(f"[tracelyze] {seen} recorded. Next: tracelyze diagnose {recorder.run_shown}\n")
+        sys.stderr.write(f"[tracelyze] {seen} recorded. Next: tracelyze diagnose {os.path.relpath(recorder.run)}\n")
 
 
 def _last_error() -> str | None:

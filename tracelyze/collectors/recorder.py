@@ -7,7 +7,6 @@ folder for it at the first backward, or at an exception before that. Launchers a
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import traceback
 from pathlib import Path
@@ -339,15 +338,6 @@ class Recorder:
     def folder(self) -> Path | None:
         """The folder of this process in the run directory, None before it trains."""
         return self.writer.folder
-
-    def folder_or_fail(self) -> Path:
-        assert self.writer.folder is not None
-        return self.writer.folder
-
-    @property
-    def run_shown(self) -> str:
-        """The run directory as the user would type it."""
-        return os.path.relpath(self.run)
 
     def open(self) -> None:
         """Make the process's folder and start writing."""

@@ -90,7 +90,9 @@ class ProfilerWindows(Signal):
         finally:
             _IN_USE.release()
         name = f"window-{self._first:08d}.json.gz"
-        profiler.export_chrome_trace(str(self.recorder.folder_or_fail() / name))
+        folder = self.recorder.folder
+        assert folder is not None  # a profile begins after a step
+        profiler.export_chrome_trace(str(folder / name))
         self._windows += 1
         self._next = step + self._every
         self.recorder.emit(
