@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import pytest
+
 from tracelyze.analyzers.run import Process
 from tracelyze.collectors.steady_state import PASSED
 
@@ -47,3 +49,19 @@ def test_what_is_passed_over_is_as_if_it_had_been_told(collect: Collect) -> None
         assert differences(rows(steady, table), rows(told, table)) == [], table
     assert int(other.process.stdout.split()[-1]) == 0
     assert int(one.process.stdout.split()[-1]) > 0.3 * len(rows(steady, "steps")), "the short way is taken"
+
+
+@pytest.mark.parametrize("what", ["fork", "handler"])
+def test_what_comes_in_between_loses_no_step_and_doubles_none(collect: Collect, what: str) -> None:
+    run = collect(sys.executable, program("settled.py"), what)
+    assert run.process.returncode == 0, run.process.stderr
+    said = sorted(tuple(map(int, line.split())) for line in run.process.stdout.splitlines())
+    processes = run.run.processes
+    assert len(said) == len(processes) == (5 if what == "fork" else 1)
+    numbers = [[row["step"] for row in process.tables["steps"].records()] for process in processes]
+    assert sorted(map(len, numbers)) == [made for made, _ in said]
+    if what == "fork":  # a handler that trains within a step ends its own first
+        assert all(one == list(range(1, len(one) + 1)) for one in numbers)
+    assert all(passed > 30 for _, passed in said), "the short way is taken"
+    events = [row for process in processes for row in process.tables["events"].records()]
+    assert [row for row in events if row["kind"] == "collector-error"] == []

@@ -1,0 +1,100 @@
+"""What comes in between when a loop has settled. `fork`: children that go on training, from any point of a step.
+`handler`: signals, whose handler trains and evaluates the same model.
+
+Every process says how many steps it made and how many of them took the short way.
+"""
+
+import os
+import signal
+import sys
+
+import torch
+from torch import nn
+
+from tracelyze.collectors import stream
+
+torch.set_num_threads(1)
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+made = passed = 0
+append = stream.TableStream.append_values
+
+
+def counted(self, values):
+    global passed
+    passed += 1
+    append(self, values)
+
+
+stream.TableStream.append_values = counted
+
+
+def nothing(_point):
+    pass
+
+
+def step(at=nothing):
+    """One step; `at` is called at every point of it."""
+    global made
+    at("begin")
+    optimizer.zero_grad()
+    loss = model(torch.randn(8, 4)).square().mean()
+    at("forward")
+    loss.backward()
+    at("backward")
+    optimizer.step()
+    made += 1
+    at("step")
+
+
+def train(steps):
+    for _ in range(steps):
+        step()
+
+
+def forks(point):
+    """A child goes on from this point, and this process when the child has ended."""
+    global made, passed
+
+    def at(here):
+        global made, passed
+        if here == point:
+            child = os.fork()
+            if child:
+                os.waitpid(child, 0)
+            else:
+                made = passed = 0
+                is_child.append(True)
+
+    is_child = []
+    step(at)
+    if is_child:
+        train(300)
+        print(made, passed, flush=True)
+        os._exit(0)
+
+
+@torch.enable_grad()
+def handler(*_):
+    global calls
+    calls += 1
+    if calls % 2:
+        step()
+    else:
+        with torch.no_grad():
+            model(torch.randn(2, 4))
+
+
+train(300)
+if sys.argv[1] == "fork":
+    for point in ("begin", "forward", "backward", "step"):
+        forks(point)
+        train(35)
+else:
+    calls = 0
+    signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)  # seconds, of which a step takes a thirtieth
+    while calls < 400:
+        step()
+    signal.setitimer(signal.ITIMER_REAL, 0)
+print(made, passed)
