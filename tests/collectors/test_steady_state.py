@@ -14,9 +14,12 @@ from .conftest import Collect, program
 
 CADENCES = {"gradient_lifecycle": 17, "gradient_norm": 19, "parameters": 31, "activations": 37, "batches": 16}
 CLOCKS = {"time", "time_start", "time_end", "seconds", "overhead", "loader_wait"}
-OF_THE_MOMENT = CLOCKS | {"host_rss", "site", "backward_site"}  # lines are looked for now and then
+OF_THE_MOMENT = CLOCKS | {"host_rss", "site", "backward_site", "made_at"}  # lines are numbered as they are noticed
 LATE = dict.fromkeys(("autocast", "modules_in_train"), PASSED)  # columns: noticed so many steps late
-TABLES = ("steps", "evals", "parameters", "activations", "batches", "reach", "models", "optimizers", "links", "loaders")
+TABLES = (
+    "steps", "evals", "parameters", "activations", "batches", "reach", "models", "optimizers", "links", "loaders",
+    "loss_calls", "schedules",
+)  # fmt: skip
 
 
 def rows(process: Process, table: str) -> list[dict[str, Any]]:
@@ -47,8 +50,10 @@ def test_what_is_passed_over_is_as_if_it_had_been_told(collect: Collect) -> None
         assert rows(steady, table), table
         assert len(rows(steady, table)) == len(rows(told, table)), table
         assert differences(rows(steady, table), rows(told, table)) == [], table
-    assert int(other.process.stdout.split()[-1]) == 0
-    assert int(one.process.stdout.split()[-1]) > 0.3 * len(rows(steady, "steps")), "the short way is taken"
+    passed, after_change = map(int, one.process.stdout.split())
+    assert other.process.stdout.split() == ["0", "0"]
+    assert passed > 0.3 * len(rows(steady, "steps")), "the short way is taken"
+    assert after_change > 50, "also when another optimizer has taken over"
 
 
 @pytest.mark.parametrize("what", ["fork", "handler"])
@@ -65,3 +70,21 @@ def test_what_comes_in_between_loses_no_step_and_doubles_none(collect: Collect, 
     assert all(passed > 30 for _, passed in said), "the short way is taken"
     events = [row for process in processes for row in process.tables["events"].records()]
     assert [row for row in events if row["kind"] == "collector-error"] == []
+
+
+def test_a_signal_that_fails_in_a_step_that_is_passed_costs_its_columns_only(collect: Collect) -> None:
+    run = collect(sys.executable, program("settled.py"), "rates")
+    made, passed = map(int, run.process.stdout.split())
+    process = run.run.processes[0]
+    steps = list(process.tables["steps"].records())
+    assert [row["step"] for row in steps] == list(range(1, made + 1))
+    assert passed > 200
+    assert [row["lr"] is None for row in steps] == [False] * (made - 200) + [True] * 200
+    failed = [row["name"] for row in process.tables["events"].records() if row["kind"] == "collector-error"]
+    assert failed == ["learning_rate"]
+
+
+def test_a_model_that_is_called_and_no_longer_trained_is_noticed(collect: Collect) -> None:
+    run = collect(sys.executable, program("settled.py"), "unused")
+    evaluated = sum(row["forwards"] for row in run.run.processes[0].tables["evals"].records())
+    assert evaluated >= 200 - 2 * PASSED, "not before the next call that is watched"

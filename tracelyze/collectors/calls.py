@@ -117,12 +117,13 @@ class _Habit:
         self._model: Model | None = None
         self._calls = 0  # since the latest backward began
         self._call: Call | None = None  # the latest of them
-        self._running: Call | None = None  # the only one before the latest backward
+        self.running: Call | None = None  # the only one before the latest backward
         self.assumed: Call | None = None  # not watched; a backward is to follow
+        self.to_check = False  # calls were not told of: the next one is watched
 
     def model(self) -> Model | None:
         """The model, if the next call may be taken to be one of it that trains; None if it is not known."""
-        return self._model if self._count >= HABIT and not self._calls else None
+        return self._model if self._count >= HABIT and not self._calls and not self.to_check else None
 
     def holds(self, call: Call) -> bool:
         """Whether the backward that follows may be taken to run through this call."""
@@ -134,7 +135,12 @@ class _Habit:
                 self.assumed.trained = True
                 self.assumed = None
             return False
-        return self._count >= HABIT and self._count % CHECKED_EVERY != 0
+        checks, self.to_check = self.to_check, False
+        return self._count >= HABIT and self._count % CHECKED_EVERY != 0 and not checks
+
+    def forget(self) -> None:
+        """Watch every call until it is known again."""
+        self._count = 0
 
     def assume(self, call: Call) -> None:
         """Nobody watches this call."""
@@ -142,13 +148,13 @@ class _Habit:
 
     def backward_begins(self, reached: list[Call]) -> Call | None:
         """`reached`: what the backward before ran through. Returns what this one is taken to run through, if any."""
-        one, assumed = self._running, self.assumed
+        one, assumed = self.running, self.assumed
         if one is not None and reached and reached[0] is one and reached[-1] is one:  # one entry per output
             self._count += 1
             self._model = one.model
         else:
             self._count = 0
-        self._running = self._call if self._calls == 1 else None
+        self.running = self._call if self._calls == 1 else None
         self._calls = 0
         self._call = self.assumed = None
         return assumed
@@ -207,15 +213,23 @@ class Calls:
         """The model whose one call a step every backward runs through; None if there is none, or a call is open."""
         return None if self.unsettled else self._habit.model()
 
+    def check_next(self) -> None:
+        """Calls were not recorded: find out with the next one whether backward still runs through them."""
+        self._habit.to_check = True
+
+    def check_all(self) -> None:
+        """Something is not as it was: watch them for a while."""
+        self._habit.forget()
+
     def passed(self, batch_size: int) -> Call:
-        """A call of the model called last that was not recorded, because it was to train like those before it."""
-        assert self.latest is not None
-        recorder = self._recorder
+        """A call of the usual model that was not recorded, because it was to train like those before it."""
+        recorder, before = self._recorder, self._habit.running
+        assert before is not None
         now = recorder.now()
-        before, self.latest = self.latest, Call(self.latest.model, now, now, recorder.steps, GRAD)
-        call = self.latest
+        call = self.latest = Call(before.model, now, now, recorder.steps, GRAD)
         call.batch_size, call.loader, call.autocast = batch_size, recorder.loader_in_hand, before.autocast
-        call.sensitive, call.sensitive_in_train, call.kinds = before.sensitive, before.sensitive_in_train, before.kinds
+        call.dropouts, call.sensitive = before.dropouts, before.sensitive
+        call.sensitive_in_train, call.kinds = before.sensitive_in_train, before.kinds
         call.in_train = call.hooked = call.assumed = call.passed = True
         self._habit.holds(call)
         self._habit.assume(call)

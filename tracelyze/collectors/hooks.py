@@ -165,9 +165,9 @@ def _modules(torch: Any) -> None:
                 if seen.off:
                     return original(*args, **kwargs)
                 watch = seen.watch_for(self)
-            calling.root, calling.watch = self, watch or False
             losses, dropouts, start = seen.losses, seen.dropouts, clock()
-            try:
+            try:  # no call between this line and the next: a handler of a signal may raise in any
+                calling.root, calling.watch = self, watch or False
                 output = original(*args, **kwargs)
             finally:
                 calling.root = calling.watch = None
@@ -273,14 +273,14 @@ def _backward(torch: Any) -> None:
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         if in_dynamo() or compiling._is_compiling_flag or calling.backward or current_graph_task() != -1:
             return original(tensors, *args, **kwargs)
-        calling.backward = True
-        steady, retains_graph = here.now, kwargs.get("retain_graph", args[1] if len(args) > 1 else None) is True
-        if steady is not None and steady.on and steady.backward_begins(tensors, retains_graph):
-            seen = steady.recorder
-        else:
-            steady, seen = None, _current[0].for_backward()
+        steady, seen = here.now, None
         try:
-            if steady is None:
+            calling.backward = True
+            retains_graph = kwargs.get("retain_graph", args[1] if len(args) > 1 else None) is True
+            if steady is not None and steady.on and steady.backward_begins(tensors, retains_graph):
+                seen = steady.recorder
+            else:
+                steady, seen = None, _current[0].for_backward()
                 seen.backward_begins(tensors, retains_graph)
             result = original(tensors, *args, **kwargs)
             if steady is None or not steady.backward_ends():
@@ -290,7 +290,9 @@ def _backward(torch: Any) -> None:
             leave_no_frame(error)
             raise
         finally:
-            calling.backward = seen.in_backward = False
+            calling.backward = False
+            if seen is not None:
+                seen.in_backward = False
 
     torch.autograd.backward = backward
 

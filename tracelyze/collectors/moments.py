@@ -39,6 +39,18 @@ class _Listener:
         return not (self.rests and self.signal.meter.resting)
 
 
+class Readings:
+    """What a step gets that is passed (steady_state.py): columns that stay as they were at the step before, columns
+    that are read, and by which methods; and what has to be as it was when a backward begins."""
+
+    def __init__(self, signals: list[Signal]) -> None:
+        read = [one for one in signals if one.gauges and (one.awake or "after_step" not in one.dormant)]
+        self.repeated = ("optimizer", *[column for one in signals for column in one.repeats or ()])
+        self.gauged = tuple([column for one in read for column in one.gauges])
+        self.gauges: list[Callable[[Tracked, float], tuple[Any, ...]]] = [one.gauge for one in read]
+        self.at_backward = [(one.checked, one.at_backward) for one in signals if one.checked]
+
+
 class Moments:
     """The signals of one recorder, by the moments that they have methods for."""
 
@@ -53,9 +65,7 @@ class Moments:
         self._restless_until = 0
         self.wakes: float = math.inf  # when so many steps have ended, the first of those rises
         self._dispensable: bool | None = None  # None: find out
-        self.gauged: tuple[str, ...] = ()  # columns that are read in a step that is passed (steady_state.py)
-        self.gauges: list[Callable[[Tracked, float], tuple[Any, ...]]] = []
-        self.repeated: tuple[str, ...] = ()  # and those that stay as they were
+        self.readings = Readings([])
         self._limits: list[Callable[[], float]] = []
         for kind in SIGNALS:
             self._switch_on(kind)
@@ -68,10 +78,7 @@ class Moments:
             self._listeners[moment] = tuple([_Listener(one, moment) for one in awake if hasattr(one, moment)])
             self._hearing[moment] = None
         self._expect_anything()
-        read = [one for one in self._signals if one.gauges and (one.awake or "after_step" not in one.dormant)]
-        self.gauges = [one.gauge for one in read]
-        self.gauged = tuple([column for one in read for column in one.gauges])
-        self.repeated = ("optimizer", *[column for one in self._signals for column in one.repeats or ()])
+        self.readings = Readings(self._signals)
         self._limits = [one.hears_again for one in self._signals if type(one).hears_again is not Signal.hears_again]
 
     def nobody_hears(self, moment: str) -> bool:

@@ -152,16 +152,18 @@ class Recorder:
         if call is None:
             return
         self.tell_call(call, args, kwargs)
-        if call.mode != GRAD or not call.in_train or self.losses < FIRST_LOSSES:
+        if call.mode != GRAD or not call.in_train:
             self.hears_losses_from = 0
         elif self.hears_losses_from <= self.losses:
-            self._choose_next_loss()
+            self.choose_next_loss()
         if losses:  # a model that computes its own loss returns it
             for value in tensors_of(self.torch, output):
                 self.loss_returned(value)
 
-    def _choose_next_loss(self) -> None:
-        self.hears_losses_from = (self.losses // self.loss_every + 1) * self.loss_every
+    def choose_next_loss(self) -> None:
+        """The model was called to train, and the loss that was of interest is over: which is the next?"""
+        every = self.loss_every
+        self.hears_losses_from = 0 if self.losses < FIRST_LOSSES else (self.losses // every + 1) * every
 
     @of_training
     def loss_returned(self, value: Any) -> None:
@@ -174,8 +176,6 @@ class Recorder:
         """A loss function of torch.nn.functional was called with these arguments, by the script or within a module,
         whose own output then tells what the loss is."""
         self.moments.tell("loss_call", function, args, kwargs, value)
-        if self.steady.on:
-            self._choose_next_loss()
         if by_script and isinstance(value, self.torch.Tensor) and value.dim() == 0:
             self.moments.tell("loss", value)
 

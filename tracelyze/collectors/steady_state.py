@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from tracelyze import redaction
 from tracelyze.collectors.by_hand import ByHand
 from tracelyze.collectors.calls import LiveGraph
+from tracelyze.collectors.moments import Readings
 from tracelyze.collectors.program_signals import raised_by_a_signal_handler
 from tracelyze.collectors.stream import Names
 
@@ -67,10 +68,13 @@ class SteadyState:
         self.stage = AWAY
         self.model: Callable[[], Any] = lambda: None  # the module that is called next
         self._failed = False
+        self._interrupted = False
         self._passed = self._allowed = 0  # steps in a row
+        self._not_before = 0  # steps of the process
         self._loss = math.nan  # of the step that runs
-        self._sum = 0.0  # of the losses of steps in this row
         self._names = Names((), {})
+        self._readings = Readings([])
+        self._held: list[tuple[Callable[[], Any], Any]] = []  # what was so at the backward that was told
         self._plain: dict[str, Callable[..., bool]] = {
             "forward": self._forward,
             "backward_begins": self._backward_begins,
@@ -94,29 +98,31 @@ class SteadyState:
 
     def consider(self, tracked: Tracked, row: dict[str, Any]) -> None:
         """A step has ended, of which everybody was told: may those be passed that follow, if they are like it?"""
-        recorder = self.recorder
-        moments = recorder.moments
-        model = self._calls.usual_model()
+        recorder, self._interrupted = self.recorder, False
+        moments, steps = recorder.moments, recorder.steps
+        model = self._calls.usual_model() if steps >= self._not_before else None
         if model is None or not moments.can_do_without() or not self._is_plain(tracked, row):
             return
-        allowed = min(PASSED, moments.until() - recorder.steps)
+        allowed = min(PASSED, moments.until() - steps)
         if allowed < 1:
             return
         self.model, self._optimizer, self._tracked = model.module, tracked.reference, weakref.ref(tracked)
         self._group = tracked.group
         self._batch_size, self._retains_graph = row["batch_size"], recorder.retains_graph
-        self._gauges = moments.gauges
-        common = {name: row[name] for name in moments.repeated if name in row}
+        self._readings = readings = moments.readings
+        self._held = [(look, tuple([row.get(name) for name in names])) for names, look in readings.at_backward]
+        common = {name: row[name] for name in readings.repeated if name in row}
         if self._cost:
             common["overhead"] = self._cost
-        if common != self._names.common or self._names[3:] != moments.gauged:
-            self._names = Names(("step", "time", "loss", *moments.gauged), common)
+        if common != self._names.common or self._names[3:] != readings.gauged:
+            self._names = Names(("step", "time", "loss", *readings.gauged), common)
         self._rows += 1
         if self._is_timed != (self._rows % TIMED_EVERY == 1):
             self._is_timed = not self._is_timed
             self._take(self._watched if self._is_timed else self._plain)
-        self._allowed = int(allowed)
-        here.now, self.stage, self.on = self, BETWEEN, True
+        self._allowed, self._passed = int(allowed), 0
+        if recorder.steps == steps:  # and no handler of a signal has trained meanwhile
+            here.now, self.stage, self.on = self, BETWEEN, not self._interrupted
 
     def _is_plain(self, tracked: Tracked, row: dict[str, Any]) -> bool:
         recorder = self.recorder
@@ -141,12 +147,14 @@ class SteadyState:
         """The module returned `output` for `args`, of which it is the first."""
         try:
             if self.stage == BETWEEN and len(args) > 1 and type(output) is self._tensor and args[0].training:
-                node, given = output.grad_fn, args[1]
+                node, given, recorder = output.grad_fn, args[1], self.recorder
                 known = node is not None and type(given) is self._tensor and given.dim()
                 if known and given.size(0) == self._batch_size:
-                    self.stage = CALLED
                     node.metadata["tracelyze"] = LiveGraph(self._calls)
-                    self.recorder.forwards += 1
+                    if recorder.hears_losses_from <= recorder.losses:
+                        recorder.choose_next_loss()
+                    recorder.forwards += 1
+                    self.stage = CALLED
                     return True
         except Exception as error:
             self._fail(error)
@@ -157,12 +165,12 @@ class SteadyState:
         try:
             as_before = type(roots) is self._tensor and retains_graph is self._retains_graph
             if as_before and self.stage == CALLED and roots.is_cpu and not roots.dim():
-                loss = roots.item()
-                group = self._group
-                if -group.loss_limit < loss < group.loss_limit:
+                loss, limit = roots.item(), self._group.loss_limit
+                for look, before in self._held:
+                    as_before = as_before and look() == before
+                if as_before and -limit < loss < limit:
                     self.stage = IN_BACKWARD
                     self._loss = loss
-                    self._sum += loss
                     recorder = self.recorder
                     recorder.backwards += 1
                     recorder.in_backward = True
@@ -188,20 +196,23 @@ class SteadyState:
         return False
 
     def _step_ends(self, optimizer: Any) -> bool:
-        recorder = self.recorder
-        if self.stage != IN_STEP or self._optimizer() is not optimizer or recorder.off or self._threads.paused:
+        recorder, tracked = self.recorder, self._tracked()
+        as_before = self.stage == IN_STEP and self._optimizer() is optimizer
+        if tracked is None or not as_before or recorder.off or self._threads.paused:
             self.on = False
             return False
         try:
             self.stage = BETWEEN  # so that a handler that trains, and ends this, finds nothing to tell of this step
-            tracked, time = self._tracked(), perf_counter() - recorder.clock
-            if tracked is None:
-                return False
+            time = perf_counter() - recorder.clock
             recorder.steps = tracked.at_step = recorder.steps + 1
             tracked.count += 1
+            self._group.follow(self._loss)
             values = [self._names, tracked.count, time, self._loss]
-            for gauge in self._gauges:
-                values += gauge(tracked, time)
+            for gauge in self._readings.gauges:
+                try:
+                    values += gauge(tracked, time)
+                except Exception as error:
+                    values += self._gauge_failed(gauge, error)
             self._stream.append_values(values)
             recorder.budget.step_passed(time)
             self._passed += 1
@@ -216,17 +227,33 @@ class SteadyState:
 
     def interrupt(self) -> None:
         """Somebody wants to hear of the step that runs; on any thread."""
+        self._interrupted = True
         self.on = False
 
+    def leave(self) -> None:
+        """The same on the thread that trains, where something changes that the call passed of this step did not see."""
+        if self.stage > BETWEEN:
+            self.catch_up()
+        else:
+            self.interrupt()
+
     def catch_up(self) -> None:
-        """Tell what was passed over of the step that runs: it is not like those before."""
-        stage = self.stage
-        self._end()
+        """Tell what was passed over of the step that runs: it is not like those before.
+
+        The signals hear of it as if it happened now. What they may ask for then must not have changed since, or its
+        change must `leave` first.
+        """
+        stage, self.stage, self.on = self.stage, AWAY, False  # at once: a handler of a signal may come here, too
         recorder = self.recorder
+        if stage >= CALLED and not self._passed:  # perhaps no step of this loop can be passed to its end
+            self._not_before = recorder.steps + PASSED
+        self._end()
         if stage >= CALLED:
             recorder.tell_call(self._calls.passed(self._batch_size), (), {})
         if stage >= IN_BACKWARD:
             recorder.tell_backward(self._loss)
+        if stage == IN_BACKWARD:  # it did not end: an exception
+            self._calls.check_all()
         if stage >= AFTER_BACKWARD:
             recorder.tell_backward_ended(self._loss)
             recorder.moments.wake()  # what was done to the gradients since belongs to the step that is told now
@@ -236,13 +263,18 @@ class SteadyState:
 
     def _end(self) -> None:
         passed, self._passed, self.stage, self.on = self._passed, 0, AWAY, False
+        self._calls.check_next()
         if passed:
-            self._group.follow(self._sum / passed, passed)
             if self._is_timed:
                 cost, self.spent = self.spent / passed, 0.0
                 self._cost = 0.8 * self._cost + 0.2 * cost if self._cost else cost
             self.recorder.charge(self._cost * passed)
-        self._sum = 0.0
+
+    def _gauge_failed(self, gauge: Callable[..., Any], error: Exception) -> tuple[None, ...]:
+        """The signal is switched off, and its columns of this row are empty."""
+        signal: Any = getattr(gauge, "__self__", None)
+        self.recorder.moments.fail(signal, error)
+        return (None,) * len(signal.gauges)
 
     def _fail(self, error: Exception) -> None:
         if raised_by_a_signal_handler(error):

@@ -67,9 +67,8 @@ class TableStream:
             try:
                 names = tuple(row)
                 self._values += (self._known.setdefault(names, names), *row.values())  # all of them or none
-                while self._nested:
-                    row = self._nested.pop(0)
-                    self._values += (tuple(row), *row.values())
+                if self._nested:
+                    self._take_nested()
             finally:
                 self._holder = 0
 
@@ -84,8 +83,15 @@ class TableStream:
             self._holder = me
             try:
                 self._values += values
+                if self._nested:
+                    self._take_nested()
             finally:
                 self._holder = 0
+
+    def _take_nested(self) -> None:
+        while self._nested:
+            row = self._nested.pop(0)
+            self._values += (tuple(row), *row.values())
 
     def flush(self) -> int:
         """Write what is queued as one batch; returns the number of rows. Raises OSError when the disk refuses."""

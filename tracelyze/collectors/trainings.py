@@ -41,10 +41,10 @@ class Group:
             self.follow(loss)
         return usual
 
-    def follow(self, loss: float, steps: int = 1) -> None:
-        """Take the mean loss of so many steps into account."""
-        mean, kept = self._loss_mean, KEPT if steps == 1 else KEPT**steps
-        self._loss_mean = mean = loss if mean is None else kept * mean + (1.0 - kept) * loss
+    def follow(self, loss: float) -> None:
+        """Take the loss of a step into account."""
+        mean = self._loss_mean
+        self._loss_mean = mean = loss if mean is None else KEPT * mean + (1.0 - KEPT) * loss
         self.loss_limit = UNUSUAL * abs(mean) + 1e-6
 
 

@@ -1,5 +1,6 @@
 """What comes in between when a loop has settled. `fork`: children that go on training, from any point of a step.
-`handler`: signals, whose handler trains and evaluates the same model.
+`handler`: signals, whose handler trains and evaluates the same model. `rates`: a learning rate that is no number.
+`unused`: the model is called, and then not trained.
 
 Every process says how many steps it made and how many of them took the short way.
 """
@@ -27,6 +28,20 @@ def counted(self, values):
 
 
 stream.TableStream.append_values = counted
+
+
+class Descent(torch.optim.Optimizer):
+    """Takes a list for a rate, too."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 0.01})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            rates = group["lr"] if isinstance(group["lr"], list) else [group["lr"]]
+            for parameter in group["params"]:
+                parameter.add_(parameter.grad, alpha=-rates[0])
 
 
 def nothing(_point):
@@ -85,8 +100,23 @@ def handler(*_):
             model(torch.randn(2, 4))
 
 
+if sys.argv[1] == "rates":
+    optimizer = Descent(model.parameters())
 train(300)
-if sys.argv[1] == "fork":
+if sys.argv[1] == "rates":
+    settled = passed
+    while passed == settled or passed % 5:  # amid steps that are passed
+        step()
+    optimizer.param_groups[0]["lr"] = [0.01, 0.1]
+    train(200)
+elif sys.argv[1] == "unused":
+    for _ in range(200):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4))
+        (1.0 + 1e-3 * model.weight.square().sum()).backward()
+        optimizer.step()
+        made += 1
+elif sys.argv[1] == "fork":
     for point in ("begin", "forward", "backward", "step"):
         forks(point)
         train(35)

@@ -1,6 +1,6 @@
 """A loop that has settled, and all that can end that. `--told`: everybody is told of every step.
 
-The last line says how many steps were passed.
+The last line says how many steps were passed, and how many of these after another optimizer had taken over.
 """
 
 import contextlib
@@ -186,5 +186,59 @@ thread = threading.Thread(target=elsewhere)  # trains the same model while this 
 thread.start()
 thread.join()
 settle()
+
+teacher = Net()
+for x, y in batches(60):  # a second model is called after the first
+    optimizer.zero_grad()
+    output = model(x)
+    with torch.no_grad():
+        wanted = teacher(x)
+    (criterion(output, y) + 0.1 * nn.functional.mse_loss(output, wanted)).backward()
+    optimizer.step()
+train_loader, held_out = loader(), DataLoader(data, batch_size=56)
+for epoch in range(6):  # batches for an evaluation come from another loader, amid a step
+    for index, (x, y) in enumerate(train_loader):
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        if epoch > 2 and index == 7:
+            held, _ = next(iter(held_out))
+        loss.backward()
+        if epoch == 2 and index == 7:
+            evaluate(held_out)
+        optimizer.step()
+        if epoch > 2 and index == 7:
+            with torch.no_grad():
+                model(held)
+ahead = iter(train_loader)  # the next batch is fetched before the step
+x, y = next(ahead)
+for _ in range(9):
+    optimizer.zero_grad()
+    criterion(model(x), y).backward()
+    x, y = next(ahead)
+    optimizer.step()
+settle()
+for index, (x, y) in enumerate(batches(183)):  # losses fall, so that one which was usual before is not
+    step(x, y, 1.0 if index % 61 < 42 else 0.05 if index % 61 < 60 else 2.0)
+settle()
+for index, (x, y) in enumerate(batches(60)):  # what holds around a backward
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    with torch.autograd.set_detect_anomaly(20 <= index < 40, check_nan=False):
+        loss.backward()
+    optimizer.step()
+for x, y in batches(40):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    with torch.autograd.profiler.profile():
+        loss.backward()
+    optimizer.step()
+settle()
+optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
+before = passed
+scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda count: 1 / (1 + count))
+for x, y in batches(200):  # another optimizer, for good
+    step(x, y)
+    scheduler.step()
+after_change = passed - before
 model(torch.randn(16, 6))  # whose backward never comes
-print(passed)
+print(passed, after_change)

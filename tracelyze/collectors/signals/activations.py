@@ -65,7 +65,9 @@ class Activations(Signal):
             raise watch.error
         if self._arrivals.waiting:
             self._arrivals.release()
-        if tracked.index:
+        if tracked is not next(iter(self.recorder.active()), tracked):
+            if not self._arrivals.waiting:
+                self.rest()
             return
         alert = bool(self.recorder.alert) and self._alerts < MAX_ALERTS
         wanted = self._thinning.due(tracked.count, alert) and self._rows < MAX_ROWS

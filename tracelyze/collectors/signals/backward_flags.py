@@ -14,7 +14,7 @@ class BackwardFlags(Signal):
     needs = (PROFILING,)
     columns = ("steps.graph_retained", "steps.anomaly_mode", "steps.profiled")
     about = "Whether a step's last backward kept its graph, and whether anomaly mode or a profiler was on."
-    repeats, gauges = ("graph_retained", "anomaly_mode"), ("profiled",)
+    repeats, checked = ("graph_retained", "anomaly_mode", "profiled"), ("anomaly_mode", "profiled")
     cost = "1 us a step"
 
     def __init__(self, recorder: Any) -> None:
@@ -24,10 +24,10 @@ class BackwardFlags(Signal):
         self._seen: tuple[bool, bool, bool] | None = None
 
     def before_backward(self, roots: Any) -> None:
-        self._seen = self.recorder.retains_graph, self._anomaly_enabled(), self._profiler_enabled()
+        self._seen = self.recorder.retains_graph, *self.at_backward()
 
-    def gauge(self, tracked: Tracked, time: float) -> tuple[bool]:
-        return (self._profiler_enabled(),)
+    def at_backward(self) -> tuple[bool, bool]:
+        return self._anomaly_enabled(), self._profiler_enabled()
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if self._seen is not None:

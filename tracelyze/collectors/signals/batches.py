@@ -97,6 +97,8 @@ class Batches(Signal):
                 self._look_at_new(fields)
 
     def hears_again(self) -> float:
+        if self._looked is not None or self._used:
+            return self.recorder.steps  # which call uses it, and what for, is yet to be heard
         if self.recorder.loader_in_hand is not None:
             return math.inf  # it hears of the batches themselves
         return self.recorder.steps + self._without_loader.next - self._without_loader.position - 1
@@ -160,9 +162,9 @@ class Batches(Signal):
         return looking
 
     def _look_at_new(self, fields: list[tuple[str, Any]]) -> None:
+        self.recorder.steady.leave()  # to hear which call uses it; the one that was passed used the batch before
         rows, later = self._look(fields)
         self.rise()
-        self.recorder.steady.interrupt()  # to hear which call uses it
         if rows:
             self._looked = rows, later
 

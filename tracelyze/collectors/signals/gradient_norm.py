@@ -56,7 +56,7 @@ class GradientNorm(Signal):
         clips, self._clip_norms = self._clip_norms, []
         if not clips:
             return None, None
-        return math.hypot(*[norm.item() for _, norm, _ in clips]), clips[0][2]
+        return total_norm([norm.item() for _, norm, _ in clips]), clips[0][2]
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if self._measured is not None and self.recorder.backwards > self.recorder.backwards_at_step:
@@ -99,7 +99,7 @@ class GradientNorm(Signal):
                 self._measured = Readback(torch, facts, lambda row, values: self._fill(row, tracked, *values))
 
     def _on_host(self, norms: list[float], tracked: Tracked, empty: int) -> Known:
-        total = math.sqrt(sum(norm * norm for norm in norms))
+        total = total_norm(norms)
         scale = getattr(tracked.optimizer, "grad_scale", None)
         if isinstance(scale, self.torch.Tensor):
             total /= float(scale.item())
@@ -123,6 +123,11 @@ def _from_clip(source: int) -> Callable[[dict[str, Any], list[float]], None]:
     """Clips of several parts of a model add up in squares."""
 
     def fill(row: dict[str, Any], norms: list[float]) -> None:
-        row.update(grad_norm=math.sqrt(sum(norm * norm for norm in norms)), grad_norm_source=source)
+        row.update(grad_norm=total_norm(norms), grad_norm_source=source)
 
     return fill
+
+
+def total_norm(norms: list[float]) -> float:
+    """L2 norm of all elements, given those of their parts; NaN if one of them is, unlike with `math.hypot`."""
+    return math.sqrt(sum([norm * norm for norm in norms]))

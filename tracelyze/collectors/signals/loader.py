@@ -118,7 +118,7 @@ class Loader(Signal):
 
     def _in_hand(self, loader: int | None) -> None:
         if self.recorder.loader_in_hand != loader:
-            self.recorder.steady.interrupt()
+            self.recorder.steady.leave()  # what was passed of this step used the loader before
             self.recorder.loader_in_hand = loader
 
     def before_backward(self, roots: Any) -> None:

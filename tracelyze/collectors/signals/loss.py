@@ -59,6 +59,7 @@ class Loss(Signal):
 
     def scale(self, original: Any, scaled: Any) -> None:
         if isinstance(scaled, self.torch.Tensor):
+            self.recorder.steady.interrupt()  # the loss is another one than backward is called on
             self._scaled.append((weakref.ref(scaled), original.detach()))
 
     def loss(self, value: Any) -> None:
@@ -71,13 +72,13 @@ class Loss(Signal):
     def before_backward(self, roots: Any) -> None:
         recorder = self.recorder
         count = recorder.backwards
+        self._running = backward = _Backward(count)
+        if type(roots) is float:  # of a backward that was passed over: no line of the script calls it now
+            backward.value, self._line_known = roots, True
+            return
         self._line_known = count <= LINES_FIRST or count % LINES_EVERY == 0
         if self._line_known:
             recorder.backward_site = recorder.sites.here("backward")
-        self._running = backward = _Backward(count)
-        if type(roots) is float:  # of a backward that was passed over
-            backward.value = roots
-            return
         root = roots
         if type(root) is not self._tensor:
             root = roots[0] if isinstance(roots, (tuple, list)) and roots else None

@@ -94,7 +94,7 @@ class Reached(Signal):
 
     def before_backward(self, roots: Any) -> None:
         backwards = self.recorder.backwards - self._begun
-        if backwards < self._next_walk:
+        if backwards < self._next_walk or type(roots) is float:  # one that was passed over
             return
         self._next_walk = next((walk for walk in WALKS if walk > backwards), math.inf)
         if self.recorder.tracked():

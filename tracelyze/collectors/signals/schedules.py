@@ -54,6 +54,7 @@ class Schedules(Signal):
         self._known: weakref.WeakKeyDictionary[Any, _Scheduler] = weakref.WeakKeyDictionary()
         self._all: list[_Scheduler] = []
         self._reported: Counter[int] = Counter()  # of REPORTS, by optimizer
+        self._next: float = math.inf  # steps of the process until the one that stepped last is to be reported
 
     def scheduled(self, scheduler: Any, inner: bool) -> None:
         one = self._known.get(scheduler)
@@ -80,6 +81,10 @@ class Schedules(Signal):
         if tracked.count >= REPORTS[self._reported[tracked.index]]:
             self._reported[tracked.index] += 1
             self._report()
+        self._next = self.recorder.steps + REPORTS[self._reported[tracked.index]] - tracked.count
+
+    def hears_again(self) -> float:
+        return self._next - 1
 
     def finished(self) -> None:
         self._report()
@@ -105,7 +110,6 @@ class Schedules(Signal):
                     "site": one.site,
                 },
             )
-
 
     def _resolve(self, one: _Scheduler) -> None:
         """Whose rate it sets. At the end of the program the optimizer may be gone: what was known before stays."""

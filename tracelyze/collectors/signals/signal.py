@@ -89,6 +89,7 @@ class Signal:
     dormant: ClassVar[tuple[str, ...]] = ()  # moments that it has no use for until it has called `wake`
     resting: ClassVar[tuple[str, ...]] = ()  # moments that it has no use for after it has called `rest`
     repeats: ClassVar[tuple[str, ...] | None] = None  # it can do without steps that are like those before them: their
+    checked: ClassVar[tuple[str, ...]] = ()  # of `repeats`: those that `at_backward` can tell
     gauges: tuple[str, ...] = ()  # rows take over the columns `repeats` and get what `gauge` returns
     default_on: ClassVar[bool] = True  # else recorded only if asked for: collect --signal NAME=on
     sampled: ClassVar[bool] = False
@@ -125,6 +126,10 @@ class Signal:
     def gauge(self, tracked: Tracked, time: float) -> tuple[Any, ...]:
         """Values of the columns `gauges`, without their table, at the end of a step that nobody was told of
         (steady_state.py): read quickly."""
+        raise NotImplementedError
+
+    def at_backward(self) -> tuple[Any, ...]:
+        """Values of the columns `checked`, as a backward begins: where one has changed, everybody is told."""
         raise NotImplementedError
 
     def hears_again(self) -> float:
