@@ -49,6 +49,7 @@ from tracelyze.analyzers.rules import (
     snapshot_aliased,
     softmax_wrong_dim,
     step_without_backward,
+    throughput_decay,
     train_in_eval_mode,
     train_validation_overlap,
     unscaled_accumulation,
@@ -117,6 +118,7 @@ RULES: tuple[Rule, ...] = (
     data_parallel.RULE,
     epoch_boundary_stall.RULE,
     slow_steps.RULE,
+    throughput_decay.RULE,
     crash.RULE,
     killed.RULE,
 )

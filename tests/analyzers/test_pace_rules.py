@@ -1,0 +1,138 @@
+"""throughput-decay: steps that take longer and longer, and why they may do so rightly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+Row = dict[str, Any]
+COUNT = 600
+LOOKS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 300, 420, 450, 500, 550)
+
+
+def slower(make: Any, factor: float = 4.0, start: float = 0.02, count: int = COUNT, **more: Any) -> Row:
+    """Steps whose time climbs evenly to `factor` times what it was."""
+    noise = np.random.default_rng(1).normal(1, 0.03, count)
+    seconds = start * np.linspace(1, factor, count) * noise
+    steps = make.steps(count) | {"seconds": seconds.tolist(), "time": np.cumsum(seconds).tolist()}
+    return steps | {"loader_first": [False] * count} | more
+
+
+def tables(grows: str = "", looks: tuple[int, ...] = LOOKS) -> dict[str, list[Row]]:
+    """Looks at batches, modules and weights; what is named `grows` with the steps."""
+
+    def size(name: str, step: int) -> int:
+        return 64 + step if name == grows else 64
+
+    return {
+        "batches": [
+            {"step": step, "batch": step, "loader": 0, "epoch": 0, "trained": True, "field": "0",
+             "shape": f"32x{size('length', step)}"}
+            for step in looks
+        ],
+        "activations": [
+            {"step": step, "time": 0.1 * step, "order": order, "module": str(order), "kind": "Linear", "alert": False,
+             "elements": 32 * size("outputs", step)}
+            for step in looks for order in range(1, size("calls", step) // 16)
+        ],
+        "parameters": [
+            {"step": step, "time": 0.1 * step, "parameter": "w", "elements": size("weights", step)} for step in looks
+        ],
+    }  # fmt: skip
+
+
+def sampled(steps: Row, place: str = "/home/a/train.py:40 ranks", **more: Any) -> Row:
+    """What the sampler saw: the program in one place, and nobody in its way."""
+    times = steps["time"][::10]
+    return {"time": times, "delayed": [0.0] * len(times), "innermost": [place] * len(times)} | more
+
+
+def judge(make: Any, steps: Row, more: dict[str, list[Row]] | None = None, **rest: Any) -> Any:
+    rest = {"samples": sampled(steps)} | rest
+    return make.check("throughput-decay", make.process(steps, more=tables() if more is None else more, **rest))
+
+
+def test_steps_that_get_slower(make) -> None:
+    status, _, finding = judge(make, slower(make))
+    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
+    assert finding.cost.seconds == pytest.approx(13, rel=0.2)
+    assert "Neither batches nor module calls grew" in finding.summary
+    waits = [0.9 * value for value in slower(make)["seconds"]]
+    finding = judge(make, slower(make, loader_wait=waits, loader_batches=[1] * COUNT))[2]
+    assert finding.location.line == 30
+    assert "waiting for a batch" in finding.summary
+
+
+@pytest.mark.parametrize("grows", ["length", "outputs", "calls", "weights"])
+def test_steps_that_have_more_to_do(make, grows) -> None:
+    status, reason, _ = judge(make, slower(make), tables(grows))
+    assert status == "passed"
+    assert "have more to do" in reason
+
+
+@pytest.mark.parametrize("column", ["batch_size", "backwards", "loader_batches", "parameters"])
+def test_steps_that_take_in_more(make, column) -> None:
+    growing = {column: [4 + index // 50 for index in range(COUNT)]}
+    assert "have more to do" in judge(make, slower(make, **growing))[1]
+
+
+def test_episodes_that_get_longer(make) -> None:
+    calls = [{"step": step, "batch": step + step**2 // 20, "trained": True, "field": "0", "shape": "4"}
+             for step in LOOKS]  # fmt: skip
+    assert "forwards per step" in judge(make, slower(make), {"batches": calls})[1]
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.3, 0.3])
+def test_an_even_or_falling_pace(make, factor) -> None:
+    assert judge(make, slower(make, factor))[0] == "passed"
+
+
+def test_two_levels_and_buffers_that_fill(make) -> None:
+    for shape in (np.where(np.arange(COUNT) < 300, 1, 3), np.minimum(1 + np.arange(COUNT) / 60, 4)):
+        seconds = (0.02 * shape * np.random.default_rng(2).normal(1, 0.03, COUNT)).tolist()
+        assert judge(make, slower(make) | {"seconds": seconds})[0] == "passed"
+
+
+def test_little_time_is_lost(make) -> None:
+    assert judge(make, slower(make, start=0.001))[0] == "passed"
+
+
+def test_what_others_took(make) -> None:
+    steps = slower(make)
+    ends, seconds = np.array(steps["time"]), np.array(steps["seconds"])
+    over = np.cumsum(seconds - 0.02).tolist()
+    evals = {"time_start": (ends - seconds + 0.02).tolist(), "time_end": ends.tolist(),
+             "after_step": list(range(COUNT)), "forwards": [1] * COUNT}  # fmt: skip
+    assert judge(make, steps, evals=evals)[0] == "passed"  # evaluations that take longer and longer
+    assert judge(make, steps | {"overhead": (seconds - 0.02).tolist()})[0] == "passed"
+    assert "other programs" in judge(make, steps, samples=sampled(steps, delayed=over[::10]))[1]
+    little = [0.001 * index for index in range(0, COUNT, 10)]
+    assert judge(make, steps, samples=sampled(steps, delayed=little))[0] == "fired"
+
+
+def test_a_first_pass_may_be_in_order_of_size(make) -> None:
+    waits = [0.9 * value for value in slower(make)["seconds"]]
+    loaders = [{"loader": 0, "dataset": "Files", "iterable": False, "length": COUNT, "num_workers": 0}]
+    status, reason, _ = judge(make, slower(make, loader_wait=waits), loaders=loaders)
+    assert (status, "in order of size" in reason) == ("passed", True)
+
+
+def test_a_loader_hides_how_often_a_step_calls_the_model(make) -> None:
+    steps = slower(make)
+    for samples in ({}, sampled(steps, "torch/nn/modules/linear.py:134 forward")):
+        assert "how often a step calls the model" in judge(make, steps, samples=samples)[1]
+    calls = [row | {"loader": None, "batch": row["step"]} for row in tables()["batches"]]
+    assert judge(make, steps, tables() | {"batches": calls}, samples={})[0] == "fired"
+    cuda = [{"optimizer": 0, "name": "SGD", "device": "cuda:0"}]
+    assert judge(make, steps, optimizers=cuda)[0] == "skipped"
+
+
+def test_what_cannot_be_told(make) -> None:
+    assert "more to do is not known" in judge(make, slower(make), {})[1]
+    assert "more to do is not known" in judge(make, slower(make), tables(looks=LOOKS[:8]))[1]
+    assert judge(make, slower(make, count=60))[0] == "skipped"
+    assert judge(make, slower(make) | {"optimizer": [0, 1] * (COUNT // 2)})[0] == "skipped"
+    lbfgs = [{"optimizer": 0, "name": "LBFGS", "device": "cpu"}]
+    assert judge(make, slower(make), optimizers=lbfgs)[0] == "passed"
