@@ -113,3 +113,53 @@ def test_step_without_backward(make) -> None:
 )
 def test_step_without_backward_is_silent(make, columns, status) -> None:
     assert make.check("step-without-backward", make.process(make.steps() | columns))[0] == status
+
+
+def carrying_over(make, **columns):
+    """Eleven batches an epoch, a step after every fourth: each second step is made of seven."""
+    windows = [4, *([4, 7] * COUNT)][:COUNT]
+    first = [True, *([False, True] * COUNT)][:COUNT]
+    seen = [None] + [0] * (COUNT - 1)
+    usual = {"backwards": windows, "loader_batches": windows, "loader_first": first, "loss_divisor": [4.0] * COUNT}
+    return make.steps() | usual | {"grads_discarded": seen, "grads_cleared": seen} | columns
+
+
+def test_batches_left_over_join_the_next_epoch(make) -> None:
+    status, _, finding = make.check("irregular-accumulation", make.process(carrying_over(make)))
+    assert (status, finding.severity, finding.first_step, finding.location.line) == ("fired", "warning", 3, 41)
+    assert "first of an epoch" in finding.summary
+    assert "1.75 times" in finding.summary
+    assert "size = min(4" in finding.fix_code
+    inside = carrying_over(make, loader_first=[False] * COUNT)
+    assert "left out in between" in make.check("irregular-accumulation", make.process(inside))[2].summary
+    adam = [{"optimizer": 0, "name": "Adam", "device": "cpu"}]
+    assert (
+        make.check("irregular-accumulation", make.process(carrying_over(make), optimizers=adam))[2].severity == "info"
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "status"),
+    [
+        ({"backwards": [4] * COUNT, "loader_batches": [4] * COUNT}, "passed"),
+        ({"backwards": [4, 4, 2, 4] * (COUNT // 4), "loader_batches": [4, 4, 2, 4] * (COUNT // 4)}, "passed"),
+        ({"loss_divisor": [4.0, *([4.0, 7.0] * COUNT)][:COUNT]}, "passed"),  # follows the window
+        ({"loss_divisor": [1.0] * COUNT}, "passed"),  # an episode, a sentence at a time
+        ({"loss_divisor": [64.0] * COUNT}, "passed"),  # a sum over a batch, divided by its size
+        ({"grads_discarded": [None] + [0, 6] * 199 + [0]}, "passed"),  # zero_grad as an epoch begins
+        ({"backwards": [4] * 99 + [7] + [4] * 299 + [7]}, "passed"),  # long epochs
+        ({"skipped": [index % 2 == 0 for index in range(COUNT)]}, "passed"),
+        ({"loader_batches": [1] * COUNT}, "skipped"),  # several losses of one batch
+        ({"grads_discarded": [None, 0, 0] + [None] * (COUNT - 3)}, "skipped"),  # not watched for long
+        ({"optimizer": [0, 1] * (COUNT // 2)}, "skipped"),
+        ({"loss_divisor": [None] * COUNT}, "skipped"),
+    ],
+)
+def test_windows_that_differ_rightly_or_cannot_be_told(make, columns, status) -> None:
+    assert make.check("irregular-accumulation", make.process(carrying_over(make, **columns)))[0] == status
+
+
+def test_frameworks_divide_by_themselves(make) -> None:
+    sites = [{"site": 1, "role": "backward", "file": "train.py", "line": 9, "source": "trainer.train()"}]
+    process = make.process(carrying_over(make), sites=sites)
+    assert "framework" in make.check("irregular-accumulation", process)[1]

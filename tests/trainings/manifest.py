@@ -146,6 +146,7 @@ ZERO_GRAD: Final = (
          lines=("optimizer.zero_grad()", *STEP)),
     faulty("steps_twice", "step-without-backward", lines=("optimizer.step()",), fast=True),
     pair("accumulate_modulo", "not-divided", "unscaled-accumulation", consequences=("update-ratio",), lines=STEP),
+    faulty("window_across_epochs", "irregular-accumulation", lines=("loss.backward()",), fast=True),
     pair("accumulate_modulo", "clip-every-microbatch", "clip-per-microbatch",
          lines=("nn.utils.clip_grad_norm_(model.parameters(), 0.5)",)),
 )

@@ -9,3 +9,5 @@ NOT_PER_BATCH: Final = (
     "several backwards per step, but not one per batch of a loader: they may be different losses, or two passes over "
     "the same batch"
 )
+SCALE_MATTERS: Final = ("SGD", "ASGD", "ByHand")
+"""Optimizers whose steps are as long as the gradient; Adam and its kin divide that out."""

@@ -14,8 +14,6 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process, Training
 
-SCALE_MATTERS = ("SGD", "ASGD", "ByHand")  # steps as long as the gradient; Adam and its kin divide that out
-
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Accumulation that shows beyond doubt (one batch of the loader per backward), with losses divided by nothing."""
@@ -47,7 +45,7 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
 def _finding(training: Training, count: int, whole: float, limits: Limits) -> Finding:
     begin = moments.step_at(training, 0)
     name = str(training.facts.get("name") or "the optimizer")
-    matters = name in SCALE_MATTERS
+    matters = name in accumulation.SCALE_MATTERS
     called = "an update by hand" if name == "ByHand" else name
     effect = (
         f"With {called} each update is {count} times as long as that of one large batch, as if the learning rate were."
