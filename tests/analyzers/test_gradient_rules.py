@@ -301,3 +301,41 @@ def test_unscaled_accumulation(make) -> None:
     two_optimizers = steps | {"optimizer": [index % 2 for index in range(COUNT)]}
     assert make.check("unscaled-accumulation", make.process(two_optimizers))[0] == "skipped"
     assert make.check("unscaled-accumulation", make.process())[0] == "skipped"  # no divisor is known
+
+
+def clipped(make, times: float = 12.0, bound: float = 0.5, **columns):
+    """Steps whose norm before clipping is about `times` the bound."""
+    steps = make.steps()
+    norms = [bound * times * (1 + 0.3 * ((index * 7) % 11 - 5) / 5) for index in range(len(steps["step"]))]
+    count = len(norms)
+    usual = {"grad_norm": norms, "grad_norm_source": [2] * count, "clip_max_norm": [bound] * count}
+    return steps | usual | {"clips": [None] + [1] * (count - 1)} | columns
+
+
+def test_clipping_that_is_always_active(make) -> None:
+    status, _, finding = make.check("clipping-always-active", make.process(clipped(make)))
+    assert (status, finding.severity) == ("fired", "info")
+    assert "12 times max_norm" in finding.title
+    assert "learning rate times 0.5" in finding.summary  # SGD
+    assert "max_norm=7.4" in finding.fix_code
+    adam = make.process(clipped(make), optimizers=[{"optimizer": 0, "name": "Adam", "device": "cpu"}])
+    assert "divides the common factor out" in make.check("clipping-always-active", adam)[2].summary
+
+
+@pytest.mark.parametrize(
+    ("columns", "status"),
+    [
+        ({"grad_norm": [0.9] * 400}, "passed"),  # a little above
+        ({"grad_norm": [0.1] * 390 + [50.0] * 10}, "passed"),  # outliers
+        ({"grad_norm": [6.0] * 200 + [0.4] * 200}, "passed"),  # warm-up
+        ({"grad_norm": [6.0] * 385 + [0.4] * 15}, "passed"),  # it ends to be active in the end
+        ({"grad_norm_source": [1] * 400}, "skipped"),  # after clipping, perhaps
+        ({"clipped_scaled": [True] * 400}, "skipped"),  # still multiplied by the loss scale
+        ({"clips": [2] * 400}, "skipped"),  # parts of the gradients
+        ({"clip_max_norm": [float("inf")] * 400}, "skipped"),  # only to learn the norm
+        ({"clip_max_norm": [None] * 400}, "skipped"),
+        ({"clip_max_norm": [0.5] * 80 + [None] * 320}, "skipped"),
+    ],
+)
+def test_clipping_of_outliers_and_norms_that_are_not_known(make, columns, status) -> None:
+    assert make.check("clipping-always-active", make.process(clipped(make, **columns)))[0] == status
