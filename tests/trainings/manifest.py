@@ -308,7 +308,7 @@ SETTINGS: Final = (
     faulty("seeded_every_epoch", "same-order-every-epoch", lines=("loader = DataLoader(TensorDataset(",), fast=True),
     faulty("split_drawn_twice", "train-validation-overlap",
            lines=("return DataLoader(part, batch_size=25)", "_, part = random_split("), fast=True),
-    faulty("all_errors_so_far", "throughput-decay", lines=("self.seen", "len(self.seen)"), fast=True),
+    faulty("all_errors_so_far", "throughput-decay", lines=("self.seen",)),
     faulty("raw_pixels", "input-normalization", lines=("for x, y in loader:",), fast=True),
     pair("two_ranks", "no-set-epoch", "same-order-every-epoch", lines=("loader = DataLoader(dataset,",)),
     pair("two_ranks", "no-sampler", "same-data-on-every-rank", lines=("loader = DataLoader(dataset,",), fast=True),
