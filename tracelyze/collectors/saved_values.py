@@ -30,9 +30,14 @@ def watch(torch: Any) -> None:
 
 def saved_other(node: Any) -> Any:
     """The second factor or the divisor that was saved; None if it is gone, or if a hook of the program would run."""
+    return saved(node, "other")
+
+
+def saved(node: Any, name: str) -> Any:
+    """A tensor that the operation `node` saved under this name; None if it is gone, or if a hook would run."""
     try:
-        raw = node._raw_saved_other
+        raw = getattr(node, f"_raw_saved_{name}")
         hooked = raw.unpack_hook is not None if hasattr(raw, "unpack_hook") else _used != [False]
-        return None if hooked else node._saved_other
-    except RuntimeError:  # a backward has released it
+        return None if hooked else getattr(node, f"_saved_{name}")
+    except (AttributeError, RuntimeError):  # another operation of that name, or a backward has released it
         return None

@@ -181,6 +181,13 @@ LOSS_CALLS = Table(
         Column("target_lowest", "float64", "", "smallest class or label in the batch, of one label per sample"),
         Column("target_highest", "float64", "", "largest of them"),
         Column("value", "float64", "", "the loss, where it is one number"),
+        Column("ids_compared", "float64", "", "targets set beside embedded ids, where the next id is another"),
+        Column("ids_equal", "float64", "share", "of those, targets that are the id embedded at their own position"),
+        Column("sees_later", "float64", "", "largest weight of a position on later ones; 0: it sees none, nan: untold"),
+        Column("pad_share", "float64", "share", "positions that fill up ends of rows, with a target that counts"),
+        Column("pad_rows", "float64", "share", "of the rows that end in two positions that fill them up, or more"),
+        Column("pad_target", "float64", "", "target at the positions of pad_share"),
+        Column("pad_same", "float64", "share", "of these positions that have this target"),
     ),
 )
 

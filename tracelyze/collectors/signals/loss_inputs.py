@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from tracelyze.collectors import saved_values
+from tracelyze.collectors.embedded_ids import columns
 from tracelyze.collectors.optimizers import Tracked
 from tracelyze.collectors.private_names import DISPATCH_MODES, TRANSFORMS
 from tracelyze.collectors.readback import Readback
@@ -20,6 +22,7 @@ CLASS_LOSSES = {"cross_entropy": 1, "nll_loss": 1, "kl_div": -1}  # and the dime
 CLASS_TARGETS = ("cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits")
 MAX_ROWS, MAX_INNER, MAX_VALUES = 64, 8, 2**16  # of a batch that are looked at: first samples, first positions, all
 MAX_TARGETS = 1024
+SEQUENCE_LOSSES, SEQUENCE_LOOKS = ("cross_entropy", "nll_loss"), 8  # at each line: a graph is walked for them
 MAX_TRAININGS = 32  # of a process that are young once more
 WALK_DEPTH = 12
 # Operations that hand values on as they are; those in MOVING may change which dimension is which, those in CHOOSING
@@ -37,11 +40,12 @@ class LossInputs(Signal):
         for name in (
             "step", "function", "site", "loader", "training", "reduction", "input_shape", "target_shape",
             "target_integer", "made_by", "made_dim", "made_whole", "lowest", "highest", "sum_error", "log_sum_error",
-            "target_lowest", "target_highest", "value",
+            "target_lowest", "target_highest", "value", "ids_compared", "ids_equal", "sees_later", "pad_share",
+            "pad_rows", "pad_target", "pad_same",
         )
     )  # fmt: skip
     about = "Arguments of torch's loss functions: shapes, ranges, whether rows are probabilities, and what made them."
-    cost = "100 us per look, 2 us per call that is not looked at"
+    cost = "100 us per look (1 to 20 ms at the first few of a sequence model), 2 us per call that is not looked at"
     sampled = True
     every = 53  # as the recorder tells of losses
     young = 20  # calls of each function
@@ -50,6 +54,8 @@ class LossInputs(Signal):
         super().__init__(recorder)
         self._counts: dict[tuple[str, bool], int] = {}
         self.recorder.loss_every = min(self.meter.base, self.recorder.loss_every)
+        self._sequences: dict[tuple[str, int | None], int] = {}
+        saved_values.watch(self.torch)
         self._late: deque[tuple[dict[str, Any], Readback]] = deque()
 
     def loss_call(self, function: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], value: Any) -> None:
@@ -76,7 +82,10 @@ class LossInputs(Signal):
         }
         if given.grad_fn is not None:
             row["made_by"], row["made_dim"], row["made_whole"] = origin(given.grad_fn, given.dim())
-        self._emit(row, self._values(function, given, target, value))
+        found = self._values(function, given, target, value)
+        if row["training"] and function in SEQUENCE_LOSSES and row["reduction"] != "none":
+            found |= self._sequence_values(row, given, target, args, kwargs)
+        self._emit(row, found)
 
     def _wanted(self, count: int) -> bool:
         """Whether to look at the `count`-th call that is told of; of a training that is not all of its calls."""
@@ -88,6 +97,7 @@ class LossInputs(Signal):
 
     def first_step(self, tracked: Tracked) -> None:
         if tracked.index <= MAX_TRAININGS:
+            self._sequences.clear()
             self._counts.clear()  # another training begins: its losses are looked at as closely as the first one's
 
     def finished(self) -> None:
@@ -122,6 +132,20 @@ class LossInputs(Signal):
                 found["target_lowest"], found["target_highest"] = labels.amin(), labels.amax()
             if isinstance(value, torch.Tensor) and value.numel() == 1 and value.device == given.device:
                 found["value"] = value.detach()
+        return found
+
+    def _sequence_values(
+        self, row: dict[str, Any], given: Any, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Columns that set the targets beside the ids that the model embedded, at a few looks at each line."""
+        torch, key = self.torch, (row["function"], row["site"])
+        looks = self._sequences.get(key, 0)
+        if looks >= SEQUENCE_LOOKS or given.grad_fn is None or given.dim() < 2 or not row["target_integer"]:
+            return {}
+        option = dict(zip(("weight", "size_average", "ignore_index"), args[2:], strict=False)) | dict(kwargs)
+        with torch.no_grad():
+            found = columns(torch, given, target, option.get("ignore_index", -100), option.get("weight"))
+        self._sequences[key] = looks + (1 if found else SEQUENCE_LOOKS // 2)
         return found
 
     def _emit(self, row: dict[str, Any], values: dict[str, Any]) -> None:

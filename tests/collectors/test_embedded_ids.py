@@ -1,0 +1,167 @@
+"""What the graph behind the scores tells of the ids that were embedded, and of the positions that a model sees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+from tracelyze.collectors.embedded_ids import columns  # noqa: E402
+
+V, B, T, H = 20, 6, 9, 16
+EMBED, HEAD = nn.Embedding(V, H), nn.Linear(H, V)
+
+
+def ids(padded: bool = False) -> Any:
+    drawn = torch.randint(3, V, (B, T), generator=torch.Generator().manual_seed(1))
+    return drawn.masked_fill(torch.arange(T) > torch.tensor([8, 2, 3, 4, 5, 6])[:, None], 0) if padded else drawn
+
+
+def told(model: Any, x: Any, target: Any, ignored: int = -100, weight: Any = None) -> dict[str, float]:
+    scores = model(x).reshape(-1, V)
+    with torch.no_grad():
+        found = columns(torch, scores, target.reshape(-1), ignored, weight)
+    return {name: float(value) for name, value in found.items()}
+
+
+def recurrent(kind: Any, layers: int = 1, both: bool = False) -> Any:
+    layer, head = kind(H, H, layers, batch_first=True, bidirectional=both), nn.Linear(H * (1 + both), V)
+    return lambda x: head(layer(EMBED(x))[0])
+
+
+def attending(masked: bool, dropout: float = 0.1, shift: Any = None, hint: bool = False) -> Any:
+    layer = nn.TransformerEncoderLayer(H, 2, 32, dropout, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    mask = nn.Transformer.generate_square_subsequent_mask(T) if masked else None
+    return lambda x: HEAD(encoder((shift or (lambda h: h))(EMBED(x)), mask=mask, is_causal=hint))
+
+
+def by_hand(masks_itself: bool = False) -> Any:
+    layer = nn.Linear(H, 3 * H)
+    mask = torch.ones(T, T).tril(-1 if masks_itself else 0)
+    mask[0, 0] = 1
+
+    def model(x: Any) -> Any:
+        q, k, v = layer(EMBED(x)).split(H, -1)
+        k = torch.cat([k[..., H // 2 :], k[..., : H // 2]], -1)
+        return HEAD((q @ k.transpose(1, 2)).masked_fill(mask == 0, -1e9).softmax(-1) @ v)
+
+    return model
+
+
+RECURRENT = [nn.LSTM, nn.GRU, nn.RNN]
+
+
+def cached(x: Any) -> Any:
+    """With a cache that is empty, and a choice of positions that leaves none out."""
+    q, k, v = (layer(EMBED(x)) for layer in KEYS)
+    k, v = torch.cat([torch.empty(B, 0, H), k], -2), torch.cat([torch.empty(B, 0, H), v], -2)
+    return HEAD(F.scaled_dot_product_attention(q, k, v, is_causal=True)[:, slice(0, None), :])
+
+
+KEYS = [nn.Linear(H, H) for _ in "qkv"]
+CAUSAL = [
+    cached,
+    *[recurrent(kind, layers) for kind in RECURRENT for layers in (1, 2)],
+    *[attending(True, dropout, hint=hint) for dropout in (0.0, 0.1) for hint in (False, True)],
+    by_hand(),
+]
+
+
+@pytest.mark.parametrize("model", CAUSAL)
+def test_a_model_that_reads_from_the_left(model: Any) -> None:
+    x = ids()
+    same, next_one = told(model, x, x), told(model, x, x.roll(-1, 1))
+    assert (same["sees_later"], same["ids_equal"]) == (0.0, 1.0)
+    assert (next_one["sees_later"], next_one["ids_equal"]) == (0.0, 0.0)
+    assert same["ids_compared"] > 20
+
+
+def encoded(kind: Any, use: str) -> Any:
+    encoder, decoder = kind(H, H, batch_first=True), kind(H, H, batch_first=True)
+
+    def model(x: Any) -> Any:
+        out, state = encoder(EMBED(x))
+        if use == "state":
+            return HEAD(decoder(EMBED(x), state)[0])
+        return HEAD(decoder(out[:, -1:].expand(-1, T, -1).contiguous())[0])
+
+    return model
+
+
+def shifted(h: Any) -> Any:
+    return F.pad(h, (0, 0, 1, 0))[:, :-1]
+
+
+def shifted_later(x: Any) -> Any:
+    layer, first = nn.LSTM(H, H, batch_first=True), nn.Linear(H, H)
+    return HEAD(layer(shifted(first(EMBED(x))))[0])
+
+
+UNTOLD = [
+    *[recurrent(kind, both=True) for kind in RECURRENT],
+    *[encoded(kind, use) for kind in RECURRENT for use in ("state", "last")],
+    attending(False),
+    attending(False, 0.0),
+    attending(True, shift=shifted),
+    attending(True, 0.0, shift=lambda h: h.roll(1, 1)),
+    attending(True, shift=lambda h: torch.cat([torch.zeros(B, 1, H), h[:, :-1]], 1)),
+    shifted_later,
+    by_hand(masks_itself=True),
+    lambda x: HEAD(EMBED(x)),
+    lambda x: nn.Linear(T * H, T * V)(nn.LSTM(H, H, batch_first=True)(EMBED(x))[0].flatten(1)),
+    lambda x: HEAD(checkpoint(lambda h: F.scaled_dot_product_attention(h, h, h), EMBED(x), use_reentrant=False)),
+]
+
+
+@pytest.mark.parametrize("model", UNTOLD)
+def test_a_model_that_may_copy(model: Any) -> None:
+    x = ids()
+    found = told(model, x, x)
+    assert found["ids_equal"] == 1.0
+    assert found["sees_later"] != 0.0
+
+
+def test_padding() -> None:
+    model, x = recurrent(nn.LSTM), ids(padded=True)
+    target = torch.cat([x[:, 1:], torch.zeros(B, 1, dtype=torch.long)], 1)
+    found = told(model, x, target)
+    share = float((x == 0).sum()) / x.numel()
+    assert found["pad_share"] == pytest.approx(share)
+    assert found["pad_rows"] == pytest.approx(5 / 6)
+    assert (found["pad_target"], found["pad_same"]) == (0.0, 1.0)
+    assert told(model, x, target, ignored=0)["pad_share"] == 0.0
+    assert told(model, x, target, weight=(torch.arange(V) > 0).float())["pad_share"] == 0.0
+    assert told(model, x, target.masked_fill(target == 0, -100))["pad_share"] == 0.0
+    assert told(model, x.T.contiguous(), target.T.contiguous())["pad_share"] == pytest.approx(share), "time first"
+    target[:, -1] = -100  # as by a model that shifts its labels itself
+    assert told(model, x, target)["pad_share"] == pytest.approx(share - 5 / x.numel())
+
+
+def test_ends_that_are_no_padding() -> None:
+    model, x = recurrent(nn.LSTM), ids()
+    ended = x.clone()
+    ended[:, -1] = 2
+    assert told(model, ended, ended)["pad_share"] < 0.05, "one end symbol each"
+    frequent = x.masked_fill(x < 14, 3)
+    assert told(model, frequent, frequent)["pad_share"] < 0.05, "a frequent id"
+    segments = (torch.arange(T) > torch.tensor([2, 5, 3, 4, 5, 6])[:, None]).long()
+    assert told(model, segments, torch.ones_like(x))["pad_share"] == 0.0, "two segments"
+    pause = x.clone()
+    pause[:, 3:7] = 2
+    assert told(model, pause, pause)["pad_share"] < 0.05, "all pause at once"
+    pause[:, 7:] = 2
+    assert told(model, pause, pause)["pad_share"] < 0.05, "and to the end"
+
+
+def test_other_targets_are_left_alone() -> None:
+    scores = nn.Linear(H, V)(EMBED(ids()).mean(1))
+    assert columns(torch, scores, ids()[:, 0], -100, None) == {}
+    image = nn.Conv2d(1, V, 3)(torch.randn(2, 1, 8, 8))
+    assert columns(torch, image, torch.zeros(2, 6, 6, dtype=torch.long), -100, None) == {}
