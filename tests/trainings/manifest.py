@@ -290,6 +290,8 @@ LOSS_ARGUMENTS: Final = (
          lines=("loss = criterion(model(song), tags * 0.9 + 0.05)",)),
     faulty("attention_map_kl", "nll-of-probabilities", consequences=STUCK,
            lines=('loss = F.kl_div(F.softmax(student(x), dim=-1), wanted, reduction="batchmean")',)),
+    faulty("recipe_model_unshifted", "target-in-input", fast=True,
+           lines=("loss = None if targets is None else F.cross_entropy(",)),
     faulty("implicit_softmax_dim", "softmax-wrong-dim", consequences=STUCK,
            lines=("return criterion(normalise(head(hidden)).reshape(-1, 5), tags.reshape(-1))",)),
 )

@@ -1,0 +1,75 @@
+"""Targets of sequence models: not shifted, or padding that counts; their look-alikes, and what cannot be told."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+COPY = "target-in-input"
+COPIED = {"ids_compared": 600.0, "ids_equal": 1.0, "sees_later": 0.0}
+SHIFTED = COPIED | {"ids_equal": 0.0}
+PADDED = {"pad_share": 0.4, "pad_rows": 0.9, "pad_target": 0.0, "pad_same": 1.0}
+FULL = PADDED | {"pad_share": 0.0, "pad_rows": 0.0}
+
+
+def calls(count: int = 9, **columns: Any) -> list[dict[str, Any]]:
+    """Calls of cross_entropy on the scores of a language model, of shifted targets without padding."""
+    row = {
+        "function": "cross_entropy", "site": 3, "training": True, "reduction": "mean", "input_shape": "768x50",
+        "target_shape": "768", "target_integer": True, "made_by": "Addmm", "value": 1.2,
+    }  # fmt: skip
+    return [{**row, **SHIFTED, **FULL, "step": index, **columns} for index in range(count)]
+
+
+UNTOLD = calls(20, **dict.fromkeys((*COPIED, *PADDED)))  # looked at, when the graph was not walked any more
+
+
+@pytest.mark.parametrize(
+    ("rule", "rows", "severity"),
+    [
+        (COPY, calls(**COPIED), "critical"),
+        (COPY, [*calls(**COPIED), *UNTOLD], "critical"),
+        (COPY, [*calls(**COPIED), *calls(2, **COPIED | {"ids_compared": 3.0, "ids_equal": 0.0})], "critical"),
+        (COPY, calls(**COPIED, **PADDED), "critical"),
+    ],
+)
+def test_the_fault_is_found(make, rule: str, rows: list[dict[str, Any]], severity: str) -> None:
+    status, reason, finding = make.check(rule, make.process(more={"loss_calls": rows}))
+    assert status == "fired", reason
+    assert (finding.severity, finding.location.line, finding.first_step) == (severity, 60, 1)
+    assert finding.fix_code
+
+
+@pytest.mark.parametrize(
+    ("rule", "rows"),
+    [
+        (COPY, calls()),
+        (COPY, calls(**COPIED | {"ids_equal": 0.97})),  # denoising
+        (COPY, [*calls(5), *calls(4, **COPIED)]),  # several models at one line
+        (COPY, calls(2, **COPIED)),
+    ],
+)
+def test_the_look_alike_is_not(make, rule: str, rows: list[dict[str, Any]]) -> None:
+    assert make.check(rule, make.process(more={"loss_calls": rows}))[0] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("rule", "rows"),
+    [
+        (COPY, calls(**COPIED | {"sees_later": 0.4})),  # sees both sides: autoencoders, copying
+        (COPY, calls(**COPIED | {"sees_later": math.nan})),  # shifts its input itself, or nobody knows
+        (COPY, calls(**COPIED | {"ids_compared": 4.0})),
+        (COPY, UNTOLD + [row | {"site": 4} for row in calls(1, **COPIED | {"sees_later": None})]),
+    ],
+)
+def test_what_cannot_be_told_is_skipped(make, rule: str, rows: list[dict[str, Any]]) -> None:
+    status, reason, _ = make.check(rule, make.process(more={"loss_calls": rows}))
+    assert status == "skipped"
+    assert reason
+
+
+@pytest.mark.parametrize("rule", [COPY])
+def test_runs_without_the_columns_are_skipped(make, rule: str) -> None:
+    assert make.check(rule, make.process())[0] == "skipped"
