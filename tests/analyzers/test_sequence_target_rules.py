@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-COPY = "target-in-input"
+COPY, PADDING = "target-in-input", "padding-in-loss"
 COPIED = {"ids_compared": 600.0, "ids_equal": 1.0, "sees_later": 0.0}
 SHIFTED = COPIED | {"ids_equal": 0.0}
 PADDED = {"pad_share": 0.4, "pad_rows": 0.9, "pad_target": 0.0, "pad_same": 1.0}
@@ -33,6 +33,9 @@ UNTOLD = calls(20, **dict.fromkeys((*COPIED, *PADDED)))  # looked at, when the g
         (COPY, [*calls(**COPIED), *UNTOLD], "critical"),
         (COPY, [*calls(**COPIED), *calls(2, **COPIED | {"ids_compared": 3.0, "ids_equal": 0.0})], "critical"),
         (COPY, calls(**COPIED, **PADDED), "critical"),
+        (PADDING, calls(**PADDED), "warning"),
+        (PADDING, [*calls(**PADDED), *UNTOLD], "warning"),
+        (PADDING, [*calls(7, **PADDED | {"pad_share": 0.6}), *calls(2)], "warning"),
     ],
 )
 def test_the_fault_is_found(make, rule: str, rows: list[dict[str, Any]], severity: str) -> None:
@@ -49,6 +52,13 @@ def test_the_fault_is_found(make, rule: str, rows: list[dict[str, Any]], severit
         (COPY, calls(**COPIED | {"ids_equal": 0.97})),  # denoising
         (COPY, [*calls(5), *calls(4, **COPIED)]),  # several models at one line
         (COPY, calls(2, **COPIED)),
+        (PADDING, calls()),
+        (PADDING, calls(**PADDED | {"pad_share": 0.0})),  # ignored, or of weight zero
+        (PADDING, calls(**PADDED | {"pad_same": 0.9})),  # real targets at the ends
+        (PADDING, calls(**PADDED | {"pad_share": 0.1})),
+        (PADDING, calls(**PADDED | {"pad_rows": 0.3, "pad_share": 0.25})),  # a few very short ones
+        (PADDING, [row | {"pad_target": float(index)} for index, row in enumerate(calls(**PADDED))]),
+        (PADDING, calls(2, **PADDED)),
     ],
 )
 def test_the_look_alike_is_not(make, rule: str, rows: list[dict[str, Any]]) -> None:
@@ -62,6 +72,7 @@ def test_the_look_alike_is_not(make, rule: str, rows: list[dict[str, Any]]) -> N
         (COPY, calls(**COPIED | {"sees_later": math.nan})),  # shifts its input itself, or nobody knows
         (COPY, calls(**COPIED | {"ids_compared": 4.0})),
         (COPY, UNTOLD + [row | {"site": 4} for row in calls(1, **COPIED | {"sees_later": None})]),
+        (PADDING, [*UNTOLD, *calls(3, function="mse_loss", **PADDED)]),
     ],
 )
 def test_what_cannot_be_told_is_skipped(make, rule: str, rows: list[dict[str, Any]]) -> None:
@@ -70,6 +81,6 @@ def test_what_cannot_be_told_is_skipped(make, rule: str, rows: list[dict[str, An
     assert reason
 
 
-@pytest.mark.parametrize("rule", [COPY])
+@pytest.mark.parametrize("rule", [COPY, PADDING])
 def test_runs_without_the_columns_are_skipped(make, rule: str) -> None:
     assert make.check(rule, make.process())[0] == "skipped"

@@ -292,6 +292,8 @@ LOSS_ARGUMENTS: Final = (
            lines=('loss = F.kl_div(F.softmax(student(x), dim=-1), wanted, reduction="batchmean")',)),
     faulty("recipe_model_unshifted", "target-in-input", fast=True,
            lines=("loss = None if targets is None else F.cross_entropy(",)),
+    faulty("place_names_padded", "padding-in-loss", lines=("loss = criterion(scores.transpose(1, 2), names[:, 1:])",),
+           fast=True),
     faulty("implicit_softmax_dim", "softmax-wrong-dim", consequences=STUCK,
            lines=("return criterion(normalise(head(hidden)).reshape(-1, 5), tags.reshape(-1))",)),
 )
