@@ -75,6 +75,15 @@ def test_programs_without_torch_are_not_touched(collect: Collect) -> None:
     assert sorted(path.name for path in collected.folder.iterdir()) == ["run.json"]
 
 
+def test_a_collector_that_cannot_be_installed_says_so_in_the_run(collect: Collect) -> None:
+    broken = "import sys, types; sys.modules['tracelyze'] = types.ModuleType('tracelyze')"
+    collected = collect(sys.executable, "-c", f"{broken}; import torch; print(torch.ones(1))")
+    assert collected.process.stdout == "tensor([1.])\n"
+    assert "[tracelyze] not recording: ModuleNotFoundError" in collected.process.stderr
+    (note,) = collected.run.notes
+    assert note.startswith("-c: the collector could not record it (ModuleNotFoundError"), note
+
+
 def test_an_error_of_ours_ends_one_signal_and_nothing_else(collect: Collect, tmp_path: Path) -> None:
     """The script breaks what a signal relies on: that signal stops, says why, and the training does not notice."""
     script = tmp_path / "hostile.py"

@@ -29,8 +29,9 @@ def load(path: str | Path) -> Run:
     processes = [_process(folder) for folder in _process_folders(root)]
     processes.sort(key=lambda process: (process.rank, process.attempt, process.name))
     notes = [note for process in processes for note in process.notes]
-    if not processes:
-        notes += _what_was_seen(root) or [_why_unseen(manifest)]
+    notes += _what_was_seen(root, errors_only=bool(processes))
+    if not processes and not notes:
+        notes.append(_why_unseen(manifest))
     return Run(root, manifest, processes, notes)
 
 
@@ -149,7 +150,7 @@ def _stop_note(stopped: str, steps: Table) -> str:
     return f"recording stopped at step {known:,}: {' '.join(str(told['reason']).split())}"
 
 
-def _what_was_seen(root: Path) -> list[str]:
+def _what_was_seen(root: Path, errors_only: bool) -> list[str]:
     """Sentences about programs that were started under the collector but did not train, from their seen-*.json."""
     notes = []
     for path in sorted(root.glob("seen-*.json")):
@@ -157,7 +158,7 @@ def _what_was_seen(root: Path) -> list[str]:
             seen = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
-        if not isinstance(seen, dict):
+        if not isinstance(seen, dict) or (errors_only and not seen.get("error")):
             continue
         program = " ".join(str(word) for word in seen.get("argv") or []) or "a program"
         notes.append(f"{program}: {_seen(seen)}")

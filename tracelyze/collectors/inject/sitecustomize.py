@@ -65,7 +65,7 @@ class _TorchLoader:
 def _install(torch: ModuleType) -> None:
     if sys.version_info < (3, 11):  # noqa: UP036  # this file runs in whatever Python the program starts
         version = ".".join(map(str, sys.version_info[:2]))
-        sys.stderr.write(f"[tracelyze] not recording: {sys.executable} is Python {version}, recording takes 3.11\n")
+        _give_up(f"{sys.executable} is Python {version}, recording takes 3.11")
         return
     try:
         if "tracelyze" not in sys.modules:
@@ -75,7 +75,22 @@ def _install(torch: ModuleType) -> None:
 
         hooks.install(torch)
     except Exception as error:  # recording is lost, the program is not
-        sys.stderr.write(f"[tracelyze] not recording: {type(error).__name__}: {error}\n")
+        import traceback
+
+        _give_up(f"{type(error).__name__}: {error}", traceback.format_exc())
+
+
+def _give_up(why: str, text: str = "") -> None:
+    """Say so at once, and in the run (what `diagnose` then reads is declared in tracelyze.analyzers.rundir)."""
+    sys.stderr.write(f"[tracelyze] not recording: {why}\n")
+    import json
+
+    seen = {"argv": sys.argv[:1], "error": why, "traceback": text}  # arguments may hold secrets
+    try:
+        with open(os.path.join(os.environ["TRACELYZE_RUN"], f"seen-{os.getpid()}.json"), "w", encoding="utf-8") as file:
+            json.dump(seen, file)
+    except OSError:
+        pass  # the line above has said it
 
 
 def _run_users_own() -> None:
