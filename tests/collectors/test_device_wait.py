@@ -69,7 +69,7 @@ class Loop:
         self.device = Device()
         self.pairs: list[Any] = []
         self.recorder = SimpleNamespace(
-            steady=SimpleNamespace(interrupt=lambda: None),
+            steady=SimpleNamespace(leave=lambda: None),
             torch=self.device.torch(),
             budget=SimpleNamespace(meter=lambda kind: None),
             sites=SimpleNamespace(here=lambda role: None),

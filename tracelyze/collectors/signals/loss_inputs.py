@@ -14,7 +14,7 @@ from typing import Any
 from tracelyze.collectors import saved_values
 from tracelyze.collectors.embedded_ids import columns
 from tracelyze.collectors.optimizers import Tracked
-from tracelyze.collectors.private_names import DISPATCH_MODES, TRANSFORMS
+from tracelyze.collectors.private_names import DISPATCH_MODES, SAVED, TRANSFORMS
 from tracelyze.collectors.readback import Readback
 from tracelyze.collectors.signals.signal import Signal
 
@@ -34,7 +34,7 @@ CHOOSING = ("Slice", "Select", "Index", "IndexSelect", "MaskedSelect", "Split", 
 
 class LossInputs(Signal):
     name = "loss_inputs"
-    needs = (DISPATCH_MODES, TRANSFORMS)
+    needs = (DISPATCH_MODES, TRANSFORMS, SAVED)
     columns = tuple(
         f"loss_calls.{name}"
         for name in (
