@@ -49,7 +49,7 @@ def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], 
         process, replace(line, rows=rows), counted, limits,
         rule=RULE.id,
         severity="warning",
-        title=f"{percent(share)} of the loss is padding",
+        title=f"{percent(share)} of the targets in the loss are padding",
         summary=(
             f"Short sequences are filled up at their ends, and {line.function} counts these positions like all others: "
             f"{percent(share)} of its targets, all of class {value}. They are easy to name, so that the loss looks "
