@@ -34,7 +34,7 @@ import workloads
 from tracelyze.collectors import hooks
 from tracelyze.collectors.options import CollectOptions
 
-WARM_UP = 200  # steps: the first 100 are looked at more closely than any later
+WARM_UP = 500  # steps: the first 100 are looked at closely, and then the dear signals find out what they cost
 DATA = torch.utils.data
 HOMES = (torch.nn.Module, torch.autograd, F, DATA.DataLoader, DATA.dataloader._BaseDataLoaderIter)
 

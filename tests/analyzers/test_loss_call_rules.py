@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -124,5 +125,21 @@ def test_sorted_labels_without_shuffling(make) -> None:
     assert outcome([0] * 11 + [1] * 12 + [2], [0] * 11 + [1] * 12 + [2]) == "fired", "looked at only in the beginning"
     assert outcome(climbing, climbing, "RandomSampler") == "passed"
     assert outcome([0] * 24, [5] * 24) == "passed", "mixed"
-    assert outcome([0] * 24, [0] * 20 + [1] * 4) == "passed", "a rare class"
-    assert outcome([0] * 24, [0] * 24) == "passed", "one class"
+    assert outcome([0] * 24, [0] * 20 + [1] * 4) == "skipped", "a rare class, or the first of two"
+    assert outcome([0] * 24, [0] * 24) == "skipped", "one class, or the first of several"
+
+
+@pytest.mark.parametrize(("field", "status"), [("target", "fired"), ("mixed", "passed"), ("index", "skipped")])
+def test_labels_are_also_told_by_the_batches_that_were_handed_out(make, field: str, status: str) -> None:
+    """Losses are looked at in the first steps, all of the first class; batches all over the pass."""
+    loader = {"loader": 0, "iterable": False, "dataset": "Leaves", "site": 2, "sampler": "SequentialSampler"}
+    given = {"target": lambda at: [at // 20], "mixed": lambda at: [0, 5] if at > 10 else [0], "index": lambda at: [at]}
+    losses = [
+        row | {"loader": 0, "step": at, "target_lowest": 0, "target_highest": 0} for at, row in enumerate(calls(12))
+    ]
+    looks = {at: json.dumps(dict.fromkeys(given[field](at), 8)) for at in range(0, 120, 2)}
+    batches = [
+        {"step": at, "loader": 0, "trained": True, "field": "1", "classes": classes} for at, classes in looks.items()
+    ]
+    process = make.process(loaders=[loader], more={"loss_calls": losses, "batches": batches})
+    assert make.check("no-shuffle", process)[0] == status

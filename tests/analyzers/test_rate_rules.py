@@ -47,6 +47,11 @@ def test_a_rate_that_is_too_high_from_the_start(make) -> None:
     assert run(make, [0.7] * COUNT, update=0.01)[0] == "passed", "updates that small do not overshoot"
 
 
+def test_a_first_update_that_happens_to_help_explains_nothing(make) -> None:
+    assert run(make, [3.0] * 6, [1.90, 1.77, 12.3, 1013.0, 7.6e9, float("nan")], update=2.0)[0] == "fired"
+    assert run(make, [3.0] * 6, [1.90, 1.77, 1.6, 1.5, 1013.0, float("nan")], update=2.0)[0] == "passed", "a bad batch"
+
+
 @pytest.mark.parametrize("raised", [0.7, 5.0, 50.0])
 def test_a_rate_that_is_raised_beyond_what_is_borne(make, raised) -> None:
     status, finding = run(make, [0.05] * 150 + [raised] * 250)

@@ -56,7 +56,7 @@ def curve(training: Training) -> Curve:
 
 
 def from_the_start(training: Training, seen: Curve, limits: Limits) -> TooHigh | None:
-    """The loss grows from its first steps on, without having fallen before, by updates as large as the weights."""
+    """The loss grows from its first or third step on, by updates as large as the weights."""
     loss = seen.loss
     if len(loss) < 3 or loss[0] <= 0:
         return None
@@ -64,8 +64,9 @@ def from_the_start(training: Training, seen: Curve, limits: Limits) -> TooHigh |
     if not len(beyond) or beyond[0] > limits["early"]:
         return None
     grown = int(beyond[0])
-    rises = np.diff(loss[: min(len(loss), max(grown + 1, 3))]) > 0
-    if int(np.argmin(loss)) > 2 or rises.mean() < limits["rises"]:
+    lowest = int(np.argmin(loss))
+    rises = np.diff(loss[lowest : max(grown + 1, lowest + 2)]) > 0
+    if lowest > 2 or rises.mean() < limits["rises"]:
         return None
     update = _largest_update(training, moments.step_at(training, int(seen.rows[grown])) + 1)
     if update is None or update < limits["update"]:

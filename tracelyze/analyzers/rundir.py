@@ -182,4 +182,8 @@ def _seen(seen: dict[str, Any]) -> str:
     if not seen.get("torch"):
         return "it never imported torch"
     forwards, backwards = seen.get("forwards") or 0, seen.get("backwards") or 0
-    return f"it imported torch and ran {forwards} forward and {backwards} backward passes, but no optimizer took a step"
+    unseen = "" if backwards else " (losses that torch.autograd.grad goes back from are not seen)"
+    return (
+        f"it imported torch; {forwards} forward and {backwards} backward passes were seen{unseen}, but no step of an "
+        "optimizer"
+    )

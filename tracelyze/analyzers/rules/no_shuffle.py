@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ Row = dict[str, Any]
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Labels of the batches of loaders that read a map-style dataset in order."""
+    """Labels of the batches of loaders that read a map-style dataset in order, at the loss and at the loader."""
     ordered = {row["loader"]: row for row in process.loaders.records() if row["sampler"] == "SequentialSampler"}
     ordered = {index: row for index, row in ordered.items() if not row["iterable"]}
     calls = [row for row in process.tables["loss_calls"].records() if row["training"] and row["loader"] in ordered]
@@ -29,32 +30,48 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped("no loss on batches of a loader that reads in order was looked at in training")
     if not labelled:
         return Skipped("a loader reads in order; whether that is the order of the labels cannot be told from its loss")
+    unknown = False
     for index, loader in ordered.items():
-        rows = [row for row in labelled if row["loader"] == index and _samples(row) >= limits["samples"]]
+        large = [row for row in labelled if int((row["input_shape"] or "0").split("x")[0]) >= limits["samples"]]
+        rows = [row for row in large if row["loader"] == index]
+        rows += _handed_out(process, index, rows, limits)
         spread = _sorted(rows, limits)
-        if spread is not None:
+        if spread is not None and spread <= limits["width"]:
             return [_finding(process, loader, rows, spread, limits)]
+        unknown = unknown or spread is None
+    if unknown:
+        return Skipped("a loader reads in order; too few batches were looked at, or too close to one another")
     return Passed("a loader reads its dataset in order, but the labels are mixed in it")
 
 
-def _samples(row: Row) -> int:
-    return int((row["input_shape"] or "0").split("x")[0])
+def _handed_out(process: Process, loader: int, known: list[Row], limits: Limits) -> list[Row]:
+    """The same of batches as the loader handed them out, whose field is the target at all steps that are known."""
+    given = {row["step"]: (row["target_lowest"], row["target_highest"]) for row in known}
+    fields: dict[str, list[Row]] = {}
+    for row in process.tables["batches"].records():
+        if row["loader"] == loader and row["trained"] and row["classes"]:
+            counts = {float(label): count for label, count in json.loads(row["classes"]).items()}
+            if sum(counts.values()) >= limits["samples"]:
+                found = {"step": row["step"], "target_lowest": min(counts), "target_highest": max(counts)}
+                fields.setdefault(row["field"], []).append(found)
+    for rows in fields.values():
+        same = [given[r["step"]] == (r["target_lowest"], r["target_highest"]) for r in rows if r["step"] in given]
+        if len(same) >= limits["ends"] and all(same):
+            return [row for row in rows if row["step"] not in given]
+    return []
 
 
 def _sorted(rows: list[Row], limits: Limits) -> float | None:
-    """Median share of the range of labels that one batch covers, if nearly all batches cover little of it."""
-    if len(rows) < limits["batches"]:
-        return None
-    low = np.array([row["target_lowest"] for row in rows])
-    high = np.array([row["target_highest"] for row in rows])
-    whole = high.max() - low.min()
-    if not np.isfinite(whole) or whole <= 0:
+    """Median share of the range of labels that a batch covers, if nearly all cover little; 1 if not, None: unknown."""
+    low, high = (np.array([row[name] for row in rows]) for name in ("target_lowest", "target_highest"))
+    whole = high.max() - low.min() if rows else 0.0
+    if len(rows) < limits["batches"] or not np.isfinite(whole) or whole <= 0:
         return None
     narrow = (high - low) <= limits["width"] * whole
+    if narrow.mean() < limits["share"]:
+        return 1.0
     ends = max(min((narrow & (high < label)).sum(), (narrow & (low >= label)).sum()) for label in np.unique(low))
-    if narrow.mean() < limits["share"] or ends < limits["ends"]:
-        return None
-    return float(np.median((high - low) / whole))
+    return float(np.median((high - low) / whole)) if ends >= limits["ends"] else None
 
 
 def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limits: Limits) -> Finding:
