@@ -306,6 +306,7 @@ SETTINGS: Final = (
     pair("weather_schedule", "forgotten-step", "learning-rate-schedule", lines=("optimizer.step()",)),
     pair("leaf_sorting", "in-file-order", "no-shuffle", consequences=(*NOISY_VALIDATION, *BLOW_UP),
          lines=("for shape, species in train_loader:",), fast=True),
+    faulty("folders_one_by_one", "no-shuffle", consequences=(*NOISY_VALIDATION, *BLOW_UP), lines=("for x, y in train:",)),
     faulty("sorted_by_day", "no-shuffle", consequences=(*NOISY_VALIDATION, *BLOW_UP),
            lines=("for x, label in loader:",), fast=True),
     pair("tremor_rnn", "tiny-microbatches", "batchnorm-small-batch"),
