@@ -208,8 +208,8 @@ def command(arguments: Sequence[str]) -> str:
 
 
 SHORT: Final = 0.02
-"""Share of the step time from which on the hooks' own entry and the caches are most of what recording costs: 1.3 to 2
-times of what is stated on steps of 1 to 50 ms, 3 times in a GAN of 1.3 ms a step (benchmarks/hooks.py, whole runs)."""
+"""Share of the step time from which on it matters that the entry of the hooks and the caches are not in it: what was
+added was 1.3 to 2 times of that on steps of 1 to 50 ms, 3 times in a GAN of 1.3 ms a step (benchmarks/hooks.py, runs)."""
 _STATUSES: Final = ("fired", "passed", "skipped")
 
 
@@ -227,5 +227,5 @@ def recording(run: RunFacts) -> str:
         return ""
     slowed = [f"{signal.name} every {signal.every} steps" for signal in run.turned_down()]
     kept = f"; to keep that low it looked less often at {', '.join(slowed)}" if slowed else ""
-    unseen = " by its own clock, and on steps this short up to three times that" if run.overhead >= SHORT else ""
+    unseen = " by its own clock, which on steps this short does not see all of it" if run.overhead >= SHORT else ""
     return f"Recording took {percent(run.overhead)} of the step time{unseen}{kept}."
