@@ -209,7 +209,7 @@ def command(arguments: Sequence[str]) -> str:
 
 SHORT: Final = 0.02
 """Share of the step time from which on it matters that the entry of the hooks and the caches are not in it: what was
-added was 1.3 to 2 times of that on steps of 1 to 50 ms, 3 times in a GAN of 1.3 ms a step (benchmarks/hooks.py, runs)."""
+added was 1.3 to 2 times of that on steps of 1 to 50 ms, 3 times in a GAN of 1.3 ms a step (benchmarks/hooks.py)."""
 _STATUSES: Final = ("fired", "passed", "skipped")
 
 
