@@ -12,9 +12,12 @@ from tracelyze.collectors.steady_state import PASSED
 
 from .conftest import Collect, program
 
-CADENCES = {"gradient_lifecycle": 17, "gradient_norm": 19, "parameters": 31, "activations": 37, "batches": 16}
+CADENCES = {
+    "gradient_lifecycle": 17, "gradient_norm": 19, "parameters": 31, "activations": 37, "batches": 16,
+    "loss_inputs": 53,
+}  # fmt: skip
 CLOCKS = {"time", "time_start", "time_end", "seconds", "overhead", "loader_wait"}
-OF_THE_MOMENT = CLOCKS | {"host_rss", "site", "backward_site", "made_at"}  # lines are numbered as they are noticed
+OF_THE_MOMENT = CLOCKS | {"host_rss", "live_graphs", "site", "backward_site", "made_at"}  # lines: as they are noticed
 LATE = dict.fromkeys(("autocast", "modules_in_train"), PASSED)  # columns: noticed so many steps late
 TABLES = (
     "steps", "evals", "parameters", "activations", "batches", "reach", "models", "optimizers", "links", "loaders",
@@ -52,6 +55,9 @@ def test_what_is_passed_over_is_as_if_it_had_been_told(collect: Collect) -> None
         assert differences(rows(steady, table), rows(told, table)) == [], table
     passed, after_change = map(int, one.process.stdout.split())
     assert other.process.stdout.split() == ["0", "0"]
+    kept = [[row["live_graphs"] for row in process.tables["steps"].records()] for process in (steady, told)]
+    differ = sum(one != another for one, another in zip(*kept, strict=True))
+    assert differ <= 0.01 * len(kept[0]), "a look at the stack keeps a frame's tensors for a moment"
     assert passed > 0.3 * len(rows(steady, "steps")), "the short way is taken"
     assert after_change > 50, "also when another optimizer has taken over"
 
