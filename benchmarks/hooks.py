@@ -11,7 +11,8 @@ with torch as it is without them. So a machine whose speed drifts, or is shared,
     calls       Python and C function calls, and bytecodes of the collector, that a step takes more: not a matter of the
                 machine's mood
 
-`--profile` prints which functions of the collector those are instead.
+`--profile` prints which functions of the collector those are instead. `--always-on` leaves out the sampled signals,
+which have a budget of their own.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ import workloads
 
 from tracelyze.collectors import hooks
 from tracelyze.collectors.options import CollectOptions
+from tracelyze.collectors.signals import SIGNALS
 
 WARM_UP = 500  # steps: the first 100 are looked at closely, and then the dear signals find out what they cost
 DATA = torch.utils.data
@@ -42,11 +44,11 @@ HOMES = (torch.nn.Module, torch.autograd, F, DATA.DataLoader, DATA.dataloader._B
 class Switch:
     """Puts what the collector has wrapped, and its hooks on all optimizers, in place and takes it out again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, off: tuple[str, ...] = ()) -> None:
         home: Any = sys.modules["torch.optim.optimizer"]
         self._hooks = [home._global_optimizer_pre_hooks, home._global_optimizer_post_hooks]
         before = [dict(vars(one)) for one in HOMES]
-        self.recorder = hooks.begin(torch, folder, CollectOptions())
+        self.recorder = hooks.begin(torch, folder, CollectOptions(signals_off=off))
         self._wrapped = [
             (owner, name, old[name], value)
             for owner, old in zip(HOMES, before, strict=True)
@@ -68,11 +70,13 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=40)
     parser.add_argument("--steps", type=int, help="of a block; default: 200 of the MLP, 20 of the others")
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--always-on", action="store_true")
     arguments = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        switch = Switch(Path(folder))
+        off = tuple(signal.name for signal in SIGNALS if signal.sampled) if arguments.always_on else ()
+        switch = Switch(Path(folder), off)
         train, block = trainer(arguments.workload)
         block = arguments.steps or block
         train(max(10 * block, WARM_UP))
