@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tracelyze import analyzers
-from tracelyze.collectors import logs
+from tracelyze.importing import logs
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "tracelyze"
@@ -28,6 +28,10 @@ WALLS = {
     "collectors": {
         "pyarrow", "tracelyze", "tracelyze.schema", "tracelyze.redaction", "tracelyze.errors",
         "psutil", "pynvml",  # where they are installed
+    },
+    "importing": {
+        "pyarrow", "tracelyze", "tracelyze.schema", "tracelyze.redaction", "tracelyze.errors",
+        "tracelyze.collectors.identity", "tracelyze.collectors.stream",  # the collectors' storage
     },
     "analyzers": {
         "numpy", "pandas", "pyarrow", "msgspec",
@@ -144,7 +148,7 @@ def test_diagnosing_needs_no_torch_and_no_plotly(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("step,loss\n1,2\n2,nan\n")
     program = (
         "import sys; sys.modules.update(torch=None, plotly=None)\n"
-        "from pathlib import Path; from tracelyze import analyzers, reports; from tracelyze.collectors import logs\n"
+        "from pathlib import Path; from tracelyze import analyzers, reports; from tracelyze.importing import logs\n"
         "logs.import_log(Path('log.csv'), Path('run')); diagnosis = analyzers.diagnose('run')\n"
         "for name in ('r.html', 'r.md', 'r.json', 'r.sarif', 'r.txt'): reports.write(diagnosis, name)"
     )

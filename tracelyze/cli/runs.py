@@ -26,7 +26,7 @@ Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory to make.
 @imports.command("log")
 def import_log(file: File, run: Run) -> None:
     """Import trainer_state.json, or a CSV or JSONL log with columns such as step, loss, grad_norm, lr, val_loss."""
-    from tracelyze.collectors import logs
+    from tracelyze.importing import logs
 
     _say(logs.import_log(file, run), run)
 
@@ -34,7 +34,7 @@ def import_log(file: File, run: Run) -> None:
 @imports.command("tensorboard")
 def import_tensorboard(file: File, run: Run) -> None:
     """Import the scalars of a TensorBoard event file, or of a folder of them."""
-    from tracelyze.collectors import tensorboard
+    from tracelyze.importing import tensorboard
 
     _say(tensorboard.import_events(file, run), run)
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import tracelyze
 from tracelyze import schema
-from tracelyze.collectors import identity, stream
+from tracelyze.collectors.identity import write_json
+from tracelyze.collectors.stream import record_batch
 from tracelyze.errors import InputError
 
 _BATCH = 50_000
@@ -59,8 +60,8 @@ def write_run(log: Log, run: Path) -> str:
         folder.mkdir()
         _write(schema.STEPS, steps, folder)
         _write(schema.EVALS, evals, folder)
-        identity.write_json(folder / schema.PROCESS_FILE, {**common, "rank": 0, "attempt": 0, "pid": None})
-        identity.write_json(run / schema.RUN_FILE, {**common, "command": []})
+        write_json(folder / schema.PROCESS_FILE, {**common, "rank": 0, "attempt": 0, "pid": None})
+        write_json(run / schema.RUN_FILE, {**common, "command": []})
     except OSError as error:
         raise InputError(f"{run}: {error.strerror or error}; choose a folder that can be written") from None
     used = ", ".join(f"{ours} from {theirs}" if ours != theirs else ours for ours, theirs in columns.items())
@@ -140,8 +141,8 @@ def _make(run: Path) -> Path:
 def _write(table: schema.Table, rows: list[dict[str, Any]], folder: Path) -> None:
     import pyarrow.parquet
 
-    empty = stream.record_batch(table, [])
+    empty = record_batch(table, [])
     target = folder / f"{table.name}{schema.TABLE_SUFFIX}"
     with pyarrow.parquet.ParquetWriter(target, empty.schema, compression="zstd") as writer:
         for begin in range(0, len(rows), _BATCH):
-            writer.write_batch(stream.record_batch(table, rows[begin : begin + _BATCH]))
+            writer.write_batch(record_batch(table, rows[begin : begin + _BATCH]))

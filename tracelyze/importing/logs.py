@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tracelyze.collectors.imported import Log, recognised, write_run
 from tracelyze.errors import InputError
+from tracelyze.importing.run_builder import Log, recognised, write_run
 
 TRAINER_STATE = "trainer_state.json"
 _ABSENT = frozenset(("", "none", "null", "na", "n/a", "-"))

@@ -13,8 +13,8 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from tracelyze.collectors.imported import Log, write_run
 from tracelyze.errors import InputError
+from tracelyze.importing.run_builder import Log, write_run
 
 _FLOAT, _DOUBLE = 1, 2  # DataType of a TensorProto
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5

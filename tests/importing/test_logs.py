@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tracelyze import analyzers
-from tracelyze.collectors import logs, tensorboard
 from tracelyze.errors import InputError
+from tracelyze.importing import logs, tensorboard
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process
 
-TRACES = Path(os.environ.get("TRACELYZE_TRACES", Path(__file__).resolve().parents[2] / "shared" / "traces"))
+TRACES = Path(os.environ.get("TRACELYZE_TRACES", Path(__file__).resolve().parents[3] / "shared" / "traces"))
 NAN = math.nan
 
 
