@@ -90,7 +90,7 @@ def totals(judgements: list[Judgement]) -> dict[str, Any]:
 
 def percent(value: float | None) -> str:
     """Share as a whole percentage, a dash where there is none."""
-    return "-" if value is None else f"{100 * value:.0f} %"
+    return "-" if value is None else f"{100 * value:.0f}%"
 
 
 def show(judgements: list[Judgement], seconds: float) -> None:

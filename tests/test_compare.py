@@ -298,7 +298,7 @@ def test_quantiles_of_students_t():
 @settings(max_examples=15)
 @given(st.integers(0, 2**32 - 1), st.integers(4, 200), st.integers(4, 200))
 def test_equal_means_are_noise_in_most_cases(seed, one, two):
-    """The rate is 5 %; of 200 draws 25 or more are called different with a probability of 2e-5 (binomial)."""
+    """The rate is 5%; of 200 draws 25 or more are called different with a probability of 2e-5 (binomial)."""
     random = np.random.default_rng(seed)
     called = 0
     for _ in range(200):
@@ -310,12 +310,12 @@ def test_equal_means_are_noise_in_most_cases(seed, one, two):
 
 @real
 def test_two_gpus_of_different_generations():
-    """77.5 to 124.1 ms per step; overlap 47.03 to 70.91 %, idle 16.20 to 3.58 % over all but the last step, so that
+    """77.5 to 124.1 ms per step; overlap 47.03 to 70.91%, idle 16.20 to 3.58% over all but the last step, so that
     with all six steps both may differ by a percentage point."""
     found = compare(FOLDER / "hta" / "trace_diff" / "control", FOLDER / "hta" / "trace_diff" / "test")
     step = change(found, "step", "step")
     assert (step.before, step.after) == (pytest.approx(77.53, abs=0.05), pytest.approx(124.11, abs=0.05))
-    assert found.headline.startswith("B is 60 % slower per step (77.5 -> 124.1 ms): GEMM kernels +2")
+    assert found.headline.startswith("B is 60% slower per step (77.5 -> 124.1 ms): GEMM kernels +2")
     hidden = change(found, "step", "communication hidden behind computation")
     assert (hidden.before, hidden.after) == (pytest.approx(47.03, abs=1), pytest.approx(70.91, abs=1))
     idle = change(found, "step", "device idle, first to last activity")
@@ -332,6 +332,6 @@ def test_more_loader_workers_explain_the_difference():
     found = compare(
         resnet / "nw0_worker0.1623143089861.pt.trace.json.gz", resnet / "nw4_worker0.1623212756351.pt.trace.json.gz"
     )
-    assert found.headline.startswith("B is 20 % faster per step (174.9 -> 139.7 ms): idle: waiting for the data")
+    assert found.headline.startswith("B is 20% faster per step (174.9 -> 139.7 ms): idle: waiting for the data")
     assert change(found, "classes", "convolution kernels").significance == "noise"
     assert ("dataloader-bottleneck", "fixed") in {(one.rule, one.fate) for one in found.findings}

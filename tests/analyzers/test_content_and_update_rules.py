@@ -161,7 +161,7 @@ def test_updates_that_vanish_and_never_add_up(make) -> None:
     rows = sixteen(0.95, [0.94] * len(gaps()))
     status, _, finding = make.check("lost-updates", make.process(more={"parameters": rows}))
     assert (status, finding.severity) == ("fired", "warning")
-    assert finding.title.startswith("95 % of the updates")
+    assert finding.title.startswith("95% of the updates")
     frozen = make.process(more={"parameters": sixteen(1.0, [1.0] * len(gaps()))})
     assert make.check("lost-updates", frozen)[0] == "fired"
 

@@ -224,7 +224,7 @@ def test_a_long_table_says_what_it_leaves_out(tmp_path):
         made.span("user_annotation", f"ProfilerStep#{step}", begin, made.now - begin)
     kernels, operators = shown(made.write(tmp_path / "trace.json")).listings
     assert len(kernels.rows) == len(operators.rows) == listings.ROWS
-    assert kernels.rest == "and 25 more, 62 % of the device time"  # 25 of 40
+    assert kernels.rest == "and 25 more, 62% of the device time"  # 25 of 40
 
 
 @pytest.mark.parametrize("layout", [{}, {"indent": 1}, {"separators": (",", ":")}])

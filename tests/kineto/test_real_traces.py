@@ -88,7 +88,7 @@ AVERAGES = {  # step in us; kernels and loader in percent of it
 
 @pytest.mark.parametrize("name", AVERAGES)
 def test_golden_averages_of_the_tensorboard_plugin(name):
-    """To the last digit that is known, but for 70 us in two steps that the plugin ends otherwise: 0.01 % of a step."""
+    """To the last digit that is known, but for 70 us in two steps that the plugin ends otherwise: 0.01% of a step."""
     step, computing, loading = AVERAGES[name]
     table = plugin_table(name)
     whole = table.sum(axis=1).mean()
@@ -221,7 +221,7 @@ def test_idle_between_first_and_last_kernel_and_overlap(name, idle, overlap):
 
 
 def test_an_accelerator_of_another_kind():
-    """HTA's window opens with the step, 7 ms after the device's first activity: 0.06 % of the whole."""
+    """HTA's window opens with the step, 7 ms after the device's first activity: 0.06% of the whole."""
     device = summary(only(HTA / "mtia_trace_single_rank")).device
     assert device is not None
     assert device.span - device.span_busy == pytest.approx(5_627_274, rel=0.002)
@@ -269,7 +269,7 @@ def test_how_late_each_rank_is():
 
 
 def test_healthy_inference_on_an_h100():
-    """A reference tool says 8.56 % over a shorter window than the file's kernels span; over those it is 8.07 %."""
+    """A reference tool says 8.56% over a shorter window than the file's kernels span; over those it is 8.07%."""
     device = summary(FOLDER / "tracelens" / "Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz").device
     assert device is not None
     assert 100 * (1 - device.span_busy / device.span) == pytest.approx(8.3, abs=0.3)

@@ -71,7 +71,7 @@ def passed(count: int) -> list[Check]:
         Check(
             "dataloader-bottleneck",
             "passed",
-            "the loop waited 1.8 % of its step time for data (bar: 10 %)",
+            "the loop waited 1.8% of its step time for data (bar: 10%)",
             "Training waits for its data",
         ),
         Check(
@@ -266,7 +266,7 @@ def warning() -> Diagnosis:
         severity="warning",
         confidence="likely",
         title="Training waits for its data",
-        summary="The training loop spent 42 % of its time waiting for the next batch. The loader makes a batch in "
+        summary="The training loop spent 42% of its time waiting for the next batch. The loader makes a batch in "
         "61 ms with no workers, the step alone takes 83 ms.",
         fix="Let workers make the batches while the device computes. Two workers are enough for this step time.",
         fix_code="loader = DataLoader(\n    dataset,\n    batch_size=256,\n    shuffle=True,\n    num_workers=2,\n)",
@@ -274,7 +274,7 @@ def warning() -> Diagnosis:
         last_step=1999,
         ranks=[0, 1, 2, 3, 5, 6, 7],
         evidence=[
-            Evidence("waiting for data", 0.42, "of step time", 0.1, "measured: below 10 % the gain is lost in noise"),
+            Evidence("waiting for data", 0.42, "of step time", 0.1, "measured: below 10% the gain is lost in noise"),
             Evidence("num_workers", 0, "", None, "setting, for orientation"),
             Evidence("time to make a batch", 0.061, "s", 0.083, "time of the step alone"),
         ],
@@ -458,7 +458,7 @@ def traced() -> Diagnosis:
         "stream 7, mostly computing;device idle, by cause;main thread;The slowest step: step 8, 100 ms;Of 5 steps the "
         "longest.;enumerate(DataLoader);aten::cat;dgrad_engine;Memset (Device);stream 7;device idle;main thread 2;"
         "Kernels;Over all 6 steps.;dgrad_engine;convolution;Memset (Device);void cudnn::dgrad_engine<float, 512>(int);"
-        "and 54 more, 23 % of the device time".split(";")
+        "and 54 more, 23% of the device time".split(";")
     )
     chart = pictures.stack(lambda: next(names))
     facts = run_facts(path="trace.json.gz", command=[])

@@ -75,11 +75,11 @@ def test_the_still_picture_says_names_kinds_and_numbers() -> None:
     for words in (
         "volta_sgemm_64x64_nt",  # inside its slices
         "waiting for the data loader",  # in the legend
-        "400 activities of about 24 us or less are drawn together with their neighbours, as 10 slices",
+        "400 activities of about 24 µs or less are drawn together with their neighbours, as 10 slices",
         "main thread",
         "enumerate(DataLoader) (50 ms)",  # in the table
         "void cudnn::dgrad_engine<float, 512>(int)",
-        "and 54 more, 23 % of the device time",
+        "and 54 more, 23% of the device time",
     ):
         assert words in said
 
@@ -179,7 +179,7 @@ def test_names_follow_the_pointer_and_a_tap(opened: Chromium) -> None:
         "computing · stream 7, mostly computing",
     ]
     opened.evaluate(MOVE % f"send('pointermove', 0.5403, {first})")
-    assert opened.evaluate(TIP).split("\n")[:2] == ["40 short ones, most time in Memcpy DtoD", "45 us within 90 us"]
+    assert opened.evaluate(TIP).split("\n")[:2] == ["40 short ones, most time in Memcpy DtoD", "45 µs within 90 µs"]
     opened.evaluate(MOVE % "send('pointermove', 0.2, 2)")
     assert opened.evaluate(TIP) == ""
     tap = "{ pointerType: 'touch' }"

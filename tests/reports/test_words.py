@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,36 +12,6 @@ from tracelyze.diagnosis import Cost, Evidence, Exit, Finding
 from tracelyze.reports import story, words
 
 from . import examples
-
-
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        (0, "0"), (1234567, "1,234,567"), (0.0, "0"), (0.03125, "0.0312"), (12.3456, "12.35"), (98765.4, "98,765"),
-        (1.2345e-7, "1.23e-07"), (2.5e12, "2.5e+12"), (math.nan, "NaN"), (math.inf, "Inf"), (-math.inf, "-Inf"),
-        (None, "not known"), (True, "yes"),
-    ],
-)  # fmt: skip
-def test_numbers(value: float | None, said: str) -> None:
-    assert words.number(value) == said
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [
-        (0.048, "48 ms"), (12.34, "12.3 s"), (59.99, "60 s"), (250.2, "4 min 10 s"), (3600, "1 h"),
-        (11100, "3 h 5 min"), (187200, "2 d 4 h"), (None, "not known"), (math.nan, "not known"), (-2, "-2 s"),
-    ],
-)  # fmt: skip
-def test_durations(seconds: float | None, said: str) -> None:
-    assert words.duration(seconds) == said
-
-
-@pytest.mark.parametrize(
-    ("share", "said"), [(0.38, "38 %"), (0.0061, "0.6 %"), (0.0001, "under 0.1 %"), (1.0, "100 %"), (0, "0 %")]
-)
-def test_shares(share: float, said: str) -> None:
-    assert words.percent(share) == said
 
 
 def finding(**changes: object) -> Finding:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.words import plural
+from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -11,6 +11,7 @@ from tracelyze.errors import InputError
 
 ROW_GROUP = 50_000
 
+
 def compact_process(folder: Path) -> None:
     """Convert the streams of one process folder to Parquet, file by file, without ever losing a row.
 

@@ -31,7 +31,7 @@ class Series:
 
 @dataclass(frozen=True)
 class MemoryClimb:
-    """A material climb: bytes per step, bytes so far, the slope's 95 % interval, and time until memory ends."""
+    """A material climb: bytes per step, bytes so far, the slope's 95% interval, and time until memory ends."""
 
     slope: float
     growth: float
@@ -162,7 +162,7 @@ def evidence(series: Series, climb: MemoryClimb, limits: Limits) -> list[Evidenc
     low, high = climb.interval
     found = [
         Evidence(f"growth of {series.name} memory", climb.slope / MIB, "MiB/step"),
-        Evidence("95 % interval of the growth", f"{low / MIB:.4g} to {high / MIB:.4g}", "MiB/step"),
+        Evidence("95% interval of the growth", f"{low / MIB:.4g} to {high / MIB:.4g}", "MiB/step"),
         Evidence("growth so far", climb.growth / MIB, "MiB", limits["absolute"], limits.source("absolute")),
         Evidence("steadiness (mean increment over its error)", float(np.minimum(climb.steadiness, 1e6)), "", 8,
                  "61,584 simulated healthy look-alikes: one exceeded it with the other conditions met"),

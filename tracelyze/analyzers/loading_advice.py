@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.words import duration, percent
+from tracelyze.formatting import duration, percent
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.waiting import Prediction, Waiting

@@ -11,8 +11,8 @@ import numpy as np
 
 from tracelyze.analyzers import moments, pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
-from tracelyze.analyzers.words import plural
 from tracelyze.diagnosis import Confidence, Evidence, Finding, Location, Mark, Severity
+from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.words import plural
 from tracelyze.diagnosis import CONFIDENCES, SEVERITIES, Cost, Finding
+from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

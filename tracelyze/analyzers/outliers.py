@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tracelyze.analyzers import contention, moments, validation
-from tracelyze.analyzers.words import percent
+from tracelyze.formatting import percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

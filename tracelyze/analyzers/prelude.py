@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import moments
-from tracelyze.analyzers.words import number
+from tracelyze.formatting import number
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Training

@@ -22,8 +22,8 @@ from tracelyze.analyzers.kineto import rankfiles
 from tracelyze.analyzers.kineto.importer import extent
 from tracelyze.analyzers.kineto.reader import read_trace
 from tracelyze.analyzers.run import Process
-from tracelyze.analyzers.words import plural
 from tracelyze.errors import InputError
+from tracelyze.formatting import plural
 
 SECOND: Final = 1e6
 _PART: Final = re.compile(rf"{schema.WINDOWS.name}(?:-(\d+))?\..*")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers import moments, pictures
-from tracelyze.analyzers.words import number, plural
 from tracelyze.diagnosis import Evidence, Finding, Mark, Severity
+from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.rule import Limits

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import moments, pictures
-from tracelyze.analyzers.words import plural
 from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Mask, Training

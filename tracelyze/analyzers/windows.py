@@ -17,9 +17,9 @@ from tracelyze.analyzers.kineto.reader import read_trace
 from tracelyze.analyzers.kineto.summary import summarise_file, summarise_trace
 from tracelyze.analyzers.merging import gravity
 from tracelyze.analyzers.rule import Outcome, Passed, Skipped
-from tracelyze.analyzers.words import plural
 from tracelyze.diagnosis import Chart, Cost, Evidence, Finding, Picture
 from tracelyze.errors import InputError
+from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process

@@ -72,7 +72,7 @@ def collect(
 
 
 def _chosen(given: list[str]) -> dict[str, str | int]:
-    """"on", "off" or a number of steps for each signal of --signal NAME=HOW."""
+    """ "on", "off" or a number of steps for each signal of --signal NAME=HOW."""
     chosen: dict[str, str | int] = {}
     for wish in given:
         name, _, how = wish.partition("=")

@@ -194,7 +194,7 @@ class Budget:
         meter.turned_down_at = step if turned_down else None
         meter.why = (
             f"a look costs {cost * 1e6:,.0f} us, a step takes {self.step_time * 1e3:,.2f} ms, "
-            f"recording may take {self.share * 100:g} % of that"
+            f"recording may take {self.share * 100:g}% of that"
             if turned_down
             else ""
         )

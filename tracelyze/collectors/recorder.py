@@ -118,7 +118,7 @@ class Recorder:
         """A model is about to be called for the first time: import what writing takes, before there are activations.
 
         What an import allocates stays. Among the activations of a first step it would keep the training from reusing
-        its own memory: twice the page faults at every later step, 8 % of a CNN's step time, measured.
+        its own memory: twice the page faults at every later step, 8% of a CNN's step time, measured.
         """
         self.prepared = True
         if self.torch.utils.data.get_worker_info() is not None:

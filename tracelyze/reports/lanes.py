@@ -10,8 +10,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from tracelyze import formatting
 from tracelyze.diagnosis import KINDS
-from tracelyze.reports import axes, bars, escaping, words
+from tracelyze.reports import axes, bars, escaping
 from tracelyze.reports.markup import Child, Markup, element
 
 if TYPE_CHECKING:
@@ -116,12 +117,10 @@ def data(timeline: Timeline) -> dict[str, Any]:
 
 def describe(timeline: Timeline) -> str:
     """The picture in words."""
-    said = [f"{words.duration(timeline.length_us / 1e6)} from left to right."]
+    said = [f"{formatting.duration(timeline.length_us / 1e6)} from left to right."]
     for lane in timeline.lanes:
-        share = words.percent(lane.busy_us / timeline.length_us if timeline.length_us > 0 else 0.0)
-        said.append(
-            f"{escaping.one_line(lane.name)}: {share} filled, {words.plural(lane.slices, 'activity', 'activities')}."
-        )
+        share = formatting.percent(lane.busy_us / timeline.length_us if timeline.length_us > 0 else 0.0)
+        said.append(f"{escaping.one_line(lane.name)}: {share} filled, {formatting.plural(lane.slices, 'activity')}.")
     return " ".join(said)
 
 

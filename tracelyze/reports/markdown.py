@@ -6,6 +6,7 @@ import re
 import textwrap
 from typing import TYPE_CHECKING, Final
 
+from tracelyze import formatting
 from tracelyze.reports import escaping, story, words
 from tracelyze.reports.escaping import markdown as plain
 from tracelyze.reports.escaping import markdown_code
@@ -50,7 +51,7 @@ def _heading(diagnosis: Diagnosis, chapters: list[Chapter]) -> str:
     if chapters:
         first = chapters[0].root.finding
         kind = "Worth knowing" if first.severity == "info" else "Root cause"
-        more = f" (and {words.plural(len(chapters) - 1, 'more')[:-1] if len(chapters) > 2 else '1 more'})"
+        more = f" (and {formatting.plural(len(chapters) - 1, 'more')[:-1] if len(chapters) > 2 else '1 more'})"
         lines.append(f"**{kind}: {_words(first.title)}**{more if len(chapters) > 1 else ''}")
     lines += [f"> {_words(note)}" for note in diagnosis.run.notes[:10]]
     return "\n\n".join(lines)
@@ -84,7 +85,7 @@ def _repair(finding: Finding) -> list[str]:
 def _evidence(evidence: list[Evidence]) -> str:
     lines = ["| Measured | Value | Threshold | Basis |", "|---|---|---|---|"]
     for one in evidence[:30]:
-        cells = (one.name, words.quantity(one.value, one.unit), words.threshold(one), one.source)
+        cells = (one.name, formatting.quantity(one.value, one.unit), words.threshold(one), one.source)
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
 
@@ -107,7 +108,7 @@ def _checks(diagnosis: Diagnosis) -> str:
         for check in story.checks(diagnosis, "passed")
     ]
     if passed:
-        lines.append(_folded(f"{words.plural(len(passed), 'check')} passed", passed))
+        lines.append(_folded(f"{formatting.plural(len(passed), 'check')} passed", passed))
     skipped = [
         f"- {_words(reason) or 'no reason given'}: {'; '.join(_words(check.title or check.rule) for check in group)}"
         for reason, group in story.by_reason(story.checks(diagnosis, "skipped")).items()
@@ -123,7 +124,11 @@ def _folded(title: str, lines: list[str]) -> str:
 
 def _run(diagnosis: Diagnosis) -> str:
     run = diagnosis.run
-    parts = [f"{words.plural(run.steps, 'step')}", words.plural(run.ranks, "rank"), words.duration(run.duration_s)]
+    parts = [
+        f"{formatting.plural(run.steps, 'step')}",
+        formatting.plural(run.ranks, "rank"),
+        formatting.duration(run.duration_s),
+    ]
     lines = ["### Run", "", f"- {', '.join(parts)}{_words(words.ended(run))}"]
     if run.command:
         lines.append(f"- command: {markdown_code(escaping.shortened(words.command(run.command), _LONGEST))}")

@@ -10,7 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tracelyze.reports import axes, bars, escaping, words
+from tracelyze.formatting import number, plural
+from tracelyze.reports import axes, bars, escaping
 from tracelyze.reports.markup import Child, Markup, element
 
 if TYPE_CHECKING:
@@ -77,19 +78,17 @@ def describe(chart: Chart) -> str:
             continue
         values = [value for _, value in known if value is not None]
         if line.style == "bars":
-            said.append(f"{escaping.one_line(line.name)}: {words.number(sum(values) / len(values))} on average.")
+            said.append(f"{escaping.one_line(line.name)}: {number(sum(values) / len(values))} on average.")
             continue
         gaps = len(line.y) - len(known)
         said.append(
-            f"{escaping.one_line(line.name)}: from {words.number(values[0])} at {words.number(known[0][0])} to "
-            f"{words.number(values[-1])} at {words.number(known[-1][0])}, lowest {words.number(min(values))}, "
-            f"highest {words.number(max(values))}" + (f", {words.plural(gaps, 'gap')}" if gaps else "") + "."
+            f"{escaping.one_line(line.name)}: from {number(values[0])} at {number(known[0][0])} to "
+            f"{number(values[-1])} at {number(known[-1][0])}, lowest {number(min(values))}, "
+            f"highest {number(max(values))}" + (f", {plural(gaps, 'gap')}" if gaps else "") + "."
         )
     if chart.threshold is not None:
-        said.append(
-            f"Threshold {words.number(chart.threshold)} {escaping.one_line(chart.threshold_label)}".strip() + "."
-        )
-    said += [f"{escaping.one_line(mark.label)} at {words.number(mark.x)}." for mark in chart.marks[:12]]
+        said.append(f"Threshold {number(chart.threshold)} {escaping.one_line(chart.threshold_label)}".strip() + ".")
+    said += [f"{escaping.one_line(mark.label)} at {number(mark.x)}." for mark in chart.marks[:12]]
     return " ".join(said)
 
 
@@ -204,7 +203,7 @@ def _threshold(chart: Chart, y: Axis, top: int) -> Child:
     up = y.fraction(chart.threshold)
     if up is None:
         return None
-    name = f"{_cut(chart.threshold_label) or 'threshold'}: {words.number(chart.threshold)}"
+    name = f"{_cut(chart.threshold_label) or 'threshold'}: {number(chart.threshold)}"
     if not 0 <= up <= 1:
         where = "far above" if up > 1 else "far below"
         edge = top + 12 if up > 1 else top + HEIGHT - 6

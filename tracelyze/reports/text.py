@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+from tracelyze import formatting
 from tracelyze.reports import escaping, story, words
 
 if TYPE_CHECKING:
@@ -62,9 +63,9 @@ class _Page:
         color = _COLORS[diagnosis.verdict] if looked else ""
         self.words(sign + words.verdict(diagnosis), "", code=color, bold=True, hanging="  " if looked else "")
         run = diagnosis.run
-        facts = [words.plural(run.steps, "step")]
-        facts += [words.plural(run.ranks, "rank")] if run.ranks > 1 else []
-        facts += [words.duration(run.duration_s)] if run.duration_s is not None else []
+        facts = [formatting.plural(run.steps, "step")]
+        facts += [formatting.plural(run.ranks, "rank")] if run.ranks > 1 else []
+        facts += [formatting.duration(run.duration_s)] if run.duration_s is not None else []
         self.words(f"{escaping.one_line(run.path)}: {', '.join(facts)}{words.ended(run)}", "  ", dim=True)
 
     def chapter(self, chapter: Chapter, of_ranks: int) -> None:
@@ -110,7 +111,7 @@ class _Page:
         for reason, group in list(groups.items())[:_REASONS]:
             self.words(f"{len(group)} not made: {reason}", "  ", dim=True, hanging="    ")
         if len(groups) > _REASONS:
-            self.words(f"and {words.plural(len(groups) - _REASONS, 'more reason')}", "  ", dim=True)
+            self.words(f"and {formatting.plural(len(groups) - _REASONS, 'more reason')}", "  ", dim=True)
 
     def words(
         self, text: str, indent: str, code: str = "", bold: bool = False, dim: bool = False, hanging: str | None = None
@@ -142,6 +143,6 @@ class _Page:
 
 
 def _number(evidence: Evidence) -> str:
-    said = f"{evidence.name}: {escaping.one_line(words.quantity(evidence.value, evidence.unit))}"
+    said = f"{evidence.name}: {escaping.one_line(formatting.quantity(evidence.value, evidence.unit))}"
     threshold = escaping.one_line(words.threshold(evidence))
     return f"{said} (threshold {threshold})" if threshold else said

@@ -1,9 +1,11 @@
-"""How the reports say things: numbers with units, spans of time and steps, severities, the verdict."""
+"""How the reports say things: severities, spans of steps, ranks, costs, the verdict."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Final
+
+from tracelyze import formatting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,85 +27,18 @@ ENDED: Final = {
     "running": "was still running when it was read",
     "unknown": "ended in a way that was not recorded",
 }
-UNBROKEN: Final = "\u00a0"
-
-
-def number(value: float | int | None) -> str:
-    """A number as people read it: `1,234`, `0.0312`, `1.2e-07`; NaN and infinities by name."""
-    if value is None:
-        return "not known"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}" if abs(value) < 10**15 else f"{value:.3e}"
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Inf" if value > 0 else "-Inf"
-    size = abs(value)
-    if size != 0 and (size < 1e-3 or size >= 1e9):
-        return f"{value:.3g}"
-    if size >= 1000 or value == int(value):
-        return f"{value:,.0f}"
-    return f"{value:.4g}" if size >= 1 else f"{value:.3g}"
-
-
-def quantity(value: float | int | str | None, unit: str) -> str:
-    """A value with its unit; a share of 1 is said in percent where the unit asks for it."""
-    if isinstance(value, str):
-        return f"{value} {unit}".strip()
-    if value is None:
-        return "not known"
-    if unit in ("%", "percent"):
-        return f"{number(value)}{UNBROKEN}%"
-    if unit == "share" or unit.startswith("share of "):
-        return f"{percent(value)}{unit.removeprefix('share')}"
-    return f"{number(value)} {unit}".strip()
 
 
 def threshold(evidence: Evidence) -> str:
     """What the value was held against, with the unit of the value; empty where it was held against nothing."""
     if evidence.threshold is None:
         return ""
-    return quantity(evidence.threshold, "" if isinstance(evidence.threshold, str) else evidence.unit)
-
-
-def duration(seconds: float | None) -> str:
-    """A length of time in the two units that matter: `48 ms`, `12.3 s`, `4 min 10 s`, `3 h 5 min`, `2 d 4 h`."""
-    if seconds is None or not math.isfinite(seconds):
-        return "not known"
-    if seconds < 0:
-        return f"-{duration(-seconds)}"
-    if seconds < 1:
-        return f"{seconds * 1000:.3g} ms"
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    whole = round(seconds)
-    for size, name, part, part_name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if whole >= size:
-            rest = whole % size // part
-            return f"{whole // size:,} {name} {rest} {part_name}" if rest else f"{whole // size:,} {name}"
-    return f"{whole} s"
-
-
-def percent(share: float | None) -> str:
-    """A share of 1 in percent."""
-    if share is None or not math.isfinite(share):
-        return "not known"
-    value = share * 100
-    if 0 < value < 0.1:
-        return "under 0.1 %"
-    return f"{value:.1f} %" if value < 10 and round(value, 1) != round(value) else f"{value:.0f} %"
-
-
-def plural(count: int, one: str, many: str = "") -> str:
-    """`1 step`, `2 steps`."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+    return formatting.quantity(evidence.threshold, "" if isinstance(evidence.threshold, str) else evidence.unit)
 
 
 def onset(finding: Finding) -> str:
     """Since when: the first step, and the time on the run's clock where it is known."""
-    at = "" if finding.first_second is None else f"{duration(finding.first_second)} into the run"
+    at = "" if finding.first_second is None else f"{formatting.duration(finding.first_second)} into the run"
     if finding.first_step is None:
         return at or "not known"
     return f"step {finding.first_step:,}" + (f", {at}" if at else "")
@@ -146,9 +81,9 @@ def cost(finding: Finding) -> str:
     if finding.cost is None:
         return ""
     seconds, share = finding.cost.seconds, finding.cost.share
-    known = [duration(seconds)] if seconds is not None else []
+    known = [formatting.duration(seconds)] if seconds is not None else []
     if share is not None:
-        known.append(f"{percent(share)} of the run")
+        known.append(f"{formatting.percent(share)} of the run")
     return ", ".join(known)
 
 
@@ -165,7 +100,7 @@ def margin(evidence: Evidence) -> str:
     if not math.isfinite(value) or not math.isfinite(threshold) or value * threshold <= 0:
         return ""
     factor = value / threshold
-    return f"{number(float(f'{factor:.2g}'))} \u00d7"
+    return f"{formatting.number(float(f'{factor:.2g}'))} \u00d7"
 
 
 def verdict(diagnosis: Diagnosis) -> str:
@@ -181,7 +116,7 @@ def verdict(diagnosis: Diagnosis) -> str:
     passed = sum(check.status == "passed" for check in diagnosis.checks)
     if passed == 0:
         return "Nothing is known about this run: no check could be made."
-    return f"No fault found by the {plural(passed, 'check')} that could be made."
+    return f"No fault found by the {formatting.plural(passed, 'check')} that could be made."
 
 
 def tally(diagnosis: Diagnosis) -> str:
@@ -228,4 +163,4 @@ def recording(run: RunFacts) -> str:
     slowed = [f"{signal.name} every {signal.every} steps" for signal in run.turned_down()]
     kept = f"; to keep that low it looked less often at {', '.join(slowed)}" if slowed else ""
     unseen = " by its own clock, which on steps this short does not see all of it" if run.overhead >= SHORT else ""
-    return f"Recording took {percent(run.overhead)} of the step time{unseen}{kept}."
+    return f"Recording took {formatting.percent(run.overhead)} of the step time{unseen}{kept}."

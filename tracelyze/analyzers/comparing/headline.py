@@ -7,6 +7,7 @@ from typing import Final
 
 from tracelyze.analyzers.comparing.traces import COMPUTING, USUAL
 from tracelyze.comparison import Change, FindingChange, Section, Verdict
+from tracelyze.formatting import number, percent
 
 _MOST: Final = 3
 _LEAST_PART: Final = 0.1
@@ -24,10 +25,10 @@ def headline(step: Change | None, sections: Sequence[Section]) -> str:
     """One sentence with the step times and the parts that explain their difference."""
     if step is None or step.before is None or step.after is None or step.before <= 0:
         return "Nothing can be said about the time of a step: at least one side has none."
-    times = f"({milliseconds(step.before)} -> {milliseconds(step.after)} ms)"
+    times = f"({number(step.before)} -> {number(step.after)} ms)"
     ratio = step.after / step.before - 1
     if step.significance == "noise":
-        band = f"less than the noise of {milliseconds(step.noise)} ms" if step.noise else "too little to matter"
+        band = f"less than the noise of {number(step.noise)} ms" if step.noise else "too little to matter"
         if step.noise is not None and abs(step.difference) > step.noise:
             band = "too little to matter"
         return f"B is about as fast as A per step {times}: the difference is {band}.{_usual(sections)}"
@@ -48,7 +49,7 @@ def _usual(sections: Sequence[Section]) -> str:
     usual = next((one for part in sections if part.id == "step" for one in part.changes if one.name == USUAL), None)
     if usual is None or usual.significance not in ("more", "less") or not usual.before or not usual.after:
         return ""
-    times = f"({milliseconds(usual.before)} -> {milliseconds(usual.after)} ms)"
+    times = f"({number(usual.before)} -> {number(usual.after)} ms)"
     return f" Without its slow steps it {_how(usual.after / usual.before - 1)} {times}."
 
 
@@ -76,13 +77,3 @@ def drivers(difference: float, sections: Sequence[Section]) -> list[Change]:
 
 def _signed(change: Change) -> str:
     return f"{change.name} {change.difference:+.3g} {change.unit}"
-
-
-def milliseconds(value: float | None) -> str:
-    """A time in milliseconds without its unit: one decimal from 10 ms on, three digits below."""
-    return "?" if value is None else f"{value:,.1f}" if abs(value) >= 10 else f"{value:.3g}"
-
-
-def percent(share: float) -> str:
-    """A share as a percentage, whole from 10 % on."""
-    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.1f} %"

@@ -21,7 +21,7 @@ RECORDINGS: Final = Threshold(
     "recordings",
     0.05,
     "share of the step",
-    "measured: recordings of one script on one machine that does nothing else differ by 3 %, whatever their steps say",
+    "measured: recordings of one script on one machine that does nothing else differ by 3%, whatever their steps say",
 )
 _BLOCKS: Final = 20
 """Steps of a long run are averaged in this many runs of neighbours: what drifts slowly is noise too."""
@@ -49,7 +49,7 @@ def margin(before: Floats, after: Floats) -> float | None:
 
 
 def quantile(freedom: float) -> float:
-    """The 97.5 % quantile of Student's t, by Fisher and Cornish's expansion, good to 1 % from three degrees on."""
+    """The 97.5% quantile of Student's t, by Fisher and Cornish's expansion, good to 1% from three degrees on."""
     z = _NORMAL
     terms = (
         (z**3 + z) / 4,

@@ -11,8 +11,8 @@ from tracelyze.analyzers import validation
 from tracelyze.analyzers.comparing.noise import RECORDINGS, blocks, margin, significance, time_change
 from tracelyze.analyzers.comparing.settings import lead
 from tracelyze.analyzers.run import Floats, Process, Run, Training
-from tracelyze.analyzers.words import percent
 from tracelyze.comparison import Change, Section, Side
+from tracelyze.formatting import percent
 
 MEBI: Final = 2.0**20
 WARM_UP: Final = 3

@@ -19,8 +19,8 @@ from tracelyze.analyzers.kineto.rule import Job
 from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.kineto.table import Integers
 from tracelyze.analyzers.run import Floats
-from tracelyze.analyzers.words import percent
 from tracelyze.comparison import Change, Section, Side
+from tracelyze.formatting import percent
 
 COMPUTING: Final = "computing"
 USUAL: Final = "step, without slow ones"

@@ -18,9 +18,9 @@ from tracelyze.analyzers.kineto.rules import RULES
 from tracelyze.analyzers.kineto.summary import TraceSummary, summarise, summarise_trace
 from tracelyze.analyzers.kineto.table import Floats
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped
-from tracelyze.analyzers.words import percent
 from tracelyze.diagnosis import Chart, Check, Diagnosis, Exit, Finding, RunFacts, worst
 from tracelyze.errors import InputError
+from tracelyze.formatting import percent
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.kineto.picture import Painter

@@ -13,8 +13,8 @@ from tracelyze.analyzers.kineto import rankfiles, stored, stored_ranges
 from tracelyze.analyzers.kineto.blocks import Blocks
 from tracelyze.analyzers.kineto.reader import read_trace
 from tracelyze.analyzers.kineto.trace import Trace
-from tracelyze.analyzers.words import plural
 from tracelyze.errors import InputError
+from tracelyze.formatting import plural
 
 
 def import_traces(paths: Sequence[Path | str], run: Path) -> str:

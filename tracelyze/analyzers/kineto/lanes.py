@@ -17,8 +17,8 @@ from tracelyze.analyzers.kineto.steps import Steps
 from tracelyze.analyzers.kineto.summary import Attributed
 from tracelyze.analyzers.kineto.table import Array, Integers
 from tracelyze.analyzers.kineto.thinning import Slices, lane
-from tracelyze.analyzers.words import plural
 from tracelyze.diagnosis import KINDS, Lane
+from tracelyze.formatting import plural
 
 MOST_STREAMS: Final = 6
 MOST_OTHER_THREADS: Final = 2

@@ -13,8 +13,8 @@ from tracelyze.analyzers.kineto.kernel_classes import class_of
 from tracelyze.analyzers.kineto.kernel_names import short
 from tracelyze.analyzers.kineto.summary import Attributed
 from tracelyze.analyzers.kineto.table import Floats, Integers
-from tracelyze.analyzers.words import percent, plural
 from tracelyze.diagnosis import Listing
+from tracelyze.formatting import percent, plural
 
 ROWS: Final = 15
 _DEEPEST: Final = 8

@@ -21,8 +21,8 @@ from tracelyze.analyzers.kineto.steps import Steps
 from tracelyze.analyzers.kineto.summary import Attributed, TraceSummary, summarise_file
 from tracelyze.analyzers.kineto.table import Floats
 from tracelyze.analyzers.kineto.thinning import UNITS
-from tracelyze.analyzers.words import duration, number, percent, plural
 from tracelyze.diagnosis import Lane, Listing, Picture, Timeline
+from tracelyze.formatting import duration, number, percent, plural
 
 MOST_EVENTS: Final = 200_000
 """Host events of the steps that are read again, as far as can be told beforehand: about a second's work.

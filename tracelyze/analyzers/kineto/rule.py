@@ -14,8 +14,8 @@ from tracelyze.analyzers.kineto.table import Floats, Mask, median
 from tracelyze.analyzers.kineto.totals import CallTotal
 from tracelyze.analyzers.merging import merge
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
-from tracelyze.analyzers.words import duration, number, percent
 from tracelyze.diagnosis import Chart, Cost, Evidence, Finding, Location, Severity
+from tracelyze.formatting import duration, number, percent
 
 MICROSECONDS: Final = 1e6
 

@@ -11,8 +11,8 @@ from tracelyze.analyzers.kineto.attribution import DeviceTime
 from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.kineto.table import Floats
 from tracelyze.analyzers.rule import Threshold
-from tracelyze.analyzers.words import percent
 from tracelyze.diagnosis import Evidence
+from tracelyze.formatting import percent
 
 CONTENTION: Final = Threshold(
     "contention",
@@ -81,7 +81,7 @@ def predicted(
 
 _NEXT_TO_NOTHING: Final = 0.01
 _MOST: Final = (
-    "derived: all idle time of the device under the loader. Two real ResNet50 trainings saved 20 % where it was 34 %, "
-    "7 % where it was 23 %"
+    "derived: all idle time of the device under the loader. Two real ResNet50 trainings saved 20% where it was 34%, "
+    "7% where it was 23%"
 )
 _LEAST: Final = "derived: hand-over of the batch included, and all else that the device waits for takes twice as long"

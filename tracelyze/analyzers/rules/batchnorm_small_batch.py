@@ -67,9 +67,7 @@ RULE = Rule(
     check=check,
     needs=(("steps.batch_size", "steps.modules_in_train", "models.sensitive"),),
     thresholds=(
-        Threshold(
-            "samples", 2, "samples", "Wu and He 2018, Group Normalization: ImageNet error 10 points higher at 2"
-        ),
+        Threshold("samples", 2, "samples", "Wu and He 2018, Group Normalization: ImageNet error 10 points higher at 2"),
         Threshold("backwards", 4, "", "accumulation that is meant to make the batch several times larger"),
         Threshold("steps", 10, "steps", "a first try is no habit"),
         Threshold("share", 0.9, "share", "of the steps with all mode-sensitive modules in train mode"),

@@ -10,7 +10,7 @@ from tracelyze.diagnosis import Chart, Evidence, Finding, Location, Mark
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process
-from tracelyze.analyzers.words import plural
+from tracelyze.formatting import plural
 
 NO_CRASH = {"finished": "the program ended by itself", "interrupted": "the program was interrupted by its user"}
 

@@ -9,8 +9,8 @@ import numpy as np
 from tracelyze.analyzers import loading_advice as advice
 from tracelyze.analyzers import moments, pictures, waiting
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.words import duration, percent
 from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
+from tracelyze.formatting import duration, percent
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process, Training
@@ -106,7 +106,7 @@ RULE = Rule(
     check=check,
     needs=(("steps.loader_wait", "steps.seconds"),),
     thresholds=(
-        Threshold("share", 0.3, "share", "a V100 training with 33 % of its step in the loader gained 21 % by workers"),
+        Threshold("share", 0.3, "share", "a V100 training with 33% of its step in the loader gained 21% by workers"),
         Threshold("sample", 50, "us", "indexing tensors in memory takes 10 to 30 us per sample"),
         Threshold("saving", 0.2, "share", "a gain below a fifth is within what the prediction may be wrong by"),
         Threshold("grave", 0.5, "share", "more than half of the time would come back"),

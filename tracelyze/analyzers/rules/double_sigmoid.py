@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers import loss_calls
 from tracelyze.analyzers.rule import Limits, Outcome, Rule, Threshold
-from tracelyze.analyzers.words import number
 from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import number
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.loss_calls import Line, Row

@@ -8,8 +8,8 @@ import numpy as np
 
 from tracelyze.analyzers import contention, moments, pictures, validation, waiting
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.words import duration, percent, plural
 from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
+from tracelyze.formatting import duration, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Floats, Process, Training

@@ -9,8 +9,8 @@ import numpy as np
 from tracelyze.analyzers import pictures, validation
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import restless_validation
-from tracelyze.analyzers.words import percent, plural
 from tracelyze.diagnosis import Chart, Evidence, Finding, Mark
+from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Mask, Process

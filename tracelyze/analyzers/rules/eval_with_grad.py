@@ -8,8 +8,8 @@ import numpy as np
 
 from tracelyze.analyzers import pictures, validation
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.words import percent, plural
 from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process

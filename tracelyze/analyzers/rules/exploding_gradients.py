@@ -8,8 +8,8 @@ import numpy as np
 
 from tracelyze.analyzers import moments, pictures, statistics, style
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
-from tracelyze.analyzers.words import number
 from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Floats, Process, Training

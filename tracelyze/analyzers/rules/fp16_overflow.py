@@ -9,8 +9,8 @@ import numpy as np
 from tracelyze.analyzers import moments, pictures
 from tracelyze.analyzers.overflows import Overflows, overflows
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.words import number, percent, plural
 from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process, Training
@@ -93,7 +93,7 @@ RULE = Rule(
     thresholds=(
         Threshold("scale", 1.0, "", "below 1 the scaler no longer lifts gradients, it shrinks them"),
         Threshold("backoffs", 5, "", "five halvings are a factor of 32; probing costs one per growth interval"),
-        Threshold("share", 0.1, "share", "probing every 2,000 steps (the default) skips 0.05 % of the steps"),
+        Threshold("share", 0.1, "share", "probing every 2,000 steps (the default) skips 0.05% of the steps"),
         Threshold("settling", 50, "steps", "from 65,536 down to 1 takes 16 halvings; three times that to settle"),
     ),
     consequence_of=("missing-zero-grad", "exploding-gradients", "loss-divergence", "learning-rate-too-high"),

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers import moments, pictures, unheld
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.words import percent, plural
 from tracelyze.diagnosis import Evidence, Finding, Severity
+from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process, Training

@@ -8,8 +8,8 @@ import numpy as np
 
 from tracelyze.analyzers import logged, moments, pictures, statistics, style
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.words import number, plural
 from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers import inputs, moments, pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.words import number, plural
 from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process, Training

@@ -8,8 +8,8 @@ import numpy as np
 
 from tracelyze.analyzers import accumulation, moments, pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.words import number, percent
 from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number, percent
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Mask, Process, Training
@@ -98,9 +98,7 @@ RULE = Rule(
     check=check,
     needs=(("steps.backwards", "steps.loss_divisor", "steps.loader_batches", "steps.grads_discarded"),),
     thresholds=(
-        Threshold(
-            "off", 1.25, "times", "derived: a learning rate is not tuned to within a quarter"
-        ),
+        Threshold("off", 1.25, "times", "derived: a learning rate is not tuned to within a quarter"),
         Threshold("share", 0.05, "share", "derived: with less, epochs are long and one step of each changes little"),
         Threshold("steps", 5, "steps", "a few may be a warm-up or a restart"),
         Threshold("watched", 2, "steps", "one may have begun before gradients were watched"),

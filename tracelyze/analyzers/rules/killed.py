@@ -9,8 +9,8 @@ import numpy as np
 
 from tracelyze.analyzers import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.words import memory, percent
 from tracelyze.diagnosis import Evidence, Finding, Location, Mark
+from tracelyze.formatting import percent, size
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process
@@ -75,9 +75,9 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
     told += f" The last recorded step is {last:,}."
     if starved and left is not None:
         title += ", most likely out of host memory"
-        told += f" When last looked at, {memory(left)} of memory were left to it, and about to be used up."
+        told += f" When last looked at, {size(left)} of memory were left to it, and about to be used up."
     elif end.kind == "vanished" and left is not None:
-        told += f" A second before, {memory(left)} were left to it, so it was probably not killed for memory, unless "
+        told += f" A second before, {size(left)} were left to it, so it was probably not killed for memory, unless "
         told += "it asked for that much at once."
     if stopped:
         told += f" Before that, {stopped}; what happened afterwards was not recorded."
@@ -94,7 +94,7 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
         evidence=[
             Evidence("how it ended", end.kind),
             Evidence("last recorded step", last, "steps"),
-            Evidence("memory left to the process", None if left is None else memory(left), "",
+            Evidence("memory left to the process", None if left is None else size(left), "",
                      f"{percent(limits['left'])} of all", limits.source("left")),
         ],
         location=_place(process),

@@ -8,8 +8,8 @@ import numpy as np
 
 from tracelyze.analyzers import moments, schedules
 from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
-from tracelyze.analyzers.words import number, percent, plural
 from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process, Training

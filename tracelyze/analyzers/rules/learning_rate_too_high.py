@@ -8,8 +8,8 @@ import numpy as np
 
 from tracelyze.analyzers import moments, pictures, rates, style
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.words import number
 from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.rates import TooHigh

@@ -8,8 +8,8 @@ import numpy as np
 
 from tracelyze.analyzers import curriculum, moments, pictures, statistics, style
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.words import number, percent
 from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number, percent
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process, Training
@@ -81,7 +81,7 @@ RULE = Rule(
     check=check,
     needs=(("steps.loss",),),
     thresholds=(
-        Threshold("rise", 0.15, "share", "simulated rises of 40 % and more are found, noise of any shape is not"),
+        Threshold("rise", 0.15, "share", "simulated rises of 40% and more are found, noise of any shape is not"),
         Threshold("regained", 0.1, "share", "noise around a loss that converged is small against what was gained"),
         Threshold("sigmas", 6, "", "autocorrelated noise exceeds 3 in one run of twenty, 6 in one of a hundred"),
     ),

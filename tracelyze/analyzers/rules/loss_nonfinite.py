@@ -9,8 +9,8 @@ import numpy as np
 from tracelyze.analyzers import logged, moments, pictures
 from tracelyze.analyzers.prelude import what_moved_first
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
-from tracelyze.analyzers.words import plural
 from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process, Training

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from tracelyze.analyzers import moments, pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.words import duration, memory, percent, plural
 from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
+from tracelyze.formatting import duration, percent, plural, size
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Floats, Process, Training
@@ -58,7 +58,7 @@ def _finding(
         confidence="likely",
         title=f"Device memory is fragmented: the driver refused more in {plural(len(rows), 'step')}",
         summary=(
-            f"PyTorch held up to {memory(int(held))} of device memory, and no more than {memory(int(used))} was ever "
+            f"PyTorch held up to {size(int(held))} of device memory, and no more than {size(int(used))} was ever "
             f"in tensors; still it had to ask for more {int(more[rows].sum()):,} times, was refused, gave all free "
             "blocks back and tried again, which waits for the device. These steps took "
             f"{duration(lost)} more than the others. "

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from tracelyze.analyzers import leaks, moments
 from tracelyze.analyzers.leaks import MIB, Graphs, MemoryClimb, Series
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.words import duration, memory, number, plural
 from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import duration, number, plural, size
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process, Training
@@ -66,9 +66,9 @@ def _finding(
     else:
         title, cause = "", "What holds it was not seen: no autograd graph was found to be kept."
     if climb and series:
-        growth = f"{series.name.capitalize()} memory grows by {memory(climb.slope)} per step"
-        title = title or f"{growth}, {memory(climb.growth)} so far"
-        cause = f"{growth}, {memory(climb.growth)} since step {begin}. {cause}"
+        growth = f"{series.name.capitalize()} memory grows by {size(climb.slope)} per step"
+        title = title or f"{growth}, {size(climb.growth)} so far"
+        cause = f"{growth}, {size(climb.growth)} since step {begin}. {cause}"
         if left is not None:
             cause += f" At this pace memory is exhausted after {duration(left)} more."
     elif graphs:

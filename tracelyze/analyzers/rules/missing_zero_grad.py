@@ -9,8 +9,8 @@ import numpy as np
 from tracelyze.analyzers import moments, pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.analyzers.signatures import growing_gradients
-from tracelyze.analyzers.words import percent
 from tracelyze.diagnosis import Chart, Evidence, Finding, Mark
+from tracelyze.formatting import percent
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process, Training

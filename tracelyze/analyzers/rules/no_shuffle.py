@@ -9,8 +9,8 @@ import numpy as np
 
 from tracelyze.analyzers import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.words import number, percent
 from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import number, percent
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process

@@ -9,8 +9,8 @@ import numpy as np
 from tracelyze.analyzers import crash_families, pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.analyzers.rules.crash import last_exception
-from tracelyze.analyzers.words import memory, plural
 from tracelyze.diagnosis import Evidence, Finding, Location, Mark
+from tracelyze.formatting import plural, size
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process
@@ -77,7 +77,7 @@ def _sizes(columns: dict[str, np.ndarray]) -> list[Evidence]:
     for name, values in columns.items():
         known = values[np.isfinite(values)]
         if len(known):
-            found.append(Evidence(COLUMNS[name], memory(float(known[-1]))))
+            found.append(Evidence(COLUMNS[name], size(float(known[-1]))))
     return found
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from tracelyze.analyzers import moments, pictures, statistics, style, validation
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.words import number, percent
 from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number, percent
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Floats, Process, Training
@@ -94,7 +94,7 @@ RULE = Rule(
                   "and wandering curves"),
         Threshold("rise", 0.05, "share", "another seed moves the loss of a small validation set by a few percent"),
         Threshold("grave", 0.2, "share", "below a fifth the best and the last weights are hard to tell apart in use"),
-        Threshold("passes", 10, "passes", "simulation: with fewer, no rise below 60 % stands out from 1 % of noise"),
+        Threshold("passes", 10, "passes", "simulation: with fewer, no rise below 60% stands out from 1% of noise"),
     ),
     consequence_of=("eval-in-train-mode", "train-in-eval-mode", "missing-zero-grad", "partial-zero-grad"),
     not_when="Noise around a flat minimum, a training loss that rises too, several optimizers, negative losses.",

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers import passes, pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.words import plural
 from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.passes import Pass

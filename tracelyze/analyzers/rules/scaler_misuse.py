@@ -8,8 +8,8 @@ import numpy as np
 
 from tracelyze.analyzers import moments, pictures
 from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
-from tracelyze.analyzers.words import number, percent
 from tracelyze.diagnosis import Evidence, Finding, Location
+from tracelyze.formatting import number, percent
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Mask, Process, Training

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers import moments, outliers, pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.words import duration, number, percent, plural
 from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
+from tracelyze.formatting import duration, number, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Floats, Process, Training

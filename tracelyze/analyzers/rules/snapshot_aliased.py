@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.words import plural
 from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process

@@ -8,8 +8,8 @@ import numpy as np
 
 from tracelyze.analyzers import leaks, moments, outliers, pace, pictures, statistics, workload
 from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
-from tracelyze.analyzers.words import duration, number, percent
 from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
+from tracelyze.formatting import duration, number, percent
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process, Training

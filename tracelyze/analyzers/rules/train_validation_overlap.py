@@ -8,8 +8,8 @@ import numpy as np
 
 from tracelyze.analyzers import overlap, pictures, validation
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.words import percent, plural
 from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.overlap import Overlap, Seen
@@ -104,9 +104,9 @@ RULE = Rule(
     whole_process=True,
     needs=(("batches.prints", "batches.trained", "loaders.length"),),
     thresholds=(
-        Threshold("share", 0.1, "share", "CIFAR-100's test set has 10 % near duplicates in training (Barz, Denzler)"),
+        Threshold("share", 0.1, "share", "CIFAR-100's test set has 10% near duplicates in training (Barz, Denzler)"),
         Threshold("hits", 8, "samples", "a Poisson count of 8 is beyond 2 with p = 0.001"),
-        Threshold("enough", 3, "samples", "a Poisson mean of 3 shows no hit in 5 % of runs"),
+        Threshold("enough", 3, "samples", "a Poisson mean of 3 shows no hit in 5% of runs"),
         Threshold("beyond", 5, "times", "by chance a pass shows as many equal samples in itself as in validation"),
         Threshold("size", 0.5, "share", "held-out parts are a tenth to a third; as large as training: its own data"),
         Threshold("growth", 0.1, "share", "folds and splits differ by a batch; rounds of labelling add whole sets"),

@@ -9,8 +9,8 @@ import numpy as np
 from tracelyze.analyzers import moments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.analyzers.updates import SIXTEEN_BITS, Looks, looks_of
-from tracelyze.analyzers.words import plural
 from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process, Training

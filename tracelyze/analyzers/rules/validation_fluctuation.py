@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from tracelyze.analyzers import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import restless_validation
-from tracelyze.analyzers.words import number, percent
 from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number, percent
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Process
@@ -67,9 +67,9 @@ RULE = Rule(
     check=check,
     needs=(("evals.loss", "steps.loss"),),
     thresholds=(
-        Threshold("relative", 0.05, "share", "simulation: noise of 1 % never and of 3 % in 2 of 100 runs exceeds it"),
-        Threshold("ratio", 6, "", "simulation: training noise of 10 % per step, averaged between validations"),
-        Threshold("samples", 200, "samples", "the mean over 200 samples varies by 7 % of one sample's spread"),
+        Threshold("relative", 0.05, "share", "simulation: noise of 1% never and of 3% in 2 of 100 runs exceeds it"),
+        Threshold("ratio", 6, "", "simulation: training noise of 10% per step, averaged between validations"),
+        Threshold("samples", 200, "samples", "the mean over 200 samples varies by 7% of one sample's spread"),
     ),
     consequence_of=("eval-in-train-mode", "train-in-eval-mode", "learning-rate-too-high"),
     not_when="Tiny validation sets, fewer than ten passes, several optimizers.",

@@ -8,8 +8,8 @@ import numpy as np
 
 from tracelyze.analyzers import moments, pictures, statistics
 from tracelyze.analyzers.rule import Passed, Skipped
-from tracelyze.analyzers.words import number
 from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Training

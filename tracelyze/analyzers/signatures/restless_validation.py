@@ -9,8 +9,8 @@ import numpy as np
 
 from tracelyze.analyzers import pictures, statistics, style, validation
 from tracelyze.analyzers.rule import Passed, Skipped
-from tracelyze.analyzers.words import number, percent
 from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number, percent
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.run import Floats, Process
@@ -76,7 +76,7 @@ def finding(process: Process, rule: str, fix: str, fix_code: str) -> list[Findin
             last_step=int(seen.steps[-1]),
             evidence=[
                 Evidence("jump from pass to pass", seen.relative, "share of level", 0.1,
-                         "simulated validation noise of 3 % exceeds 5 % in 2 of 100 runs; doubled for this rule"),
+                         "simulated validation noise of 3% exceeds 5% in 2 of 100 runs; doubled for this rule"),
                 Evidence("jump over training's own noise", min(seen.ratio, 1e6), "", 6, "simulation, 150 runs per "
                                                                                         "cell"),
             ],

@@ -79,7 +79,7 @@ def spikes(values: Floats, *, window: int = 64, sigmas: float = 8.0, factor: flo
 
     A spike exceeds the median of the `window` values before it by `sigmas` robust standard deviations and by `factor`,
     and one of the `back` values after it does not: a level that was left for good is no spike. Neighbours count as
-    one. Robust scale is used because 10 % of outliers silence a mean and standard deviation.
+    one. Robust scale is used because 10% of outliers silence a mean and standard deviation.
     """
     if len(values) <= window:
         return []

@@ -110,7 +110,7 @@ def _climb(tail: Floats, blocks: int, start: int) -> Climb | None:
 
 
 def slope_interval(values: Floats, *, draws: int = 200, segments: int = 10) -> tuple[float, float]:
-    """95 % interval of the slope of a climbing floor, in units per step.
+    """95% interval of the slope of a climbing floor, in units per step.
 
     Residuals of the floor around its Theil-Sen line are resampled in whole segments, because neighbouring values of
     memory are not independent. Deterministic (fixed seed).

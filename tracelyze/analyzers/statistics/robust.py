@@ -49,7 +49,7 @@ def pair_slopes(x: Floats, y: Floats) -> Floats:
 
 
 def theil_sen(x: Floats, y: Floats) -> float:
-    """Median slope over all pairs of points (Theil 1950, Sen 1968): right even if 29 % of the points are wild.
+    """Median slope over all pairs of points (Theil 1950, Sen 1968): right even if 29% of the points are wild.
 
     Quadratic in the number of points: give it block values, not raw series. 0.0 for fewer than two points.
     """

@@ -20,7 +20,7 @@
   };
   const percent = (share) => `${(share * 100).toFixed(3)}%`;
   const digits = (value) => Number(value.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 4 });
-  const duration = (us) => us >= 1e6 ? `${digits(us / 1e6)} s` : us >= 1e3 ? `${digits(us / 1e3)} ms` : `${digits(us)} us`;
+  const duration = (us) => us >= 1e6 ? `${digits(us / 1e6)} s` : us >= 1e3 ? `${digits(us / 1e3)} ms` : `${digits(us)} µs`;
 
   const unpack = async (text) => {
     const bytes = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.reports import words
+from tracelyze import formatting
 
 if TYPE_CHECKING:
     from tracelyze.comparison import Change, Comparison, FindingChange, Side
@@ -23,6 +23,8 @@ FATE: Final = {
 }
 _TIMES: Final = 10
 """From how many times as much on it is said as a factor instead of a percentage."""
+DIGITS: Final = 4
+"""Significant digits: two sides that differ by a percent are to be told apart."""
 _MANY: Final = 10_000
 MEANING: Final = {"more": "", "less": "", "noise": "within noise", "unknown": "noise not known"}
 
@@ -35,19 +37,14 @@ def severity(comparison: Comparison) -> str:
 
 def value(change: Change, number: float | None) -> str:
     """One side's number with its unit."""
-    return "-" if number is None else words.quantity(digits(number), change.unit)
-
-
-def digits(number: float) -> float:
-    """Four significant digits: nobody reads more off a comparison."""
-    return float(f"{number:.4g}")
+    return "-" if number is None else formatting.quantity(number, change.unit, DIGITS)
 
 
 def difference(change: Change) -> str:
     """What B has more or less, with its unit."""
     if change.before is None and change.after is None:
         return ""
-    said = words.quantity(digits(abs(change.difference)), change.unit)
+    said = formatting.quantity(abs(change.difference), change.unit, DIGITS)
     return f"{'-' if change.difference < 0 else '+'}{said}"
 
 
@@ -62,12 +59,12 @@ def relative(change: Change) -> str:
         return ""
     if share >= _TIMES - 1:
         return f"x {1 + share:,.0f}" if share < _MANY else f"x {1 + share:.0e}"
-    return f"{100 * share:+.0f} %" if abs(share) >= 0.1 else f"{100 * share:+.1f} %"
+    return formatting.change(share)
 
 
 def of_step(change: Change) -> str:
     """The difference as a share of A's step."""
-    return "" if change.share is None else f"{100 * change.share:+.1f} %"
+    return "" if change.share is None else formatting.change(change.share)
 
 
 def meaning(change: Change) -> str:
@@ -86,19 +83,19 @@ def finding(change: FindingChange) -> str:
     """What a finding costs on each side, where that is known."""
     before, after = change.before, change.after
     if change.fate == "new":
-        return words.percent(after) if after is not None else ""
+        return formatting.percent(after) if after is not None else ""
     if change.fate == "fixed":
-        return f"was {words.percent(before)}" if before is not None else ""
+        return f"was {formatting.percent(before)}" if before is not None else ""
     if before is None or after is None:
         return ""
-    return f"{words.percent(before)} -> {words.percent(after)}"
+    return f"{formatting.percent(before)} -> {formatting.percent(after)}"
 
 
 def side(one: Side) -> str:
     """What one side is, in a line."""
     what = "profiler trace" if one.kind == "trace" else "recorded run"
-    parts = [what, words.plural(one.steps, "step") if one.steps else "steps not counted"]
-    parts += [words.plural(one.ranks, "rank")] if one.ranks > 1 else []
+    parts = [what, formatting.plural(one.steps, "step") if one.steps else "steps not counted"]
+    parts += [formatting.plural(one.ranks, "rank")] if one.ranks > 1 else []
     parts += [one.facts["device"]] if "device" in one.facts else []
     return ", ".join(parts)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.reports import axes, escaping, words
+from tracelyze import formatting
+from tracelyze.reports import axes, escaping
 from tracelyze.reports.html.finding import consequence
 from tracelyze.reports.markup import Child, Markup, element
 
@@ -24,7 +25,7 @@ def section(chapter: Chapter, gallery: Gallery, of_ranks: int, steps: int) -> Ch
     if not chapter.consequences:
         return None
     everyone = [chapter.root, *chapter.consequences]
-    count = words.plural(len(chapter.consequences), "consequence")
+    count = formatting.plural(len(chapter.consequences), "consequence")
     cards = [consequence(told, _cause(told, everyone), gallery, of_ranks) for told in chapter.consequences]
     return element(
         "section",

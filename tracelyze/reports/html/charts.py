@@ -6,7 +6,8 @@ import base64
 import gzip
 from typing import TYPE_CHECKING
 
-from tracelyze.reports import bars, escaping, figures, svg, words
+from tracelyze import formatting
+from tracelyze.reports import bars, escaping, figures, svg
 from tracelyze.reports.markup import Child, Markup, element
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _legend(chart: Chart) -> Child:
         for index, line in enumerate(chart.lines[:LEGEND])
     ]
     if len(chart.lines) > LEGEND:
-        shown.append(element("li", f"and {words.plural(len(chart.lines) - LEGEND, 'more line')}"))
+        shown.append(element("li", f"and {formatting.plural(len(chart.lines) - LEGEND, 'more line')}"))
     return element("ul", shown, class_="legend")
 
 
@@ -83,14 +84,14 @@ def _numbers(chart: Chart) -> Child:
     single = range(len(chart.x)) if len(chart.x) <= _SINGLE_BARS else range(0)
     unit = escaping.one_line(chart.y_label)
     name = escaping.one_line(chart.x_label).partition(" ")[0]
-    heads = ["", f"Mean, {unit}", "Share", *(f"{name} {words.number(chart.x[index])}" for index in single)]
+    heads = ["", f"Mean, {unit}", "Share", *(f"{name} {formatting.number(chart.x[index])}" for index in single)]
     rows = []
     for part in parts:
         heights = [high - low for low, high in part.spans]
         said = [
-            words.number(float(f"{sum(heights) / len(heights):.4g}")),
-            words.percent(sum(heights) / total if total else 0.0),
-            *(words.number(float(f"{heights[index]:.4g}")) for index in single),
+            formatting.number(float(f"{sum(heights) / len(heights):.4g}")),
+            formatting.percent(sum(heights) / total if total else 0.0),
+            *(formatting.number(float(f"{heights[index]:.4g}")) for index in single),
         ]
         cells = [
             element("td", one, class_="number", data_label=head) for one, head in zip(said, heads[1:], strict=True)
@@ -124,7 +125,7 @@ def _aside(chart: Chart) -> Child:
     if not rest:
         return None
     said = "; ".join(
-        f"{escaping.shortened(escaping.one_line(mark.label), 200)} ({words.number(mark.x)})" for mark in rest[:20]
+        f"{escaping.shortened(escaping.one_line(mark.label), 200)} ({formatting.number(mark.x)})" for mark in rest[:20]
     )
     more = f"; and {len(rest) - 20:,} more" if len(rest) > 20 else ""
     return element("p", f"Also marked: {said}{more}.", class_="quiet")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracelyze import formatting
 from tracelyze.reports import story, words
 from tracelyze.reports.html.icons import icon
 from tracelyze.reports.markup import Child, Markup, element
@@ -19,7 +20,7 @@ def section(diagnosis: Diagnosis) -> Markup:
     return element(
         "section",
         element("h2", "What was checked"),
-        element("p", f"{words.plural(len(diagnosis.checks), 'check')}: {words.tally(diagnosis)}.", class_="quiet"),
+        element("p", f"{formatting.plural(len(diagnosis.checks), 'check')}: {words.tally(diagnosis)}.", class_="quiet"),
         _passed(passed, calm),
         _skipped(skipped, calm),
         id="checked",
@@ -43,7 +44,7 @@ def _passed(checks: list[Check], opened: bool) -> Child:
     ]
     return _folded(
         "ok",
-        f"{words.plural(len(checks), 'check')} passed",
+        f"{formatting.plural(len(checks), 'check')} passed",
         "These faults were looked for and not found.",
         element("ul", rows, class_="passed"),
         opened,
@@ -62,7 +63,7 @@ def _skipped(checks: list[Check], opened: bool) -> Child:
         for reason, group in story.by_reason(checks).items()
     ]
     note = "The run does not hold what they need. Nothing is said about them, good or bad."
-    title = f"{words.plural(len(checks), 'check')} could not be made"
+    title = f"{formatting.plural(len(checks), 'check')} could not be made"
     return _folded("none", title, note, element("dl", groups, class_="skipped"), opened)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracelyze import formatting
 from tracelyze.reports import escaping, words
 from tracelyze.reports.html.icons import icon
 from tracelyze.reports.markup import Child, Markup, element
@@ -40,13 +41,13 @@ def _notes(shown: list[str]) -> Markup:
 def section(diagnosis: Diagnosis) -> Markup:
     """Command, times, exit, environment, and what the recording itself cost."""
     run = diagnosis.run
-    overhead = None if run.overhead is None else f"{words.percent(run.overhead)} of the step time"
+    overhead = None if run.overhead is None else f"{formatting.percent(run.overhead)} of the step time"
     rows: list[tuple[str, Child]] = [
         ("Command", element("code", words.command(run.command)) if run.command else "not recorded"),
         ("Run directory", element("code", run.path)),
         ("Started", run.started_at or "not recorded"),
-        ("Duration", words.duration(run.duration_s)),
-        ("Size", f"{words.plural(run.steps, 'step')}, {words.plural(run.ranks, 'rank')}"),
+        ("Duration", formatting.duration(run.duration_s)),
+        ("Size", f"{formatting.plural(run.steps, 'step')}, {formatting.plural(run.ranks, 'rank')}"),
         ("The program", words.exit_of(run)),
         ("Cost of recording", overhead or "not measured"),
     ]
@@ -73,15 +74,15 @@ def _trainings(run: RunFacts) -> Child:
         said = [
             *([str(training.rank)] if ranked else []),
             f"{training.steps:,}",
-            words.duration(training.seconds),
-            words.number(training.loss),
+            formatting.duration(training.seconds),
+            formatting.number(training.loss),
             escaping.shortened(escaping.one_line(training.optimizer), 60),
         ]
         cells = [element("td", one, data_label=head) for one, head in zip(said, heads[1:], strict=True)]
         rows.append(element("tr", element("th", escaping.one_line(training.name), scope="row"), cells))
     rest = len(run.trainings) - _SHOWN_TRAININGS
     return [
-        element("h3", f"Its {words.plural(len(run.trainings), 'training')}"),
+        element("h3", f"Its {formatting.plural(len(run.trainings), 'training')}"),
         element(
             "table",
             element("thead", element("tr", [element("th", head, scope="col") for head in heads])),
@@ -111,7 +112,7 @@ def _recording(run: RunFacts) -> Child:
 def _cost(signal: SignalFacts) -> str:
     often = "" if signal.every is None else ", every step" if signal.every == 1 else f", every {signal.every} steps"
     slowed = "" if signal.turned_down_at is None else f" since step {signal.turned_down_at:,}"
-    share = "not measured" if signal.share is None else f"{words.percent(signal.share)} of the time"
+    share = "not measured" if signal.share is None else f"{formatting.percent(signal.share)} of the time"
     return share + often + slowed
 
 

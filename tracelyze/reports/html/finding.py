@@ -6,6 +6,7 @@ import re
 import textwrap
 from typing import TYPE_CHECKING
 
+from tracelyze import formatting
 from tracelyze.reports import escaping, words
 from tracelyze.reports.html.icons import badge
 from tracelyze.reports.markup import Child, Markup, element, join
@@ -161,7 +162,7 @@ def _evidence(evidence: list[Evidence]) -> Child:
 
 
 def _row(one: Evidence, compared: bool, sourced: bool, heads: list[str]) -> Child:
-    value = words.quantity(one.value, one.unit)
+    value = formatting.quantity(one.value, one.unit)
     long = len(value) > _INLINE or "\n" in value.strip()
     cells = ["see below" if long else value]
     cells += [words.threshold(one), words.margin(one)] if compared else []

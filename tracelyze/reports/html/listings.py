@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.reports import escaping, words
+from tracelyze import formatting
+from tracelyze.reports import escaping
 from tracelyze.reports.markup import Child, Markup, element
 
 if TYPE_CHECKING:
@@ -82,5 +83,5 @@ def _number(value: float | int | str | None, unit: str) -> str:
     if not isinstance(value, float | int):
         return "" if value is None else escaping.one_line(value)
     if unit == "share":
-        return words.percent(value)
-    return words.number(float(f"{value:.3g}") if isinstance(value, float) else value)
+        return formatting.percent(value)
+    return formatting.number(float(f"{value:.3g}") if isinstance(value, float) else value)

@@ -7,6 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from tracelyze import formatting
 from tracelyze.reports import escaping, story, words
 from tracelyze.reports import json as json_report
 from tracelyze.reports.html import chain, checks, facts, finding, listings, timelines
@@ -142,15 +143,15 @@ def _lead(diagnosis: Diagnosis, chapters: list[Chapter]) -> Child:
         return element("p", _counts(diagnosis) if _looked(diagnosis) else words.verdict(diagnosis), class_="lead")
     notes = sum(chapter.root.finding.severity == "info" for chapter in chapters)
     following = sum(len(chapter.consequences) for chapter in chapters)
-    found = [words.plural(len(chapters) - notes, "root cause")] if len(chapters) > notes else []
-    found += [words.plural(notes, "note")] if notes else []
-    found += [words.plural(following, "consequence")] if following else []
+    found = [formatting.plural(len(chapters) - notes, "root cause")] if len(chapters) > notes else []
+    found += [formatting.plural(notes, "note")] if notes else []
+    found += [formatting.plural(following, "consequence")] if following else []
     return element("p", f"{', '.join(found)}. {_counts(diagnosis)}", class_="lead")
 
 
 def _counts(diagnosis: Diagnosis) -> str:
     passed, skipped = len(story.checks(diagnosis, "passed")), len(story.checks(diagnosis, "skipped"))
-    return f"{words.plural(passed, 'check')} passed, {skipped:,} could not be made."
+    return f"{formatting.plural(passed, 'check')} passed, {skipped:,} could not be made."
 
 
 def _index(chapters: list[Chapter]) -> Child:

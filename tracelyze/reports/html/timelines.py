@@ -6,8 +6,9 @@ import base64
 import gzip
 from typing import TYPE_CHECKING
 
+from tracelyze import formatting
 from tracelyze.diagnosis import KINDS
-from tracelyze.reports import escaping, lanes, words
+from tracelyze.reports import escaping, lanes
 from tracelyze.reports.html.charts import in_numbers, kind_swatch
 from tracelyze.reports.markup import Child, Markup, element
 
@@ -54,10 +55,10 @@ def _explained(timeline: Timeline) -> str:
     if not together:
         return timeline.note
     unit = float(f"{timeline.unit_us:.2g}")
-    short = words.duration(unit / 1e6) if unit >= 1e3 else f"{words.number(unit)} us"
+    short = formatting.duration(unit / 1e6)
     said = (
-        f"{words.plural(merged, 'activity', 'activities')} of about {short} or less are drawn together with their "
-        f"neighbours, as {words.plural(together, 'slice')}."
+        f"{formatting.plural(merged, 'activity')} of about {short} or less are drawn together with their "
+        f"neighbours, as {formatting.plural(together, 'slice')}."
     )
     return f"{timeline.note} {said}".strip()
 
@@ -69,12 +70,12 @@ def _numbers(timeline: Timeline) -> Markup:
 
 def _row(timeline: Timeline, lane: Lane, heads: list[str]) -> Markup:
     names = "; ".join(
-        f"{escaping.shortened(escaping.one_line(name), _NAME)} ({words.duration(time / 1e6)})"
+        f"{escaping.shortened(escaping.one_line(name), _NAME)} ({formatting.duration(time / 1e6)})"
         for name, time in lanes.longest(timeline, lane)
     )
     said = [
-        words.duration(lane.busy_us / 1e6),
-        words.percent(lane.busy_us / timeline.length_us if timeline.length_us > 0 else 0.0),
+        formatting.duration(lane.busy_us / 1e6),
+        formatting.percent(lane.busy_us / timeline.length_us if timeline.length_us > 0 else 0.0),
         f"{lane.slices:,}",
     ]
     return element(

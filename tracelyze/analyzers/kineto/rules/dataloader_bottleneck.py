@@ -29,8 +29,8 @@ from tracelyze.analyzers.kineto.rules.step_preparation import not_to_be_seen, pr
 from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.kineto.table import Floats, median
 from tracelyze.analyzers.rule import Limits, Outcome, Skipped, Threshold
-from tracelyze.analyzers.words import duration, percent
 from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import duration, percent
 
 READY: Final = "measured: a batch in memory takes 0.7 ms to come from a worker, where the process itself needs 0.1"
 MORE: Final = (
@@ -106,7 +106,7 @@ RULE: Final = TraceRule(
     check=on_any_trace(check),
     thresholds=(
         *ENOUGH,
-        Threshold("waiting", 0.1, "share of the step", "derived: twice the 5 % of PyTorch's TensorBoard plugin"),
+        Threshold("waiting", 0.1, "share of the step", "derived: twice the 5% of PyTorch's TensorBoard plugin"),
         Threshold("severe", 0.3, "share of the step", "derived: a third of the hardware's price is lost from here on"),
         Threshold("least_wait", 0.001, "s", READY),
         saving.HAND_OVER,

@@ -11,8 +11,8 @@ from tracelyze.analyzers.kineto.rule import ENOUGH, MICROSECONDS, Job, TraceRule
 from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.kineto.table import median
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
-from tracelyze.analyzers.words import duration, percent, plural
 from tracelyze.diagnosis import Cost, Evidence, Finding
+from tracelyze.formatting import duration, percent, plural
 
 FIX: Final = "Keep the workers between epochs, so that they are not started and the dataset is not copied to them anew."
 

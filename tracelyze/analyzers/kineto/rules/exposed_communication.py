@@ -23,8 +23,8 @@ from tracelyze.analyzers.kineto.rule import (
 )
 from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Threshold
-from tracelyze.analyzers.words import duration, percent
 from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import duration, percent
 
 MOST: Final = "derived: computation hides no more communication than it lasts"
 
@@ -96,7 +96,7 @@ RULE: Final = TraceRule(
     check=on_device(check),
     thresholds=(
         *ENOUGH,
-        Threshold("exposed", 0.1, "share of the step", "PyTorch's TensorBoard plugin advised from 10 % of the step on"),
+        Threshold("exposed", 0.1, "share of the step", "PyTorch's TensorBoard plugin advised from 10% of the step on"),
     ),
     consequence_of=("straggler",),
     not_when="communication runs beside computation, or is a wait for a slower rank",

@@ -8,8 +8,8 @@ from typing import Final
 from tracelyze.analyzers.kineto.rule import ENOUGH, Job, TraceRule, charts, measured, on_device, span
 from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
-from tracelyze.analyzers.words import percent
 from tracelyze.diagnosis import Cost, Evidence, Finding
+from tracelyze.formatting import percent
 
 FULL: Final = re.compile(
     r"(^|_|[^a-z])sgemm|simt_sgemm|scudnn|_ffma_|f32f32_f32f32_f32|gemm[a-z0-9]*_kernel<float|convolve_sgemm|"

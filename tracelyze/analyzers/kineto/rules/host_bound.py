@@ -24,8 +24,8 @@ from tracelyze.analyzers.kineto.rule import (
 )
 from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.rule import Limits, Outcome, Threshold
-from tracelyze.analyzers.words import duration, percent
 from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import duration, percent
 
 MOST: Final = "derived: work that is queued in time removes this idle time and nothing of the device's own work"
 HOST_WORK: Final = ("garbage", "optimizer", "launch", "operator", "python")
@@ -107,7 +107,7 @@ RULE: Final = TraceRule(
             0.2,
             "share of the step",
             "measured: on traces of a ResNet50 that is bound by its kernels, the profiler's own cost per operator "
-            "leaves 7 to 15 % of such idle time; the threshold lies above that",
+            "leaves 7 to 15% of such idle time; the threshold lies above that",
         ),
     ),
     consequence_of=("sync-stalls",),

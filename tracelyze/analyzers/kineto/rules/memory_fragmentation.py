@@ -7,8 +7,8 @@ from typing import Final
 from tracelyze.analyzers.kineto.rule import ENOUGH, Job, TraceRule, charts, lost, on_device, span
 from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
-from tracelyze.analyzers.words import memory, percent
 from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import percent, size
 
 
 def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
@@ -21,7 +21,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     share = use.misfits / use.later
     if share < limits["recurring"] or use.free < limits["free"]:
         return Passed(
-            f"{memory(use.reserved)} held, up to {memory(use.allocated)} in tensors; in {use.misfits} of the last "
+            f"{size(use.reserved)} held, up to {size(use.allocated)} in tensors; in {use.misfits} of the last "
             f"{use.later} steps a new segment was taken although enough was free"
         )
     first, last = span(summary)
@@ -34,7 +34,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             confidence="likely",
             title=f"Device memory is fragmented: {percent(gap)} of what is held was never in use",
             summary=(
-                f"The allocator holds {memory(use.reserved)}, of which tensors took {memory(use.allocated)} at most. "
+                f"The allocator holds {size(use.reserved)}, of which tensors took {size(use.allocated)} at most. "
                 f"In {use.misfits} of the last {use.later} steps it took {use.segments} new segments from the driver "
                 f"although at least {percent(use.free)} of its memory was free, in pieces that did not fit{again}."
             ),

@@ -18,8 +18,8 @@ from tracelyze.analyzers.kineto.rule import (
 )
 from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
-from tracelyze.analyzers.words import duration, percent
 from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import duration, percent
 
 FUSED: Final = ("SGD", "Adam", "AdamW", "Adagrad")
 FOREACH: Final = ("Adadelta", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop")
@@ -88,7 +88,7 @@ RULE: Final = TraceRule(
         *ENOUGH,
         Threshold(
             "waiting", 0.05, "share of the step",
-            "measured: 483 launches of a ResNet50's SGD leave the device idle for 2 to 4 % of the step, which nobody "
+            "measured: 483 launches of a ResNet50's SGD leave the device idle for 2 to 4% of the step, which nobody "
             "would notice",
         ),
         Threshold("launches", 100, "per step", "measured: foreach and fused optimizers need 1 to 9 on real traces"),

@@ -18,8 +18,8 @@ from tracelyze.analyzers.kineto.rule import (
 )
 from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.rule import Limits, Outcome, Skipped, Threshold
-from tracelyze.analyzers.words import duration, percent
 from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import duration, percent
 
 MOST: Final = "derived: pinned copies that run beside kernels cost nothing; those that must be waited for half as much"
 
@@ -73,7 +73,7 @@ RULE: Final = TraceRule(
             "copying",
             0.05,
             "share of the step",
-            "derived: pinned memory is about twice as fast, and its copies can overlap; below 5 % of the step less "
+            "derived: pinned memory is about twice as fast, and its copies can overlap; below 5% of the step less "
             "than that is to be gained",
         ),
     ),

@@ -12,8 +12,8 @@ from tracelyze.analyzers.kineto.rule import ENOUGH, MICROSECONDS, Job, TraceRule
 from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.kineto.table import median
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
-from tracelyze.analyzers.words import duration, number, percent, plural
 from tracelyze.diagnosis import Cost, Evidence, Finding
+from tracelyze.formatting import duration, number, percent, plural
 
 LOOK: Final = "Look at what runs in these steps only: checkpoints, evaluation, logging, garbage collection, a disk."
 COLLECTING: Final = (

@@ -7,8 +7,8 @@ from typing import Final
 from tracelyze.analyzers.kineto.rule import Job, charts, lost, measured, recurring, share, span, usual
 from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.rule import Limits, Skipped
-from tracelyze.analyzers.words import percent
 from tracelyze.diagnosis import Finding
+from tracelyze.formatting import percent
 
 SEEN: Final = (
     "The trace shows no data loader call there, so this is code of the training loop itself, most often preparing the "

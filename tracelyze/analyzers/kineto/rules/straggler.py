@@ -9,8 +9,8 @@ import numpy as np
 from tracelyze.analyzers.kineto.collectives import Arrivals, Blame, blame
 from tracelyze.analyzers.kineto.rule import MICROSECONDS, Job, TraceRule, charts
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
-from tracelyze.analyzers.words import duration, percent
 from tracelyze.diagnosis import Cost, Evidence, Finding
+from tracelyze.formatting import duration, percent
 
 
 def check(job: Job, limits: Limits) -> Outcome:

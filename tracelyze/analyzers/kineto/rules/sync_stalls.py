@@ -21,8 +21,8 @@ from tracelyze.analyzers.kineto.rule import (
 )
 from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
-from tracelyze.analyzers.words import duration, number, percent
 from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import duration, number, percent
 
 
 def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:

@@ -1,0 +1,122 @@
+"""How numbers are written, everywhere a user reads them: "86%", "4 min 10 s", "0.4 ms", "1.5 GiB", "1,234 steps".
+
+Findings and reports use these functions, so that one page never shows a number in two ways. Three significant digits
+are enough to act on. What was not measured (None, or a duration that is not finite) reads "not known".
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+UNKNOWN: Final = "not known"
+
+_TIME: Final = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "seconds": 1.0, "min": 60.0, "h": 3600.0}
+_SIZE: Final = {"bytes": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}
+_PARTS: Final = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+_LARGEST_WHOLE: Final = 10**15
+_LARGEST: Final = 1e9
+_SMALLEST: Final = 1e-4
+
+
+def number(value: float | int | None, digits: int = 3) -> str:
+    """A number to `digits` significant digits: `0.0312`, `185`, `1.2e-07`; NaN and infinities by name.
+
+    The digits before the decimal point are all kept: `12,346`.
+    """
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and abs(value) < _LARGEST_WHOLE:
+        return f"{value:,}"
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Inf" if value > 0 else "-Inf"
+    rounded = float(f"{value:.{digits}g}")
+    if abs(rounded) >= _LARGEST or 0 < abs(rounded) < _SMALLEST:
+        return f"{rounded:.{digits}g}"
+    if value == int(value) or abs(rounded) >= 10 ** (digits - 1):
+        return f"{value + 0.0:,.0f}"
+    return f"{rounded:.{digits}g}"
+
+
+def percent(share: float | None) -> str:
+    """A share of 1 in percent: `86%`, `7.3%`. Only nothing is `0%` and only everything `100%`."""
+    if share is None or not math.isfinite(share):
+        return UNKNOWN
+    if share < 0:
+        return f"-{percent(-share)}"
+    value = share * 100
+    if 0 < value < 0.1:
+        return "under 0.1%"
+    if 99.95 <= value < 100:
+        return "over 99.9%"
+    if value < 9.95 or 99.5 <= value < 100:
+        return f"{value:.1f}".removesuffix(".0") + "%"
+    return f"{value:,.0f}%"
+
+
+def change(share: float) -> str:
+    """A relative change, with its sign: `+12%`, `-3.4%`, `0%`."""
+    return percent(share) if share <= 0 else f"+{percent(share)}"
+
+
+def duration(seconds: float | None, digits: int = 3) -> str:
+    """A length of time: `64 µs`, `0.4 ms`, `12.3 s`; from a minute on in the two units that matter: `4 min 10 s`."""
+    if seconds is None or not math.isfinite(seconds):
+        return UNKNOWN
+    if seconds < 0:
+        return f"-{duration(-seconds, digits)}"
+    if seconds == 0:
+        return "0 s"
+    if seconds < 0.99995e-4:
+        return f"{number(seconds * 1e6, digits)} µs"
+    if seconds < 0.9995:
+        return f"{number(seconds * 1e3, digits)} ms"
+    if seconds < 59.95:
+        return f"{number(seconds, digits)} s"
+    whole = round(seconds)
+    size, name, part, part_name = next(unit for unit in _PARTS if whole >= unit[0])
+    rest = whole % size // part
+    return f"{whole // size:,} {name}" + (f" {rest} {part_name}" if rest else "")
+
+
+def size(amount: float | None, digits: int = 3) -> str:
+    """Bytes in binary units: `512 bytes`, `1.5 GiB`."""
+    if amount is None or not math.isfinite(amount):
+        return UNKNOWN
+    unit = next((unit for unit in ("TiB", "GiB", "MiB", "KiB") if abs(amount) >= _SIZE[unit] * 0.9995), "bytes")
+    return f"{number(round(amount)) if unit == 'bytes' else number(amount / _SIZE[unit], digits)} {unit}"
+
+
+def quantity(value: float | int | str | None, unit: str, digits: int = 3) -> str:
+    """A value with its unit. Times and sizes take the unit that reads best; a `share` of 1 is written in percent."""
+    if isinstance(value, str):
+        return f"{value} {unit}".strip()
+    if value is None:
+        return UNKNOWN
+    if unit in ("%", "percent"):
+        return f"{number(value, digits)}%"
+    if unit == "share" or unit.startswith("share of "):
+        return f"{percent(value)}{unit.removeprefix('share')}"
+    if unit in _TIME:
+        return duration(value * _TIME[unit], digits)
+    if unit in _SIZE:
+        return size(value * _SIZE[unit], digits)
+    return f"{number(value, digits)} {unit}".strip()
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """A count with its noun: `1 step`, `2,000 steps`, `3 batches`, `2 activities`."""
+    return f"{count:,} {one if count == 1 else many or _plural_of(one)}"
+
+
+def _plural_of(noun: str) -> str:
+    """The regular English plural. A "ch" spoken as k (epoch) takes an s alone, so only "tch" and "nch" count."""
+    if noun.endswith(("s", "x", "z", "sh", "tch", "nch")):
+        return f"{noun}es"
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{noun[:-1]}ies"
+    return f"{noun}s"
