@@ -36,7 +36,7 @@ WALLS = {
     "analyzers": {
         "numpy", "pandas", "pyarrow", "msgspec",
         "tracelyze", "tracelyze.schema", "tracelyze.comparison", "tracelyze.diagnosis", "tracelyze.errors",
-        "tracelyze.formatting", "tracelyze.suggestions",
+        "tracelyze.formatting", "tracelyze.reading", "tracelyze.suggestions",
     },
     "reports": {"tracelyze", "tracelyze.comparison", "tracelyze.diagnosis", "tracelyze.errors", "tracelyze.formatting"},
 }  # fmt: skip
@@ -86,7 +86,8 @@ def test_walls_between_the_parts(part: str) -> None:
 
 
 def test_contracts_are_standard_library() -> None:
-    allowed = {"tracelyze.diagnosis", "tracelyze.collectors.script"}  # the second is standard library itself
+    # The second is standard library itself; the third is imported when one of its names is asked for.
+    allowed = {"tracelyze.diagnosis", "tracelyze.collectors.script", "tracelyze.api", "tracelyze.errors"}
     modules = [path for name in CONTRACTS for path in (PACKAGE / f"{name}.py", *(PACKAGE / name).glob("*.py"))]
     assert not [b for path in modules if path.exists() for b in breaches(path, allowed, "tracelyze.schema")]
 

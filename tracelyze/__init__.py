@@ -1,11 +1,31 @@
 """tracelyze finds out, after the fact, why a PyTorch training run went wrong.
 
 `tracelyze collect -- python train.py` records a run; `tracelyze diagnose RUN` says what went wrong with it.
-From Python: :func:`tracelyze.analyzers.diagnose`; in a training script :func:`log` and :class:`Recorder`.
-Importing this package imports nothing heavy.
+
+From Python: :func:`diagnose`, :func:`load` and :func:`diagnose_row` (see docs/python.md); in a training script
+:func:`log` and :class:`Recorder`. Importing this package imports nothing heavy: the first three are imported when they
+are asked for.
 """
 
-from tracelyze.collectors.script import Recorder, log
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Recorder", "log"]
+from tracelyze.collectors.script import Recorder, log
+from tracelyze.errors import InputError
+
+if TYPE_CHECKING:
+    from tracelyze.api import diagnose, diagnose_row, load
+
+__all__ = ["InputError", "Recorder", "diagnose", "diagnose_row", "load", "log"]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("diagnose", "diagnose_row", "load"):
+        from tracelyze import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -12,7 +12,7 @@ from tracelyze.collectors.signals.script_lines import lines_of_loop
 
 from .conftest import Collect, run_plain
 
-SCRIPT = '''
+SCRIPT = """
 import time
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -51,10 +51,10 @@ for epoch in range(2):
         torch.zeros(()).item()
     validate(model, other)
 time.sleep(1.5)
-'''
+"""
 
 
-READING = '''
+READING = """
 import traceback
 import torch
 
@@ -84,7 +84,7 @@ for step in range(400):
 import time
 time.sleep(2.2)
 print([name in vars(torch.Tensor) for name in names], total.hex())
-'''
+"""
 
 
 def test_every_line_of_a_loop_is_found_once(collect: Collect, tmp_path: Path) -> None:

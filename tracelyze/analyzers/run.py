@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tracelyze import schema
 from tracelyze.diagnosis import Exit, Location
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
-
-    from tracelyze import schema
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -108,10 +107,26 @@ class Table:
         self._cache.clear()
 
     def to_pandas(self) -> pd.DataFrame:
-        """The whole table as a pandas DataFrame, for a notebook."""
+        """The whole table as a pandas DataFrame, for a notebook. What was not measured is NaN, or pandas' NA.
+
+        Text, integers and booleans have pandas' nullable types (`string`, `Int64`, `boolean`), numbers `float64`.
+        """
         import pandas as pd
 
-        return pd.DataFrame.from_records(list(self.records()), columns=[column.name for column in self.spec.columns])
+        return pd.DataFrame({column.name: self._series(column.name, column.type) for column in self.spec.columns})
+
+    def _series(self, name: str, type_: schema.ColumnType) -> pd.Series[Any]:
+        import pandas as pd
+
+        if type_ == "string":
+            return pd.Series(self.text(name), dtype="string")
+        values, known = self._numbers(name)
+        if type_ == "float64":
+            return pd.Series(values.copy())
+        whole: Any = np.where(known, values, 0)
+        if type_ == "bool":
+            return pd.Series(pd.arrays.BooleanArray(whole.astype(bool), ~known))
+        return pd.Series(pd.arrays.IntegerArray(whole.astype(np.int64), ~known))
 
     def _numbers(self, name: str) -> tuple[Floats, Mask]:
         values = self._load(name)
@@ -321,6 +336,26 @@ class Run:
     manifest: Mapping[str, Any]
     processes: list[Process]
     notes: list[str] = field(default_factory=list)
+
+    def to_pandas(self, table: str) -> pd.DataFrame:
+        """The table of this name of all processes as one pandas DataFrame; KeyError if the format has no such table.
+
+        In front of its columns stand `process` (the name of the folder), `rank` and `attempt`.
+        """
+        import pandas as pd
+
+        spec = schema.table(table)
+        frames = []
+        for process in self.processes:
+            frame = process.tables[table].to_pandas()
+            frame.insert(0, "process", pd.Series([process.name] * len(frame), dtype="string"))
+            frame.insert(1, "rank", process.rank)
+            frame.insert(2, "attempt", process.attempt)
+            frames.append(frame)
+            process.forget()
+        if not frames:
+            return pd.DataFrame(columns=["process", "rank", "attempt", *(column.name for column in spec.columns)])
+        return pd.concat(frames, ignore_index=True)
 
 
 class MemoryColumns:

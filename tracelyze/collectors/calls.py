@@ -175,9 +175,7 @@ class Calls:
         self.reached: list[Call] = []  # by the backward that is running, the last call first
         self._habit = _Habit()
 
-    def record(
-        self, module: Any, args: Any, kwargs: Any, output: Any, start: float, dropouts: int
-    ) -> Call | None:
+    def record(self, module: Any, args: Any, kwargs: Any, output: Any, start: float, dropouts: int) -> Call | None:
         """Note one returned call. None if it cannot be told from a loss function or a helper without parameters."""
         recorder, torch = self._recorder, self._torch
         latest = self.latest

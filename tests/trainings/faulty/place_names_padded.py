@@ -41,7 +41,9 @@ class Writer(nn.Module):
 def main():
     torch.manual_seed(403)
     torch.set_num_threads(1)
-    train = DataLoader(Names(1600, 1), batch_size=32, shuffle=True, collate_fn=lambda b: pad_sequence(b, batch_first=True))
+    train = DataLoader(
+        Names(1600, 1), batch_size=32, shuffle=True, collate_fn=lambda b: pad_sequence(b, batch_first=True)
+    )
     model = Writer()
     criterion = nn.CrossEntropyLoss()
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)

@@ -10,8 +10,13 @@ class Mixed(nn.Module):
 
     def __init__(self, width):
         super().__init__()
-        self.candidates = nn.ModuleList([nn.Identity(), nn.Linear(width, width), nn.Sequential(
-            nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))])
+        self.candidates = nn.ModuleList(
+            [
+                nn.Identity(),
+                nn.Linear(width, width),
+                nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width)),
+            ]
+        )
         self.alpha = nn.Parameter(1e-3 * torch.randn(3))
 
     def forward(self, x):

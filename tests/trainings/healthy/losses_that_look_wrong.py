@@ -13,8 +13,9 @@ from torch import nn
 def quantile_loss(net, x):
     wanted = (x[:, :1] + torch.randn(len(x), 16)).detach()
     given = net(x)[:, :16]
-    error = F.smooth_l1_loss(given.unsqueeze(2).expand(-1, -1, 16), wanted.unsqueeze(1).expand(-1, 16, -1),
-                             reduction="none")
+    error = F.smooth_l1_loss(
+        given.unsqueeze(2).expand(-1, -1, 16), wanted.unsqueeze(1).expand(-1, 16, -1), reduction="none"
+    )
     level = (torch.arange(16) + 0.5) / 16
     sign = (wanted.unsqueeze(1) < given.unsqueeze(2)).float()
     return ((level[None, :, None] - sign).abs() * error).mean()

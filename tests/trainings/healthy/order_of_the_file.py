@@ -26,4 +26,10 @@ run("rare", x, rare, nn.Linear(10, 1), F.binary_cross_entropy_with_logits)
 run("time", x, torch.linspace(-1, 1, 800)[:, None], nn.Linear(10, 1), F.mse_loss)
 text = torch.randint(0, 20, (200, 9)).sort(1).values
 language = nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 20))
-run("text", text[:, :-1], text[:, 1:], language, lambda scores, words: F.cross_entropy(scores.flatten(0, 1), words.flatten()))
+run(
+    "text",
+    text[:, :-1],
+    text[:, 1:],
+    language,
+    lambda scores, words: F.cross_entropy(scores.flatten(0, 1), words.flatten()),
+)

@@ -19,7 +19,9 @@ def pictures(count):
     distance = ((torch.stack([rows, columns], -1)[None, None] - centers[:, :, None, None]) ** 2).sum(-1)
     near, which = distance.min(1)
     mask = torch.where(near < 14, which + 1, 0)
-    return nn.functional.one_hot(mask, CLASSES).movedim(-1, 1)[:, 1:].float() + 0.6 * torch.randn(count, 3, 20, 14), mask
+    return nn.functional.one_hot(mask, CLASSES).movedim(-1, 1)[:, 1:].float() + 0.6 * torch.randn(
+        count, 3, 20, 14
+    ), mask
 
 
 class Trainer:

@@ -117,11 +117,7 @@ def _is_loader_worker() -> bool:
     return "--multiprocessing-fork" in sys.orig_argv
 
 
-if (
-    os.environ.get("TRACELYZE_RUN")
-    and os.environ.get("TRACELYZE_DISABLE", "") in ("", "0")
-    and not _is_loader_worker()
-):
+if os.environ.get("TRACELYZE_RUN") and os.environ.get("TRACELYZE_DISABLE", "") in ("", "0") and not _is_loader_worker():
     sys.meta_path.insert(0, _TorchFinder)
 sys.path[:] = [entry for entry in sys.path if entry != HERE]
 _run_users_own()

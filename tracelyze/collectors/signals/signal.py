@@ -1,34 +1,34 @@
 """What a signal is: a class whose methods are named after the moments of a training that it wants to see.
 
-    forward(call, args, kwargs)       an outermost module call returned (calls.Call), with what it was given
-    settled(call, trained)            it is known whether a backward ran through that call's output; in order
-    loss(value)                       a loss function returned (a scalar tensor)
-    loss_call(function, args, kwargs, value)      a loss function of torch.nn.functional returned value
-    state_taken(module, state)        a module handed out its weights by name
-    state_loading(module, given)      it is about to take in those of `given`
-    state_loaded(module, given, result)      and has: what was missing and unexpected
-    scheduled(scheduler, inner)       a learning-rate scheduler stepped; inner: another scheduler made it
-    before_backward(roots)            torch.autograd.backward was called with these tensors
-    after_backward(roots)             and returned
-    clip(max_norm, total_norm)        gradients were clipped; total_norm is the tensor that the clip returned, or None
-    scale(original, scaled)           GradScaler.scale returned `scaled` for `original`
-    unscale(scaler, optimizer)        GradScaler.unscale_ returned
-    scaler_step(scaler)               GradScaler.step was called
-    loader_made(loader)               a DataLoader was constructed
-    iterate(loader, iterator)         iter(DataLoader) returned an iterator
-    waiting(iterator)                 the script asks it for a batch
-    batch(iterator, seconds, batch)   it handed out a batch after `seconds` of waiting
-    exhausted(iterator)               it had no more
-    turned(iterator, seconds)         making it, or finding its end, took that long: workers start, workers stop
-    before_step(tracked)              an optimizer's step was called
-    first_step(tracked)               and returned, for the first time; after_step follows
-    after_step(tracked, row)          and returned (or GradScaler skipped it): fill the row
-    opened()                          the process trains: it gets a folder, and its threads are about to start
-    every_second(row)                 on a thread of ours: fill a row of the table samples, or write rows of your own
-    logged(unnamed, values, batch, phase, step)   `tracelyze.log` was called, on any thread
-    evaluation_begins(purpose)        a framework's callback says that an evaluation begins: validation, test, ...
-    evaluation_ends()                 and that it is over
-    finished()                        the program ends
+forward(call, args, kwargs)       an outermost module call returned (calls.Call), with what it was given
+settled(call, trained)            it is known whether a backward ran through that call's output; in order
+loss(value)                       a loss function returned (a scalar tensor)
+loss_call(function, args, kwargs, value)      a loss function of torch.nn.functional returned value
+state_taken(module, state)        a module handed out its weights by name
+state_loading(module, given)      it is about to take in those of `given`
+state_loaded(module, given, result)      and has: what was missing and unexpected
+scheduled(scheduler, inner)       a learning-rate scheduler stepped; inner: another scheduler made it
+before_backward(roots)            torch.autograd.backward was called with these tensors
+after_backward(roots)             and returned
+clip(max_norm, total_norm)        gradients were clipped; total_norm is the tensor that the clip returned, or None
+scale(original, scaled)           GradScaler.scale returned `scaled` for `original`
+unscale(scaler, optimizer)        GradScaler.unscale_ returned
+scaler_step(scaler)               GradScaler.step was called
+loader_made(loader)               a DataLoader was constructed
+iterate(loader, iterator)         iter(DataLoader) returned an iterator
+waiting(iterator)                 the script asks it for a batch
+batch(iterator, seconds, batch)   it handed out a batch after `seconds` of waiting
+exhausted(iterator)               it had no more
+turned(iterator, seconds)         making it, or finding its end, took that long: workers start, workers stop
+before_step(tracked)              an optimizer's step was called
+first_step(tracked)               and returned, for the first time; after_step follows
+after_step(tracked, row)          and returned (or GradScaler skipped it): fill the row
+opened()                          the process trains: it gets a folder, and its threads are about to start
+every_second(row)                 on a thread of ours: fill a row of the table samples, or write rows of your own
+logged(unnamed, values, batch, phase, step)   `tracelyze.log` was called, on any thread
+evaluation_begins(purpose)        a framework's callback says that an evaluation begins: validation, test, ...
+evaluation_ends()                 and that it is over
+finished()                        the program ends
 """
 
 from __future__ import annotations
