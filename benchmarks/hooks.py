@@ -32,7 +32,7 @@ import torch
 import torch.nn.functional as F
 import workloads
 
-from tracelyze.collectors import hooks
+from tracelyze.collectors.hooks import install
 from tracelyze.collectors.options import CollectOptions
 from tracelyze.collectors.signals import SIGNALS
 
@@ -48,7 +48,7 @@ class Switch:
         home: Any = sys.modules["torch.optim.optimizer"]
         self._hooks = [home._global_optimizer_pre_hooks, home._global_optimizer_post_hooks]
         before = [dict(vars(one)) for one in HOMES]
-        self.recorder = hooks.begin(torch, folder, CollectOptions(signals_off=off))
+        self.recorder = install.begin(torch, folder, CollectOptions(signals_off=off))
         self._wrapped = [
             (owner, name, old[name], value)
             for owner, old in zip(HOMES, before, strict=True)
@@ -150,7 +150,7 @@ def calls(switch: Switch, train: Callable[[int], None], on: bool, steps: int = 2
 def bytecodes(switch: Switch, train: Callable[[int], None], steps: int = 200) -> float:
     """Bytecodes that the collector executes in a step on this thread."""
     switch.turn(True)
-    ours = str(Path(hooks.__file__).parent)
+    ours = str(Path(install.__file__).parent)
     count = 0
 
     def counted(frame: Any, event: str, _argument: Any) -> Any:

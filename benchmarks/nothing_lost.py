@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tracelyze.analyzers.engine import diagnose
-from tracelyze.analyzers.rundir import load
+from tracelyze.analyzers.recorded.run_directory import load
 
 PROGRAM = Path(__file__).parents[1] / "tests/collectors/programs/mortal.py"
 KEPT_AFTER = 1.0  # seconds

@@ -19,8 +19,8 @@ from typing import Any
 
 from tracelyze import schema
 from tracelyze.analyzers.engine import diagnose
-from tracelyze.collectors import stream
-from tracelyze.collectors.stream import TableStream
+from tracelyze.collectors.storage import stream
+from tracelyze.collectors.storage.stream import TableStream
 
 STEP_SECONDS = 0.02
 FLUSH_ROWS = 25

@@ -18,7 +18,7 @@ from tests.kineto.made import Made, training
 from tests.reports.chromium import BINARY, Chromium
 from tracelyze.analyzers.comparing import compare
 from tracelyze.analyzers.comparing.noise import blocks, margin, quantile, significance
-from tracelyze.analyzers.kineto.kernel_classes import class_of
+from tracelyze.analyzers.kineto.attribution.kernel_classes import class_of
 from tracelyze.cli import app
 from tracelyze.comparison import Comparison
 from tracelyze.errors import InputError
@@ -153,7 +153,7 @@ def test_a_rank_that_is_late_is_what_the_others_wait_for(tmp_path):
 
 
 def test_imported_traces_compare_like_the_files(tmp_path):
-    from tracelyze.analyzers.kineto.importer import import_traces
+    from tracelyze.analyzers.kineto.reading.importer import import_traces
 
     one, two = (training(steps=6, loading=n).write(tmp_path / f"{n}.json") for n in (0, 6_000))
     import_traces([one], tmp_path / "run")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.run import Run
+    from tracelyze.analyzers.recorded.run import Run
     from tracelyze.diagnosis import Diagnosis
 
 __all__ = ["diagnose", "diagnose_row", "load"]

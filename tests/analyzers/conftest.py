@@ -10,7 +10,7 @@ import pytest
 
 from tracelyze import schema
 from tracelyze.analyzers import diagnose
-from tracelyze.analyzers.run import MemoryColumns, Process, Run, Table
+from tracelyze.analyzers.recorded.run import MemoryColumns, Process, Run, Table
 from tracelyze.diagnosis import Exit, Finding
 
 Columns = dict[str, Any]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracelyze.analyzers import passes
-from tracelyze.analyzers.passes import Pass
+from tracelyze.analyzers.computed.data import passes
+from tracelyze.analyzers.computed.data.passes import Pass
 
 SETTINGS = {"dataset": "Images", "length": 50, "batch_size": 32, "num_workers": 0, "iterable": False, "made_at": 2}
 RANDOM = SETTINGS | {"sampler": "RandomSampler", "shuffled": True}

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracelyze.analyzers.charts import MAX_POINTS, chart, thin
+from tracelyze.analyzers.evidence.charts import MAX_POINTS, chart, thin
 from tracelyze.diagnosis import Mark
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracelyze.analyzers.continuations import goes_on
+from tracelyze.analyzers.recorded.continuations import goes_on
 
 
 def falling(begin: float, end: float, steps: int, noise: float, seed: int) -> np.ndarray:

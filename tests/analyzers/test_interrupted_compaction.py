@@ -16,7 +16,7 @@ import pytest
 
 from tracelyze import schema
 from tracelyze.analyzers import compact, diagnose, load
-from tracelyze.analyzers.exits import STILL_SECONDS
+from tracelyze.analyzers.recorded.exits import STILL_SECONDS
 
 PARTS, BATCHES, ROWS = 4, 5, 40
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -27,7 +27,8 @@ COMPACTOR = """
 import os, signal, sys, time
 import pyarrow.parquet, pyarrow.ipc
 from tracelyze import schema
-from tracelyze.analyzers import compact, rundir, compaction
+from tracelyze.analyzers import compact
+from tracelyze.analyzers.recorded import run_directory, compaction
 pyarrow.set_cpu_count(1); pyarrow.set_io_thread_count(1)
 for line in sys.stdin:
     folder, call, delay = line.rsplit(" ", 2)

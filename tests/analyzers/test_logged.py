@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tracelyze import schema
-from tracelyze.analyzers import logged
-from tracelyze.analyzers.run import MemoryColumns, Process, Table
+from tracelyze.analyzers.recorded import logged
+from tracelyze.analyzers.recorded.run import MemoryColumns, Process, Table
 from tracelyze.diagnosis import Exit
 
 

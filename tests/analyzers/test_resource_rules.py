@@ -7,7 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from tracelyze.analyzers import crash_families, diagnose
+from tracelyze.analyzers import diagnose
+from tracelyze.analyzers.computed import crash_families
 from tracelyze.diagnosis import Exit
 
 COUNT = 400

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tracelyze import schema
 from tracelyze.analyzers import compact, diagnose, load
-from tracelyze.analyzers.columns import StreamPart
+from tracelyze.analyzers.recorded.columns import StreamPart
 from tracelyze.errors import InputError
 
 ARROW = {"bool": pa.bool_(), "int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64(),

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tracelyze.analyzers.run import Run
-from tracelyze.analyzers.rundir import load
+from tracelyze.analyzers.recorded.run import Run
+from tracelyze.analyzers.recorded.run_directory import load
 
 PROGRAMS = Path(__file__).parent / "programs"
 

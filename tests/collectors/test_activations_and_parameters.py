@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tracelyze.analyzers.run import Process
-from tracelyze.collectors.signals.activations import FINITE, INFINITE, MINUS_INFINITE, NAN, kind_of
+from tracelyze.analyzers.recorded.run import Process
+from tracelyze.collectors.signals.model.activations import FINITE, INFINITE, MINUS_INFINITE, NAN, kind_of
 
 from .conftest import Collect, Collected, program, run_plain
 

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tracelyze.collectors.fingerprints import SAMPLES, Prints, classes, fields, statistics  # noqa: E402
+from tracelyze.collectors.tensors.fingerprints import SAMPLES, Prints, classes, fields, statistics  # noqa: E402
 
 from .conftest import Collect, program  # noqa: E402
 

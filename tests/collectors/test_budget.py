@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracelyze.analyzers import diagnose
-from tracelyze.collectors.budget import Budget, Meter, equal_shares
+from tracelyze.collectors.cadence.budget import Budget, Meter, equal_shares
+from tracelyze.collectors.cadence.decimation import GROWTH, PER_E_FOLD, Thinning
 from tracelyze.collectors.signals.signal import Signal
-from tracelyze.collectors.thinning import GROWTH, PER_E_FOLD, Thinning
 from tracelyze.reports import render
 
 from .conftest import Collect, program

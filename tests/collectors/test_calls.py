@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from tracelyze.analyzers.run import Process
+from tracelyze.analyzers.recorded.run import Process
 
 from .conftest import Collect, program
 

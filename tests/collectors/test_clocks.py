@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tracelyze.analyzers import clocks, diagnose
-from tracelyze.analyzers.rundir import load
+from tracelyze.analyzers import diagnose
+from tracelyze.analyzers.recorded import clocks
+from tracelyze.analyzers.recorded.run_directory import load
 
 from .conftest import Collect, program
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.collectors.signals.loader import MAX_UNUSED, Loader
+from tracelyze.collectors.signals.data.loader import MAX_UNUSED, Loader
 
 
 class Device:

@@ -12,8 +12,8 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from tracelyze.collectors import saved_values  # noqa: E402
-from tracelyze.collectors.embedded_ids import columns  # noqa: E402
+from tracelyze.collectors.tensors import saved_values  # noqa: E402
+from tracelyze.collectors.tensors.embedded_ids import columns  # noqa: E402
 
 V, B, T, H = 20, 6, 9, 16
 EMBED, HEAD = nn.Embedding(V, H), nn.Linear(H, V)

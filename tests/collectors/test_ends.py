@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tracelyze.analyzers.rundir import load
+from tracelyze.analyzers.recorded.run_directory import load
 
 from .conftest import Collect, environment, program, run_plain
 

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from tracelyze.analyzers import diagnose
-from tracelyze.analyzers.run import Process
-from tracelyze.analyzers.rundir import load
+from tracelyze.analyzers.recorded.run import Process
+from tracelyze.analyzers.recorded.run_directory import load
 from tracelyze.diagnosis import Finding
 
 from .conftest import PROGRAMS, environment

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tracelyze.collectors import processes
-from tracelyze.collectors.signals.devices import reading
+from tracelyze.collectors.signals.machine.devices import reading
+from tracelyze.collectors.system import processes
 
 from .conftest import Collect, program
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.run import Process
-from tracelyze.analyzers.rundir import load
+from tracelyze.analyzers.recorded.run import Process
+from tracelyze.analyzers.recorded.run_directory import load
 
 from .conftest import environment, program, run_plain
 

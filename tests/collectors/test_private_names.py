@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tracelyze.analyzers.rundir import load
-from tracelyze.collectors import private_names
+from tracelyze.analyzers.recorded.run_directory import load
+from tracelyze.collectors.internals import private_names
 from tracelyze.collectors.signals import SIGNALS
 
 from .conftest import program, run_plain

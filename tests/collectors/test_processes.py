@@ -149,7 +149,7 @@ def test_an_error_outside_of_any_signal_ends_the_recording_and_nothing_else(coll
     script.write_text(
         "import runpy, sys, torch\n"
         "def broken(*a, **k): raise OSError('broken on purpose')\n"
-        "sys.modules['tracelyze.collectors.optimizers'].describe = broken\n"
+        "sys.modules['tracelyze.collectors.program.optimizers'].describe = broken\n"
         "sys.argv = ['ending.py', 'ok']\n"
         f"runpy.run_path({program('ending.py')!r}, run_name='__main__')\n"
     )

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from tracelyze.analyzers import diagnose
-from tracelyze.analyzers.run import Process
-from tracelyze.analyzers.rundir import load
+from tracelyze.analyzers.recorded.run import Process
+from tracelyze.analyzers.recorded.run_directory import load
 
 from .conftest import Collect, Collected, environment, program, run_plain
 

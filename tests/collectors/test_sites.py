@@ -8,7 +8,7 @@ from textwrap import dedent
 
 import pytest
 
-from tracelyze.collectors.signals.script_lines import lines_of_loop
+from tracelyze.collectors.signals.machine.script_lines import lines_of_loop
 
 from .conftest import Collect, run_plain
 

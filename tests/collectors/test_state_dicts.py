@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from tracelyze.collectors.signals.state_loads import renaming
+from tracelyze.collectors.signals.model.state_loads import renaming
 
 from .conftest import Collect, program, run_plain
 

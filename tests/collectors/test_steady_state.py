@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.run import Process
-from tracelyze.collectors.steady_state import PASSED
+from tracelyze.analyzers.recorded.run import Process
+from tracelyze.collectors.recording.fast_path import PASSED
 
 from .conftest import Collect, program
 

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracelyze import schema
-from tracelyze.analyzers.columns import complete_batches
-from tracelyze.collectors import stream
-from tracelyze.collectors.stream import TableStream, record_batch, to_parquet
+from tracelyze.analyzers.recorded.columns import complete_batches
+from tracelyze.collectors.storage import stream
+from tracelyze.collectors.storage.stream import TableStream, record_batch, to_parquet
 
 ROOT = Path(__file__).parents[2]
 VALUES = {

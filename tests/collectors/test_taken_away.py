@@ -15,8 +15,8 @@ import pyarrow
 import pytest
 
 from tracelyze import analyzers
-from tracelyze.analyzers.columns import complete_batches
-from tracelyze.collectors import memory_limits
+from tracelyze.analyzers.recorded.columns import complete_batches
+from tracelyze.collectors.system import memory_limits
 
 from .conftest import environment, program, run_plain
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tracelyze.analyzers import diagnose
-from tracelyze.analyzers.run import Process
+from tracelyze.analyzers.recorded.run import Process
 from tracelyze.diagnosis import Diagnosis
 
 from .conftest import Collect, program

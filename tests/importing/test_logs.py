@@ -18,7 +18,7 @@ from tracelyze.errors import InputError
 from tracelyze.importing import logs, tensorboard
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.run import Process
+    from tracelyze.analyzers.recorded.run import Process
 
 TRACES = Path(os.environ.get("TRACELYZE_TRACES", Path(__file__).resolve().parents[3] / "shared" / "traces"))
 NAN = math.nan

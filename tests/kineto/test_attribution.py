@@ -9,10 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.kineto.made import MAIN, Made, training
-from tracelyze.analyzers.kineto import attribution, summarise
-from tracelyze.analyzers.kineto.attribution import CAUSES
-from tracelyze.analyzers.kineto.reader import read_trace
-from tracelyze.analyzers.kineto.summary import TraceSummary
+from tracelyze.analyzers.kineto import summarise
+from tracelyze.analyzers.kineto.attribution import attribution
+from tracelyze.analyzers.kineto.attribution.attribution import CAUSES
+from tracelyze.analyzers.kineto.attribution.summary import TraceSummary
+from tracelyze.analyzers.kineto.reading.reader import read_trace
 
 
 def summary(made: Made, path) -> TraceSummary:

@@ -15,9 +15,9 @@ import pytest
 from tests.kineto import raster
 from tests.kineto.raster import PARTS, Program, Work
 from tracelyze.analyzers.kineto import diagnose_traces, summarise
-from tracelyze.analyzers.kineto.attribution import CAUSES
-from tracelyze.analyzers.kineto.categories import Activity, Kind, activity_of
-from tracelyze.analyzers.kineto.importer import import_traces
+from tracelyze.analyzers.kineto.attribution.attribution import CAUSES
+from tracelyze.analyzers.kineto.reading.importer import import_traces
+from tracelyze.analyzers.kineto.timeline.categories import Activity, Kind, activity_of
 
 NAMES = {
     "operator": "aten::op",

@@ -19,10 +19,10 @@ from tests.kineto.test_reader import odd_event, value
 from tests.kineto.test_real_traces import FOLDER
 from tracelyze import schema
 from tracelyze.analyzers.kineto import diagnose_traces, is_trace
-from tracelyze.analyzers.kineto.blocks import Blocks
-from tracelyze.analyzers.kineto.detail import look_again
-from tracelyze.analyzers.kineto.importer import import_traces
-from tracelyze.analyzers.kineto.reader import read_trace
+from tracelyze.analyzers.kineto.reading.blocks import Blocks
+from tracelyze.analyzers.kineto.reading.detail import look_again
+from tracelyze.analyzers.kineto.reading.importer import import_traces
+from tracelyze.analyzers.kineto.reading.reader import read_trace
 from tracelyze.errors import InputError
 
 

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracelyze.analyzers.kineto import intervals
-from tracelyze.analyzers.kineto.intervals import outermost
-from tracelyze.analyzers.kineto.table import Table
+from tracelyze.analyzers.kineto.timeline import intervals
+from tracelyze.analyzers.kineto.timeline.intervals import outermost
+from tracelyze.analyzers.kineto.timeline.table import Table
 
 LENGTH = 60
 pairs = st.lists(st.tuples(st.integers(0, LENGTH), st.integers(0, 15)), max_size=12)

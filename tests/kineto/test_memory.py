@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tracelyze.analyzers.kineto.memory import SEGMENT, memory_use, telling_changes
-from tracelyze.analyzers.kineto.steps import Steps
-from tracelyze.analyzers.kineto.table import Table
-from tracelyze.analyzers.kineto.trace import MEMORY_COLUMNS, Trace
+from tracelyze.analyzers.kineto.timeline.memory import SEGMENT, memory_use, telling_changes
+from tracelyze.analyzers.kineto.timeline.steps import Steps
+from tracelyze.analyzers.kineto.timeline.table import Table
+from tracelyze.analyzers.kineto.timeline.trace import MEMORY_COLUMNS, Trace
 
 CHANGE = st.tuples(st.integers(0, 30), st.integers(0, 1), st.integers(0, 3), st.integers(0, 3))
 

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracelyze.analyzers.kineto import diagnose_traces, listings, picture, summarise
-from tracelyze.analyzers.kineto.blocks import Blocks
-from tracelyze.analyzers.kineto.detail import innermost, look_again, parents
-from tracelyze.analyzers.kineto.importer import import_traces
-from tracelyze.analyzers.kineto.kernel_names import LONGEST, short
-from tracelyze.analyzers.kineto.reader import read_trace
-from tracelyze.analyzers.kineto.thinning import MOST_SLICES, Slices, lane
+from tracelyze.analyzers.kineto import diagnose_traces, summarise
+from tracelyze.analyzers.kineto.attribution.kernel_names import LONGEST, short
+from tracelyze.analyzers.kineto.page import listings, picture
+from tracelyze.analyzers.kineto.page.thinning import MOST_SLICES, Slices, lane
+from tracelyze.analyzers.kineto.reading.blocks import Blocks
+from tracelyze.analyzers.kineto.reading.detail import innermost, look_again, parents
+from tracelyze.analyzers.kineto.reading.importer import import_traces
+from tracelyze.analyzers.kineto.reading.reader import read_trace
 from tracelyze.diagnosis import KINDS
 from tracelyze.errors import InputError
 from tracelyze.reports import render

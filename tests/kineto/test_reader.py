@@ -16,12 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.kineto.made import training, write
-from tracelyze.analyzers.kineto import diagnose_traces, is_trace, records, source
-from tracelyze.analyzers.kineto.categories import Activity
-from tracelyze.analyzers.kineto.events import Span
-from tracelyze.analyzers.kineto.reader import read_trace
-from tracelyze.analyzers.kineto.records import TraceRecords
-from tracelyze.analyzers.kineto.source import TraceBytes
+from tracelyze.analyzers.kineto import diagnose_traces, is_trace
+from tracelyze.analyzers.kineto.reading import records, source
+from tracelyze.analyzers.kineto.reading.events import Span
+from tracelyze.analyzers.kineto.reading.reader import read_trace
+from tracelyze.analyzers.kineto.reading.records import TraceRecords
+from tracelyze.analyzers.kineto.reading.source import TraceBytes
+from tracelyze.analyzers.kineto.timeline.categories import Activity
 from tracelyze.errors import InputError
 
 

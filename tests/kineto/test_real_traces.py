@@ -16,12 +16,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tracelyze.analyzers.kineto import attribution, diagnose_traces, intervals, kernels, summarise
-from tracelyze.analyzers.kineto.categories import Activity, Kind
+from tracelyze.analyzers.kineto import diagnose_traces, summarise
+from tracelyze.analyzers.kineto.attribution import attribution, kernels
+from tracelyze.analyzers.kineto.attribution.summary import TraceSummary
 from tracelyze.analyzers.kineto.diagnose import as_job
-from tracelyze.analyzers.kineto.reader import read_trace
-from tracelyze.analyzers.kineto.steps import find_steps
-from tracelyze.analyzers.kineto.summary import TraceSummary
+from tracelyze.analyzers.kineto.reading.reader import read_trace
+from tracelyze.analyzers.kineto.timeline import intervals
+from tracelyze.analyzers.kineto.timeline.categories import Activity, Kind
+from tracelyze.analyzers.kineto.timeline.steps import find_steps
 from tracelyze.errors import InputError
 
 FOLDER = Path(os.environ.get("TRACELYZE_TRACES", Path(__file__).parents[3] / "shared" / "traces"))

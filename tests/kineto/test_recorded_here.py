@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tracelyze.analyzers.kineto import diagnose_traces, summarise
-from tracelyze.analyzers.kineto.attribution import CAUSES
+from tracelyze.analyzers.kineto.attribution.attribution import CAUSES
 
 torch = pytest.importorskip("torch")
 STEPS = 6

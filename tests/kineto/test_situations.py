@@ -597,7 +597,7 @@ def test_the_advice_names_what_the_optimizer_has(tmp_path):
 
 
 def test_memory_of_an_imported_trace_is_that_of_the_file(tmp_path):
-    from tracelyze.analyzers.kineto.importer import import_traces
+    from tracelyze.analyzers.kineto.reading.importer import import_traces
 
     path = fragmented().write(tmp_path / "trace.json")
     import_traces([path], tmp_path / "run")

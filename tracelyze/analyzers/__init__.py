@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.engine import diagnose
-    from tracelyze.analyzers.rundir import compact, load
+    from tracelyze.analyzers.recorded.run_directory import compact, load
 
 __all__ = ["compact", "diagnose", "load"]
 
@@ -20,7 +20,7 @@ def __getattr__(name: str) -> Any:
 
         return diagnose
     if name in ("compact", "load"):
-        from tracelyze.analyzers import rundir
+        from tracelyze.analyzers.recorded import run_directory
 
-        return getattr(rundir, name)
+        return getattr(run_directory, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

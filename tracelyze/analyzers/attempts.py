@@ -13,8 +13,8 @@ from tracelyze.formatting import plural
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from tracelyze.analyzers.recorded.run import Process, Run
     from tracelyze.analyzers.rule import Outcome, Rule
-    from tracelyze.analyzers.run import Process, Run
     from tracelyze.diagnosis import Finding
 
 DIED = ("exception", "vanished", "signal")

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import tracelyze
-from tracelyze.analyzers import attempts, causality, clocks, naming, overview, rundir, several
+from tracelyze.analyzers import attempts, causality, naming, overview, several
 from tracelyze.analyzers.merging import merge
+from tracelyze.analyzers.recorded import clocks, run_directory
+from tracelyze.analyzers.recorded.run import Process, Run
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.analyzers.rules import RULES
-from tracelyze.analyzers.run import Process, Run
 from tracelyze.diagnosis import Check, Diagnosis, Finding, worst
 from tracelyze.errors import InputError
 
@@ -50,7 +51,7 @@ def diagnose(
     extra = [rule for rule in traced if _wanted(rule.id, select, ignore)]
     limits = _limits(rules, thresholds or {})
     if not isinstance(run, Run):
-        run = rundir.load(run)
+        run = run_directory.load(run)
     run, restarted = attempts.split(run)
     facts, windows = overview.Facts(), Windows()
     answers = {rule.id: _Answers() for rule in chosen}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tracelyze.diagnosis import Finding
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.run import Process, Run
+    from tracelyze.analyzers.recorded.run import Process, Run
 
 
 def of(process: Process, run: Run) -> str:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers import moments, pictures, recording
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.recorded import recording_cost
 from tracelyze.diagnosis import Chart, Exit, Finding, Mark, RunFacts, SignalFacts, TrainingFacts
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.run import Process, Run
+    from tracelyze.analyzers.recorded.run import Process, Run
 
 WORST_EXIT = ("exception", "signal", "vanished", "interrupted", "unknown", "running", "finished")
 ENVIRONMENT = ("python", "torch", "cuda", "platform", "hostname", "host", "device", "world_size", "cpu_count", "cpus")
@@ -45,7 +46,7 @@ class Facts:
         self.steps = max(self.steps, count)
         self._time(process)
         self._identity(process)
-        self.signals = recording.joined(self.signals, recording.signals_of(process))
+        self.signals = recording_cost.joined(self.signals, recording_cost.signals_of(process))
         if count > self.longest:
             self.longest, self.drawn = count, pictures_of(process)
 
@@ -87,7 +88,7 @@ class Facts:
             ranks=len(self.ranks),
             exit=min(self.exits, key=_badness, default=Exit("unknown")),
             environment=self.environment or environment(run.manifest),
-            notes=notes + ([nothing] if nothing else []) + recording.notes(self.signals),
+            notes=notes + ([nothing] if nothing else []) + recording_cost.notes(self.signals),
             signals=self.signals,
             trainings=self.trainings,
             overhead=self.overhead / self.seconds if self.overhead_known and self.seconds > 0 else None,
@@ -120,7 +121,7 @@ def pictures_of(process: Process) -> list[Chart]:
     longest_part = max(process.parts, key=lambda part: len(part.steps))
     shown = process.trainings if longest_part is process else [t for part in process.parts for t in part.trainings]
     for training in shown[:3]:
-        name = moments.name_of(training)
+        name = timing.name_of(training)
         found += pictures.loss(training, name=name) + pictures.grad_norm(training, name=name)
     longest = max(process.trainings, key=lambda training: len(training.steps), default=None)
     if longest is not None:

@@ -17,11 +17,11 @@ from typing import Any, Final
 import numpy as np
 
 from tracelyze import schema
-from tracelyze.analyzers import rundir
-from tracelyze.analyzers.kineto import rankfiles
-from tracelyze.analyzers.kineto.importer import extent
-from tracelyze.analyzers.kineto.reader import read_trace
-from tracelyze.analyzers.run import Process
+from tracelyze.analyzers.kineto.reading import rankfiles
+from tracelyze.analyzers.kineto.reading.importer import extent
+from tracelyze.analyzers.kineto.reading.reader import read_trace
+from tracelyze.analyzers.recorded import run_directory
+from tracelyze.analyzers.recorded.run import Process
 from tracelyze.errors import InputError
 from tracelyze.formatting import plural
 
@@ -51,7 +51,7 @@ def add_windows(paths: Sequence[Path | str], run: Path) -> str:
     Either all of them are added or none: InputError for a trace that cannot be read, that the run holds already, or
     that was recorded while none of the run's processes of its rank trained; and for a run that still goes on.
     """
-    recorded = rundir.load(run)
+    recorded = run_directory.load(run)
     trained = [process for process in recorded.processes if len(process.steps)]
     if not trained:
         raise InputError(f"{run}: no step was recorded in it; name a new folder for the traces")

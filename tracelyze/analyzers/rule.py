@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tracelyze.diagnosis import Finding, Severity
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.run import Process
+    from tracelyze.analyzers.recorded.run import Process
 
 
 @dataclass(frozen=True)

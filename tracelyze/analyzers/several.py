@@ -10,7 +10,7 @@ from tracelyze.analyzers import naming
 from tracelyze.diagnosis import TrainingFacts
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.run import Process, Run
+    from tracelyze.analyzers.recorded.run import Process, Run
 
 
 def trainings_of(process: Process, run: Run) -> list[TrainingFacts]:

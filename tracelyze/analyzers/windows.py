@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.kineto.attribution.summary import summarise_file, summarise_trace
 from tracelyze.analyzers.kineto.diagnose import as_job, job_charts, judge
-from tracelyze.analyzers.kineto.reader import read_trace
-from tracelyze.analyzers.kineto.summary import summarise_file, summarise_trace
+from tracelyze.analyzers.kineto.reading.reader import read_trace
 from tracelyze.analyzers.merging import gravity
 from tracelyze.analyzers.rule import Outcome, Passed, Skipped
 from tracelyze.diagnosis import Chart, Cost, Evidence, Finding, Picture
@@ -22,7 +22,7 @@ from tracelyze.errors import InputError
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.run import Process
+    from tracelyze.analyzers.recorded.run import Process
 
 NONE: Final = "no profiler window was recorded; collect --profile-every N records some"
 MOST: Final = 0.5
@@ -79,7 +79,7 @@ class Windows:
 
     def picture(self) -> tuple[Picture, list[Chart]]:
         """Timelines and tables of the last window that can be read, when the training was warm, and its charts."""
-        from tracelyze.analyzers.kineto.picture import Painter
+        from tracelyze.analyzers.kineto.page.picture import Painter
 
         for key in sorted(self.found, reverse=True):
             window = self.found[key]

@@ -68,7 +68,7 @@ def _options(
 def allow(max_gib: float | None) -> None:
     """Sets the limits on the size of a trace, if the user gave one."""
     if max_gib is not None:
-        from tracelyze.analyzers.kineto import source
+        from tracelyze.analyzers.kineto.reading import source
 
         source.ALLOWED.gib = max_gib
 

@@ -53,7 +53,7 @@ def collect(
     COMMAND keeps its arguments, terminal, signals and exit status. TRACELYZE_DISABLE=1 in the environment runs it
     unobserved.
     """
-    from tracelyze.collectors.launch import collect as launch
+    from tracelyze.collectors.launching.launch import collect as launch
     from tracelyze.collectors.options import CollectOptions
 
     chosen = _chosen(signal or [])

@@ -51,7 +51,7 @@ def import_kineto(
 
     Where RUN was recorded by `collect`, traces that the program's own profiler wrote meanwhile are added to it.
     """
-    from tracelyze.analyzers.kineto.importer import import_traces
+    from tracelyze.analyzers.kineto.reading.importer import import_traces
 
     allow(max_gib)
     if _recorded(run):

@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from tracelyze import schema
-from tracelyze.collectors import ending, hooks, identity, launch
+from tracelyze.collectors.hooks import install
+from tracelyze.collectors.internals.own_frames import hide_own_frames
+from tracelyze.collectors.launching import launch
 from tracelyze.collectors.options import CollectOptions
-from tracelyze.collectors.own_frames import hide_own_frames
-from tracelyze.collectors.recorder import Recorder
+from tracelyze.collectors.recording import ending
+from tracelyze.collectors.recording.recorder import Recorder
+from tracelyze.collectors.system import identity
 
 MOST_NUMBERS = 10_000
 
@@ -28,7 +31,7 @@ def begin(wanted: Any, quiet: bool, no_signal: tuple[str, ...], profile_every: i
         identity.write_json(run / schema.RUN_FILE, launch.manifest([sys.executable, *sys.argv]))
     if not quiet:
         sys.stderr.write(f"[tracelyze] recording to {os.path.relpath(run)}\n")
-    return hooks.begin(torch, run, options)
+    return install.begin(torch, run, options)
 
 
 def end(recorder: Recorder, error: BaseException | None) -> None:
@@ -42,7 +45,7 @@ def end(recorder: Recorder, error: BaseException | None) -> None:
         ending.note_exception(recorder, error, "exception")
     if not recorder.opened:
         ending.say_what_was_seen(recorder)
-    for one in hooks.recorders():  # one for each thread that trained
+    for one in install.recorders():  # one for each thread that trained
         ending.end(one, name, code)
         one.writer.end()
         one.off = True

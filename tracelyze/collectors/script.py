@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from tracelyze.collectors.recorder import Recorder as ProcessRecorder
+    from tracelyze.collectors.recording.recorder import Recorder as ProcessRecorder
 
 _find: Callable[[], ProcessRecorder] | None = None  # set by the hooks
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import tracelyze
 from tracelyze import schema
-from tracelyze.collectors.identity import write_json
-from tracelyze.collectors.stream import record_batch
+from tracelyze.collectors.storage.stream import record_batch
+from tracelyze.collectors.system.identity import write_json
 from tracelyze.errors import InputError
 
 _BATCH = 50_000

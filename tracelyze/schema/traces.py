@@ -36,7 +36,12 @@ HOST = Table(
     "One row per range of host activity, class by class. Of runtime calls, operators and communication calls only the "
     "outermost ranges of each thread are kept, of Python functions those of the program itself.",
     (
-        Column("activity", "int8", "", "what the thread was doing: see the classes in analyzers/kineto/categories.py"),
+        Column(
+            "activity",
+            "int8",
+            "",
+            "what the thread was doing: see the classes in analyzers/kineto/timeline/categories.py",
+        ),
         Column("start", "float64", "us", "start, on the clock of the trace"),
         Column("end", "float64", "us", "end, on the same clock"),
         Column("name", "int32", "", "label of the set `host name`; -1: not kept"),

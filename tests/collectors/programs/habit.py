@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 if "--watched" in sys.argv:
-    from tracelyze.collectors import calls
+    from tracelyze.collectors.program import calls
 
     calls.HABIT = 10**9
 

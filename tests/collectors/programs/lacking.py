@@ -28,11 +28,11 @@ class Without:
 
 name = ""
 if len(sys.argv) > 1:
-    from tracelyze.collectors import hooks
+    from tracelyze.collectors.hooks import install
     from tracelyze.collectors.options import CollectOptions
 
     name = sys.argv[2]
-    hooks.begin(Without(torch, name.split(".")), Path(sys.argv[1]), CollectOptions(signals_on=("profiler_windows",)))
+    install.begin(Without(torch, name.split(".")), Path(sys.argv[1]), CollectOptions(signals_on=("profiler_windows",)))
 
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3))

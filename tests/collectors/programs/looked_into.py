@@ -78,7 +78,7 @@ def not_applied():
 
 def failing():
     """Two of the collector's own signals raise while they look."""
-    from tracelyze.collectors.signals import activations, parameters
+    from tracelyze.collectors.signals.model import activations, parameters
 
     activations.every_nth = parameters.norms_of = None
     model = Net()

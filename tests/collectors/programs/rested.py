@@ -7,7 +7,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 if "--restless" in sys.argv:
-    from tracelyze.collectors.moments import Moments
+    from tracelyze.collectors.recording.dispatch import Moments
 
     Moments.rest = lambda *_: None
 

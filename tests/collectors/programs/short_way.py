@@ -1,6 +1,6 @@
 """Counts the steps of this process that take the short way, for the programs beside it."""
 
-from tracelyze.collectors import stream
+from tracelyze.collectors.storage import stream
 
 passed = 0
 _append = stream.TableStream.append_values

@@ -26,11 +26,12 @@ def break_signal(name):
 
 
 if arguments.broken:
-    from tracelyze.collectors import hooks, recorder, recorders
+    from tracelyze.collectors.hooks import install
+    from tracelyze.collectors.recording import per_thread, recorder
 
     break_signal(arguments.broken)
-    old = hooks.recorder()
-    hooks._current[0] = recorders.Recorders(recorder.Recorder(torch, old.run, old.options))
+    old = install.recorder()
+    install._current[0] = per_thread.Recorders(recorder.Recorder(torch, old.run, old.options))
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
@@ -42,7 +43,7 @@ for _ in range(arguments.steps):
     nn.functional.cross_entropy(model(x), y).backward()
     optimizer.step()
 if arguments.kill:
-    from tracelyze.collectors import hooks
+    from tracelyze.collectors.hooks import install
 
-    hooks.recorder().flush()  # as the writer does twice a second
+    install.recorder().flush()  # as the writer does twice a second
     os.kill(os.getpid(), signal.SIGKILL)

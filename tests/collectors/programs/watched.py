@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, Dataset
 
-from tracelyze.collectors.signals import loader_processes, stacks
+from tracelyze.collectors.signals.data import loader_processes
+from tracelyze.collectors.signals.machine import stacks
 
 stacks.QUIET_SECONDS = loader_processes.LONG_SECONDS = stacks.QUIET_STEPS = 0.5
 SECONDS = 4.0

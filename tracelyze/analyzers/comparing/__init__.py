@@ -12,7 +12,7 @@ from tracelyze.errors import InputError
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.comparing.traces import TraceSide
-    from tracelyze.analyzers.run import Run
+    from tracelyze.analyzers.recorded.run import Run
 
 __all__ = ["compare"]
 
@@ -55,11 +55,12 @@ def _of_traces(one: TraceSide, two: TraceSide) -> Comparison:
 
 
 def _of_runs(a: Path, b: Path) -> Comparison:
-    from tracelyze.analyzers import engine, rundir
+    from tracelyze.analyzers import engine
     from tracelyze.analyzers.comparing import runs, settings, traces
     from tracelyze.analyzers.comparing.findings import finding_changes
+    from tracelyze.analyzers.recorded import run_directory
 
-    one, two = rundir.load(a), rundir.load(b)
+    one, two = run_directory.load(a), run_directory.load(b)
     found = finding_changes(engine.diagnose(one), engine.diagnose(two))
     sections = runs.sections(one, two)
     notes = runs.notes(one, two)
@@ -77,9 +78,9 @@ def _of_runs(a: Path, b: Path) -> Comparison:
 
 def _profiled(path: Path) -> TraceSide:
     """The profiler windows of a recorded run, to be compared with traces."""
-    from tracelyze.analyzers import rundir
+    from tracelyze.analyzers.recorded import run_directory
 
-    windows = _windows(rundir.load(path))
+    windows = _windows(run_directory.load(path))
     if windows is None:
         raise InputError(
             f"{path}: a recorded run without profiler windows cannot be compared with a trace; compare it with another "
@@ -90,8 +91,8 @@ def _profiled(path: Path) -> TraceSide:
 
 def _trace_side(path: Path) -> TraceSide:
     from tracelyze.analyzers.comparing.traces import TraceSide
-    from tracelyze.analyzers.kineto import rankfiles
-    from tracelyze.analyzers.kineto.per_step import Profile, profile
+    from tracelyze.analyzers.kineto.attribution.per_step import Profile, profile
+    from tracelyze.analyzers.kineto.reading import rankfiles
 
     profiles: list[Profile] = []
     refused: list[InputError] = []
@@ -111,7 +112,7 @@ def _trace_side(path: Path) -> TraceSide:
 def _windows(run: Run) -> TraceSide | None:
     """The profiler windows of a recorded run, None if it has none that can be read."""
     from tracelyze.analyzers.comparing.traces import TraceSide
-    from tracelyze.analyzers.kineto.per_step import Profile, profile
+    from tracelyze.analyzers.kineto.attribution.per_step import Profile, profile
     from tracelyze.analyzers.windows import Windows
 
     windows = Windows()

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
+from tracelyze.analyzers.recorded.run import Floats
 from tracelyze.analyzers.rule import Threshold
-from tracelyze.analyzers.run import Floats
 from tracelyze.comparison import Change, Significance
 
 SMALLEST: Final = Threshold(

@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from tracelyze.analyzers import validation
 from tracelyze.analyzers.comparing.noise import RECORDINGS, blocks, margin, significance, time_change
 from tracelyze.analyzers.comparing.settings import lead
-from tracelyze.analyzers.run import Floats, Process, Run, Training
+from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.recorded.run import Floats, Process, Run, Training
 from tracelyze.comparison import Change, Section, Side
 from tracelyze.formatting import percent
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tracelyze.analyzers.run import Process, Run
+from tracelyze.analyzers.recorded.run import Process, Run
 from tracelyze.comparison import SettingChange
 
 _VERSIONS: Final = ("python", "torch", "cuda", "cudnn", "nccl", "tracelyze_version")

@@ -11,14 +11,14 @@ from typing import Final
 import numpy as np
 
 from tracelyze.analyzers.comparing.noise import ordered, time_change
-from tracelyze.analyzers.kineto.attribution import CAUSE_TEXT, CAUSES
+from tracelyze.analyzers.kineto.attribution.attribution import CAUSE_TEXT, CAUSES
+from tracelyze.analyzers.kineto.attribution.kernel_names import short
+from tracelyze.analyzers.kineto.attribution.per_step import COMMUNICATION, COPY, KernelTime, Profile
+from tracelyze.analyzers.kineto.attribution.summary import TraceSummary
 from tracelyze.analyzers.kineto.diagnose import as_job
-from tracelyze.analyzers.kineto.kernel_names import short
-from tracelyze.analyzers.kineto.per_step import COMMUNICATION, COPY, KernelTime, Profile
 from tracelyze.analyzers.kineto.rule import Job
-from tracelyze.analyzers.kineto.summary import TraceSummary
-from tracelyze.analyzers.kineto.table import Integers
-from tracelyze.analyzers.run import Floats
+from tracelyze.analyzers.kineto.timeline.table import Integers
+from tracelyze.analyzers.recorded.run import Floats
 from tracelyze.comparison import Change, Section, Side
 from tracelyze.formatting import percent
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.kineto.rankfiles import is_trace
+from tracelyze.analyzers.kineto.reading.rankfiles import is_trace
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.kineto.attribution.summary import TraceSummary, summarise
     from tracelyze.analyzers.kineto.diagnose import diagnose_traces
-    from tracelyze.analyzers.kineto.summary import TraceSummary, summarise
 
 __all__ = ["TraceSummary", "diagnose_traces", "is_trace", "summarise"]
 
@@ -24,7 +24,7 @@ def __getattr__(name: str) -> Any:
 
         return diagnose_traces
     if name in ("TraceSummary", "summarise"):
-        from tracelyze.analyzers.kineto import summary
+        from tracelyze.analyzers.kineto.attribution import summary
 
         return getattr(summary, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 
 import tracelyze
 from tracelyze.analyzers import causality
-from tracelyze.analyzers.kineto import collectives
-from tracelyze.analyzers.kineto.collectives import Arrivals
-from tracelyze.analyzers.kineto.pictures import rank_chart, step_chart
-from tracelyze.analyzers.kineto.reader import read_trace
+from tracelyze.analyzers.kineto.attribution import collectives
+from tracelyze.analyzers.kineto.attribution.collectives import Arrivals
+from tracelyze.analyzers.kineto.attribution.summary import TraceSummary, summarise, summarise_trace
+from tracelyze.analyzers.kineto.page.pictures import rank_chart, step_chart
+from tracelyze.analyzers.kineto.reading.reader import read_trace
 from tracelyze.analyzers.kineto.rule import MICROSECONDS, Job, TraceRule
 from tracelyze.analyzers.kineto.rules import RULES
-from tracelyze.analyzers.kineto.summary import TraceSummary, summarise, summarise_trace
-from tracelyze.analyzers.kineto.table import Floats
+from tracelyze.analyzers.kineto.timeline.table import Floats
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped
 from tracelyze.diagnosis import Chart, Check, Diagnosis, Exit, Finding, RunFacts, worst
 from tracelyze.errors import InputError
 from tracelyze.formatting import percent
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.kineto.picture import Painter
+    from tracelyze.analyzers.kineto.page.picture import Painter
 
 MOST_CHARTS = 4
 """Traces whose steps are drawn one by one; of the others the means stand in the chart of the ranks."""
@@ -61,7 +61,7 @@ def painted(diagnosis: Diagnosis, painter: Painter, summaries: Sequence[TraceSum
 
 
 def _painter() -> Painter:
-    from tracelyze.analyzers.kineto.picture import Painter
+    from tracelyze.analyzers.kineto.page.picture import Painter
 
     return Painter()
 

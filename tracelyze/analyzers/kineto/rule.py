@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from tracelyze.analyzers.kineto.collectives import Arrivals
-from tracelyze.analyzers.kineto.summary import TraceSummary
-from tracelyze.analyzers.kineto.table import Floats, Mask, median
-from tracelyze.analyzers.kineto.totals import CallTotal
+from tracelyze.analyzers.kineto.attribution.collectives import Arrivals
+from tracelyze.analyzers.kineto.attribution.summary import TraceSummary
+from tracelyze.analyzers.kineto.attribution.totals import CallTotal
+from tracelyze.analyzers.kineto.timeline.table import Floats, Mask, median
 from tracelyze.analyzers.merging import merge
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.diagnosis import Chart, Cost, Evidence, Finding, Location, Severity

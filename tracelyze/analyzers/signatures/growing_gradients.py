@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers import moments, pictures, statistics
+from tracelyze.analyzers import statistics
+from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Passed, Skipped
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.run import Training
+    from tracelyze.analyzers.recorded.run import Training
 
 
 def finding(training: Training, rule: str, fix: str, fix_code: str) -> Finding | Passed | Skipped:
     """Only curves: the norm grows like a power of the step from the very beginning, and no warm-up explains it."""
-    steps, number_of = training.steps, moments.numbers(training)
+    steps, number_of = training.steps, timing.numbers(training)
     if len(training.process.trainings) > 1:
         return Skipped("several optimizers and no direct evidence: their gradient norms drift for other reasons")
     measured = np.isfinite(steps["grad_norm"])
@@ -46,14 +47,14 @@ def finding(training: Training, rule: str, fix: str, fix_code: str) -> Finding |
         fix=fix,
         fix_code=fix_code,
         first_step=begin,
-        last_step=moments.last_step(training),
-        first_second=moments.second_at(training, 0),
+        last_step=timing.last_step(training),
+        first_second=timing.second_at(training, 0),
         evidence=[
             Evidence("exponent of growth", growth.exponent, "", 0.4, "unrelated gradients add up with exponent 0.5"),
             Evidence("exponent in the later half", growth.late_exponent, "", 1.4, "an exponential blow-up exceeds 1.4"),
             Evidence("last norm over first norm", growth.ratio, "", 5, "a learning-rate warm-up stays within 2 to 5"),
         ],
-        cost=moments.cost_of(training, np.ones(len(steps), dtype=bool)),
+        cost=timing.cost_of(training, np.ones(len(steps), dtype=bool)),
         charts=pictures.grad_norm(training, [Mark(float(begin), "growth begins")]),
         false_alarm="A loss that itself grows without bound, for another reason, can raise the norm in the same way.",
     )

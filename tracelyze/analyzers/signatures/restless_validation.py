@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers import pictures, statistics, style, validation
+from tracelyze.analyzers import statistics
+from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.computed.optimization import style
+from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Passed, Skipped
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, percent
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.run import Floats, Process
+    from tracelyze.analyzers.recorded.run import Floats, Process
 
 MIN_PASSES = 10
 

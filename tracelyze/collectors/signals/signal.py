@@ -37,8 +37,8 @@ import math
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
-    from tracelyze.collectors.optimizers import Tracked
-    from tracelyze.collectors.recorder import Recorder
+    from tracelyze.collectors.program.optimizers import Tracked
+    from tracelyze.collectors.recording.recorder import Recorder
 
 MOMENTS = (
     "forward", "settled", "loss", "loss_call", "before_backward", "after_backward", "clip", "scale",
@@ -125,7 +125,7 @@ class Signal:
 
     def gauge(self, tracked: Tracked, time: float) -> tuple[Any, ...]:
         """Values of the columns `gauges`, without their table, at the end of a step that nobody was told of
-        (steady_state.py): read quickly."""
+        (fast_path.py): read quickly."""
         return ()
 
     def at_backward(self) -> tuple[Any, ...]:

@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Final
 
 from tracelyze.analyzers.kineto.rule import TraceRule
-from tracelyze.analyzers.kineto.rules import (
-    allocator_stalls,
-    dataloader_bottleneck,
-    epoch_boundary_stall,
-    exposed_communication,
-    fp32_on_tensor_cores,
-    host_bound,
-    memory_fragmentation,
-    optimizer_for_loop,
-    pageable_copies,
-    slow_steps,
-    straggler,
-    sync_stalls,
-)
 
-RULES: Final[tuple[TraceRule, ...]] = (
-    dataloader_bottleneck.RULE,
-    straggler.RULE,
-    exposed_communication.RULE,
-    allocator_stalls.RULE,
-    sync_stalls.RULE,
-    pageable_copies.RULE,
-    host_bound.RULE,
-    epoch_boundary_stall.RULE,
-    slow_steps.RULE,
-    memory_fragmentation.RULE,
-    optimizer_for_loop.RULE,
-    fp32_on_tensor_cores.RULE,
+MODULES: Final = (
+    "dataloader_bottleneck",
+    "straggler",
+    "exposed_communication",
+    "allocator_stalls",
+    "sync_stalls",
+    "pageable_copies",
+    "host_bound",
+    "epoch_boundary_stall",
+    "slow_steps",
+    "memory_fragmentation",
+    "optimizer_for_loop",
+    "fp32_on_tensor_cores",
 )
+RULES: Final[tuple[TraceRule, ...]] = tuple(importlib.import_module(f"{__name__}.{module}").RULE for module in MODULES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tracelyze.analyzers.kineto.attribution.summary import TraceSummary
 from tracelyze.analyzers.kineto.rule import (
     ENOUGH,
     MICROSECONDS,
@@ -20,7 +21,6 @@ from tracelyze.analyzers.kineto.rule import (
     share,
     span,
 )
-from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.rule import Limits, Outcome, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import duration, percent

@@ -6,8 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from tracelyze.analyzers.kineto import saving
-from tracelyze.analyzers.kineto.attribution import CAUSES
+from tracelyze.analyzers.kineto.attribution import saving
+from tracelyze.analyzers.kineto.attribution.attribution import CAUSES
+from tracelyze.analyzers.kineto.attribution.summary import TraceSummary
 from tracelyze.analyzers.kineto.rule import (
     ENOUGH,
     MICROSECONDS,
@@ -26,8 +27,7 @@ from tracelyze.analyzers.kineto.rule import (
     too_short,
 )
 from tracelyze.analyzers.kineto.rules.step_preparation import not_to_be_seen, prepared_on_the_host
-from tracelyze.analyzers.kineto.summary import TraceSummary
-from tracelyze.analyzers.kineto.table import Floats, median
+from tracelyze.analyzers.kineto.timeline.table import Floats, median
 from tracelyze.analyzers.rule import Limits, Outcome, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import duration, percent

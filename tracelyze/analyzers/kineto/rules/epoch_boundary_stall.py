@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from tracelyze.analyzers.kineto.attribution import CAUSES
+from tracelyze.analyzers.kineto.attribution.attribution import CAUSES
+from tracelyze.analyzers.kineto.attribution.summary import TraceSummary
 from tracelyze.analyzers.kineto.rule import ENOUGH, MICROSECONDS, Job, TraceRule, charts, on_any_trace, place, too_short
-from tracelyze.analyzers.kineto.summary import TraceSummary
-from tracelyze.analyzers.kineto.table import median
+from tracelyze.analyzers.kineto.timeline.table import median
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding
 from tracelyze.formatting import duration, percent, plural

@@ -6,7 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from tracelyze.analyzers.kineto import saving
+from tracelyze.analyzers.kineto.attribution import saving
+from tracelyze.analyzers.kineto.attribution.summary import TraceSummary
 from tracelyze.analyzers.kineto.rule import (
     ENOUGH,
     MICROSECONDS,
@@ -21,7 +22,6 @@ from tracelyze.analyzers.kineto.rule import (
     share,
     span,
 )
-from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import duration, percent

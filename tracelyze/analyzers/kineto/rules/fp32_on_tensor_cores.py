@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from tracelyze.analyzers.kineto.attribution.summary import TraceSummary
 from tracelyze.analyzers.kineto.rule import ENOUGH, Job, TraceRule, charts, measured, on_device, span
-from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding
 from tracelyze.formatting import percent

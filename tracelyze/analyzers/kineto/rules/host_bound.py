@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from tracelyze.analyzers.kineto.attribution.summary import TraceSummary
 from tracelyze.analyzers.kineto.rule import (
     ENOUGH,
     MICROSECONDS,
@@ -22,7 +23,6 @@ from tracelyze.analyzers.kineto.rule import (
     span,
     usual,
 )
-from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.rule import Limits, Outcome, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import duration, percent

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from tracelyze.analyzers.kineto.attribution.summary import TraceSummary
 from tracelyze.analyzers.kineto.rule import ENOUGH, Job, TraceRule, charts, lost, on_device, span
-from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tracelyze.analyzers.kineto.attribution.summary import TraceSummary
 from tracelyze.analyzers.kineto.rule import (
     ENOUGH,
     Job,
@@ -16,7 +17,6 @@ from tracelyze.analyzers.kineto.rule import (
     recurring,
     span,
 )
-from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import duration, percent

@@ -6,11 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from tracelyze.analyzers.kineto.attribution import CAUSE_TEXT
-from tracelyze.analyzers.kineto.coincidence import coincidence
+from tracelyze.analyzers.kineto.attribution.attribution import CAUSE_TEXT
+from tracelyze.analyzers.kineto.attribution.coincidence import coincidence
+from tracelyze.analyzers.kineto.attribution.summary import TraceSummary
 from tracelyze.analyzers.kineto.rule import ENOUGH, MICROSECONDS, Job, TraceRule, charts, on_any_trace, too_short
-from tracelyze.analyzers.kineto.summary import TraceSummary
-from tracelyze.analyzers.kineto.table import median
+from tracelyze.analyzers.kineto.timeline.table import median
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding
 from tracelyze.formatting import duration, number, percent, plural

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from tracelyze.analyzers.kineto.attribution.summary import TraceSummary
 from tracelyze.analyzers.kineto.rule import Job, charts, lost, measured, recurring, share, span, usual
-from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.rule import Limits, Skipped
 from tracelyze.diagnosis import Finding
 from tracelyze.formatting import percent

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from tracelyze.analyzers.kineto.collectives import Arrivals, Blame, blame
+from tracelyze.analyzers.kineto.attribution.collectives import Arrivals, Blame, blame
 from tracelyze.analyzers.kineto.rule import MICROSECONDS, Job, TraceRule, charts
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding

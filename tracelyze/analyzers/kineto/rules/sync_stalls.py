@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tracelyze.analyzers.kineto import saving
+from tracelyze.analyzers.kineto.attribution import saving
+from tracelyze.analyzers.kineto.attribution.summary import TraceSummary
 from tracelyze.analyzers.kineto.rule import (
     ENOUGH,
     MICROSECONDS,
@@ -19,7 +20,6 @@ from tracelyze.analyzers.kineto.rule import (
     share,
     span,
 )
-from tracelyze.analyzers.kineto.summary import TraceSummary
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import duration, number, percent

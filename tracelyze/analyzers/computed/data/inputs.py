@@ -1,0 +1,94 @@
+"""What a model is given: the first field of its batches, and the layer that meets it in an early forward."""
+
+from __future__ import annotations
+
+from math import hypot, inf, isfinite
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+_PASSING: Final = ("Flatten", "Unflatten", "Dropout", "Identity", "Pool", "Pad", "ReLU", "GELU", "ELU", "SiLU")
+_WEIGHTED: Final = ("Linear", "Conv")
+
+
+_TARGETS: Final = ("y", "label", "labels", "target", "targets", "mask", "weight", "weights")
+
+
+class Field(NamedTuple):
+    """A field of the batches that were trained on: medians over the looks, and the range of all of them.
+
+    `scale` is the root mean square of its elements.
+    """
+
+    name: str
+    looks: int
+    mean: float
+    std: float
+    low: float
+    high: float
+    scale: float
+
+
+class Met(NamedTuple):
+    """The first layer and the root mean square of what it puts out (infinite if that overflowed).
+
+    `normalised`: it, or what follows it, is a normalisation. `next_scale`: what the next linear layer or convolution
+    puts out, None if there is none that says so.
+    """
+
+    name: str
+    scale: float
+    normalised: str
+    next_scale: float | None
+
+
+def first_field(process: Process) -> Field | None:
+    """The first field of floating-point numbers, or bytes, that is no target by its name; None without any."""
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for row in process.tables["batches"].records():
+        real = "float" in str(row["dtype"]) or row["dtype"] == "uint8"
+        if row["trained"] and real and str(row["field"]).lower() not in _TARGETS:
+            rows.setdefault(str(row["field"]), []).append(row)
+    for name, found in rows.items():
+        seen = [row for row in found if None not in (row["mean"], row["std"], row["min"], row["max"])]
+        seen = [row for row in seen if not row["nonfinite"] and np.isfinite([row["mean"], row["std"]]).all()]
+        if not seen:
+            return None
+        mean, std = (float(np.median([row[key] for row in seen])) for key in ("mean", "std"))
+        scale = float(np.median([hypot(row["mean"], row["std"]) for row in seen]))
+        low, high = min(row["min"] for row in seen), max(row["max"] for row in seen)
+        return Field(name, len(seen), mean, std, low, high, scale)
+    return None
+
+
+def first_layer(process: Process) -> Met | None:
+    """None where the first call of the forward was not looked at: nothing was, or only some of many modules."""
+    rows = [row for row in process.tables["activations"].records() if row["module"] is not None and not row["alert"]]
+    if not rows:
+        return None
+    earliest = min(row["step"] for row in rows)
+    rows = sorted((row for row in rows if row["step"] == earliest), key=lambda row: row["order"])
+    names = [row["module"] for row in rows]
+    if rows[0]["order"] != 1:  # some modules were left out
+        return None
+    leaves = [row for row in rows if not any(_inside(other, row["module"]) for other in names)]
+    layers = [row for row in leaves if not any(mark in str(row["kind"]) for mark in _PASSING)]
+    if not layers:
+        return None
+    norm = next((f"{row['module']}: {row['kind']}" for row in layers[:2] if "Norm" in str(row["kind"])), "")
+    after = next((row for row in layers[1:] if any(mark in str(row["kind"]) for mark in _WEIGHTED)), None)
+    first = layers[0]
+    name = f"{first['module']} ({first['kind']})" if first["module"] else f"the model ({first['kind']})"
+    return Met(name, _scale(first), norm, None if after is None else _scale(after))
+
+
+def _inside(name: str, container: str) -> bool:
+    return name != container and (not container or name.startswith(f"{container}."))
+
+
+def _scale(row: dict[str, Any]) -> float:
+    scale = hypot(row["mean"] or 0.0, row["std"] or 0.0)
+    return scale if isfinite(scale) and not row["nonfinite"] else inf

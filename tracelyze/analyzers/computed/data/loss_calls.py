@@ -1,0 +1,158 @@
+"""Calls of torch's loss functions, line by line: what five rules about their arguments have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
+from tracelyze.diagnosis import Confidence, Evidence, Finding, Location, Mark, Severity
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from tracelyze.analyzers.recorded.run import Process
+
+Row = dict[str, Any]
+COMPILED = "CompiledFunction"
+CALLS = Threshold("calls", 3, "calls", "one or two may be odd: a first try, a last batch of one sample")
+SHARE = Threshold("share", 0.9, "share", "a line of code does it at every call or not at all; batches of one differ")
+ROUNDING = Threshold(
+    "rounding", 0.02, "", "probabilities in bfloat16 (8 bits) sum to 1 within 2^-8 per term; logits do not by chance"
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """The looked-at calls of one loss function at one line, `training` with autograd or evaluating. In order."""
+
+    function: str
+    site: int | None
+    training: bool
+    rows: list[Row]
+    location: Location | None
+
+    @property
+    def where(self) -> str:
+        """Whose loss it is, to put behind a noun."""
+        return "the training loss" if self.training else "a loss computed without autograd (validation)"
+
+
+Verdict = Callable[[Row], bool | None]
+Tell = Callable[[Line, list[Row]], Finding]
+
+
+def lines(process: Process, functions: Collection[str]) -> list[Line]:
+    """The lines that call one of these functions, those of the training first."""
+    groups: dict[tuple[str, int | None, bool], list[Row]] = {}
+    for row in process.tables["loss_calls"].records():
+        if row["function"] in functions:
+            groups.setdefault((row["function"], row["site"], bool(row["training"])), []).append(row)
+    found = [Line(*key, rows, process.site(key[1])) for key, rows in groups.items()]
+    return sorted(found, key=lambda line: not line.training)
+
+
+def judge(process: Process, functions: Sequence[str], wrong: Verdict, tell: Tell, limits: Limits) -> Outcome:
+    """Findings for the lines at which nearly all calls are `wrong`. A verdict of None: this call tells nothing."""
+    findings: list[Finding] = []
+    clean = 0
+    trained = compiled = False
+    for line in lines(process, functions):
+        verdicts = [(row, verdict) for row in line.rows if (verdict := wrong(row)) is not None]
+        bad = [row for row, verdict in verdicts if verdict]
+        compiled |= not verdicts and any(row["made_by"] == COMPILED for row in line.rows)
+        if len(bad) >= limits["calls"] and len(bad) >= limits["share"] * len(verdicts):
+            findings.append(tell(line, bad))
+        elif verdicts:
+            trained |= line.training
+            clean += len(verdicts) - len(bad)
+    if findings:
+        return findings
+    names = " or ".join(functions) if len(functions) < 3 else f"{functions[0]} or another elementwise loss"
+    if trained:
+        return Passed(f"{plural(clean, 'call')} of {names} looked at, none of this kind")
+    if compiled:
+        return Skipped("torch.compile made the input of the loss, and its values alone do not tell")
+    return Skipped(
+        f"no call of {names} in training that tells: another loss, one written out by the script, or one inside "
+        "torch.compile"
+    )
+
+
+def finding(
+    process: Process,
+    line: Line,
+    bad: list[Row],
+    limits: Limits,
+    *,
+    rule: str,
+    title: str,
+    summary: str,
+    fix: str,
+    fix_code: str,
+    evidence: list[Evidence],
+    false_alarm: str,
+    severity: Severity = "critical",
+    confidence: Confidence = "certain",
+) -> Finding:
+    """A finding about the calls at one line, of which `bad` are wrong. Without autograd no weights are harmed."""
+    begin = int(bad[0]["step"] or 0) + (1 if line.training else 0)
+    training = process.longest if process.trainings else None
+    alone = training is not None and len(process.trainings) == 1
+    affected = timing.numbers(training) >= begin if training is not None else np.zeros(0, dtype=bool)
+    return Finding(
+        rule=rule,
+        severity=severity if line.training else "warning",
+        confidence=confidence,
+        title=title,
+        summary=summary,
+        fix=fix,
+        fix_code=fix_code,
+        first_step=begin,
+        evidence=[
+            *evidence,
+            Evidence("calls looked at", len(line.rows), "calls", limits["calls"], limits.source("calls")),
+            Evidence("of them like this", len(bad), "calls"),
+        ],
+        cost=timing.cost_of(training, affected) if training is not None and alone and line.training else None,
+        location=line.location,
+        charts=pictures.loss(training, [Mark(float(begin), "first call that was looked at")]) if training else [],
+        false_alarm=false_alarm,
+    )
+
+
+def sizes(text: str | None) -> list[int]:
+    """The sizes in a column like "32x10"; empty for a scalar."""
+    return [int(size) for size in text.split("x")] if text else []
+
+
+def shown(text: str | None) -> str:
+    """The sizes as they read in code: "[32, 10]"."""
+    return f"[{', '.join(str(size) for size in sizes(text))}]"
+
+
+def has_classes(row: Row) -> bool:
+    """Whether the input is a batch with at least two classes."""
+    shape = sizes(row["input_shape"])
+    return len(shape) > 1 and shape[1] > 1
+
+
+def probabilities(row: Row, rounding: float) -> bool:
+    """Whether the input's rows are >= 0 and sum to 1."""
+    lowest, error = _number(row["lowest"]), _number(row["sum_error"])
+    return lowest >= 0.0 and error <= rounding
+
+
+def normalised_logs(row: Row, rounding: float) -> bool:
+    """Whether the input's rows are log-probabilities of all classes."""
+    return _number(row["log_sum_error"]) <= rounding
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value

@@ -1,0 +1,179 @@
+"""Samples of the validation data that a training was trained on, estimated from the few samples that were looked at.
+
+A pass over the training data in which a share c of its samples was looked at shows a validation sample that belongs to
+the training data with probability c. So hits / (validation samples looked at * c), summed over passes, estimates the
+share of them that such a pass trains on, whatever the number of passes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import combinations
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from tracelyze.analyzers.computed.data.passes import BLANK
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+Row = dict[str, Any]
+CONTINUOUS = 16  # batches of which a smallest and a largest value is compared
+DIFFERENT = 0.5  # of them that have to differ: values on a grid, or in a vocabulary, have few extremes
+
+
+@dataclass
+class Seen:
+    """What was looked at of one pass over a loader: contents of samples, and batch sizes by place."""
+
+    loader: int
+    step: int  # optimizer steps done before its first batch that was looked at
+    contents: list[str] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    extremes: list[tuple[float, float]] = field(default_factory=list)
+
+    @property
+    def distinct(self) -> set[str]:
+        """The contents without repetitions."""
+        return set(self.contents)
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Validation samples against passes over training data. `expected`: hits if all of them had been trained on."""
+
+    hits: int  # distinct ones that were met in training
+    looked: int  # distinct ones that were looked at
+    share: float  # estimate of the share that was trained on
+    expected: float
+    rate: float  # share of them that one pass shows
+    chance: float  # share of samples that have an equal one among those looked at in the same pass
+
+
+def seen(process: Process) -> tuple[list[Seen], list[Seen]]:
+    """Passes that were trained on, and passes that were evaluated, in order; fields that both kinds of batch have."""
+    batches: dict[tuple[int, int, int, bool], dict[str, Row]] = {}
+    for row in process.tables["batches"].records():
+        if row["loader"] is not None and row["trained"] is not None and row["prints"] and row["shape"]:
+            key = int(row["loader"]), int(row["epoch"]), int(row["batch"]), bool(row["trained"])
+            batches.setdefault(key, {})[str(row["field"])] = row
+    kinds: dict[bool, dict[str, set[str]]] = {True: {}, False: {}}
+    for (*_, trained), rows in batches.items():
+        for name, row in rows.items():
+            kinds[trained].setdefault(name, set()).update(str(row["prints"]).split())
+    common = sorted(kinds[True].keys() & kinds[False].keys())
+    if not common:
+        return [], []
+    telling = max(common, key=lambda name: len(kinds[True][name]))
+    passes: dict[tuple[int, int, bool], Seen] = {}
+    for (loader, epoch, _, trained), rows in batches.items():
+        if all(name in rows for name in common):
+            one = passes.setdefault((loader, epoch, trained), Seen(loader, int(rows[telling]["step"])))
+            _add(one, rows, common, telling)
+    ordered = sorted(passes.items(), key=lambda item: item[1].step)
+    return [one for (*_, trained), one in ordered if trained], [one for (*_, trained), one in ordered if not trained]
+
+
+def _add(one: Seen, rows: dict[str, Row], common: list[str], telling: str) -> None:
+    columns = [str(rows[name]["prints"]).split() for name in common]
+    place = common.index(telling)
+    one.contents += [" ".join(sample) for sample in zip(*columns, strict=False) if sample[place] != BLANK]
+    row = rows[telling]
+    one.sizes.append(int(str(row["shape"]).split("x")[0]))
+    if str(row["dtype"] or "").startswith(("float", "bfloat")) and row["min"] is not None and row["max"] is not None:
+        one.extremes.append((float(row["min"]), float(row["max"])))
+
+
+def size_of(passes: list[Seen], length: int) -> float:
+    """Samples of a pass over a loader of `length` batches."""
+    return length * fmean(size for one in passes for size in one.sizes)
+
+
+def continuous(passes: list[Seen]) -> bool:
+    """Values of which no two samples have the same by chance: nearly every batch has extremes of its own."""
+    extremes = [pair for one in passes for pair in one.extremes]
+    sides = [{pair[0] for pair in extremes}, {pair[1] for pair in extremes}]
+    return len(extremes) >= CONTINUOUS and min(map(len, sides)) >= DIFFERENT * len(set(extremes)) >= CONTINUOUS / 2
+
+
+def validation_sets(loaders: dict[int, Row], own: list[int], evaluated: list[Seen]) -> list[list[int]]:
+    """Loaders in groups: those of the same settings that served one pass each, no two at the same step, are one set."""
+    steps = {index: [one.step for one in evaluated if one.loader == index] for index in own}
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for index in own:
+        settings = tuple(value for name, value in loaders[index].items() if name != "loader")
+        key = settings if len(steps[index]) == 1 else (index,)
+        groups.setdefault(key, []).append(index)
+    sets: list[list[int]] = []
+    for group in groups.values():
+        at = [step for index in group for step in steps[index]]
+        sets += [group] if len(set(at)) == len(at) else [[index] for index in group]
+    return sets
+
+
+def of_validation(
+    passes: list[Seen], trained: list[Seen], lengths: dict[int, int], splits: float, enough: float
+) -> Overlap:
+    """A validation set against the training data: those of the loader that trained just before each of its passes.
+
+    So the folds of a cross-validation share nothing. Where both loaders are made anew for each pass, at least `splits`
+    times, and validation data share `enough` samples with each other (folds do not), against all that was trained on.
+    """
+    pairs = []
+    for index in sorted({one.loader for one in passes}):
+        ours = [one for one in passes if one.loader == index]
+        before = [[one.loader for one in trained if one.step < ours_at.step] for ours_at in ours]
+        recent = {loaders[-1] for loaders in before if loaders}
+        pairs.append((ours, [one for one in trained if one.loader in recent and one.step < ours[-1].step]))
+    found = compare(pairs, lengths)
+    anew = len(pairs) == len(passes) >= splits and len({one.loader for one in trained}) == len(trained)
+    if found.hits or not anew or in_common(passes) < enough:
+        return found
+    return compare([([one], [t for t in trained if t.step < one.step][:-1]) for one in passes[1:]], lengths)
+
+
+def compare(pairs: list[tuple[list[Seen], list[Seen]]], lengths: dict[int, int]) -> Overlap:
+    """Validation passes against the training passes that each pair holds. `lengths`: batches by loader."""
+    met: set[str] = set()
+    everything: set[str] = set()
+    hits = expected = looks = 0.0
+    training = {id(one): one for _, passes in pairs for one in passes}
+    for evaluated, passes in pairs:
+        contents = set().union(*(one.distinct for one in evaluated))
+        everything |= contents
+        for one in passes:
+            found = contents & one.distinct
+            met |= found
+            hits += len(found)
+            looks += len(contents)
+            size = size_of([one], lengths[one.loader])
+            expected += len(contents) * min(1.0, len(one.contents) / size)
+    return Overlap(
+        hits=len(met),
+        looked=len(everything),
+        share=min(1.0, hits / expected) if expected else 0.0,
+        expected=expected,
+        rate=hits / looks if looks else 0.0,
+        chance=_chance(list(training.values()), [one for evaluated, _ in pairs for one in evaluated]),
+    )
+
+
+def _chance(training: list[Seen], validation: list[Seen]) -> float:
+    """Samples with an equal one in their own pass: as often would samples of other data be met in it by chance.
+
+    One is added to what training showed. What validation showed is taken to the number looked at in training.
+    """
+    looked, twins = _twins(training)
+    there, of_them = _twins(validation)
+    more = (looked / len(training)) / (there / len(validation)) if there and training else 1.0
+    return min(1.0, max((twins + 1) / (looked + 1), of_them / there * max(1.0, more) if there else 0.0))
+
+
+def _twins(passes: list[Seen]) -> tuple[int, int]:
+    looked = sum(len(one.contents) for one in passes)
+    return looked, looked - sum(len(one.distinct) for one in passes)
+
+
+def in_common(passes: list[Seen]) -> int:
+    """Samples that two of these passes share, summed over pairs: folds of a cross-validation share none."""
+    return sum(len(one.distinct & other.distinct) for one, other in combinations(passes, 2))

@@ -1,0 +1,136 @@
+"""Which evaluation passes are validations of the model that is being trained.
+
+A forward pass that no backward consumes may also be a generator at rest, a teacher, a rollout, a line search or a batch
+that the loop gave up. Those are not judged.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import timing
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Floats, Mask, Process, Training
+
+RARE = 5  # steps per pass: a pass more often than that belongs to the step itself
+GRAD = 2
+
+
+def passes(process: Process) -> Mask:
+    """Rows of the table evals that are validations, shape [evals].
+
+    The model must be one that an optimizer trains, and the pass must show that it measures: batches come from a loader
+    that feeds no training step, or losses were computed, or at least two forwards in passes that are rare. In train
+    mode with autograd on, where a training batch that was given up looks alike, the passes must resemble each other;
+    frequent passes over the training loader's own batch are part of the step (line search, bootstrapping). A model that
+    no optimizer trains counts if it is a copy of one that is trained, and now and then losses of it are computed: a
+    running average of the weights.
+    """
+    evals = process.evals
+    other = np.isfinite(evals["loader"]) & ~np.isin(evals["loader"], training_loaders(process))
+    same = np.isfinite(evals["loader"]) & ~other
+    losses = np.nan_to_num(evals["losses"]) > 0
+    rare = len(evals) * RARE <= len(process.steps)
+    several = np.nan_to_num(evals["forwards"]) >= 2
+    like_training = (evals["grad_mode"] == GRAD) & ~(evals["model_in_train"] == 0)
+    several &= ~like_training | (~same & _alike(evals["forwards"], like_training))
+    measures = other | (losses & ~(same & (not rare))) | (several & rare)
+    announced = evals.matches("purpose", "validation") | evals.matches("purpose", "test")  # by a framework's callback
+    other_purpose = evals.matches("purpose", "sanity check") | evals.matches("purpose", "predict")
+    averages = losses & ~same & _rare_copies(process)
+    trained = evals["trained"] == 1
+    return np.asarray(((measures | announced) & trained | averages) & ~other_purpose, dtype=bool)
+
+
+def _rare_copies(process: Process) -> Mask:
+    """Passes of models with the same parameters and modules as one that is trained, and called rarely, shape [evals].
+
+    One that is called with every step is a teacher, a target network or a former policy. (Statistics of BatchNorm that
+    are gathered for an average come without losses.)
+    """
+    evals = process.evals
+    links = process.tables.get("links")
+    held = {row["model"] for row in (links.records() if links is not None else ()) if row["model"] is not None}
+    models = {row["model"]: (row["parameters"], row["elements"], row["sensitive"]) for row in process.models.records()}
+    trained = {kind for model, kind in models.items() if model in held}
+    copies = [model for model, kind in models.items() if model not in held and kind in trained and kind[1]]
+    rare = [model for model in copies if int((evals["model"] == model).sum()) * RARE <= len(process.steps)]
+    return np.asarray(np.isin(evals["model"], rare) & (evals["trained"] == 0), dtype=bool)
+
+
+def _alike(forwards: Floats, among: Mask) -> Mask:
+    """Where a pass has as many forwards as nearly all passes `among` the rows, shape [rows]; at least three have."""
+    counts, times = np.unique(forwards[among & np.isfinite(forwards)], return_counts=True)
+    if not len(times) or times.max() < max(3, 0.8 * times.sum()):
+        return np.zeros(len(forwards), dtype=bool)
+    return np.asarray(forwards == counts[int(np.argmax(times))], dtype=bool)
+
+
+def training_loaders(process: Process) -> Floats:
+    """Identifiers of the loaders whose batches fed training steps."""
+    fed = process.steps["loader"]
+    return np.unique(fed[np.isfinite(fed)])
+
+
+def curve(process: Process) -> tuple[Floats, Floats, Floats]:
+    """The validation curve: steps done before, losses, and samples per pass, each of shape [passes], in order.
+
+    Only the most frequent kind of pass (validation set, line of the script), so that two validation sets do not mix. In
+    a log made elsewhere, where nothing is known but the losses, all of them. Non-finite losses stay in.
+    """
+    evals = process.evals
+    chosen = passes(process) if evals.has("forwards") else np.ones(len(evals), dtype=bool)
+    chosen = chosen & evals.known("loss") & ~evals.matches("purpose", "test")
+    if not chosen.any():
+        return np.empty(0), np.empty(0), np.empty(0)
+    columns = [_validation_sets(process, chosen), evals["site"], evals["model"]]
+    keys = np.stack([np.nan_to_num(column, nan=-1.0) for column in columns], axis=1)
+    _kinds, inverse, counts = np.unique(keys[chosen], axis=0, return_inverse=True, return_counts=True)
+    frequent = np.flatnonzero(chosen)[inverse.reshape(-1) == int(np.argmax(counts))]
+    return evals["after_step"][frequent], evals["loss"][frequent], evals["samples"][frequent]
+
+
+def _validation_sets(process: Process, chosen: Mask) -> Floats:
+    """The loader of each pass, shape [evals]; one number for loaders that are made anew for every pass (Trainer does).
+
+    Loaders of the same settings stand for one validation set if each served a single pass, and no two at the same step.
+    """
+    loaders, after = process.evals["loader"].copy(), process.evals["after_step"]
+    alike: dict[tuple[object, ...], list[float]] = {}
+    for row in process.loaders.records():
+        settings = tuple(value for name, value in row.items() if name != "loader")
+        alike.setdefault(settings, []).append(float(row["loader"]))
+    for numbers in alike.values():
+        rows = np.flatnonzero(chosen & np.isin(loaders, numbers))
+        if len(rows) == len(np.unique(loaders[rows])) == len(np.unique(after[rows])):
+            loaders[rows] = numbers[0]
+    return loaders
+
+
+def training_before(training: Training, after: Floats) -> Floats:
+    """Median training loss before each validation, back to the validation before; NaN without one. Shape of `after`.
+
+    `after`: steps that were done before each validation, in order.
+    """
+    losses = training.steps["loss"]
+    bounds = np.concatenate(([0], np.searchsorted(timing.numbers(training), after, side="right")))
+    parts = [losses[a:b][np.isfinite(losses[a:b])] for a, b in itertools.pairwise(bounds)]
+    return np.array([np.median(part) if len(part) else np.nan for part in parts], dtype=np.float64)
+
+
+def seconds_within_steps(process: Process, ends: Floats, seconds: Floats) -> Floats:
+    """Time that evaluation passes took inside each step, shape [steps]. `ends` are the steps' end times."""
+    spent = np.zeros(len(ends))
+    starts, stops = process.evals["time_start"], process.evals["time_end"]
+    known = np.isfinite(starts) & np.isfinite(stops)
+    finite = np.isfinite(ends)
+    if not known.any() or not finite.all():
+        return spent
+    row = np.searchsorted(ends, stops[known])
+    inside = row < len(ends)
+    np.add.at(spent, row[inside], (stops - starts)[known][inside])
+    return np.minimum(spent, np.nan_to_num(seconds))

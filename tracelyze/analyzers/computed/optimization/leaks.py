@@ -1,0 +1,173 @@
+"""Evidence for a memory leak: memory that climbs, and autograd graphs that something keeps alive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelyze.analyzers import statistics
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.diagnosis import Chart, Evidence, Mark
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Floats, Training
+    from tracelyze.analyzers.rule import Limits
+
+MIB = 2.0**20
+
+
+@dataclass(frozen=True)
+class Series:
+    """Memory by step, shape [steps where it was measured]. `limit` in bytes, `rows` are rows of the step table."""
+
+    name: str
+    device: bool
+    values: Floats
+    rows: Any
+    limit: float | None
+    seconds_per_step: float
+
+
+@dataclass(frozen=True)
+class MemoryClimb:
+    """A material climb: bytes per step, bytes so far, the slope's 95% interval, and time until memory ends."""
+
+    slope: float
+    growth: float
+    interval: tuple[float, float]
+    steadiness: float
+    first: int
+    seconds_left: float | None
+    seconds_so_far: float
+
+
+@dataclass(frozen=True)
+class Graphs:
+    """Autograd graphs of earlier steps that stay alive; `pattern` says how, `first` is a row of the step table."""
+
+    kept: float
+    per_step: float
+    pattern: str
+    first: int
+
+
+def series(training: Training) -> Series | None:
+    """Memory of the device where it is known, else of the host; None if neither was recorded."""
+    steps = training.steps
+    device = steps.has("device_allocated") and float(np.nanmax(steps["device_allocated"])) > 0
+    column = "device_allocated" if device else "host_rss"
+    known = np.isfinite(steps[column])
+    if not known.any():
+        return None
+    pace = steps["seconds"][np.isfinite(steps["seconds"])]
+    return Series(
+        "device" if device else "host",
+        bool(device),
+        steps[column][known],
+        np.flatnonzero(known),
+        _limit(training, bool(device)),
+        float(np.median(pace)) if len(pace) else float("nan"),
+    )
+
+
+def _limit(training: Training, device: bool) -> float | None:
+    """Bytes at which memory ends: the device's size, or what the host process has plus what is left on the machine."""
+    process = training.process
+    if device:
+        facts = process.facts.get("device")
+        size = facts.get("memory_bytes") if isinstance(facts, dict) else None
+        return float(size) if size else None
+    left = process.samples["host_available"]
+    resident = training.steps["host_rss"]
+    left, resident = left[np.isfinite(left)], resident[np.isfinite(resident)]
+    return float(left[-1] + resident[-1]) if len(left) and len(resident) else None
+
+
+def climb(memory: Series, relative: float, absolute: float) -> MemoryClimb | None:
+    """The straight climb of the floor of `memory` if it is material: at least `absolute` bytes and `relative` of it."""
+    shape = statistics.straight_climb(memory.values)
+    if shape is None:
+        return None
+    growth = shape.slope * (len(memory.values) - shape.start)
+    span = float(memory.rows[-1] - memory.rows[0]) / max(1, len(memory.rows) - 1)  # steps between measurements
+    slope = shape.slope / max(1.0, span)
+    left: float | None = None
+    if memory.limit is not None and np.isfinite(memory.seconds_per_step):
+        left = max(0.0, memory.limit - shape.floor_end) / slope * memory.seconds_per_step
+    so_far = memory.seconds_per_step * float(memory.rows[-1] - memory.rows[0] + 1)
+    if growth < max(absolute, relative * shape.floor_start) and not (left is not None and left < so_far):
+        return None
+    low, high = statistics.slope_interval(memory.values)
+    return MemoryClimb(
+        slope, growth, (low / max(1.0, span), high / max(1.0, span)), shape.steadiness,
+        int(memory.rows[shape.start]), left, so_far,
+    )  # fmt: skip
+
+
+def is_large(memory: Series, climb: MemoryClimb) -> bool:
+    """Device memory is counted exactly; the host's also moves with what its allocator keeps, so it takes more."""
+    return memory.device or climb.growth > 0.2 * float(memory.values[0])
+
+
+def kept_graphs(training: Training, least: float, sawtooth: float) -> Graphs | None:
+    """Graphs that pile up over the whole run, or within each epoch; None if they do not, or were not recorded."""
+    steps = training.steps
+    rows = np.flatnonzero(np.isfinite(steps["live_graphs"]))
+    alive = steps["live_graphs"][rows]
+    if len(alive) < 50:
+        return None
+    shape = statistics.straight_climb(alive)
+    if shape is not None and shape.floor_end - shape.floor_start >= least:
+        first = int(rows[_leaves_floor(alive)])
+        return Graphs(float(alive[-1]), shape.slope, "until the end of the run", first)
+    teeth = statistics.sawtooth(alive)
+    if teeth is not None and teeth[1] >= sawtooth:
+        rising = np.diff(alive)
+        pace = float(np.median(rising[rising > 0]))
+        return Graphs(
+            teeth[1], pace, f"until a point that comes {teeth[0]} times (each epoch, or each log)", int(rows[0])
+        )
+    return None
+
+
+def _leaves_floor(alive: Floats) -> int:
+    """Index of the first value above what a healthy loop holds (its last loss or two) that never comes back."""
+    first = statistics.onset(alive, float(alive[0]) + 2)
+    return 0 if first is None else max(0, first - 2)
+
+
+def first_epoch(training: Training) -> bool:
+    """Whether the training never got beyond the first pass over its data: a cache in the dataset may still fill."""
+    loader = training.steps["loader"]
+    loader = loader[np.isfinite(loader)]
+    if not len(loader):
+        return False
+    lengths = [row["length"] for row in training.process.loaders.records() if row["loader"] == loader[0]]
+    fetched = np.nansum(training.steps["loader_batches"])
+    return bool(lengths and lengths[0] and fetched <= 1.2 * lengths[0])
+
+
+def charts(training: Training, begin: int, graphs: bool) -> list[Chart]:
+    """Memory over the steps, and the number of graphs alive if that is the evidence."""
+    marks = [Mark(float(begin), "growth begins")]
+    alive = pictures.over_steps(
+        training, "Autograd graphs of earlier steps still alive", "graphs", {"alive": "live_graphs"}, marks
+    )
+    return (alive if graphs else []) + pictures.memory(training, marks)
+
+
+def evidence(series: Series, climb: MemoryClimb, limits: Limits) -> list[Evidence]:
+    """The numbers that speak for a climb."""
+    low, high = climb.interval
+    found = [
+        Evidence(f"growth of {series.name} memory", climb.slope / MIB, "MiB/step"),
+        Evidence("95% interval of the growth", f"{low / MIB:.4g} to {high / MIB:.4g}", "MiB/step"),
+        Evidence("growth so far", climb.growth / MIB, "MiB", limits["absolute"], limits.source("absolute")),
+        Evidence("steadiness (mean increment over its error)", float(np.minimum(climb.steadiness, 1e6)), "", 8,
+                 "61,584 simulated healthy look-alikes: one exceeded it with the other conditions met"),
+    ]  # fmt: skip
+    if climb.seconds_left is not None:
+        found.append(Evidence("time to exhaustion", climb.seconds_left, "s"))
+    return found

@@ -1,0 +1,72 @@
+"""Overflows of float16 gradients, apart from those that GradScaler provokes to find the largest usable scale."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Floats, Mask, Training
+
+RECENT = 200
+
+
+@dataclass(frozen=True)
+class Overflows:
+    """Overflows that were not provoked. `bad`: rows of steps, shape [steps]; `recent`: their share of the last `window`
+    steps; `scale`: at the end; `backoffs`: halvings of the settled scale that were never made up for."""
+
+    bad: Mask
+    count: int
+    recent: float
+    window: int
+    scale: float | None
+    backoffs: int
+
+
+def overflows(training: Training, settling: int) -> Overflows | None:
+    """Overflows from falls of the scale between consecutive rows and from skipped steps; None if neither is known.
+
+    Not counted: the first `settling` steps, in which a scaler finds its level from its initial 65,536, unless no step
+    got through at all or the scale ended below 1; and a fall whose previous change was a growth: the scaler's probing.
+    """
+    steps = training.steps
+    rows = np.flatnonzero(np.isfinite(steps["scale"]))
+    if not len(rows) and not steps.has("skipped"):
+        return None
+    bad = np.zeros(len(steps), dtype=bool)
+    probing = np.zeros(len(steps), dtype=bool)
+    scale = steps["scale"][rows]
+    grown = False
+    for index in np.flatnonzero(np.diff(scale) != 0):
+        fell = scale[index + 1] < scale[index]
+        row = rows[index]  # the scale in force at the step that overflowed
+        if fell and grown:
+            probing[row] = True
+        elif fell:
+            bad[row] = True
+        grown = not fell
+    bad |= (steps["skipped"] == 1) & ~probing
+    hopeless = bool(bad.all()) or (len(scale) > 0 and scale[-1] < 1)
+    settled = 0 if hopeless else min(settling, len(bad))
+    bad[:settled] = False
+    recent = bad[settled:][-RECENT:]
+    return Overflows(
+        bad,
+        int(bad.sum()),
+        float(recent.mean()) if len(recent) else 0.0,
+        len(recent),
+        float(scale[-1]) if len(scale) else None,
+        _backoffs(scale[np.searchsorted(rows, settled) :]),
+    )
+
+
+def _backoffs(scale: Floats) -> int:
+    """Halvings between the level that the scale had settled at and its end."""
+    if len(scale) < 2:
+        return 0
+    level = float(np.median(scale[: max(1, len(scale) // 10)]))
+    end = max(float(scale[-1]), 2.0**-149)  # a scale halved until it is zero has passed the smallest float32
+    return max(0, int(np.floor(np.log2(max(level, end) / end) + 1e-9)))

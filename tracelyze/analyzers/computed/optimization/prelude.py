@@ -1,0 +1,41 @@
+"""What happened right before a loss stopped being a number."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import timing
+from tracelyze.formatting import number
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Training
+
+WINDOW = 200  # steps before, from which the usual level is taken
+
+
+def what_moved_first(training: Training, first: int) -> str:
+    """A sentence on what moved first: a non-finite gradient, the gradient norm, the loss itself, or nothing."""
+    steps = training.steps
+    begin = timing.step_at(training, first)
+    events = [row for row in training.process.events.records() if row["kind"] == "nonfinite-gradient"]
+    early = [row for row in events if row["step"] is not None and row["step"] + 1 < begin]
+    if early:
+        return (
+            f"The gradient of {early[0]['name'] or 'a parameter'} was not finite first, at step {early[0]['step'] + 1}."
+        )
+    for column, name in (("grad_norm", "gradient norm"), ("loss", "loss")):
+        past = steps[column][max(0, first - WINDOW) : first]
+        past = past[np.isfinite(past)]
+        if len(past) >= 10 and past[-3:].max() > 10 * float(np.median(past)) > 0:
+            ratio = past[-3:].max() / float(np.median(past))
+            return f"The {name} rose {number(ratio)}-fold over its median right before: training blew up."
+    if steps["autocast"][first] == 1 and np.isinf(steps["loss"][first]):
+        return "Under float16 autocast nothing above 65,504 exists: compute this loss in float32."
+    rate = steps["lr"][max(0, first - 1) : first + 1]
+    if len(rate) == 2 and rate[1] > 2 * rate[0] > 0:
+        return f"The learning rate rose {number(rate[1] / rate[0])}-fold at that step."
+    if first < 10:
+        return "It happened right at the start: look at inputs, initial weights, learning rate and the loss function."
+    return "Neither loss nor gradient norm moved before: one batch or one operation made it, not a slow blow-up."

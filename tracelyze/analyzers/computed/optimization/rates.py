@@ -1,0 +1,111 @@
+"""Whether the learning rate explains a loss that blew up: too high from the first step, or raised beyond the limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers import statistics
+from tracelyze.analyzers.evidence import timing
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Floats, Training
+    from tracelyze.analyzers.rule import Limits
+
+SMOOTH = 8  # losses
+FEWEST = 16  # elements of a tensor whose update says something
+BORNE = 0.9  # share of the steps before the minimum whose rate was borne
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Losses and rates of the steps that updated something, up to the first loss that is no number any more.
+
+    `rows`: the steps; `lost`: such a loss followed.
+    """
+
+    rows: np.ndarray
+    loss: Floats
+    rate: Floats
+    lost: bool
+
+
+@dataclass(frozen=True)
+class TooHigh:
+    """`first`: row from which on the loss suffered (known to within some steps), `raised`: row of the first step at a
+    rate that is too high. `borne`: a rate at which the loss fell, if any."""
+
+    first: int
+    raised: int
+    rate: float
+    borne: float | None
+    highest: float  # loss
+    lowest: float
+    update: float | None = None  # share of a weight's norm that one update made up
+
+
+def curve(training: Training) -> Curve:
+    """The losses with the rates that their steps used."""
+    steps = training.steps
+    rows = np.flatnonzero(steps.known("loss") & ~timing.skipped(training) & np.isfinite(steps["lr"]))
+    loss = steps["loss"][rows]
+    broken = np.flatnonzero(~np.isfinite(loss))
+    until = int(broken[0]) if len(broken) else len(loss)
+    return Curve(rows[:until], loss[:until], steps["lr"][rows[:until]], len(broken) > 0)
+
+
+def from_the_start(training: Training, seen: Curve, limits: Limits) -> TooHigh | None:
+    """The loss grows from its first or third step on, by updates as large as the weights."""
+    loss = seen.loss
+    if len(loss) < 3 or loss[0] <= 0:
+        return None
+    beyond = np.flatnonzero(loss >= limits["blow_up"] * loss[0])
+    if not len(beyond) or beyond[0] > limits["early"]:
+        return None
+    grown = int(beyond[0])
+    lowest = int(np.argmin(loss))
+    rises = np.diff(loss[lowest : max(grown + 1, lowest + 2)]) > 0
+    if lowest > 2 or rises.mean() < limits["rises"]:
+        return None
+    update = _largest_update(training, timing.step_at(training, int(seen.rows[grown])) + 1)
+    if update is None or update < limits["update"]:
+        return None
+    first = int(seen.rows[0])
+    return TooHigh(first, first, float(seen.rate[0]), None, float(loss.max()), float(loss.min()), update)
+
+
+def raised(seen: Curve, limits: Limits) -> TooHigh | None:
+    """The loss fell while the rate was low, and blew up after the rate had been raised to a multiple of that."""
+    loss, rate = seen.loss, seen.rate
+    if len(loss) < 3 * SMOOTH or float(np.quantile(loss, 0.1)) <= 0:
+        return None
+    smooth = np.convolve(loss, np.full(SMOOTH, 1 / SMOOTH), "valid")
+    lowest = int(np.argmin(smooth)) + SMOOTH - 1
+    level = float(smooth.min())
+    if lowest < 2 * SMOOTH or level >= 0.9 * float(np.median(loss[:SMOOTH])):
+        return None
+    ended = loss[-2:].min() >= limits["ended"] * level  # of a program that stopped at once, or lost its numbers
+    diverged = statistics.divergence(loss)
+    if not ended and diverged is None:
+        return None
+    borne = float(np.quantile(rate[: lowest + 1], BORNE))
+    later = rate[lowest - SMOOTH + 1 :]
+    if borne <= 0 or later.max() <= limits["raised"] * borne:
+        return None
+    higher = int(np.argmax(rate > borne))
+    first = higher if diverged is None else min(higher, diverged.turned)
+    highest = float(loss[lowest:].max())
+    return TooHigh(int(seen.rows[first]), int(seen.rows[higher]), float(later.max()), borne, highest, level)
+
+
+def _largest_update(training: Training, until: int) -> float | None:
+    """The largest update of the looks up to a step, in norms of the weight: the median over tensors."""
+    looks: dict[int, list[float]] = {}
+    for row in training.process.tables["parameters"].records():
+        if row["optimizer"] != training.optimizer or row["step"] > until or (row["elements"] or 0) < FEWEST:
+            continue
+        if row["weight_norm"] and row["update_norm"] is not None and np.isfinite(row["weight_norm"]):
+            looks.setdefault(int(row["step"]), []).append(float(row["update_norm"]) / float(row["weight_norm"]))
+    return max((float(np.median(ratios)) for ratios in looks.values()), default=None)

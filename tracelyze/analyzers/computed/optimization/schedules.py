@@ -1,0 +1,144 @@
+"""Learning-rate schedulers against the steps they were made for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.diagnosis import Evidence, Finding, Mark, Severity
+from tracelyze.formatting import number, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.rule import Limits
+
+Row = dict[str, Any]
+RETURNING = ("CosineAnnealingLR",)  # beyond their length they climb again
+LATE = ("SWALR",)  # made for the last part of a training, which may end before
+ALMOST = 0.2  # of its length, or of its rate: a schedule that ends there has not been gone through
+
+
+def last_rows(process: Process) -> list[Row]:
+    """What is known last of each scheduler."""
+    return list({row["scheduler"]: row for row in process.tables["schedules"].records()}.values())
+
+
+def runs_ahead(training: Training, rows: list[Row], limits: Limits) -> Row | None:
+    """A scheduler that is stepped per batch and whose length counts epochs: it is over many times over."""
+    epochs = int((training.steps["loader_first"] == 1).sum())
+    for row in rows:
+        per_step = row["steps"] >= 0.9 * len(training.steps)
+        horizon = row["horizon"]
+        if per_step and horizon and row["name"] in (*RETURNING, "PolynomialLR"):
+            counts_epochs = epochs >= 3 and abs(horizon - epochs) <= 1
+            if counts_epochs and row["steps"] >= limits["apart"] * horizon:
+                return row
+    return None
+
+
+def lags_behind(training: Training, rows: list[Row], limits: Limits) -> Row | None:
+    """A scheduler that is stepped per epoch and whose length counts batches: it hardly begins."""
+    count = len(training.steps)
+    if training.process.exit.kind != "finished" or len(rows) != 1:
+        return None
+    row = rows[0]
+    if not 1 < row["steps"] <= count / limits["apart"]:
+        return None
+    if row["horizon"]:
+        counts_batches = 0.8 * count <= row["horizon"] <= 1.25 * count
+        return row if counts_batches and row["steps"] <= ALMOST * row["horizon"] else None
+    rate = training.steps["lr"][np.isfinite(training.steps["lr"])]
+    climbs = bool((np.diff(rate) >= 0).all()) and rate[-1] > rate[0]
+    warming = row["name"] == "LambdaLR" and climbs and rate[-1] <= ALMOST * (row["base_lr"] or 0.0)
+    return row if warming else None
+
+
+def never_stepped(training: Training, rows: list[Row], limits: Limits) -> Row | None:
+    """A scheduler that was made and never stepped, by a training of several epochs that came to its end."""
+    epochs = int((training.steps["loader_first"] == 1).sum())
+    long = epochs >= 3 and len(training.steps) >= limits["idle"]
+    if training.process.exit.kind != "finished" or not long or any(row["steps"] for row in rows):
+        return None
+    rows = [row for row in rows if row["name"] not in LATE]
+    rate = training.steps["lr"][np.isfinite(training.steps["lr"])]
+    return rows[0] if len(rows) == 1 and len(rate) and rate.min() == rate.max() else None
+
+
+def of_another_optimizer(training: Training, rows: list[Row], limits: Limits) -> Row | None:
+    """A scheduler whose optimizer never steps while this one, with the same tensors, keeps its rate."""
+    rate = training.steps["lr"][np.isfinite(training.steps["lr"])]
+    scheduled = any(row["optimizer"] is not None for row in rows)
+    if len(training.process.trainings) != 1 or rate.min() != rate.max() or scheduled:
+        return None
+    moved = [row for row in rows if row["shares_parameters"] and row["steps"] > 1 and row["lowest_lr"] != rate[-1]]
+    return moved[0] if moved and len(training.steps) >= limits["steps"] else None
+
+
+def words(training: Training, row: Row, judge: Any) -> tuple[str, str, str]:
+    """Title, what happened, and what to do, for one of the judges above."""
+    count, last = len(training.steps), number(float(training.steps["lr"][-1]))
+    if judge is runs_ahead:
+        return (
+            f"{row['name']} is made for {row['horizon']:,} epochs and stepped after every batch",
+            (
+                f"Its length is {row['horizon']:,}, and it was stepped {row['steps']:,} times: the rate falls to its "
+                f"end within {plural(row['horizon'], 'batch')} and does not follow the training from there on."
+            ),
+            "Step it once per epoch, or give it the number of batches of the whole training.",
+        )
+    if judge is lags_behind:
+        length = f"for {plural(row['horizon'], 'step')}" if row["horizon"] else "to be stepped more often"
+        return (
+            f"{row['name']} is stepped {plural(row['steps'], 'time')} in {count:,} steps: its schedule hardly begins",
+            (
+                f"It is made {length}, and the training stepped it only every {count // row['steps']:,} optimizer "
+                f"steps. The rate ends at {last}, of {number(row['base_lr'] or 0.0)} that it was to reach or to start "
+                "from."
+            ),
+            "Step it after every optimizer step, or make its length count epochs.",
+        )
+    return (
+        f"{row['name']} was made and never stepped: the rate stays at {last}",
+        f"In {count:,} steps scheduler.step() was not called once, so the schedule has no effect.",
+        "Call scheduler.step() after every epoch, or after every optimizer step, as its length counts.",
+    )
+
+
+def finding(
+    training: Training,
+    row: Row | None,
+    rule: str,
+    *,
+    title: str,
+    what: str,
+    fix: str,
+    code: str,
+    evidence: list[Evidence],
+    first: int = 0,
+    severity: Severity = "warning",
+) -> Finding:
+    """A finding about the rate from row `first` of the steps on."""
+    begin = timing.step_at(training, first)
+    affected = np.arange(len(training.steps)) >= first
+    site = training.process.site(row["site"]) if row else None
+    marks = [Mark(float(begin), "from here on")] if first else []
+    rates = pictures.over_steps(training, "Learning rate", "rate", {"learning rate": "lr"}, marks)
+    return Finding(
+        rule=rule,
+        severity=severity,
+        confidence="certain" if severity == "critical" or first else "likely",
+        title=title,
+        summary=what,
+        fix=fix,
+        fix_code=code,
+        first_step=begin,
+        last_step=timing.last_step(training),
+        first_second=timing.second_at(training, first),
+        evidence=evidence,
+        cost=timing.cost_of(training, affected) if first or severity == "critical" else None,
+        location=site or training.step_location,
+        charts=rates + pictures.loss(training),
+        false_alarm="A pause of the training that is planned, or a part of a longer schedule.",
+    )

@@ -1,0 +1,53 @@
+"""Tensors that backward reaches and no optimizer holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) -> Finding:
+    """What is wrong, from a row of the table reach without optimizer.
+
+    `replaced`: an optimizer holds tensors of modules that are not called, as if these had taken their place. A network
+    that is trained nowhere, behind one that is, may only measure: that is worth knowing, no more.
+    """
+    training = process.longest
+    count = row["missed"] or row["short_lived"]
+    fixed = replaced or not row["missed"] or row["fed_by_trained"] < row["missed"] or row["shared_model"] > 0
+    what = (
+        "They are made anew for every backward, as when layers are constructed inside forward: each step uses fresh "
+        "random weights."
+        if not row["missed"]
+        else "Backward computes their gradients at every step, and they keep the values they were initialised with."
+    )
+    return Finding(
+        rule=rule,
+        severity="warning" if fixed else "info",
+        confidence="certain",
+        title=f"Backward gives gradients to {plural(count, 'tensor')} that no optimizer holds",
+        summary=(
+            f"Backward reaches {row['names'] or 'parameters'}, which no optimizer holds. {what} This happens when "
+            "layers sit in a Python list instead of nn.ModuleList, when the model was built or extended after the "
+            "optimizer was made, or when an encoder was left out of it."
+        ),
+        fix="Make the optimizer after the whole model, over all of its parameters; keep layers in nn.ModuleList. "
+        "Parameters that are to stay as they are: requires_grad_(False), which also saves their gradients.",
+        fix_code="self.layers = nn.ModuleList(layers)\n...\noptimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)",
+        first_step=1,
+        last_step=timing.last_step(training),
+        evidence=[
+            Evidence("tensors in no optimizer", count, "tensors", 0, "backward reaches only what is to be trained"),
+            Evidence("their elements", row["missed_elements"] or None, ""),
+            Evidence("tensors that optimizers hold", row["held"], "tensors"),
+        ],
+        location=training.backward_location,
+        charts=pictures.loss(training),
+        false_alarm="A network that only measures (a perceptual loss), or a part that is kept fixed without saying so.",
+    )

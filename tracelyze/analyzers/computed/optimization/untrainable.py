@@ -1,0 +1,67 @@
+"""An optimizer without a single tensor that can get a gradient."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Mask, Training
+
+
+def is_so(training: Training, trained: Mask, least: int) -> bool:
+    """Whether the only optimizer held nothing trainable at any step, in at least so many with a backward (`trained`).
+
+    Beside other optimizers it may be one whose turn never came. Backwards say that something else can be trained.
+    """
+    held = training.steps["parameters"]
+    known = training.steps.known("parameters")
+    after_backward = trained & (training.steps["backwards"] > 0)
+    alone = len(training.process.trainings) == 1
+    return bool(alone and after_backward.sum() >= least and known.any() and not held[known].any())
+
+
+def finding(training: Training, trained: Mask, rule: str) -> Finding:
+    """What is wrong, and where to look."""
+    begin = timing.step_at(training, int(np.argmax(trained)))
+    count = int(trained.sum())
+    held = training.facts.get("parameters")
+    of = f"none of the {plural(held, 'tensor')}" if held else "nothing"
+    return Finding(
+        rule=rule,
+        severity="critical",
+        confidence="certain",
+        title=f"The optimizer holds nothing that can be trained, for all {plural(count, 'step')}",
+        summary=(
+            f"In the whole run {of} that the optimizer holds had requires_grad set when it stepped, so no backward "
+            "could give one a gradient. "
+            "Backward did run, so something else in the model is trainable, but nobody updates that. Nothing was "
+            "learned."
+        ),
+        fix=(
+            "Freeze first, then make the new layers, then the optimizer over the parameters that are still trainable; "
+            "look at which names have requires_grad."
+        ),
+        fix_code=(
+            "trainable = [p for p in model.parameters() if p.requires_grad]\n"
+            "print(len(trainable))\n"
+            "optimizer = torch.optim.AdamW(trainable, lr=1e-3)"
+        ),
+        first_step=begin,
+        last_step=timing.last_step(training),
+        first_second=timing.second_at(training, int(np.argmax(trained))),
+        evidence=[
+            Evidence("tensors that the optimizer holds", held),
+            Evidence("of them trainable", 0, "tensors", 1, "with none there is nothing to learn"),
+            Evidence("steps after a backward", count, "steps"),
+        ],
+        cost=timing.cost_of(training, trained),
+        location=training.step_location,
+        charts=pictures.loss(training, [Mark(float(begin), "nothing to train")]),
+        false_alarm="A model that is frozen on purpose, in a loop that only pretends to train.",
+    )

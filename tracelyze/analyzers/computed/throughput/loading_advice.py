@@ -1,0 +1,56 @@
+"""What to change about a loader that is too slow, and what that is predicted to bring."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.formatting import duration, percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.throughput.waiting import Prediction, Waiting
+
+RESTART, CHEAPER, WORKERS = "restart", "cheaper", "workers"
+
+
+def of(way: str, predicted: Prediction) -> tuple[str, str]:
+    """The fix, and a sentence on what it brings."""
+    gain = percent(predicted.share)
+    if way == RESTART:
+        return RESTART_FIX, "The loader is asked for a new iterator in nearly every step; only its first batch is used."
+    if way == CHEAPER:
+        return CHEAPER_FIX, f"Were a sample as cheap as one in memory, a step would be {gain} shorter."
+    count = predicted.workers
+    processes = f"{count} worker processes" if count > 1 else "a worker process"
+    return (
+        f"Load in {processes}, so that batches are made while the model computes.",
+        f"With num_workers={count} a step is predicted to be {gain} shorter.",
+    )
+
+
+def waits(seen: Waiting) -> str:
+    """A clause on what a step spends waiting: the host's wait, and on a device what its queue did not hide."""
+    if not seen.on_device:
+        return f"{duration(seen.idle)} of it is spent waiting"
+    return f"the device stands idle for {duration(seen.idle)} of it while the host waits {duration(seen.wait)}"
+
+
+def code(way: str, predicted: Prediction, batch_size: int | None) -> str:
+    """The fix as code, empty where it depends on the data."""
+    if way == RESTART:
+        return "batches = iter(loader)      # once, outside of the loop\nx, y = next(batches)"
+    if way == CHEAPER:
+        return ""
+    batch = f", batch_size={batch_size}" if batch_size else ""
+    return f"DataLoader(dataset{batch}, num_workers={predicted.workers}, persistent_workers=True)"
+
+
+RESTART_FIX = (
+    "Make the iterator once per epoch and go on with it: next(iter(loader)) in every step shuffles all indices, and "
+    "starts "
+    "all workers, anew."
+)
+CHEAPER_FIX = (
+    "Make a sample cheaper: decode, parse or resize once and store the result, and use lighter transforms. More "
+    "workers "
+    "would hardly help on these cores."
+)

@@ -1,0 +1,193 @@
+"""Steps that take far longer than the others, and what they have in common."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.computed.throughput import contention
+from tracelyze.analyzers.evidence import timing
+from tracelyze.formatting import percent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracelyze.analyzers.recorded.run import Floats, Mask, Training
+    from tracelyze.diagnosis import Location
+
+EXPLAINED: Final = 0.5
+CROWDED: Final = "other programs on the processors"
+UNKNOWN: Final = "nothing that was recorded"
+EXPLAINED_SOURCE: Final = "derived: more than all other causes together"
+_SAVES: Final = ("serialization.py", "checkpoint", "safetensors", " save")
+_LARGER: Final = 1.5
+"""Times the median from which on a batch counts as larger than usual."""
+_FEWEST_FOR_RHYTHM: Final = 3
+
+
+@dataclass(frozen=True)
+class Slow:
+    """Slow steps: their rows, what each took beyond the median in seconds, and the share of all time that this is."""
+
+    rows: npt.NDArray[np.intp]
+    excess: Floats
+    typical: float
+    lost: float
+
+
+@dataclass(frozen=True)
+class Reason:
+    """What slow steps have in common, the part of their excess that it explains, and what to do about it."""
+
+    name: str
+    share: float
+    sentence: str
+    fix: str
+    location: Location | None = None
+
+
+def net_seconds(training: Training, warm_up: int) -> tuple[Floats, Mask]:
+    """Wall time of each step without evaluations, and the steps to be judged, shapes [steps].
+
+    Not judged: warm-up, first batches of epochs, and profiled steps with the one after, in which the trace is written.
+    """
+    steps = training.steps
+    seconds = steps["seconds"]
+    net = seconds - validation.seconds_within_steps(training.process, steps["time"], seconds)
+    judged = np.isfinite(net) & ~(steps["loader_first"] == 1)
+    judged[: max(warm_up, len(judged) // 50)] = False
+    numbers = timing.numbers(training)
+    for row in training.process.tables["windows"].records():
+        if row["first_step"] is not None:
+            last = row["last_step"] or row["first_step"]
+            judged &= (numbers < row["first_step"]) | (numbers > last + 1)
+    return net, judged
+
+
+def slow(seconds: Floats, judged: Mask, ratio: float, spreads: float, least: float) -> Slow:
+    """The judged steps beyond `ratio` medians, `spreads` robust standard deviations and `least` seconds."""
+    time = seconds[judged]
+    typical = float(np.median(time))
+    spread = 1.4826 * float(np.median(np.abs(time - typical)))
+    bar = max(ratio * typical, typical + spreads * spread, typical + least)
+    rows = np.flatnonzero(judged & (seconds > bar))
+    excess = seconds[rows] - typical
+    return Slow(rows, excess, typical, float(excess.sum()) / max(float(time.sum()), 1e-9))
+
+
+def rhythm(steps: Sequence[int]) -> str:
+    """ ", every 500 steps" if the steps come at one distance, else nothing."""
+    distance = np.diff(np.array(steps))
+    if len(steps) < _FEWEST_FOR_RHYTHM or np.ptp(distance) > 1:
+        return ""
+    return f", every {int(np.median(distance)):,} steps"
+
+
+def coincidence(training: Training, found: Slow) -> Reason:
+    """The measured cause that explains most of the excess, else what the program was seen doing meanwhile."""
+    reasons = [
+        _waiting(training, found),
+        _larger(training, found),
+        _recording(training, found),
+        _crowded(training, found),
+    ]
+    best = max(reasons, key=lambda reason: reason.share)
+    if best.share >= EXPLAINED:
+        return best
+    return _seen(training, found) or Reason(
+        UNKNOWN,
+        0.0,
+        "Nothing that was recorded coincides with them.",
+        "Look at what runs in these steps only: checkpoints, logging, garbage collection, another program, a disk.",
+    )
+
+
+def _waiting(training: Training, found: Slow) -> Reason:
+    share = _part(training.steps["loader_wait"], found)
+    return Reason(
+        "waiting for a batch",
+        share,
+        f"{percent(share)} of that was waiting for a batch.",
+        "Find the samples that take so long to load, or the disk they come from; let workers fetch further ahead.",
+        training.process.location("loader"),
+    )
+
+
+def _larger(training: Training, found: Slow) -> Reason:
+    sizes = training.steps["batch_size"]
+    known = np.isfinite(sizes)
+    usual = float(np.median(sizes[known])) if known.any() else np.inf
+    large = sizes[found.rows] > _LARGER * usual
+    share = float(found.excess[large].sum() / max(float(found.excess.sum()), 1e-9))
+    return Reason(
+        "a larger batch",
+        share,
+        f"In {int(large.sum())} of them the batch was larger than usual ({usual:,.0f}).",
+        "Nothing, if batches are meant to vary; else look at what makes these larger.",
+    )
+
+
+def _recording(training: Training, found: Slow) -> Reason:
+    share = _part(training.steps["overhead"], found)
+    return Reason(
+        "recording by tracelyze",
+        share,
+        f"{percent(share)} of that was tracelyze's own recording.",
+        "Record less: see tracelyze collect --help for what can be turned off.",
+    )
+
+
+def _crowded(training: Training, found: Slow) -> Reason:
+    ends = training.steps["time"][found.rows]
+    lost = contention.within(training.process, ends - (found.excess + found.typical), ends)
+    share = float(min(1.0, lost.sum() / max(float(found.excess.sum()), 1e-9)))
+    return Reason(
+        CROWDED,
+        share,
+        f"For {percent(share)} of that the training was ready to run and other programs held the processors.",
+        "Look at what else runs on this machine, or give the training processors of its own.",
+    )
+
+
+def _seen(training: Training, found: Slow) -> Reason | None:
+    """What the sampler saw the training thread do in the slow steps, where it saw one thing most of the time."""
+    process = training.process
+    samples = process.samples
+    if not samples.has("innermost") or not training.steps.has("time"):
+        return None
+    ends = training.steps["time"][found.rows]
+    begins = ends - (found.excess + found.typical)
+    place = np.searchsorted(begins, samples["time"], side="right") - 1
+    inside = (place >= 0) & (samples["time"] <= ends[np.maximum(place, 0)])
+    texts = [text for text, hit in zip(samples.text("innermost"), inside, strict=True) if hit and text]
+    if len(texts) < len(found.rows) / 2 or not texts:
+        return None
+    text, count = Counter(texts).most_common(1)[0]
+    if count < EXPLAINED * len(texts):
+        return None
+    sites = samples["site"][inside]
+    site = float(np.median(sites[np.isfinite(sites)])) if np.isfinite(sites).any() else None
+    saving = any(mark in text for mark in _SAVES)
+    return Reason(
+        "saving a checkpoint" if saving else text,
+        count / len(texts),
+        f"In {count} of {len(texts)} looks at the program during them it was in {text}.",
+        "Save less often, or in the background (torch.distributed.checkpoint.async_save)."
+        if saving
+        else "Look at that function: it runs, or takes long, in these steps only.",
+        process.site(site),
+    )
+
+
+def _part(values: Floats, found: Slow) -> float:
+    """How much of the excess the steps' own excess in `values` makes up."""
+    known = np.isfinite(values)
+    if not known.any():
+        return 0.0
+    more = np.nan_to_num(values[found.rows] - float(np.median(values[known])))
+    return float(min(1.0, max(0.0, more.sum() / max(float(found.excess.sum()), 1e-9))))

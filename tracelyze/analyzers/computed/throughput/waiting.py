@@ -1,0 +1,191 @@
+"""How long the training waited for its data, and what worker processes would change about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.computed.throughput import contention
+from tracelyze.analyzers.computed.throughput.contention import Contention
+from tracelyze.analyzers.evidence import timing
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Floats, Mask, Training
+
+MIN_STEPS = 20
+LONGEST = 0.02  # share of the steps that is left out of means: a hiccup is not what a step usually waits
+STRETCHES, SHORTEST = 10, 5  # of the run, and steps in one of them
+ALWAYS = 0.9  # share of steps whose wait contains an iterator's first batch
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Wait for data per step, means in seconds over all but the longest steps: with workers, batches come in bursts.
+
+    `rows`: the steps it was measured on, shape [steps]. `wait` is the host's wait; `idle` the part of it in which
+    nothing was computed: all of it on the CPU, on a device (`on_device`) only what its queue did not hide. `step` is
+    the wall time of a step without evaluation passes; `compute` what remains of it without `idle`. `share` is the
+    summed idle time over the summed time, in the median over stretches of the run: a loader that is too slow is so all
+    the time, a few long hiccups are not it. `work` is the time that one process needs to make the step's data,
+    `per_sample` that time for one sample, None where the batch size is unknown. `restarts`: an iterator was made anew
+    for nearly every step, although the loader has more to give. `crowded`: the part of the time that other programs
+    held the processors.
+    """
+
+    rows: Mask
+    wait: float
+    idle: float
+    on_device: bool
+    step: float
+    compute: float
+    share: float
+    batches: float
+    work: float
+    per_sample: float | None
+    restarts: bool
+    loader: dict[str, Any]
+    crowded: Contention = field(default_factory=Contention)
+
+    @property
+    def workers(self) -> int:
+        """Worker processes of the loader."""
+        return int(self.loader.get("num_workers") or 0)
+
+    @property
+    def made(self) -> float:
+        """Processor seconds that the workers put into a batch; 0 where it is not known."""
+        return self.crowded.used * self.step / self.batches
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A step with `workers` worker processes: seconds saved per step, and their share of the step."""
+
+    workers: int
+    saved: float
+    share: float
+
+
+def measure(training: Training) -> Waiting | None:
+    """The wait of the steady steps: without the warm-up, and without first batches of iterators (workers start)."""
+    steps = training.steps
+    seconds, wait = steps["seconds"], steps["loader_wait"]
+    on_device = steps.has("device_wait")
+    # The device's wait counts all loaders; a validation's batches are not this training's.
+    idle = np.minimum(steps["device_wait"], wait) if on_device else wait
+    usable = np.isfinite(seconds) & np.isfinite(wait) & np.isfinite(idle) & (seconds > 0)
+    usable[: min(3, len(usable))] = False
+    first = usable & (steps["loader_first"] == 1)
+    loader = loader_of(training)
+    batches = np.nan_to_num(steps["loader_batches"], nan=1.0)
+    short = bool(loader.get("length")) and loader["length"] <= 2 * float(np.median(batches))
+    always_first = first.sum() >= ALWAYS * usable.sum()
+    if not (always_first and (not short or not loader.get("num_workers"))):
+        usable &= ~first
+    if int(usable.sum()) < MIN_STEPS:
+        return None
+    evaluating = validation.seconds_within_steps(training.process, steps["time"], seconds)
+    net = np.maximum(seconds - evaluating, wait)[usable]
+    wait, idle, batches = wait[usable], idle[usable], batches[usable]
+    samples = np.where(np.isfinite(steps["batch_size"]), steps["batch_size"], loader.get("batch_size") or np.nan)[
+        usable
+    ]
+    usual = net <= np.quantile(net, 1 - LONGEST)
+    middle, step, stalled = (float(values[usual].mean()) for values in (wait, net, idle))
+    workers = int(loader.get("num_workers") or 0)
+    work = workers * step if workers else middle
+    size = float(np.median(samples[samples > 0])) if (samples > 0).any() else 0.0
+    return Waiting(
+        rows=usable,
+        wait=middle,
+        idle=stalled,
+        on_device=on_device,
+        step=step,
+        compute=step - stalled,
+        share=_share(idle, net, workers),
+        batches=max(1.0, float(np.median(batches))),
+        work=work,
+        per_sample=work / size if size else None,
+        restarts=bool(always_first and not short),
+        loader=loader,
+        crowded=contention.shares(training),
+    )
+
+
+def _share(idle: Floats, net: Floats, workers: int) -> float:
+    """Idle share of the time, the median of up to ten stretches, in each of which every worker delivers twice."""
+    count = min(STRETCHES, max(1, len(idle) // max(SHORTEST, 2 * workers)))
+    bounds = np.linspace(0, len(idle), count + 1).astype(np.intp)[:-1]
+    return float(np.median(np.add.reduceat(idle, bounds) / np.add.reduceat(net, bounds)))
+
+
+def undisturbed(seen: Waiting) -> Waiting:
+    """The same wait without the time for which whoever loads (the process, or its workers) found no free processor.
+
+    On a crowded machine a batch that costs nothing to make is late, too; no setting of the loader changes that.
+    """
+    loading = 1.0 - (seen.crowded.workers if seen.workers else seen.crowded.own)
+    idle = seen.idle * loading
+    compute = seen.compute * (1.0 if seen.on_device else 1.0 - seen.crowded.own)
+    step = max(idle + compute, 1e-9)
+    return replace(
+        seen,
+        wait=seen.wait * loading,
+        idle=idle,
+        step=step,
+        compute=compute,
+        share=seen.share * min(1.0, (idle / step) / max(seen.idle / max(seen.step, 1e-9), 1e-9)),
+        work=seen.workers * step if seen.workers else seen.work * loading,
+        per_sample=None if seen.per_sample is None else seen.per_sample * loading,
+    )
+
+
+def loader_of(training: Training) -> dict[str, Any]:
+    """Settings of the loader that fed most steps; empty if unknown."""
+    fed = training.steps["loader"]
+    fed = fed[np.isfinite(fed)]
+    if not len(fed):
+        return {}
+    numbers, counts = np.unique(fed, return_counts=True)
+    number = int(numbers[int(np.argmax(counts))])
+    return next((row for row in training.process.loaders.records() if row["loader"] == number), {})
+
+
+def predict(waiting: Waiting, cpus: int | None, handover: float, most: int) -> Prediction:
+    """What (more) workers would save per step.
+
+    A step can be no shorter than its computation and the hand-over of its batches (`handover` seconds each), than the
+    work of loading divided among the workers, and than all work together divided among the cores.
+    """
+    cores = cpus or most
+    stream = bool(waiting.loader.get("iterable"))  # more than one worker would yield every sample several times
+    workers = max(1, waiting.workers, 1 if stream else min(most, cores))
+    bound = max(
+        waiting.compute + handover * waiting.batches,
+        waiting.work / workers,
+        (waiting.work + waiting.compute) / cores,
+    )
+    return _prediction(waiting, workers, waiting.step - bound)
+
+
+def cheaper(waiting: Waiting, sample: float) -> Prediction:
+    """What it would save if a sample cost no more than `sample` seconds to load; nothing where its cost is unknown."""
+    if waiting.per_sample is None or waiting.per_sample <= 0:
+        return Prediction(waiting.workers, 0.0, 0.0)
+    return _prediction(waiting, waiting.workers, waiting.wait * (1 - sample / waiting.per_sample))
+
+
+def _prediction(waiting: Waiting, workers: int, saved: float) -> Prediction:
+    saved = min(waiting.idle, max(0.0, saved))
+    return Prediction(workers, saved, saved / waiting.step if waiting.step > 0 else 0.0)
+
+
+def lost(training: Training, waiting: Waiting, prediction: Prediction) -> tuple[float, float]:
+    """Seconds of the run that the saving amounts to so far, and their share of the time of all its steps."""
+    cost = timing.cost_of(training, np.ones(len(training.steps), dtype=bool))
+    total = cost.seconds if cost and cost.seconds else 0.0
+    seconds = prediction.saved * float(waiting.rows.sum())
+    return seconds, seconds / total if total > 0 else 0.0

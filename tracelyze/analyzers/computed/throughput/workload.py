@@ -1,0 +1,121 @@
+"""Whether steps have more to do late in a training than early: longer sequences, more calls, more tensors trained."""
+
+from __future__ import annotations
+
+import itertools
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tracelyze.analyzers.recorded.run import Floats, Process, Training
+
+FORWARDS: Final = "forwards per step"
+"""Known where no loader hands out the batches: then each call of a model counts as one."""
+
+
+def growth(training: Training) -> dict[str, float]:
+    """Of each measure of a step's work, what it is in the last third of the steps over what it was in the first.
+
+    Empty where too little is known: neither what came out of the modules nor the shapes of batches.
+    """
+    count = len(training.steps)
+    bounds = (count / 3, 2 * count / 3)
+    process = training.process
+    content = {"the elements that modules put out": _outputs(process), "the elements of a batch": _batches(process)}
+    found = {name: ratio for name, series in content.items() if (ratio := _ratio(series, bounds)) is not None}
+    if not found:
+        return {}
+    steps = training.steps
+    trained = steps["parameters"] - steps["grads_none"]
+    columns = {name: steps[name] for name in ("batch_size", "backwards", "loader_batches")} | {"trained": trained}
+    names = {
+        "batch_size": "samples per step",
+        "backwards": "backwards per step",
+        "loader_batches": "batches per step",
+        "trained": "tensors with a gradient",
+    }
+    for name, values in columns.items():
+        series = {float(at): float(value) for at, value in enumerate(values) if np.isfinite(value)}
+        if (ratio := _ratio(series, bounds, mean=True)) is not None:
+            found[names[name]] = ratio
+    for label, series in (
+        ("elements of the weights", _weights(process)),
+        ("module calls of a forward", _calls(process)),
+        (FORWARDS, _forwards(process)),
+        ("forwards per step without a backward", _evaluated(process, bounds)),
+    ):
+        if (ratio := _ratio(series, bounds)) is not None:
+            found[label] = ratio
+    return found
+
+
+def _ratio(series: Mapping[float, float], bounds: tuple[float, float], mean: bool = False) -> float | None:
+    """Late over early of a series by step; None where one of the two is unknown or nothing."""
+    middle = np.mean if mean else np.median
+    early = [value for step, value in series.items() if step <= bounds[0]]
+    late = [value for step, value in series.items() if step >= bounds[1]]
+    if not early or not late or middle(early) <= 0:
+        return None
+    return float(middle(late) / middle(early))
+
+
+def _outputs(process: Process) -> dict[float, float]:
+    return _summed(process.tables["activations"]["step"], process.tables["activations"]["elements"])
+
+
+def _weights(process: Process) -> dict[float, float]:
+    return _summed(process.tables["parameters"]["step"], process.tables["parameters"]["elements"])
+
+
+def _calls(process: Process) -> dict[float, float]:
+    table = process.tables["activations"]
+    found: dict[float, float] = {}
+    for step, order in zip(table["step"], table["order"], strict=True):
+        found[float(step)] = max(found.get(float(step), 0.0), float(order))
+    return found
+
+
+def _batches(process: Process) -> dict[float, float]:
+    table = process.tables["batches"]
+    sizes = [_elements(shape) for shape in table.text("shape")]
+    kept = ~(table["trained"] == 0)
+    return _summed(table["step"][kept], np.array(sizes, dtype=np.float64)[kept], table["batch"][kept])
+
+
+def _elements(shape: str | None) -> float:
+    sizes = str(shape or "").split("x")
+    return float(prod(int(size) for size in sizes)) if all(size.isdigit() for size in sizes) else float("nan")
+
+
+def _summed(step: Floats, values: Floats, batch: Floats | None = None) -> dict[float, float]:
+    """Sums of the values by step, of one look (one batch) each."""
+    found: dict[float, float] = {}
+    first: dict[float, float] = {}
+    for index, (at, value) in enumerate(zip(step, values, strict=True)):
+        if np.isfinite(value) and (batch is None or first.setdefault(float(at), float(batch[index])) == batch[index]):
+            found[float(at)] = found.get(float(at), 0.0) + float(value)
+    return found
+
+
+def _forwards(process: Process) -> dict[float, float]:
+    """Calls of the model per step between looks, where no loader hands out batches: episodes that get longer."""
+    table = process.tables["batches"]
+    rows = ~np.isfinite(table["loader"])
+    places = sorted(set(zip(table["step"][rows].tolist(), table["batch"][rows].tolist(), strict=True)))
+    last: dict[float, float] = {}
+    for step, place in places:
+        last.setdefault(step, place)
+    at = list(last)
+    return {b: (last[b] - last[a]) / (b - a) for a, b in itertools.pairwise(at) if b > a}
+
+
+def _evaluated(process: Process, bounds: tuple[float, float]) -> dict[float, float]:
+    after, forwards = process.evals["after_step"], np.nan_to_num(process.evals["forwards"])
+    if not len(after):
+        return {}
+    early, late = forwards[after <= bounds[0]].sum(), forwards[after >= bounds[1]].sum()
+    return {bounds[0]: float(early), bounds[1]: float(late)}

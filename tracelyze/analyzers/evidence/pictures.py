@@ -1,0 +1,91 @@
+"""The pictures that several rules and the overview share: columns of a training over its steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.evidence.charts import chart
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tracelyze.analyzers.recorded.run import Floats, Training
+    from tracelyze.diagnosis import Chart, Mark
+
+MIB = 2.0**20
+
+
+def over_steps(
+    training: Training,
+    title: str,
+    y_label: str,
+    columns: Mapping[str, str],
+    marks: Sequence[Mark] = (),
+    *,
+    unit: float = 1.0,
+    threshold: float | None = None,
+    threshold_label: str = "",
+    log_y: bool = False,
+    scattered: Mapping[str, tuple[Floats, Floats]] | None = None,
+) -> list[Chart]:
+    """Columns of the step table over the step number, one line each (`columns`: name of the line to column).
+
+    Columns that were not measured are left out; without any there is no chart (an empty list). Values are divided by
+    `unit`.
+    """
+    steps = training.steps
+    present = {name: column for name, column in columns.items() if steps.has(column)}
+    if not present:
+        return []
+    lines = {name: steps[column] / unit for name, column in present.items()}
+    known = {name: steps.known(column) for name, column in present.items()}
+    drawn = chart(
+        title, "step", y_label, timing.numbers(training), lines, known=known, scattered=scattered, marks=marks,
+        threshold=threshold, threshold_label=threshold_label, log_y=log_y,
+    )  # fmt: skip
+    return [drawn]
+
+
+def loss(training: Training, marks: Sequence[Mark] = (), name: str = "") -> list[Chart]:
+    """Training loss, with the losses of validation passes as points."""
+    steps, evals = training.steps, training.process.evals
+    measured = evals.known("loss") & np.isfinite(evals["loss"]) & np.isfinite(evals["after_step"])
+    if evals.has("trained"):
+        measured &= evals["trained"] != 0
+    validation = {"validation": (evals["after_step"][measured], evals["loss"][measured])} if measured.any() else {}
+    finite = steps["loss"][np.isfinite(steps["loss"])]
+    wide = len(finite) > 0 and float(finite.min()) > 0 and float(finite.max()) > 1e3 * float(finite.min())
+    return over_steps(
+        training, f"Loss{name}", "loss", {"training": "loss"}, marks, scattered=validation, log_y=bool(wide)
+    )
+
+
+def grad_norm(training: Training, marks: Sequence[Mark] = (), name: str = "") -> list[Chart]:
+    """Gradient norm before clipping, on a logarithmic axis."""
+    return over_steps(training, f"Gradient norm{name}", "L2 norm", {"gradient norm": "grad_norm"}, marks, log_y=True)
+
+
+def loss_scale(training: Training, marks: Sequence[Mark] = ()) -> list[Chart]:
+    """GradScaler's loss scale on a logarithmic axis."""
+    return over_steps(training, "Loss scale", "scale", {"loss scale": "scale"}, marks, log_y=True)
+
+
+def memory(training: Training, marks: Sequence[Mark] = ()) -> list[Chart]:
+    """Memory of the device and of the host, in MiB."""
+    names = {"device, in tensors": "device_allocated", "device, reserved": "device_reserved", "host": "host_rss"}
+    return over_steps(training, "Memory", "MiB", names, marks, unit=MIB)
+
+
+def time_split(training: Training, marks: Sequence[Mark] = ()) -> list[Chart]:
+    """Wall time of each step, the wait for data in it, device time and the collector's own, in milliseconds."""
+    names = {
+        "whole step": "seconds",
+        "waiting for data": "loader_wait",
+        "device idle for data": "device_wait",
+        "device": "device_seconds",
+        "tracelyze": "overhead",
+    }
+    return over_steps(training, "Time per step", "milliseconds", names, marks, unit=1e-3)

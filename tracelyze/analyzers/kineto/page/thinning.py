@@ -1,0 +1,107 @@
+"""Slices of a lane, thinned to what a screen can show: what is too short to be seen is drawn with its neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tracelyze.analyzers.kineto.timeline import intervals
+from tracelyze.analyzers.kineto.timeline.table import Array, Floats, Integers
+from tracelyze.diagnosis import Lane
+
+UNITS: Final = 4096
+"""Parts that a stretch is divided into: a drawing about 1000 pixels wide, magnified four times."""
+
+CELL: Final = 4
+"""Units over which slices shorter than one unit are drawn as one."""
+
+MOST_SLICES: Final = 600
+"""Slices of one lane. Two timelines of a dozen lanes then stay below 150 KB of page."""
+
+
+@dataclass(frozen=True)
+class Slices:
+    """What happened in one lane: arrays of shape [slices]; `label` and `kind` as in :class:`diagnosis.Lane`."""
+
+    start: Floats
+    end: Floats
+    label: Integers
+    kind: Integers
+    level: Integers
+
+    def chosen(self, rows: Array) -> Slices:
+        """Some of them."""
+        return Slices(self.start[rows], self.end[rows], self.label[rows], self.kind[rows], self.level[rows])
+
+
+def lane(name: str, slices: Slices, begin: float, end: float) -> Lane | None:
+    """The lane between two moments, with at most MOST_SLICES slices; None if there is nothing in it."""
+    slices = slices.chosen((slices.end > begin) & (slices.start < end))
+    if not len(slices.start):
+        return None
+    start = np.maximum(slices.start, begin) - begin
+    stop = np.minimum(slices.end, end) - begin
+    length = stop - start
+    covered = intervals.length(intervals.merge(*_sorted(start, stop)))
+    unit = max((end - begin) / UNITS, 1e-9)
+    drawn = _thin(start, stop, slices, unit)
+    while len(drawn[0]) > MOST_SLICES and unit < end - begin:
+        unit *= 1.5
+        drawn = _thin(start, stop, slices, unit)
+    first, last, label, kind, level, merged, busy = drawn
+    return Lane(
+        name=name,
+        start=_rounded(first),
+        length=_rounded(last - first),
+        level=level.tolist(),
+        label=label.tolist(),
+        kind=kind.tolist(),
+        merged=merged.tolist(),
+        busy=_rounded(busy),
+        slices=len(length),
+        busy_us=round(covered, 1),
+    )
+
+
+def _thin(start: Floats, stop: Floats, slices: Slices, unit: float) -> tuple[Array, ...]:
+    """Start, end, label, kind, level, count and time of what is drawn, in order of level and start."""
+    length = stop - start
+    small = length < unit
+    cell = np.floor((start + stop) / 2 / (CELL * unit)).astype(np.int64)
+    # Slices that are long enough stand for themselves: a cell of their own, apart from all others.
+    cells = int(cell.max()) + 1
+    cell = np.where(small, cell, cells + np.arange(len(start)))
+    _, group = np.unique(slices.level * (cells + len(start)) + cell, return_inverse=True)
+    count = int(group.max()) + 1
+    first, last = np.full(count, np.inf), np.full(count, -np.inf)
+    np.minimum.at(first, group, start)
+    np.maximum.at(last, group, stop)
+    merged, busy = np.bincount(group, minlength=count), np.bincount(group, length, count)
+    lead = _leading(group, count, slices, length)
+    level, label, kind = slices.level[lead], slices.label[lead], slices.kind[lead]
+    order = np.lexsort((first, level))
+    return tuple(column[order] for column in (first, last, label, kind, level, merged, busy))
+
+
+def _leading(group: Integers, count: int, slices: Slices, length: Floats) -> Integers:
+    """A row of the name with most time in each group, shape [groups]."""
+    key = group * (int(slices.label.max()) + 1) + slices.label
+    _, first_row, part = np.unique(key, return_index=True, return_inverse=True)
+    time = np.bincount(part.ravel(), length)
+    order = np.lexsort((-time, group[first_row]))
+    owner = group[first_row][order]
+    best = np.append(True, owner[1:] != owner[:-1])
+    lead = np.zeros(count, dtype=np.int64)
+    lead[owner[best]] = first_row[order][best]
+    return lead
+
+
+def _sorted(start: Floats, stop: Floats) -> tuple[Floats, Floats]:
+    order = np.argsort(start, kind="stable")
+    return start[order], stop[order]
+
+
+def _rounded(values: Floats) -> list[float]:
+    return [round(value, 1) for value in values.tolist()]

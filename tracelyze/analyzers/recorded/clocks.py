@@ -1,0 +1,98 @@
+"""How far the clocks of a run's hosts are apart, from the steps that their ranks end together.
+
+Each process relates its own monotonic clock to its host's wall clock once a second (samples.wall). Processes of one
+host share that clock. Between hosts nothing is exchanged, since that would add communication to the training: ranks
+that average gradients finish every step together, so the median difference of when a step ended on two of them is the
+difference of their clocks, up to what each still does after the last collective of the step. Ranks that do not wait
+for each other drift apart within a few steps, and get no offset.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Floats, Process, Run
+
+MIN_STEPS = 20  # matched steps: a median and its spread from fewer are accidents
+TOGETHER = 0.25  # share of a step: ranks that end their steps within this of each other waited for each other
+WORTH_A_NOTE = 0.1  # seconds: below, lines of two hosts' logs can still be put in order
+
+
+@dataclass(frozen=True)
+class Offset:
+    """`seconds` that the clock of `rank` is ahead of the reference rank's; `spread` is how much the steps disagree."""
+
+    rank: int
+    host: str
+    reference: str
+    seconds: float
+    spread: float
+
+
+def offsets(run: Run) -> list[Offset]:
+    """One for each rank on another host than the lowest rank, where the steps tell. Empty for runs on one host."""
+    ranks = {process.rank: process for process in reversed(run.processes)}
+    if len({_host(process) for process in ranks.values()}) < 2:
+        return []
+    first = ranks[min(ranks)]
+    found = (_offset(first, process) for process in ranks.values() if _host(process) != _host(first))
+    return sorted((offset for offset in found if offset is not None), key=lambda offset: offset.rank)
+
+
+def drift(process: Process) -> float | None:
+    """Seconds by which the wall clock has moved against the process's own since the first sample; None if unknown.
+
+    A jump means that the clock was set while the program ran.
+    """
+    wall, own = process.samples["wall"], process.samples["time"]
+    known = np.isfinite(wall) & np.isfinite(own)
+    if known.sum() < 2:
+        return None
+    apart = (wall - own)[known]
+    return float(apart[-1] - apart[0])
+
+
+def notes(run: Run) -> list[str]:
+    """Sentences about hosts whose clocks are so far apart that their logs cannot be compared by time."""
+    told: dict[str, str] = {}
+    for offset in offsets(run):
+        if abs(offset.seconds) > max(WORTH_A_NOTE, 5 * offset.spread):
+            way = "ahead of" if offset.seconds > 0 else "behind"
+            apart = f"{abs(offset.seconds):.1f} s {way} that of {offset.reference}"
+            told.setdefault(offset.host, f"the clock of {offset.host} is {apart}")
+    return list(told.values())
+
+
+def _host(process: Process) -> str:
+    return str(process.facts.get("host") or "")
+
+
+def _offset(first: Process, other: Process) -> Offset | None:
+    mine, theirs = _ends(first), _ends(other)
+    count = min(len(mine), len(theirs))
+    if count < MIN_STEPS:
+        return None
+    apart = theirs[:count] - mine[:count]
+    apart = apart[np.isfinite(apart)]
+    step = float(np.nanmedian(np.diff(mine[:count])))
+    if len(apart) < MIN_STEPS:
+        return None
+    middle = float(np.median(apart))
+    spread = 1.4826 * float(np.median(np.abs(apart - middle)))
+    if not spread <= TOGETHER * step:
+        return None
+    return Offset(other.rank, _host(other), _host(first), middle, spread)
+
+
+def _ends(process: Process) -> Floats:
+    """Wall times at which the steps of the training with the most steps ended, shape [steps]."""
+    zero = (process.facts.get("clock") or {}).get("zero")
+    training = process.longest if process.trainings else None
+    if training is None or zero is None:
+        return np.empty(0)
+    ends: Floats = training.steps["time"] + float(zero)
+    return ends

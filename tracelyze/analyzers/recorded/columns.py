@@ -1,0 +1,200 @@
+"""Columns of a table on disk: Parquet parts and Arrow streams, read by projection when they are asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelyze import schema
+from tracelyze.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from tracelyze.analyzers.recorded.run import Floats, Mask
+
+FRAGMENT = "delete or replace that file, or diagnose a copy of the run directory without it"
+
+
+class ParquetPart:
+    """One Parquet file of a table. Opening it reads the footer only."""
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self.path = path
+        try:
+            with pq.ParquetFile(path) as file:
+                self._metadata = file.metadata
+                self.schema: pa.Schema = file.schema_arrow
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise InputError(f"{path}: not a readable Parquet file ({_first_line(error)}); {FRAGMENT}") from error
+        self.rows = int(self._metadata.num_rows)
+
+    def column(self, name: str) -> Any:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            with pq.ParquetFile(self.path, metadata=self._metadata) as file:
+                return file.read(columns=[name]).column(name)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            reason = _first_line(error)
+            raise InputError(f"{self.path}: column {name} cannot be read ({reason}); {FRAGMENT}") from error
+
+
+def complete_batches(path: Path, source: Any) -> Iterator[Any]:
+    """Record batches of an Arrow stream up to the last one that is whole; what follows was never finished."""
+    import pyarrow as pa
+
+    try:
+        if path.stat().st_size == 0:
+            return
+        with source(str(path)) as file, pa.ipc.open_stream(file) as reader:
+            while True:
+                batch, noted = reader.read_next_batch_with_custom_metadata()
+                batch.validate(full=True)
+                if noted and noted.get(schema.CHECKSUM, b"") not in (b"", schema.checksum(batch)):
+                    return  # its length reached the disk before a power cut, its values did not
+                yield batch
+    except (StopIteration, pa.ArrowException, OSError, ValueError):
+        return  # the end, or what the program was writing when it died
+
+
+class StreamPart:
+    """One Arrow IPC stream of a table: the rows that were complete when the program stopped writing.
+
+    The file is mapped into memory, so that only the columns that are used are read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow as pa
+
+        self.path = path
+        self.batches: list[Any] = list(complete_batches(path, pa.memory_map))
+        self.schema: pa.Schema = self.batches[0].schema if self.batches else pa.schema([])
+        self.rows = sum(batch.num_rows for batch in self.batches)
+
+    def column(self, name: str) -> Any:
+        import pyarrow as pa
+
+        return pa.chunked_array([batch.column(name) for batch in self.batches], type=self.schema.field(name).type)
+
+
+Part = ParquetPart | StreamPart
+
+
+class FileColumns:
+    """A table's columns in one or several files, in the order of their parts. Implements :class:`run.Columns`."""
+
+    def __init__(self, spec: schema.Table, parts: Sequence[Part]) -> None:
+        self.spec = spec
+        self.parts = parts
+        self.rows = sum(part.rows for part in parts)
+
+    def check(self) -> None:
+        """InputError if a column has a type that cannot stand for the one that the format declares."""
+        for part in self.parts:
+            for column in self.spec.columns:
+                index = part.schema.get_field_index(column.name)
+                if index >= 0 and not _fits(column.type, part.schema.field(index).type):
+                    found = part.schema.field(index).type
+                    raise InputError(
+                        f"{part.path}: column {column.name} is {found}, not {column.type}: the file was not written "
+                        f"by tracelyze, or is damaged; {FRAGMENT}"
+                    )
+
+    def matches(self, name: str, text: str) -> Mask:
+        """Where the text column `name` holds exactly `text`, shape [rows], without making its texts Python's."""
+        found = [_matches(part, name, text) for part in self.parts]
+        return np.concatenate(found) if found else np.zeros(0, dtype=bool)
+
+    def read(self, name: str) -> tuple[Floats, Mask] | list[str | None]:
+        """Column `name`; a part that lacks it (written by an older version) counts as not measured."""
+        if self.spec.column(name).type == "string":
+            return [value for part in self.parts for value in _text(part, name)]
+        pieces = [_numbers(part, name) for part in self.parts]
+        if len(pieces) == 1:
+            return pieces[0]
+        if not pieces:
+            return _unknown(0)
+        return np.concatenate([values for values, _ in pieces]), np.concatenate([known for _, known in pieces])
+
+
+def _matches(part: Part, name: str, text: str) -> Mask:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if part.schema.get_field_index(name) < 0:
+        return np.zeros(part.rows, dtype=bool)
+    same: Any = pc.equal(part.column(name), pa.scalar(text))
+    return np.asarray(same.fill_null(False).to_numpy(), dtype=bool)
+
+
+def _text(part: Part, name: str) -> list[str | None]:
+    if part.schema.get_field_index(name) < 0:
+        return [None] * part.rows
+    return list(part.column(name).to_pylist())
+
+
+def _numbers(part: Part, name: str) -> tuple[Floats, Mask]:
+    """Values as float64 with NaN for nulls, and where they were measured."""
+    import pyarrow as pa
+
+    index = part.schema.get_field_index(name)
+    if index < 0 or pa.types.is_null(part.schema.field(index).type):
+        return _unknown(part.rows)
+    column = part.column(name)
+    if column.null_count == len(column):
+        return _unknown(part.rows)
+    known = np.broadcast_to(np.True_, len(column)) if column.null_count == 0 else column.is_valid().to_numpy()
+    only = _constant(column)
+    if only is not None:
+        return np.broadcast_to(np.float64(only), len(column)), np.broadcast_to(np.True_, len(column))
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    values = column.cast(pa.float64(), safe=False).to_numpy()
+    return np.asarray(values, dtype=np.float64), np.asarray(known, dtype=bool)
+
+
+def _constant(column: Any) -> float | None:
+    """The value of a column that never changes: kept once, since a long run has many such columns."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if column.null_count or len(column) == 0:
+        return None
+    low, high = pc.min(column).as_py(), pc.max(column).as_py()
+    same = low == high and low is not None  # NaN is not among them: look for it
+    if not same or (pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py()):
+        return None
+    return float(low)
+
+
+def _unknown(rows: int) -> tuple[Floats, Mask]:
+    """A column that was not measured. Broadcast views: they cost no memory whatever the number of rows."""
+    return np.broadcast_to(np.float64("nan"), rows), np.broadcast_to(np.False_, rows)
+
+
+def _fits(declared: schema.ColumnType, found: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_null(found):
+        return True
+    if declared == "string":
+        return bool(types.is_string(found) or types.is_large_string(found) or types.is_dictionary(found))
+    if declared == "bool":
+        return bool(types.is_boolean(found))
+    if declared == "float64":
+        return bool(types.is_floating(found) or types.is_integer(found))
+    return bool(types.is_integer(found))
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

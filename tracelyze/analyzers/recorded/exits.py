@@ -1,0 +1,167 @@
+"""How a process ended, from what it left on disk and from whether it still lives."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracelyze import schema
+from tracelyze.diagnosis import Exit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tracelyze.analyzers.recorded.run import Table
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+PID_NAMESPACE = Path("/proc/self/ns/pid")
+STILL_SECONDS = 300.0  # clocks of hosts differ, and a disk may hang for a while
+
+
+def exit_of(folder: Path, facts: Mapping[str, Any], events: Table) -> Exit:
+    """The end of the process that wrote `folder`.
+
+    A written end counts first; then the stacks that a fatal signal left; without either the process still runs, or
+    it vanished without a chance to say anything (SIGKILL, power cut).
+    """
+    rows = list(events.records())
+    ends = [row for row in rows if row["kind"] == "exit"]
+    raised = [row for row in rows if row["kind"] == "exception"]
+    if ends:
+        return _written(_with_status(ends[-1], folder), raised)
+    stopped = stop_of(text_of(folder / schema.STOPPED_FILE))
+    if stopped.get("end"):
+        told = {"name": stopped["end"], "value": stopped.get("code"), "text": ""}
+        return _written(_with_status(told, folder), raised)
+    fatal = text_of(folder / schema.SIGNAL_FILE)
+    if fatal:
+        return Exit("signal", None, _fatal(fatal))
+    if raised:
+        return Exit("exception", None, _message(raised[-1]))
+    if not facts and not rows:
+        return Exit("unknown")
+    if lives(facts):
+        return Exit("running", None, f"process {facts.get('pid')} is still running")
+    if may_live(folder, facts):
+        return Exit("running", None, f"process {facts.get('pid')} on {facts.get('host')} wrote a moment ago")
+    if facts.get("pid") is None:
+        return Exit("unknown")
+    if facts.get("own_faulthandler"):
+        return Exit("vanished", None, "the process left no exit record; a fatal signal's stacks went to its own output")
+    return Exit("vanished", None, "the process left no exit record")
+
+
+def stop_of(text: str) -> dict[str, Any]:
+    """What a recording that stopped early says of it: "reason", "step", and the "end" of the program if it came."""
+    try:
+        told = json.loads(text)
+    except ValueError:
+        told = None
+    return told if isinstance(told, dict) and "reason" in told else {"reason": text}
+
+
+def _with_status(row: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    """The row of an end with the status that the C library told, if there is none in it."""
+    if row["value"] is not None:
+        return row
+    try:
+        told = (folder / schema.STATUS_FILE).read_bytes()
+    except OSError:
+        return row
+    return {**row, "value": told[0]} if len(told) == 1 else row
+
+
+def _written(row: Mapping[str, Any], raised: list[dict[str, Any]]) -> Exit:
+    name = str(row["name"] or "finished")
+    code = None if row["value"] is None else int(row["value"])
+    detail = str(row["text"] or "").strip()
+    if name == "exception":
+        return Exit("exception", code, _message(raised[-1]) if raised else detail)
+    if name in ("finished", "interrupted", "signal"):
+        return Exit(name, code, detail)
+    if name == "os._exit":
+        return Exit("finished", code, "ended by os._exit")
+    return Exit("unknown", code, name)
+
+
+def _fatal(stacks: str) -> str:
+    """First line of the stacks that the signal left, with the innermost line of a program file.
+
+    A fatal error names itself; a request to end (SIGTERM) leaves the stacks alone.
+    """
+    first = stacks.splitlines()[0].strip()
+    what = "asked to terminate (SIGTERM)" if first.startswith(("Stack", "Current thread", "Thread")) else first
+    frames = re.findall(r'File "([^"]+)", line (\d+) in (\S+)', stacks)
+    own = [frame for frame in frames if "site-packages" not in frame[0] and "/lib/python" not in frame[0]]
+    if not own:
+        return what
+    file, line, function = own[0]
+    return f"{what}, in {function} at line {line} of {Path(file).name}"
+
+
+def _message(row: Mapping[str, Any]) -> str:
+    """Class and last line of an exception."""
+    last = (str(row["text"] or "").strip().splitlines() or [""])[-1].strip()
+    name = str(row["name"] or "exception")
+    return last if last.startswith(name.rsplit(".", 1)[-1]) else f"{name}: {last}".rstrip(": ")
+
+
+def lives(facts: Mapping[str, Any]) -> bool:
+    """Whether the process of `facts` (pid, pid_start, boot_id) runs on this machine right now.
+
+    A pid alone is not enough: it may belong to another program by now, or to another machine's process.
+    """
+    pid, boot = facts.get("pid"), facts.get("boot_id")
+    if not isinstance(pid, int) or not boot:
+        return False
+    here = text_of(BOOT_ID)
+    if here != str(boot).strip():
+        return False
+    start = _start_of(pid)
+    known = facts.get("pid_start")
+    return start is not None and (known is None or str(known) == start)
+
+
+def may_live(folder: Path, facts: Mapping[str, Any]) -> bool:
+    """Whether the process may still write to `folder`: it runs here, or somewhere that cannot be seen from here.
+
+    Another host, or another container of this one, cannot be asked. What it writes it writes every second, so files
+    that have been still for :data:`STILL_SECONDS` belong to a process that is gone.
+    """
+    if lives(facts):
+        return True
+    boot, host, here = facts.get("boot_id"), facts.get("host"), text_of(BOOT_ID)
+    if not host or not here or (host == platform.node() and boot != here):
+        return False  # not known where, or this machine has been restarted since
+    if boot == here and facts.get("pid_namespace") in (None, _namespace()):
+        return False
+    newest = max((path.stat().st_mtime for path in folder.glob(f"*{schema.STREAM_SUFFIX}")), default=0.0)
+    return abs(time.time() - newest) < STILL_SECONDS
+
+
+def _namespace() -> str | None:
+    try:
+        return str(PID_NAMESPACE.readlink())
+    except OSError:
+        return None
+
+
+def _start_of(pid: int) -> str | None:
+    """Start time of a living process in clock ticks since boot: field 22 of its stat file."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except (OSError, IndexError):
+        return None
+    return None if fields[0] in ("Z", "X") else fields[19]
+
+
+def text_of(path: Path) -> str:
+    """The file's text without blank ends; empty if there is no such file."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip("\x00 \t\r\n")
+    except OSError:
+        return ""

@@ -1,0 +1,55 @@
+"""What recording the run cost, signal by signal, what the budget turned down, and what failed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tracelyze.diagnosis import SignalFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tracelyze.analyzers.recorded.run import Process
+
+NO_SIGNALS = ("hooks", "writer")  # rows of the table signals that state totals
+
+
+def signals_of(process: Process) -> list[SignalFacts]:
+    """One entry per signal of this process, the dearest first."""
+    found = []
+    for name, entry in process.signals.items():
+        if name not in NO_SIGNALS:
+            found.append(
+                SignalFacts(
+                    name=name,
+                    state=str(entry.get("state") or "on"),
+                    reason=str(entry.get("reason") or entry.get("why") or ""),
+                    seconds=entry.get("seconds"),
+                    share=entry.get("share"),
+                    every=entry.get("every"),
+                    turned_down_at=entry.get("turned_down_at"),
+                    traceback=str(entry.get("traceback") or ""),
+                )
+            )
+    return sorted(found, key=lambda signal: -(signal.seconds or 0.0))
+
+
+def joined(known: Iterable[SignalFacts], more: Iterable[SignalFacts]) -> list[SignalFacts]:
+    """The signals of several processes: of each the worst that became of it, and the highest share."""
+    found = {signal.name: signal for signal in known}
+    for signal in more:
+        before = found.setdefault(signal.name, signal)
+        dearer, other = sorted((signal, before), key=lambda one: -(one.share or 0.0))
+        worse = next((one for one in (dearer, other) if one.state == "failed"), dearer)
+        found[signal.name] = replace(worse, seconds=dearer.seconds, share=dearer.share)
+    return sorted(found.values(), key=lambda signal: -(signal.seconds or 0.0))
+
+
+def notes(signals: Iterable[SignalFacts]) -> list[str]:
+    """What a reader must know before reading: parts of the record that are missing through our own fault."""
+    return [
+        f"the signal {signal.name} failed and was switched off; what needs it could not be checked ({signal.reason})"
+        for signal in signals
+        if signal.state == "failed"
+    ]

@@ -1,0 +1,379 @@
+"""A recorded run as the rules see it: processes, each with tables whose columns are numpy arrays.
+
+Columns are read when they are first asked for, and only those: a run of a million steps stays small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tracelyze import schema
+from tracelyze.diagnosis import Exit, Location
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    import pandas as pd
+
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+
+class Columns(Protocol):
+    """Where a table's columns come from: files on disk, or arrays in memory."""
+
+    rows: int
+
+    def read(self, name: str) -> tuple[Floats, Mask] | list[str | None]:
+        """Values and a mask of the known ones (numbers), or a list with None (text)."""
+        ...
+
+
+class Table:
+    """One table of one process. Numbers come as float64 with NaN where nothing was measured; see :meth:`known`."""
+
+    def __init__(self, spec: schema.Table, source: Columns, rows: Mask | None = None) -> None:
+        self.spec = spec
+        self._source = source
+        self._rows = rows
+        self._cache: dict[str, tuple[Floats, Mask] | list[str | None]] = {}
+
+    def __len__(self) -> int:
+        return self._source.rows if self._rows is None else int(self._rows.sum())
+
+    def __getitem__(self, name: str) -> Floats:
+        """Column `name` as float64, shape [rows]. NaN means either "not measured" or a NaN of the training."""
+        return self._numbers(name)[0]
+
+    def known(self, name: str) -> Mask:
+        """Where column `name` was measured (a measured NaN counts), shape [rows]."""
+        return self._numbers(name)[1]
+
+    def has(self, name: str) -> bool:
+        """Whether column `name` was measured at least once."""
+        if self.spec.column(name).type == "string":
+            return any(value is not None for value in self.text(name))
+        return bool(self.known(name).any())
+
+    def text(self, name: str) -> list[str | None]:
+        """A text column."""
+        values = self._load(name)
+        if not isinstance(values, list):
+            raise TypeError(f"{self.spec.name}.{name} holds numbers, not text")
+        return values
+
+    @property
+    def source(self) -> Columns:
+        """Where the columns come from."""
+        return self._source
+
+    def matches(self, name: str, text: str) -> Mask:
+        """Where a text column holds exactly `text`, shape [rows]. Cheap for long tables, other than :meth:`text`."""
+        find = getattr(self._source, "matches", None)
+        if find is None or name in self._cache:
+            return np.array([value == text for value in self.text(name)], dtype=bool)
+        found: Mask = find(name, text)
+        return found if self._rows is None else found[self._rows]
+
+    def where(self, rows: Mask) -> Table:
+        """The rows where `rows` (shape [rows of this table]) is true."""
+        if self._rows is not None:
+            outer = self._rows.copy()
+            outer[outer] = rows
+            rows = outer
+        return Table(self.spec, self._source, rows)
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """The rows as dictionaries, None where nothing was measured. For small tables."""
+        columns: dict[str, list[Any]] = {}
+        for column in self.spec.columns:
+            values = self._load(column.name)
+            if isinstance(values, list):
+                columns[column.name] = list(values)
+            else:
+                plain = bool if column.type == "bool" else int if column.type.startswith("int") else float
+                columns[column.name] = [plain(v) if k else None for v, k in zip(*values, strict=True)]
+        for index in range(len(self)):
+            yield {name: values[index] for name, values in columns.items()}
+
+    def forget(self) -> None:
+        """Drop the columns that were read; they are read again when asked for."""
+        self._cache.clear()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The whole table as a pandas DataFrame, for a notebook. What was not measured is NaN, or pandas' NA.
+
+        Text, integers and booleans have pandas' nullable types (`string`, `Int64`, `boolean`), numbers `float64`.
+        """
+        import pandas as pd
+
+        return pd.DataFrame({column.name: self._series(column.name, column.type) for column in self.spec.columns})
+
+    def _series(self, name: str, type_: schema.ColumnType) -> pd.Series[Any]:
+        import pandas as pd
+
+        if type_ == "string":
+            return pd.Series(self.text(name), dtype="string")
+        values, known = self._numbers(name)
+        if type_ == "float64":
+            return pd.Series(values.copy())
+        whole: Any = np.where(known, values, 0)
+        if type_ == "bool":
+            return pd.Series(pd.arrays.BooleanArray(whole.astype(bool), ~known))
+        return pd.Series(pd.arrays.IntegerArray(whole.astype(np.int64), ~known))
+
+    def _numbers(self, name: str) -> tuple[Floats, Mask]:
+        values = self._load(name)
+        if isinstance(values, list):
+            raise TypeError(f"{self.spec.name}.{name} holds text, not numbers")
+        return values
+
+    def _load(self, name: str) -> tuple[Floats, Mask] | list[str | None]:
+        if name not in self._cache:
+            self.spec.column(name)  # KeyError for a column that the schema does not have
+            values = self._source.read(name)
+            if self._rows is not None:
+                if isinstance(values, list):
+                    values = [value for value, keep in zip(values, self._rows, strict=True) if keep]
+                else:
+                    values = (values[0][self._rows], values[1][self._rows])
+            self._cache[name] = values
+        return self._cache[name]
+
+
+@dataclass(frozen=True)
+class Training:
+    """The steps of one optimizer of one process, in order. Most rules look at one training at a time."""
+
+    process: Process
+    optimizer: int
+    steps: Table
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The optimizer's row of the table `optimizers`; empty if it was not recorded."""
+        return next((row for row in self.process.optimizers.records() if row["optimizer"] == self.optimizer), {})
+
+    @property
+    def step_location(self) -> Location | None:
+        """The line that makes this optimizer step; the first line that makes any step where that is not known."""
+        return self.process.site(self.facts.get("site")) or self.process.location("step")
+
+    @property
+    def backward_location(self) -> Location | None:
+        """The line of the backward before this optimizer's first step; else the first line with a backward."""
+        return self.process.site(self.facts.get("backward_site")) or self.process.location("backward")
+
+    @property
+    def loss_location(self) -> Location | None:
+        """The line of the backward; where a framework calls that, the line that computed, or logged, the loss."""
+        backward = self.backward_location
+        if backward is not None and "backward(" in backward.source:
+            return backward
+        return self.process.location("loss") or backward
+
+    @property
+    def zero_grad_location(self) -> Location | None:
+        """The line that clears gradients, where only one optimizer can be meant by it."""
+        return self.process.location("zero_grad") if len(self.process.trainings) == 1 else None
+
+
+@dataclass
+class Process:
+    """One process that trained: a rank, an attempt, or simply the script."""
+
+    name: str
+    facts: Mapping[str, Any]
+    tables: Mapping[str, Table]
+    exit: Exit
+    notes: list[str] = field(default_factory=list)
+    part: str = ""  # which training of a process that made several, "training 3 of 5"; empty for a whole process
+    peers: Sequence[Process] = field(default=(), repr=False, compare=False)  # all processes of the run, itself too
+
+    @property
+    def thread(self) -> int:
+        """Number of the training thread in its operating system process, from 1."""
+        return int(self.facts.get("thread") or 1)
+
+    @cached_property
+    def parts(self) -> list[Process]:
+        """The trainings that this process made, each as a process of its own; the process itself if it made one."""
+        from tracelyze.analyzers.recorded import trainings
+
+        return [self] if self.part else trainings.parts(self)
+
+    @property
+    def rank(self) -> int:
+        return int(self.facts.get("rank", 0))
+
+    @property
+    def attempt(self) -> int:
+        return int(self.facts.get("attempt", 0))
+
+    @property
+    def device(self) -> str:
+        """Type of the device that holds the trained parameters: "cpu", "cuda", ...; "cpu" if unknown."""
+        for row in self.optimizers.records():
+            if row["device"]:
+                return str(row["device"]).split(":")[0]
+        return "cpu"
+
+    @property
+    def steps(self) -> Table:
+        return self.tables["steps"]
+
+    @property
+    def evals(self) -> Table:
+        return self.tables["evals"]
+
+    @property
+    def models(self) -> Table:
+        return self.tables["models"]
+
+    @property
+    def optimizers(self) -> Table:
+        return self.tables["optimizers"]
+
+    @property
+    def loaders(self) -> Table:
+        return self.tables["loaders"]
+
+    @property
+    def sites(self) -> Table:
+        return self.tables["sites"]
+
+    @property
+    def events(self) -> Table:
+        return self.tables["events"]
+
+    @property
+    def samples(self) -> Table:
+        return self.tables["samples"]
+
+    @property
+    def scalars(self) -> Table:
+        return self.tables["scalars"]
+
+    @property
+    def longest(self) -> Training:
+        """The training with the most steps, of those that there are: ValueError if nothing stepped."""
+        return max(self.trainings, key=lambda one: len(one.steps))
+
+    @cached_property
+    def trainings(self) -> list[Training]:
+        """One per optimizer, in the order of their first steps."""
+        if len(self.steps) == 0:
+            return []
+        optimizer = self.steps["optimizer"]
+        if not self.steps.has("optimizer"):
+            return [Training(self, 0, self.steps)]
+        known = np.unique(optimizer[np.isfinite(optimizer)])
+        if len(known) == 1:
+            return [Training(self, int(known[0]), self.steps)]
+        return [Training(self, int(index), self.steps.where(optimizer == index)) for index in known]
+
+    def forget(self) -> None:
+        """Free the columns of all tables: a run with many processes is looked at one after the other."""
+        for table in self.tables.values():
+            table.forget()
+        self.__dict__.pop("trainings", None)
+        self.__dict__.pop("parts", None)
+
+    def location(self, role: str) -> Location | None:
+        """The line of the script with this role (table sites); the first one if there are several."""
+        return next(iter(self.locations(role)), None)
+
+    def locations(self, role: str) -> list[Location]:
+        """All lines of the script with this role."""
+        return [_location(row) for row in self.sites.records() if row["role"] == role]
+
+    def loader_location(self, loader: Mapping[str, Any]) -> Location | None:
+        """The line that makes a DataLoader (a row of the table loaders), else the one that iterates it."""
+        return self.site(loader.get("made_at")) or self.site(loader.get("site"))
+
+    def site(self, identifier: float | int | None) -> Location | None:
+        """The line of the script with this site identifier."""
+        if identifier is None or identifier != identifier:
+            return None
+        return next((_location(row) for row in self.sites.records() if row["site"] == int(identifier)), None)
+
+    @cached_property
+    def signals(self) -> dict[str, dict[str, Any]]:
+        """What became of every signal, by name: the manifest's entry, brought up to date by the table signals."""
+        entries: dict[str, dict[str, Any]] = {k: dict(v) for k, v in (self.facts.get("signals") or {}).items()}
+        table = self.tables.get("signals")
+        for row in table.records() if table is not None else ():
+            known = entries.setdefault(str(row["signal"]), {})
+            if known.get("state") != "failed" or row["state"] == "failed":
+                known.update({key: value for key, value in row.items() if value is not None})
+        for row in self.events.records():  # between two statements of the table a process may have died
+            if row["kind"] == "collector-error" and row["name"] in entries:
+                text = str(row["text"] or "").strip()
+                entries[row["name"]] |= {"state": "failed", "traceback": text, "reason": text.rpartition("\n")[2]}
+        return entries
+
+    def lacks(self, column: str) -> str:
+        """Why the run holds nothing for `column` ("steps.grad_norm"), as a clause."""
+        for name, state in self.signals.items():
+            if column in state.get("columns", ()):
+                if state.get("reason"):
+                    return f"{column} was not recorded: the signal {name} is off ({state['reason']})"
+                return f"{column}: the signal {name} was on and saw nothing of it"
+        return f"{column} was not recorded"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A whole run: how it was launched, and every process that trained in it."""
+
+    path: Path
+    manifest: Mapping[str, Any]
+    processes: list[Process]
+    notes: list[str] = field(default_factory=list)
+
+    def to_pandas(self, table: str) -> pd.DataFrame:
+        """The table of this name of all processes as one pandas DataFrame; KeyError if the format has no such table.
+
+        In front of its columns stand `process` (the name of the folder), `rank` and `attempt`.
+        """
+        import pandas as pd
+
+        spec = schema.table(table)
+        frames = []
+        for process in self.processes:
+            frame = process.tables[table].to_pandas()
+            frame.insert(0, "process", pd.Series([process.name] * len(frame), dtype="string"))
+            frame.insert(1, "rank", process.rank)
+            frame.insert(2, "attempt", process.attempt)
+            frames.append(frame)
+            process.forget()
+        if not frames:
+            return pd.DataFrame(columns=["process", "rank", "attempt", *(column.name for column in spec.columns)])
+        return pd.concat(frames, ignore_index=True)
+
+
+class MemoryColumns:
+    """Columns held in memory, for importers and tests: `values[name]` is a list with None where nothing is known."""
+
+    def __init__(self, spec: schema.Table, values: Mapping[str, list[Any]]) -> None:
+        self._spec = spec
+        self._values = values
+        self.rows = max((len(column) for column in values.values()), default=0)
+
+    def read(self, name: str) -> tuple[Floats, Mask] | list[str | None]:
+        values = self._values.get(name, [None] * self.rows)
+        if self._spec.column(name).type == "string":
+            return list(values)
+        known = np.array([value is not None for value in values], dtype=bool)
+        numbers = np.array([np.nan if value is None else float(value) for value in values], dtype=np.float64)
+        return numbers, known
+
+
+def _location(row: Mapping[str, Any]) -> Location:
+    return Location(row["file"] or "", row["line"] or 0, row["function"] or "", row["source"] or "")

@@ -1,0 +1,189 @@
+"""Reads a run directory (see :mod:`tracelyze.schema`) into a :class:`run.Run`, whatever state it was left in."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from tracelyze import schema
+from tracelyze.analyzers.recorded import continuations, logged
+from tracelyze.analyzers.recorded.columns import FileColumns, ParquetPart, Part, StreamPart
+from tracelyze.analyzers.recorded.compaction import compact_process
+from tracelyze.analyzers.recorded.exits import exit_of, may_live, stop_of, text_of
+from tracelyze.analyzers.recorded.run import Process, Run, Table
+from tracelyze.errors import InputError
+
+FOLDER = re.compile(r"rank(?P<rank>\d+)-attempt(?P<attempt>\d+)-pid(?P<pid>\d+)(?:-thread(?P<thread>\d+))?")
+
+
+def load(path: str | Path) -> Run:
+    """The run in the directory `path`. Columns are read later, when they are asked for.
+
+    Rows of a program that died are moved from its stream to Parquet files on the way, where the folder can be written.
+    InputError, in one line, for everything that is not a readable run.
+    """
+    root = Path(path)
+    manifest = _manifest(root)
+    processes = [_process(folder) for folder in _process_folders(root)]
+    processes.sort(key=lambda process: (process.rank, process.attempt, process.name))
+    notes = [note for process in processes for note in process.notes]
+    notes += _what_was_seen(root, errors_only=bool(processes))
+    if not processes and not notes:
+        notes.append(_why_unseen(manifest))
+    return Run(root, manifest, processes, notes)
+
+
+def compact(path: str | Path) -> None:
+    """Turn the streams of all dead processes of a run into Parquet files; see :func:`compact_process`."""
+    for folder in _process_folders(Path(path)):
+        if not may_live(folder, _json(folder / schema.PROCESS_FILE)):
+            compact_process(folder)
+
+
+def _manifest(root: Path) -> dict[str, Any]:
+    if not root.exists():
+        raise InputError(f"{root}: no such folder; give the run directory that `tracelyze collect` printed")
+    if not root.is_dir():
+        raise InputError(f"{root}: a file, not a run directory; give the folder, or import the file first")
+    found = (root / schema.RUN_FILE).exists() or bool(_process_folders(root)) or any(root.glob("seen-*.json"))
+    if not found:
+        what = "an empty folder" if not any(root.iterdir()) else f"no run directory (it holds no {schema.RUN_FILE})"
+        raise InputError(f"{root}: {what}; record a run with `tracelyze collect -- python train.py`")
+    return _json(root / schema.RUN_FILE)
+
+
+def _process_folders(root: Path) -> list[Path]:
+    """Folders of processes: by name, by their process file, or because tables lie in them."""
+    folders = []
+    for folder in sorted(path for path in root.iterdir() if path.is_dir()):
+        tables = (folder / f"{table.name}{end}" for table in schema.TABLES for end in (".parquet", ".arrows"))
+        if (folder / schema.PROCESS_FILE).exists() or any(path.exists() for path in tables):
+            folders.append(folder)
+    return folders
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """A manifest as a dictionary; empty if the file does not exist."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        if not text.strip("\0 \r\n\t"):
+            return {}  # its name reached the disk before a power cut, its text did not
+        data = json.loads(text)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); check the permissions") from error
+    except ValueError as error:
+        raise InputError(
+            f"{path}: not valid JSON, half-written or damaged; delete it to read the tables without it"
+        ) from error
+    if not isinstance(data, dict):
+        raise InputError(
+            f"{path}: not a manifest (a JSON {type(data).__name__}); delete it to read the tables without it"
+        )
+    version = data.get("schema_version", schema.SCHEMA_VERSION)
+    if not isinstance(version, int) or version > schema.SCHEMA_VERSION:
+        raise InputError(
+            f"{path}: written in format version {version}, this tracelyze reads up to {schema.SCHEMA_VERSION}; "
+            "upgrade tracelyze"
+        )
+    return data
+
+
+def _process(folder: Path) -> Process:
+    facts = _json(folder / schema.PROCESS_FILE)
+    name = FOLDER.fullmatch(folder.name)
+    for key, value in (name.groupdict() if name else {}).items():
+        facts.setdefault(key, int(value or 1))
+    if not may_live(folder, facts):
+        compact_process(folder)
+    tables = {spec.name: Table(spec, _columns(folder, spec)) for spec in schema.TABLES}
+    tables, joined = continuations.joined(tables)
+    tables, notes = logged.completed(tables)
+    notes += joined
+    notes += logged.ignored(tables["events"])
+    stopped = text_of(folder / schema.STOPPED_FILE)
+    if stopped:
+        notes.append(_stop_note(stopped, tables["steps"]))
+    return Process(folder.name, facts, tables, exit_of(folder, facts, tables["events"]), notes)
+
+
+def _columns(folder: Path, spec: schema.Table) -> FileColumns:
+    columns = FileColumns(spec, [_part(folder / stem) for stem in _stems(folder, spec.name)])
+    columns.check()
+    return columns
+
+
+def _stems(folder: Path, name: str) -> list[str]:
+    """Names of a table's parts without suffix, in order: steps, steps-00001, steps-00002, ..."""
+    pattern = re.compile(rf"({re.escape(name)})(?:-(\d+))?(?:\.parquet|\.arrows)")
+    found = {}
+    for path in folder.iterdir():
+        match = pattern.fullmatch(path.name)
+        if match:
+            found[path.name.split(".")[0]] = int(match.group(2) or 0)
+    return sorted(found, key=lambda stem: found[stem])
+
+
+def _part(stem: Path) -> Part:
+    """The Parquet file of a part, or its stream where there is no readable Parquet file (interrupted conversion)."""
+    table, stream = stem.with_name(stem.name + schema.TABLE_SUFFIX), stem.with_name(stem.name + schema.STREAM_SUFFIX)
+    if not stream.exists():
+        return ParquetPart(table)
+    try:
+        if table.exists():
+            return ParquetPart(table)
+    except InputError:
+        return StreamPart(stream)
+    part = StreamPart(stream)
+    # Empty, and there is a table by now: another reader, or the program itself, has converted it in this moment.
+    return ParquetPart(table) if part.rows == 0 and table.exists() else part
+
+
+def _stop_note(stopped: str, steps: Table) -> str:
+    """The stop file holds the step and the reason, of which a torn file may have less."""
+    told = stop_of(stopped)
+    step = told.get("step")
+    known = step if isinstance(step, int) else len(steps)
+    return f"recording stopped at step {known:,}: {' '.join(str(told['reason']).split())}"
+
+
+def _what_was_seen(root: Path, errors_only: bool) -> list[str]:
+    """Sentences about programs that were started under the collector but did not train, from their seen-*.json."""
+    notes = []
+    for path in sorted(root.glob("seen-*.json")):
+        try:
+            seen = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if not isinstance(seen, dict) or (errors_only and not seen.get("error")):
+            continue
+        program = " ".join(str(word) for word in seen.get("argv") or []) or "a program"
+        notes.append(f"{program}: {_seen(seen)}")
+    return notes
+
+
+def _why_unseen(manifest: dict[str, Any]) -> str:
+    """A sentence about a command in which no process imported torch where the collector could see it."""
+    if manifest.get("obstacle"):
+        return f"the collector could not get in: {manifest['obstacle']}"
+    return (
+        "no Python process of the command imported torch, or none that the collector could reach: what keeps it out is "
+        "a script that sets PYTHONPATH anew instead of extending it, a cleared environment (env -i, sudo), and "
+        "python -I, -E or -S"
+    )
+
+
+def _seen(seen: dict[str, Any]) -> str:
+    if seen.get("error"):
+        return f"the collector could not record it ({seen['error']})"
+    if not seen.get("torch"):
+        return "it never imported torch"
+    forwards, backwards = seen.get("forwards") or 0, seen.get("backwards") or 0
+    unseen = "" if backwards else " (losses that torch.autograd.grad goes back from are not seen)"
+    return (
+        f"it imported torch; {forwards} forward and {backwards} backward passes were seen{unseen}, but no step of an "
+        "optimizer"
+    )

@@ -1,0 +1,1 @@
+"""Diagnoses of how gradients are accumulated and cleared around an optimizer step."""

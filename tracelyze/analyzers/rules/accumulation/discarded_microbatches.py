@@ -1,0 +1,103 @@
+"""discarded-microbatches: gradients are cleared between the micro-batches of a step; only the last one counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.optimization import accumulation
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Mask, Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Steps with several backwards, one per batch of the loader, and gradients that were gone in between."""
+    if len(process.trainings) > 1:
+        return Skipped(accumulation.SEVERAL_OPTIMIZERS)
+    return _check(process.trainings[0], limits)
+
+
+def _check(training: Training, limits: Limits) -> Outcome:
+    steps = training.steps
+    several = steps["backwards"] > 1
+    watched = several & steps.known("grads_discarded") & ~timing.skipped(training)
+    bad = watched & (steps["grads_discarded"] > 0)
+    if not several.any():
+        return Passed("one backward per step: nothing is accumulated")
+    if not bad.any():
+        return Passed("no gradient was cleared between the backwards of a step, as far as that was watched")
+    if bad.sum() < limits["steps"] or bad.sum() < limits["share"] * watched.sum():
+        return Passed(f"gradients were cleared between backwards in {int(bad.sum())} steps of {int(watched.sum()):,}")
+    if not steps.known("grads_cleared")[bad].any():
+        return Skipped("the backwards run inside the step (a closure, as LBFGS takes), which clears between them")
+    batches = bad & (steps["loader_batches"] == steps["backwards"])
+    if batches.sum() < limits["share"] * bad.sum():
+        return Skipped(accumulation.NOT_PER_BATCH)
+    if (steps["clips"][bad] >= steps["backwards"][bad]).mean() > 0.5:
+        return Skipped("gradients are clipped after each backward and then cleared: their sum may be kept elsewhere")
+    return [_finding(training, bad, float(bad.sum() / watched.sum()), limits)]
+
+
+def _finding(training: Training, bad: Mask, share: float, limits: Limits) -> Finding:
+    steps = training.steps
+    first = int(np.argmax(bad))
+    if first == 1 and not steps.known("grads_discarded")[0]:
+        first = 0  # the very first backwards are not watched yet
+    begin = timing.step_at(training, first)
+    count = int(np.median(steps["backwards"][bad]))
+    lost = (count - 1) / count
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="likely",
+        title=f"Of {count} micro-batches per step only the last one counts: the others' gradients are cleared",
+        summary=(
+            f"Every step runs {count} backwards, one per batch of the loader, but in {percent(share)} of the observed "
+            "steps the gradients were cleared between them. The step sees the last micro-batch alone: "
+            f"{percent(lost)} of the computation is thrown away, and the batch is {count} times smaller than meant."
+        ),
+        fix="Clear the gradients once per optimizer step, in the same branch as the step.",
+        fix_code=f"if (i + 1) % {count} == 0:\n    optimizer.step()\n    optimizer.zero_grad()",
+        first_step=begin,
+        last_step=timing.last_step(training),
+        first_second=timing.second_at(training, first),
+        evidence=[
+            Evidence("steps with gradients cleared between backwards", share, "share", limits["share"],
+                     limits.source("share")),
+            Evidence("backwards per step", count, "", 2, "accumulation starts at two"),
+            Evidence("gradients cleared between them", int(np.median(steps["grads_discarded"][bad])), "tensors", 0,
+                     "none in a loop that accumulates"),
+        ],
+        cost=timing.scaled(timing.cost_of(training, bad), lost),
+        location=training.backward_location,
+        charts=pictures.over_steps(
+            training, "Gradients cleared between the backwards of a step", "tensors",
+            {"cleared": "grads_discarded", "trainable": "parameters"}, [Mark(float(begin), "cleared too often")],
+        ) + pictures.loss(training),
+        false_alarm="A loop that adds the gradients of its micro-batches up by itself, in tensors of its own.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="discarded-microbatches",
+    family="gradients",
+    severity="critical",
+    title="Gradients are cleared between micro-batches",
+    about=(
+        "Accumulation adds up the gradients of several micro-batches before one step. With zero_grad before every "
+        "backward nothing adds up: all but the last micro-batch were computed for nothing."
+    ),
+    check=check,
+    needs=(("steps.grads_discarded", "steps.backwards"),),
+    thresholds=(
+        Threshold("share", 0.9, "share", "the order of the calls is the same in every step"),
+        Threshold("steps", 3, "steps", "one or two could be batches that the loop gave up"),
+    ),
+    not_when="Clearing once per step, closures (LBFGS), two passes over one batch (SAM), several optimizers.",
+)

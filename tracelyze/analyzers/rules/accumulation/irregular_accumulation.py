@@ -1,0 +1,110 @@
+"""irregular-accumulation: some steps sum more micro-batches than their losses are divided by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.optimization import accumulation
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number, percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Mask, Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Steps with more backwards, one per batch of the loader, than the constant that all losses are divided by."""
+    if len(process.trainings) > 1:
+        return Skipped(accumulation.SEVERAL_OPTIMIZERS)
+    training = process.trainings[0]
+    backwards, divisor = training.steps["backwards"], training.steps["loss_divisor"]
+    usual = float(np.nanmedian(divisor)) if np.isfinite(divisor).any() else 1.0
+    regular = (backwards == usual) & (divisor == usual)
+    if usual < 2 or regular.sum() < limits["steps"]:
+        return Passed("no losses that are divided by the number of backwards per step: nothing is averaged that way")
+    long = (backwards > limits["off"] * usual) & (divisor == usual) & ~timing.skipped(training)
+    if long.sum() < max(limits["steps"], limits["share"] * len(backwards)):
+        return Passed(f"{usual:.0f} backwards per step, more in {int(long.sum())} of {len(backwards):,} steps")
+    told = f"{int(long.sum()):,} steps have more than the {usual:.0f} backwards that losses are divided by"
+    batches = training.steps["loader_batches"]
+    if not (batches[long | regular] >= backwards[long | regular]).all():
+        return Skipped(f"{told}, but {accumulation.NOT_PER_BATCH}")
+    own = [site for site in process.locations("backward") if ".backward(" in site.source]
+    if not own:
+        return Skipped("backward is called by a framework, which may normalise the loss by itself")
+    watched = long & training.steps.known("grads_discarded") & training.steps.known("grads_cleared")
+    gone = (training.steps["grads_discarded"] > 0) | (training.steps["grads_cleared"] > 0)
+    if (watched & gone).any():
+        return Passed(f"{told}, but what was left over is cleared before they begin")
+    if watched.sum() < limits["watched"]:
+        return Skipped(f"{told}, but whether gradients were cleared within them was not watched")
+    return [_finding(training, long, usual, limits)]
+
+
+def _finding(training: Training, long: Mask, usual: float, limits: Limits) -> Finding:
+    steps = training.steps
+    first = int(np.argmax(long))
+    begin = timing.step_at(training, first)
+    count = float(np.median(steps["backwards"][long]))
+    boundary = float((steps["loader_first"][long] == 1).mean())
+    where = (
+        "They are the first of an epoch: the batches that were left over when the last one ended, too few for a step, "
+        "stay in the gradients. "
+        if boundary > limits["boundary"]
+        else "Batches are left out in between, and with them the step that would have been due. "
+    )
+    name = str(training.facts.get("name") or "the optimizer")
+    matters = name in accumulation.SCALE_MATTERS
+    return Finding(
+        rule=RULE.id,
+        severity="warning" if matters else "info",
+        confidence="certain",
+        title=f"{percent(float(long.mean()))} of the steps sum {count:.0f} micro-batches, divided by {usual:.0f}",
+        summary=(
+            f"Losses are divided by {usual:.0f}, the usual number of backwards per step, but in {int(long.sum()):,} "
+            f"steps, from step {begin:,} on, up to {np.max(steps['backwards'][long]):.0f} backwards came together. "
+            f"{where}Their gradient is {number(count / usual)} times that of the other steps"
+            + (f", and with {name} so is the update." if matters else f"; {name} evens out a part of that.")
+        ),
+        fix="Step at the end of an epoch as well, divided by what there is, or clear the gradients as an epoch begins, "
+        "or count batches on across epochs. Count only batches that had a backward.",
+        fix_code=f"size = min({usual:.0f}, len(loader) - i // {usual:.0f} * {usual:.0f})\n"
+        "(loss / size).backward()\n"
+        f"if (i + 1) % {usual:.0f} == 0 or i + 1 == len(loader):\n    optimizer.step()\n    optimizer.zero_grad()",
+        first_step=begin,
+        last_step=timing.last_step(training),
+        evidence=[
+            Evidence("steps with more backwards", float(long.mean()), "share", limits["share"], limits.source("share")),
+            Evidence("their backwards over the divisor", count / usual, "times", limits["off"], limits.source("off")),
+            Evidence("of them, the first of an epoch", boundary, "share"),
+        ],
+        location=training.backward_location,
+        charts=pictures.over_steps(
+            training, "Backwards per step", "backwards", {"backwards": "backwards"}, [Mark(float(begin), "more")]
+        ),
+        false_alarm="Windows of different length on purpose, with a loss that is not meant to be a mean.",
+    )
+
+
+RULE = Rule(
+    id="irregular-accumulation",
+    family="gradients",
+    severity="warning",
+    title="Accumulation windows differ in length",
+    about="A loss divided by four makes a mean of four backwards. Seven of them make a gradient nearly twice as long.",
+    check=check,
+    needs=(("steps.backwards", "steps.loss_divisor", "steps.loader_batches", "steps.grads_discarded"),),
+    thresholds=(
+        Threshold("off", 1.25, "times", "derived: a learning rate is not tuned to within a quarter"),
+        Threshold("share", 0.05, "share", "derived: with less, epochs are long and one step of each changes little"),
+        Threshold("steps", 5, "steps", "a few may be a warm-up or a restart"),
+        Threshold("watched", 2, "steps", "one may have begun before gradients were watched"),
+        Threshold("boundary", 0.8, "share", "derived: by chance it would be the share of such steps itself"),
+    ),
+    not_when="Short windows at the end of an epoch, divisors that follow the window, leftovers that are cleared, "
+    "several losses per batch, several optimizers, frameworks.",
+)

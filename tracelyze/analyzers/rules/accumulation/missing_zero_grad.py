@@ -1,0 +1,109 @@
+"""missing-zero-grad: the gradients of every step are added to those of all steps before it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
+from tracelyze.analyzers.signatures import growing_gradients
+from tracelyze.diagnosis import Chart, Evidence, Finding, Mark
+from tracelyze.formatting import percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+FIX = (
+    "Clear the gradients once per optimizer step: right before the first backward pass of the step, or after the step."
+)
+FIX_CODE = "optimizer.zero_grad()\nloss.backward()\noptimizer.step()"
+CODE_BY_HAND = "for parameter in parameters:\n    parameter.grad = None\nloss.backward()"
+ALIKE = "If you sum gradients over several optimizer steps on purpose, which is rare, this is what you asked for."
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Direct evidence per optimizer where it was recorded, else the growth of the gradient norm."""
+    return combine(_check(training, limits) for training in process.trainings)
+
+
+def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
+    if training.steps.has("grads_carried"):
+        return _direct(training, limits)
+    if training.steps.has("grad_norm"):
+        return growing_gradients.finding(training, RULE.id, FIX, FIX_CODE)
+    return Skipped(training.process.lacks("steps.grads_carried"))
+
+
+def _direct(training: Training, limits: Limits) -> Finding | Passed:
+    """Backwards added into gradients that a step had consumed, on nearly all tensors, on and on."""
+    steps = training.steps
+    present = steps["parameters"] - np.nan_to_num(steps["grads_none"])
+    usable = steps.known("grads_carried") & (present > 0) & ~timing.skipped(training)
+    carried = usable & (steps["grads_carried"] >= limits["tensors"] * present)
+    first = int(np.argmax(carried)) if carried.any() else 0
+    since = usable.copy()
+    since[:first] = False
+    count, share = int(carried.sum()), float(carried.sum()) / max(1, int(since.sum()))
+    if count < limits["steps"] or share < limits["share"]:
+        where = "no step" if count == 0 else f"only {count} of {int(usable.sum()):,} steps"
+        return Passed(f"{where} consumed gradients that an earlier step had already consumed")
+    begin, name = timing.step_at(training, first), timing.name_of(training)
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="certain",
+        title=f"Gradients{name} are never cleared: {count:,} steps used a sum over all earlier steps",
+        summary=(
+            f"From step {begin} on, {percent(share)} of the steps consumed gradients that an earlier step had already "
+            "consumed: each backward pass added its gradients on top of the old ones. The update follows the sum of "
+            f"everything since the start, so what was trained from step {begin} on cannot be trusted."
+        ),
+        fix=FIX,
+        fix_code=CODE_BY_HAND if training.facts.get("name") == "ByHand" else FIX_CODE,
+        first_step=begin,
+        last_step=timing.step_at(training, int(np.flatnonzero(carried)[-1])),
+        first_second=timing.second_at(training, first),
+        evidence=[
+            Evidence("steps with carried gradients", share, "share", limits["share"], limits.source("share")),
+            Evidence("steps that used old gradients", count, "steps", limits["steps"], limits.source("steps")),
+            Evidence("tensors per such step", float(np.median(steps["grads_carried"][carried])), "tensors"),
+        ],
+        cost=timing.cost_of(training, carried),
+        location=training.step_location if name else training.backward_location,  # several may share a backward
+        charts=_charts(training, begin),
+        false_alarm=ALIKE,
+    )
+
+
+def _charts(training: Training, begin: int) -> list[Chart]:
+    marks = [Mark(float(begin), "old gradients are used again")]
+    carried = {"carried over": "grads_carried", "trainable": "parameters"}
+    return pictures.grad_norm(training, marks) + pictures.over_steps(
+        training, "Gradients that an earlier step had already used", "tensors", carried, marks
+    )
+
+
+RULE = Rule(
+    id="missing-zero-grad",
+    family="gradients",
+    severity="critical",
+    title="Gradients are never cleared",
+    about=(
+        "PyTorch adds each backward pass into .grad. If nothing clears it between optimizer steps, every update "
+        "follows the sum of all gradients since the start. The loop runs, the loss often even falls, and the result "
+        "is wrong."
+    ),
+    check=check,
+    needs=(("steps.grads_carried",), ("steps.grad_norm",)),
+    thresholds=(
+        Threshold(
+            "tensors", 0.9, "share", "all of them when nothing is cleared; a tensor may have got no new gradient"
+        ),
+        Threshold("share", 0.9, "share", "every step when nothing is cleared; below it, clearing is irregular"),
+        Threshold("steps", 3, "steps", "two could be one skipped clearing at the start"),
+    ),
+    not_when="Accumulation over several backwards with one clearing per step, GANs and LBFGS carry nothing over.",
+    references=("https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",),
+)

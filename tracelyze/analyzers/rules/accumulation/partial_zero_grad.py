@@ -1,0 +1,83 @@
+"""partial-zero-grad: some parameters' gradients are cleared between steps, others pile up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Steps that consumed old gradients on a part of their tensors, on and on."""
+    findings = [found for training in process.trainings if (found := _find(training, limits)) is not None]
+    return findings or Passed("no optimizer steadily consumes old gradients on a part of its tensors")
+
+
+def _find(training: Training, limits: Limits) -> Finding | None:
+    steps = training.steps
+    present = steps["parameters"] - np.nan_to_num(steps["grads_none"])
+    usable = steps.known("grads_carried") & (present > 0) & ~timing.skipped(training)
+    part = usable & (steps["grads_carried"] > 0) & (steps["grads_carried"] < limits["tensors"] * present)
+    if int(part.sum()) < limits["steps"]:
+        return None
+    first = int(np.argmax(part))
+    since = usable.copy()
+    since[:first] = False
+    share = float(part.sum()) / float(since.sum())
+    if share < limits["share"]:
+        return None
+    begin = timing.step_at(training, first)
+    tensors, of = int(np.median(steps["grads_carried"][part])), int(np.median(present[part]))
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="certain",
+        title=f"{tensors} of {of} gradients{timing.name_of(training)} are never cleared",
+        summary=(
+            f"From step {begin} on, {percent(share)} of the steps used gradients of which {tensors} tensors still "
+            "held what earlier steps had consumed, while the others were cleared. Those parameters follow the sum of "
+            "all their gradients: a sub-module, parameter group or second optimizer is left out of the clearing."
+        ),
+        fix="Clear the gradients of everything that the optimizer holds, by its own zero_grad.",
+        fix_code="optimizer.zero_grad()      # not: model.head.zero_grad()",
+        first_step=begin,
+        last_step=timing.step_at(training, int(np.flatnonzero(part)[-1])),
+        first_second=timing.second_at(training, first),
+        evidence=[
+            Evidence("steps that used old gradients", share, "share", limits["share"], limits.source("share")),
+            Evidence("tensors with old gradients", tensors, "tensors", 0, "none in a loop that clears its gradients"),
+            Evidence("tensors with gradients", of, "tensors"),
+        ],
+        cost=timing.cost_of(training, part),
+        location=training.zero_grad_location or training.step_location,
+        charts=pictures.over_steps(
+            training, "Gradients that an earlier step had already used", "tensors",
+            {"carried over": "grads_carried", "trainable": "parameters"}, [Mark(float(begin), "first old gradients")],
+        ),
+        false_alarm="A part of the model whose gradients are accumulated over several steps on purpose.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="partial-zero-grad",
+    family="gradients",
+    severity="critical",
+    title="Some gradients are never cleared",
+    about="Clearing a sub-module, or only one of two optimizers, leaves the other gradients to pile up unseen.",
+    check=check,
+    needs=(("steps.grads_carried", "steps.parameters"),),
+    thresholds=(
+        Threshold("tensors", 0.9, "share", "above it nearly nothing is cleared: that is missing-zero-grad"),
+        Threshold("share", 0.9, "share", "what is left out of the clearing is left out every time"),
+        Threshold("steps", 10, "steps", "longer than the odd step around a change of phase"),
+    ),
+    not_when="Frozen parameters, and optimizers that clear their own gradients at another cadence (GAN).",
+)

@@ -1,0 +1,96 @@
+"""unscaled-accumulation: gradients of several micro-batches are summed, although each loss is a full-size mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.optimization import accumulation
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Accumulation that shows beyond doubt (one batch of the loader per backward), with losses divided by nothing."""
+    if len(process.trainings) > 1:
+        return Skipped(accumulation.SEVERAL_OPTIMIZERS)
+    return combine(_check(training, limits) for training in process.trainings)
+
+
+def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
+    steps = training.steps
+    backwards = steps["backwards"]
+    count = int(np.median(backwards[np.isfinite(backwards)])) if np.isfinite(backwards).any() else 1
+    if count < 2:
+        return Passed("one backward per step: nothing is accumulated")
+    alike = (backwards == count) & (steps["loader_batches"] == count)
+    if alike.sum() < max(limits["steps"], limits["share"] * len(steps)):
+        return Skipped(accumulation.NOT_PER_BATCH)
+    own = [site for site in training.process.locations("backward") if ".backward(" in site.source]
+    if not own:
+        return Skipped("backward is called by a framework, which may normalise the loss by itself")
+    divisor = steps["loss_divisor"][alike]
+    known = np.isfinite(divisor)
+    whole = float((divisor[known] == 1).mean()) if known.any() else 0.0
+    if whole < limits["share"]:
+        return Passed(f"{count} backwards per step, and the loss is divided")
+    return _finding(training, count, whole, limits)
+
+
+def _finding(training: Training, count: int, whole: float, limits: Limits) -> Finding:
+    begin = timing.step_at(training, 0)
+    name = str(training.facts.get("name") or "the optimizer")
+    matters = name in accumulation.SCALE_MATTERS
+    called = "an update by hand" if name == "ByHand" else name
+    effect = (
+        f"With {called} each update is {count} times as long as that of one large batch, as if the learning rate were."
+        if matters
+        else f"{name} divides most of that out again, but gradient clipping and logged norms are off by that factor."
+    )
+    return Finding(
+        rule=RULE.id,
+        severity="warning" if matters else "info",
+        confidence="possible",
+        title=f"Gradients of {count} micro-batches are summed, not averaged",
+        summary=(
+            f"Every step accumulates {count} backwards, one per batch of the loader, and {percent(whole)} of the "
+            "observed "
+            f"losses were not divided by anything. If each loss is a mean over its batch, the gradient is {count} "
+            "times too "
+            f"large. {effect}"
+        ),
+        fix=f"Divide the loss by the number of accumulated batches, {count}, before backward.",
+        fix_code=f"(loss / {count}).backward()",
+        first_step=begin,
+        last_step=timing.last_step(training),
+        evidence=[
+            Evidence("backwards per step", count, "", 2, "accumulation starts at two"),
+            Evidence("observed losses that were not divided", whole, "share", limits["share"], limits.source("share")),
+            Evidence("optimizer", called),
+        ],
+        location=training.backward_location,
+        charts=pictures.grad_norm(training, [Mark(float(begin), f"{count} backwards per step")]),
+        false_alarm="Losses that are sums on purpose, or a learning rate that was chosen for summed gradients.",
+    )
+
+
+RULE = Rule(
+    id="unscaled-accumulation",
+    family="gradients",
+    severity="warning",
+    title="Accumulated gradients are not averaged",
+    about="Backward adds gradients up. To stand for one large batch, each micro-batch's mean loss has to be divided.",
+    check=check,
+    needs=(("steps.backwards", "steps.loss_divisor", "steps.loader_batches"),),
+    thresholds=(
+        Threshold("share", 0.9, "share", "the last window of an epoch may be shorter"),
+        Threshold("steps", 10, "steps", "fewer could be a warm-up of some other kind"),
+    ),
+    not_when="Divided or token-weighted losses, several losses per batch, several optimizers, frameworks.",
+)

@@ -1,0 +1,83 @@
+"""zero-grad-after-backward: gradients are cleared between backward and step, so that the step sees none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Steps with a backward whose gradients were gone, and had been there."""
+    findings = [found for training in process.trainings if (found := _find(training, limits)) is not None]
+    return findings or Passed("gradients that a backward filled reached their step")
+
+
+def _find(training: Training, limits: Limits) -> Finding | None:
+    steps = training.steps
+    usable = steps.known("grads_cleared") & (np.nan_to_num(steps["backwards"], nan=1) > 0) & ~timing.skipped(training)
+    gone = np.nan_to_num(steps["grads_none"]) + np.nan_to_num(steps["grads_zero"])
+    most = limits["tensors"] * steps["parameters"]
+    empty = (gone >= most) | ~steps.known("grads_zero")  # clearing to zeros is seen at steps whose values are not
+    bad = usable & (steps["grads_cleared"] > 0) & (steps["grads_cleared"] + gone >= most) & empty
+    if int(bad.sum()) < limits["steps"] or bad.sum() < limits["share"] * usable.sum():
+        return None
+    first = int(np.argmax(bad))
+    while first > 0 and gone[first - 1] >= most[first - 1] and not usable[first - 1]:
+        first -= 1  # whether gradients had been there was not watched yet, that they are missing was
+    begin = timing.step_at(training, first)
+    share = float(bad.sum()) / float(usable.sum())
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="certain",
+        title=f"Gradients{timing.name_of(training)} are cleared before the step can use them",
+        summary=(
+            f"In {percent(share)} of the observed steps the gradients were cleared after backward had filled them and "
+            "before the optimizer stepped. The step then has nothing to work with: the model does not learn, at most "
+            "its weights decay."
+        ),
+        fix="Clear the gradients before backward, or after the step, never in between.",
+        fix_code="optimizer.zero_grad()\nloss.backward()\noptimizer.step()",
+        first_step=begin,
+        last_step=timing.last_step(training),
+        first_second=timing.second_at(training, first),
+        evidence=[
+            Evidence("observed steps without gradients", share, "share", limits["share"], limits.source("share")),
+            Evidence("gradients cleared before the step", int(np.median(steps["grads_cleared"][bad])), "tensors", 0,
+                     "none in a loop that clears before backward"),
+        ],
+        cost=timing.cost_of(training, timing.trained_steps(training)),
+        location=training.zero_grad_location or training.step_location,
+        charts=pictures.over_steps(
+            training, "Gradients missing at the step", "tensors",
+            {"missing": "grads_none", "cleared": "grads_cleared", "trainable": "parameters"},
+            [Mark(float(begin), "cleared too early")],
+        ) + pictures.loss(training),
+        false_alarm="A program that computes gradients only to look at them, and steps on purpose without them.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="zero-grad-after-backward",
+    family="gradients",
+    severity="critical",
+    title="Gradients are cleared before the step uses them",
+    about="The order must be zero_grad, backward, step. With zero_grad between backward and step, every step is empty.",
+    check=check,
+    needs=(("steps.grads_cleared", "steps.grads_none", "steps.parameters"),),
+    thresholds=(
+        Threshold("tensors", 0.9, "share", "zero_grad clears all; a few may have had no gradient at all"),
+        Threshold("share", 0.9, "share", "the order of the calls is the same in every step"),
+        Threshold("steps", 3, "steps", "one or two could be a deliberate reset"),
+    ),
+    not_when="Clearing right after the step.",
+)

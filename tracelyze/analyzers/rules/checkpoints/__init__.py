@@ -1,0 +1,1 @@
+"""Diagnoses of weights that are kept and loaded."""

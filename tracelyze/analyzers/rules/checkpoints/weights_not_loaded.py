@@ -1,0 +1,93 @@
+"""weights-not-loaded: load_state_dict(strict=False) found hardly any of the model's weights, without a word."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+Row = dict[str, Any]
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Names that were missed on both sides; a later load of the same module that finds its weights makes up for it."""
+    if "state_loads" not in process.signals:
+        return Skipped(process.lacks("loads.missing"))
+    loads = list(process.tables["loads"].records())
+    if not loads:
+        return Passed("no load_state_dict of a model was called")
+    missed = {row["module"]: row for row in loads if _is_missed(row, limits)}
+    made_up = {row["module"] for row in loads if not row["missing"] and row["module"] in missed}
+    lost = [row for module, row in missed.items() if module not in made_up]
+    return [_finding(process, row, limits) for row in lost] or Passed(
+        f"{plural(len(loads), 'call')} of load_state_dict found what the models have"
+    )
+
+
+def _is_missed(row: Row, limits: Limits) -> bool:
+    if min(row["given"], row["expected"]) < limits["tensors"]:
+        return False
+    misses = row["missing"] / row["expected"] >= limits["missing"]
+    return bool(misses and row["unexpected"] / row["given"] >= limits["unexpected"])
+
+
+def _finding(process: Process, row: Row, limits: Limits) -> Finding:
+    known = bool(row["renamed"]) and row["renamed"] >= limits["unexpected"] * row["missing"]
+    given, expected = row["given_prefix"] or "", row["expected_prefix"] or ""
+    if known and given and not expected:
+        why = f"Every name in the file begins with {given!r}, which the model's names do not."
+        code = f'state = {{name.removeprefix("{given}"): tensor for name, tensor in state.items()}}'
+    elif known:
+        why = f"What the file calls {given + '...'!r} the model calls {expected + '...'!r}."
+        code = f'state = {{"{expected}" + name.removeprefix("{given}"): tensor for name, tensor in state.items()}}'
+    else:
+        why = "No change of prefix explains it: the file is of another model, or holds the weights one level deeper."
+        code = 'print(list(state)[:5], list(model.state_dict())[:5])  # perhaps state["model"] or state["state_dict"]'
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="certain" if known else "likely",
+        title=f"{row['name']}.load_state_dict loaded nothing: {row['missing']} of {row['expected']} weights were not "
+        "in what it was given",
+        summary=(
+            f"{row['unexpected']} of the {row['given']} names given are none of the model's, and with strict=False "
+            f"that is no error. {why} The model went on with the weights that it had, freshly initialised unless "
+            "something else set them; what was built on pretrained or resumed weights was built on none."
+        ),
+        fix="Bring the names together, and let load_state_dict complain about the rest.",
+        fix_code=f"{code}\nmodel.load_state_dict(state)  # or look at missing_keys and unexpected_keys of the result",
+        first_step=int(row["step"] or 0) + 1,
+        first_second=row["time"],
+        evidence=[
+            Evidence("weights missing", row["missing"] / row["expected"], "share", limits["missing"],
+                     limits.source("missing")),
+            Evidence("names without a place", row["unexpected"] / row["given"], "share", limits["unexpected"],
+                     limits.source("unexpected")),
+            *([Evidence("found under another prefix", percent(row["renamed"] / row["missing"]))] if known else []),
+        ],
+        location=process.site(row["site"]),
+        false_alarm="A model that takes a few tensors out of a large file of another model, on purpose.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="weights-not-loaded",
+    family="checkpoints",
+    severity="critical",
+    title="Weights were not loaded",
+    about="load_state_dict(strict=False) leaves out what does not fit without a word: a prefix is enough (module. of "
+    "DataParallel, _orig_mod. of torch.compile), and nothing is loaded.",
+    check=check,
+    thresholds=(
+        Threshold("tensors", 2, "tensors", "a single tensor is an experiment"),
+        Threshold("missing", 0.9, "share", "a new head or adapter leaves most of the names in place"),
+        Threshold("unexpected", 0.9, "share", "a part of a sharded file misses much, but has nothing unexpected"),
+    ),
+    not_when="new heads, adapters, position tables; files loaded in parts; a later load that finds everything.",
+    references=("https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.load_state_dict",),
+)

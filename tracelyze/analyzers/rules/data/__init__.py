@@ -1,0 +1,1 @@
+"""Diagnoses of the data and its order."""

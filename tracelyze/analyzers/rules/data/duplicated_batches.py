@@ -1,0 +1,96 @@
+"""duplicated-batches: every worker of a stream's loader yields the whole stream, so each sample comes several times."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from tracelyze.analyzers.computed.data import passes
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.data.passes import Pass
+    from tracelyze.analyzers.recorded.run import Process
+
+Row = dict[str, Any]
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Neighbouring batches: those of different workers come in turn, so copies of one another lie side by side."""
+    streams = {int(row["loader"]): row for row in process.loaders.records() if row["iterable"]}
+    streams = {index: row for index, row in streams.items() if (row["num_workers"] or 0) > 1}
+    if not streams:
+        return Passed("no stream is read by several workers")
+    looked = False
+    for one in passes.of_training(process):
+        if one.loader in streams:
+            workers = int(streams[one.loader]["num_workers"])
+            within, between = _neighbours(one, workers), _others(one, workers)
+            looked = looked or (len(within) >= limits["pairs"] and len(between) > 0)
+            if len(within) >= limits["pairs"] and all(within) and between and not any(between):
+                return [_finding(process, streams[one.loader], one, len(within), limits)]
+    if not looked:
+        return Skipped("too few batches of a stream were looked at")
+    return Passed("the workers of a stream yield different batches")
+
+
+def _neighbours(one: Pass, workers: int) -> list[bool]:
+    """Of batches that follow each other within one turn of the workers: whether their content is the same."""
+    pairs = [(at, at + 1) for at in one.batches if at + 1 in one.batches and at // workers == (at + 1) // workers]
+    return [one.batches[a] == one.batches[b] for a, b in pairs]
+
+
+def _others(one: Pass, workers: int) -> list[bool]:
+    """The same of the first batches of different turns: they say whether anything differs at all."""
+    first = {at // workers: content for at, content in sorted(one.batches.items(), reverse=True)}
+    contents = list(first.values())
+    return [a == b for a, b in pairwise(contents)]
+
+
+def _finding(process: Process, loader: Row, one: Pass, pairs: int, limits: Limits) -> Finding:
+    training = process.longest if process.trainings else None
+    workers = int(loader["num_workers"])
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="certain",
+        title=f"Every batch comes {workers} times: each worker yields the whole stream",
+        summary=(
+            f"{loader['dataset']} is a stream read by {workers} workers, and batches from different workers hold the "
+            f"same samples ({pairs} pairs of neighbours compared, all equal). Each worker has a copy of the dataset "
+            f"and goes through all of it, so an epoch is {workers} times as long as it should be, and the same batch "
+            "is trained on several times in a row."
+        ),
+        fix="Let each worker yield its own part of the stream.",
+        fix_code=(
+            "def __iter__(self):\n"
+            "    worker = torch.utils.data.get_worker_info()\n"
+            "    first, every = (worker.id, worker.num_workers) if worker else (0, 1)\n"
+            "    yield from itertools.islice(self.samples(), first, None, every)"
+        ),
+        first_step=one.step + 1,
+        evidence=[
+            Evidence("neighbouring batches that are equal", pairs, "pairs", limits["pairs"], limits.source("pairs")),
+            Evidence("num_workers", workers),
+            Evidence("dataset", loader["dataset"]),
+        ],
+        location=process.loader_location(loader),
+        charts=pictures.loss(training) if training else [],
+        false_alarm="A stream that is to repeat every batch as often as there are workers.",
+    )
+
+
+RULE = Rule(
+    id="duplicated-batches",
+    family="data",
+    severity="critical",
+    title="Workers yield the same batches",
+    about="A stream (IterableDataset) that does not ask which worker it runs in is read from the beginning by each.",
+    check=check,
+    needs=(("batches.print", "loaders.num_workers"),),
+    thresholds=(Threshold("pairs", 4, "pairs", "four in a row are no coincidence of one oversampled batch"),),
+    not_when="Datasets with an index, one worker or none, streams of equal or blank samples.",
+    references=("https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset",),
+)

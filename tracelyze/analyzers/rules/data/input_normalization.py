@@ -1,0 +1,102 @@
+"""input-normalization: what the model is given is far from zero mean and unit scale, and nothing brings it there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.computed.data import inputs
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+INVARIANT = ("LBFGS",)  # curvature is what it measures
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The first field of the batches, and the layer that meets it: loops and models may normalise it on the way."""
+    if len(process.trainings) != 1:
+        return Skipped("several optimizers: which model was given the batch is not recorded")
+    field = inputs.first_field(process)
+    if field is None or field.looks < limits["looks"]:
+        return Skipped("too few batches with a field of floating-point numbers were looked at")
+    if field.scale < limits["scale"]:
+        return Passed(f"field {field.name} of the batches: mean {number(field.mean)}, deviation {number(field.std)}")
+    told = f"field {field.name} of the batches has a scale of {number(field.scale)}"
+    training = process.trainings[0]
+    if training.facts.get("name") in INVARIANT:
+        return Passed(f"{told}, which an optimizer that measures curvature takes into account")
+    if any(row["step"] == 0 for row in process.tables["loads"].records()):
+        return Passed(f"{told}, but weights were loaded before the first step: they may have been made for that")
+    met = inputs.first_layer(process)
+    if met is None:
+        return Skipped(f"{told}, but the layer that meets it was not looked at")
+    if met.normalised:
+        return Passed(f"{told}, but the model normalises by itself ({met.normalised})")
+    if met.scale < limits["layer"] or (met.next_scale is not None and met.next_scale < limits["next"]):
+        return Passed(f"{told}, but no longer on its way through the model ({met.name}: {number(met.scale)})")
+    return [_finding(training, field, met, limits)]
+
+
+def _finding(training: Training, field: inputs.Field, met: inputs.Met, limits: Limits) -> Finding:
+    begin = timing.step_at(training, 0)
+    bytes_ = field.low >= 0 and 200 <= field.high <= 255
+    what = "raw pixel values from 0 to 255" if bytes_ else "raw values"
+    code = (
+        "x = (x.float() / 255 - 0.5) / 0.25"
+        if bytes_
+        else (
+            "mean, std = x_train.mean(0), x_train.std(0)  # of the training set only; keep them with the model\n"
+            "x = (x - mean) / (std + 1e-8)"
+        )
+    )
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="likely",
+        title=f"The model is given {what}: mean {number(field.mean)}, deviation {number(field.std)}",
+        summary=(
+            f"Field {field.name} of the batches ran from {number(field.low)} to {number(field.high)} in "
+            f"{plural(field.looks, 'look')}, and it is not normalised on the way: {met.name} put out values "
+            f"of {number(met.scale)} in an early step, where normalised input gives about one. Gradients of that "
+            "layer are as much too large. A learning rate that suits the other layers makes it diverge or kills its "
+            "units; one that suits it leaves the others behind."
+        ),
+        fix="Subtract the mean and divide by the standard deviation of the training set, for each feature or channel; "
+        "do the same in validation. A BatchNorm as the first layer does it, too.",
+        fix_code=code,
+        first_step=begin,
+        last_step=timing.last_step(training),
+        evidence=[
+            Evidence("root mean square of the field", field.scale, "", limits["scale"], limits.source("scale")),
+            Evidence(f"root mean square of what {met.name} puts out", met.scale, "", limits["layer"],
+                     limits.source("layer")),
+            *([] if met.next_scale is None else [Evidence("the same of the layer after it", met.next_scale, "",
+                                                          limits["next"], limits.source("next"))]),
+        ],
+        location=training.process.location("loader") or training.backward_location,
+        charts=pictures.loss(training, [Mark(float(begin), "raw inputs")]),
+        false_alarm="Weights made for raw values and set by hand; forecasters meant to work at any scale (N-BEATS).",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="input-normalization",
+    family="data",
+    severity="warning",
+    title="Inputs are not normalised",
+    about="A layer's gradient grows with its input, and curvature with its square: raw values make one layer too fast.",
+    check=check,
+    needs=(("batches.std", "activations.std"),),
+    thresholds=(
+        Threshold("scale", 30, "", "derived: curvature along the first weights is 900 times that of unit scale"),
+        Threshold("layer", 10, "", "measured: first layers of 140 trainings put out 0.2 to 4 from normalised input"),
+        Threshold("next", 3, "", "measured: layers put out 0.1 to 1.5 from what was normalised in between"),
+        Threshold("looks", 3, "batches", "one batch may be out of the ordinary"),
+    ),
+    not_when="Identifiers, one-hot, masks, targets; values that the loop or the model normalises; loaded weights.",
+    references=("https://doi.org/10.1007/978-3-642-35289-8_3",),
+)

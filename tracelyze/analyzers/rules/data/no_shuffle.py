@@ -1,0 +1,120 @@
+"""no-shuffle: the training data come in the order of their labels, batch after batch of one class."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import number, percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+Row = dict[str, Any]
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Labels of the batches of loaders that read a map-style dataset in order, at the loss and at the loader."""
+    ordered = {row["loader"]: row for row in process.loaders.records() if row["sampler"] == "SequentialSampler"}
+    ordered = {index: row for index, row in ordered.items() if not row["iterable"]}
+    calls = [row for row in process.tables["loss_calls"].records() if row["training"] and row["loader"] in ordered]
+    labelled = [row for row in calls if row["target_lowest"] is not None]
+    if not ordered:
+        return Passed("no loader that feeds the training reads a dataset in its own order")
+    if not calls:
+        return Skipped("no loss on batches of a loader that reads in order was looked at in training")
+    if not labelled:
+        return Skipped("a loader reads in order; whether that is the order of the labels cannot be told from its loss")
+    unknown = False
+    for index, loader in ordered.items():
+        large = [row for row in labelled if int((row["input_shape"] or "0").split("x")[0]) >= limits["samples"]]
+        rows = [row for row in large if row["loader"] == index]
+        rows += _handed_out(process, index, rows, limits)
+        spread = _sorted(rows, limits)
+        if spread is not None and spread <= limits["width"]:
+            return [_finding(process, loader, rows, spread, limits)]
+        unknown = unknown or spread is None
+    if unknown:
+        return Skipped("a loader reads in order; too few batches were looked at, or too close to one another")
+    return Passed("a loader reads its dataset in order, but the labels are mixed in it")
+
+
+def _handed_out(process: Process, loader: int, known: list[Row], limits: Limits) -> list[Row]:
+    """The same of batches as the loader handed them out, whose field is the target at all steps that are known."""
+    given = {row["step"]: (row["target_lowest"], row["target_highest"]) for row in known}
+    fields: dict[str, list[Row]] = {}
+    for row in process.tables["batches"].records():
+        if row["loader"] == loader and row["trained"] and row["classes"]:
+            counts = {float(label): count for label, count in json.loads(row["classes"]).items()}
+            if sum(counts.values()) >= limits["samples"]:
+                found = {"step": row["step"], "target_lowest": min(counts), "target_highest": max(counts)}
+                fields.setdefault(row["field"], []).append(found)
+    for rows in fields.values():
+        same = [given[r["step"]] == (r["target_lowest"], r["target_highest"]) for r in rows if r["step"] in given]
+        if len(same) >= limits["ends"] and all(same):
+            return [row for row in rows if row["step"] not in given]
+    return []
+
+
+def _sorted(rows: list[Row], limits: Limits) -> float | None:
+    """Median share of the range of labels that a batch covers, if nearly all cover little; 1 if not, None: unknown."""
+    low, high = (np.array([row[name] for row in rows]) for name in ("target_lowest", "target_highest"))
+    whole = high.max() - low.min() if rows else 0.0
+    if len(rows) < limits["batches"] or not np.isfinite(whole) or whole <= 0:
+        return None
+    narrow = (high - low) <= limits["width"] * whole
+    if narrow.mean() < limits["share"]:
+        return 1.0
+    ends = max(min((narrow & (high < label)).sum(), (narrow & (low >= label)).sum()) for label in np.unique(low))
+    return float(np.median((high - low) / whole)) if ends >= limits["ends"] else None
+
+
+def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limits: Limits) -> Finding:
+    training = process.longest if process.trainings else None
+    shown = ", ".join(f"{number(r['target_lowest'])} to {number(r['target_highest'])}" for r in rows[:: len(rows) // 4])
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="certain",
+        title="The training data are sorted by label and not shuffled",
+        summary=(
+            f"The loader reads {loader['dataset']} in its own order, and that is the order of the labels: a batch "
+            f"covers {percent(spread)} of their range (labels of some batches: {shown}). Each batch pulls the network "
+            "towards the few classes that it holds and away from the others, and the last ones of an epoch win."
+        ),
+        fix="Shuffle the training loader; leave validation as it is.",
+        fix_code="loader = DataLoader(dataset, batch_size=..., shuffle=True)",
+        first_step=int(rows[0]["step"] or 0) + 1,
+        evidence=[
+            Evidence("sampler", loader["sampler"]),
+            Evidence("range of labels within a batch", spread, "share", limits["width"], limits.source("width")),
+            Evidence("batches looked at", len(rows), "batches", limits["batches"], limits.source("batches")),
+        ],
+        location=process.site(loader["site"]),
+        charts=pictures.loss(training) if training else [],
+        false_alarm="An order that is the point of the training, as a curriculum from class to class.",
+    )
+
+
+RULE = Rule(
+    id="no-shuffle",
+    family="data",
+    severity="critical",
+    title="Training data in the order of their labels",
+    about="Batches of one class each make a network forget the others. Order alone does no harm; sorted labels do.",
+    check=check,
+    needs=(("loaders.sampler", "loss_calls.target_lowest"), ("loaders.sampler",)),
+    thresholds=(
+        Threshold("samples", 8, "samples", "two classes in equal shares give a pure batch of 8 once in 128"),
+        Threshold("batches", 12, "batches", "enough to see several of both ends of the range"),
+        Threshold("width", 0.25, "share", "of the range of labels; shuffled batches cover nearly all of it"),
+        Threshold("share", 0.8, "share", "of the batches; those between two classes hold both"),
+        Threshold("ends", 3, "batches", "below and above some label: a rare class alone never fills three batches"),
+    ),
+    not_when="Samplers of the script's own, streams, labels that are mixed in the dataset, validation loaders.",
+)

@@ -1,0 +1,100 @@
+"""same-order-every-epoch: a loader that is to shuffle hands out the same batches in the same order, pass after pass."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from tracelyze.analyzers.computed.data import passes
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.data.passes import Pass
+    from tracelyze.analyzers.recorded.run import Process
+
+Row = dict[str, Any]
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Passes over one loader, or over loaders that one line makes anew, against the pass before."""
+    shuffling = {int(row["loader"]): row for row in process.loaders.records() if row["shuffled"]}
+    if not shuffling:
+        return Passed("no loader draws a new order for each pass")
+    if len(process.parts) > 1:
+        return Skipped("several trainings share this process: each may begin with the same order on purpose")
+    lines: dict[tuple[Any, ...], list[Pass]] = {}
+    for one in passes.of_training(process):
+        loader = shuffling.get(one.loader)
+        if loader is not None and one.telling >= limits["batches"]:
+            lines.setdefault((loader["made_at"] or one.loader, loader["dataset"], loader["length"]), []).append(one)
+    longest = max(lines.values(), key=len, default=[])
+    if len(longest) < limits["passes"]:
+        return Skipped(f"no loader that shuffles made {limits['passes']:.0f} passes of which enough was looked at")
+    for line in lines.values():
+        pairs = [(a, b) for a, b in pairwise(line) if len(a.common(b)) >= limits["batches"]]
+        same = [(a, b) for a, b in pairs if a.agreement(b) == 1.0]
+        if len(line) >= limits["passes"] and pairs and len(same) >= limits["share"] * len(pairs):
+            return [_finding(process, shuffling, line, limits)]
+    return Passed(f"{plural(len(longest), 'pass')} over one loader: their order differs")
+
+
+def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limits: Limits) -> Finding:
+    loader = shuffling[line[0].loader]
+    training = process.longest if process.trainings else None
+    anew = len({one.loader for one in line}) > 1
+    if "Distributed" in loader["sampler"]:
+        why = "The sampler draws its order from its seed and the number of the epoch, which nobody told it."
+        fix = "Tell the sampler which epoch begins, before the loader is iterated."
+        code = "for epoch in range(epochs):\n    sampler.set_epoch(epoch)\n    for batch in loader:"
+    else:
+        made = "The loader is made anew for each pass, and so is" if anew else "Before each pass something resets"
+        why = f"{made} the generator that the order is drawn from: torch.manual_seed, or a generator with a fixed seed."
+        fix = "Seed once, before the first epoch; keep one loader for all of them."
+        code = "torch.manual_seed(seed)  # once\nloader = DataLoader(dataset, shuffle=True, ...)\nfor epoch in ..."
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="certain",
+        title="The shuffled data come in the same order in every epoch",
+        summary=(
+            f"In {plural(len(line), 'pass')} over {loader['dataset']} every batch that was looked at held the "
+            f"same samples at the same place, although the loader shuffles ({loader['sampler']}). {why} The network "
+            "sees the same batches over and over: their noise does not average out, and whatever else draws random "
+            "numbers after that point repeats itself as well."
+        ),
+        fix=fix,
+        fix_code=code,
+        first_step=line[1].step + 1,
+        evidence=[
+            Evidence("passes with the same order", len(line), "passes", limits["passes"], limits.source("passes")),
+            Evidence("batches compared in each", len(line[0].common(line[1])), "batches", limits["batches"],
+                     limits.source("batches")),
+            Evidence("sampler", loader["sampler"]),
+        ],
+        location=process.loader_location(loader),
+        charts=pictures.loss(training) if training else [],
+        false_alarm="An order that is to repeat, as for a comparison batch by batch.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="same-order-every-epoch",
+    family="data",
+    severity="warning",
+    title="The same order in every epoch",
+    about="A loader that shuffles is to draw a new order for each pass. A forgotten set_epoch, or a seed in the wrong "
+    "place, gives it the same one every time.",
+    check=check,
+    needs=(("loaders.sampler", "batches.print"),),
+    thresholds=(
+        Threshold("passes", 3, "passes", "two equal ones may be a restart; a third says that it goes on"),
+        Threshold("batches", 4, "batches", "4 places of 5 batches or more agree by chance once in 120 passes at most"),
+        Threshold("share", 0.9, "share", "of the pairs of passes: one of many may be a new beginning"),
+    ),
+    not_when="Loaders without shuffling, samplers of the script's own, several trainings in one process, random "
+    "augmentation (content differs, so the order cannot be seen).",
+    references=("https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",),
+)

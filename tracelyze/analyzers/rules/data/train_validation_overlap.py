@@ -1,0 +1,121 @@
+"""train-validation-overlap: validation samples are trained on, so validation measures memory instead of skill."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelyze.analyzers.computed.data import overlap, validation
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.data.overlap import Overlap, Seen
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Every validation set against the training data: beside one that is free of them, the others are deliberate."""
+    if len(process.parts) > 1:
+        return Skipped("several trainings share this process: the folds of a cross-validation overlap on purpose")
+    trained, evaluated = overlap.seen(process)
+    loaders = {int(row["loader"]): row for row in process.loaders.records()}
+    lengths = {index: int(row["length"]) for index, row in loaders.items() if row["length"]}
+    trained = [one for one in trained if one.loader in lengths]
+    feeding = {one.loader for one in trained} | {int(index) for index in validation.training_loaders(process)}
+    of_evals = process.evals["loader"][validation.passes(process)]
+    own = sorted({int(index) for index in of_evals[np.isfinite(of_evals)]} - feeding)
+    if not trained or not own or not feeding <= lengths.keys():
+        return Skipped("no samples of training and validation that come from DataLoaders of known length to compare")
+    if not np.isfinite(of_evals).all():
+        return Passed("some evaluation is made on data of no DataLoader, which may be what was held out")
+    sizes = [overlap.size_of([one], lengths[one.loader]) for one in trained]
+    if max(sizes) > (1 + limits["growth"]) * min(sizes):
+        return Passed("the training data change in size, as with active learning: what was evaluated may join them")
+    judged = {}
+    for numbers in overlap.validation_sets(loaders, own, evaluated):
+        passes = [one for one in evaluated if one.loader in numbers]
+        if not passes or not set(numbers) <= lengths.keys():
+            return Skipped("too little of a validation set was looked at")
+        if overlap.size_of(passes, lengths[numbers[0]]) > limits["size"] * min(sizes):
+            return Passed("what is evaluated is too large a part of the training data to have been held out of them")
+        found = overlap.of_validation(passes, trained, lengths, limits["splits"], limits["enough"])
+        if not _told(process, found, numbers, overlap.continuous(trained), limits):
+            if found.expected * limits["share"] < limits["enough"]:
+                return Skipped(f"too few samples were looked at: {found.looked:,} of validation")
+            return Passed(f"{found.hits:,} of {found.looked:,} samples of a validation set were met in training")
+        judged[numbers[0]] = found, passes[0]
+    index = max(judged, key=lambda one: judged[one][0].share)
+    return [_finding(process, loaders[index], *judged[index], limits)]
+
+
+def _told(process: Process, found: Overlap, loaders: list[int], continuous: bool, limits: Limits) -> bool:
+    """Whether the overlap is beyond chance, and the passes measure something rather than show a few examples."""
+    evals = process.evals
+    rows = np.isin(evals["loader"], loaders)
+    losses = np.nansum(evals["losses"][rows]) > 0
+    several = float(np.median(np.nan_to_num(evals["forwards"][rows]))) >= 2 and found.share < limits["complete"]
+    beyond = continuous or found.rate >= limits["beyond"] * found.chance
+    return found.hits >= limits["hits"] and found.share >= limits["share"] and beyond and bool(losses or several)
+
+
+def _finding(process: Process, loader: dict[str, Any], found: Overlap, first: Seen, limits: Limits) -> Finding:
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="likely",
+        title=f"About {percent(found.share)} of the validation samples are trained on",
+        summary=(
+            f"{plural(found.hits, 'sample')} of the {found.looked:,} that were looked at in validation were also met "
+            f"in training, where only some batches are looked at; so about {percent(found.share)} of the validation "
+            "data are part of the training data. On them validation measures what was memorised: its numbers are too "
+            "good, early stopping and every choice made by them are in doubt. No evaluation on other data was seen."
+        ),
+        fix="Split once, by sample or by what copies of a sample share, before copies or augmentations are made.",
+        fix_code=(
+            "train, val = random_split(dataset, [0.8, 0.2], generator=torch.Generator().manual_seed(0))  # once\n"
+            "train_loader, val_loader = DataLoader(train, shuffle=True), DataLoader(val)\n"
+            "assert not set(train.indices) & set(val.indices)"
+        ),
+        first_step=first.step,
+        evidence=[
+            Evidence(
+                "validation samples met in training", found.hits, "samples", limits["hits"], limits.source("hits")
+            ),
+            Evidence("share trained on", found.share, "share", limits["share"], limits.source("share")),
+            Evidence("standard error of that share", (found.share / found.expected) ** 0.5, "share"),
+            Evidence("equal samples in one pass, by chance", found.chance, "share"),
+        ],
+        location=process.loader_location(loader),
+        charts=pictures.loss(process.longest) if process.trainings else [],
+        false_alarm="A loader that is to measure the training error, with no validation beside it.",
+    )
+
+
+RULE = Rule(
+    id="train-validation-overlap",
+    family="data",
+    severity="critical",
+    title="Validation samples are trained on",
+    about="A split made twice, or after copying samples, puts the same samples on both sides.",
+    check=check,
+    whole_process=True,
+    needs=(("batches.prints", "batches.trained", "loaders.length"),),
+    thresholds=(
+        Threshold("share", 0.1, "share", "CIFAR-100's test set has 10% near duplicates in training (Barz, Denzler)"),
+        Threshold("hits", 8, "samples", "a Poisson count of 8 is beyond 2 with p = 0.001"),
+        Threshold("enough", 3, "samples", "a Poisson mean of 3 shows no hit in 5% of runs"),
+        Threshold("beyond", 5, "times", "by chance a pass shows as many equal samples in itself as in validation"),
+        Threshold("size", 0.5, "share", "held-out parts are a tenth to a third; as large as training: its own data"),
+        Threshold("growth", 0.1, "share", "folds and splits differ by a batch; rounds of labelling add whole sets"),
+        Threshold("complete", 0.7, "share", "as flipped pictures of training: half are met; asks for computed losses"),
+        Threshold("splits", 3, "splits", "two may be two phases; three that share samples are no folds"),
+    ),
+    not_when="Evaluation on the training data: by its loader, on a set more than half as large, or beside any set that "
+    "is clean. Folds, active learning, blank samples, few distinct values. A small set that is in training entirely: "
+    "only if losses are computed on it and nothing else is evaluated.",
+    references=("https://arxiv.org/abs/1902.00423",),
+)

@@ -1,0 +1,50 @@
+"""data-parallel: nn.DataParallel instead of one process per device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule
+from tracelyze.diagnosis import Evidence, Finding
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def check(process: Process, _limits: Limits) -> Outcome:
+    """A model of class DataParallel was called."""
+    found = [name for name in process.models.text("name") if name == "DataParallel"]
+    if not found:
+        return Passed("no model is wrapped in nn.DataParallel")
+    return [
+        Finding(
+            rule=RULE.id,
+            severity="info",
+            confidence="certain",
+            title="The model is wrapped in nn.DataParallel",
+            summary=(
+                "nn.DataParallel drives all devices from one Python thread and copies the model to each of them at "
+                "every forward. One process per device (DistributedDataParallel) is faster with two devices already, "
+                "and the only way to use several machines. On one device the wrapper does nothing."
+            ),
+            fix="Wrap the model in DistributedDataParallel and start one process per device.",
+            fix_code="torchrun --nproc-per-node 4 train.py\n\nmodel = DistributedDataParallel(model.to(device), "
+            "device_ids=[local_rank])",
+            evidence=[Evidence("wrapper", "DataParallel")],
+            location=process.location("backward"),
+            false_alarm="A short experiment for which a second process is not worth the trouble.",
+        )
+    ]
+
+
+RULE = Rule(
+    id="data-parallel",
+    family="distributed",
+    severity="info",
+    title="nn.DataParallel in use",
+    about="nn.DataParallel shares one Python thread between all devices and copies the model at every forward.",
+    check=check,
+    needs=(("models.name",),),
+    not_when="DistributedDataParallel.",
+    references=("https://docs.pytorch.org/docs/stable/notes/cuda.html",),
+)

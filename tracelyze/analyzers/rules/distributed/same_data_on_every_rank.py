@@ -1,0 +1,107 @@
+"""same-data-on-every-rank: data-parallel ranks train on the same samples, so all but one of them work for nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.computed.data import passes
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Cost, Evidence, Finding
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.data.passes import Pass
+    from tracelyze.analyzers.recorded.run import Process
+
+WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDP")
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The batches of the lowest rank against those at the same places on every other rank."""
+    ranks = {peer.rank: peer for peer in process.peers if peer.thread == 1 and peer.attempt == process.attempt}
+    if len(ranks) < 2:
+        return Passed("one process trains: there are no other ranks that could get the same data")
+    if process.rank != min(ranks) or process.thread != 1:
+        return Skipped(f"told for all ranks with rank {min(ranks)}")
+    names = [str(row["name"]) for row in process.models.records()]
+    if not any(name.startswith(WRAPPERS) for name in names):
+        return Skipped("the model is in no wrapper that averages over ranks: they may be meant to see the same data")
+    own = {(one.loader, one.epoch): one for one in passes.of_training(process) if one.telling >= limits["batches"]}
+    if not own:
+        return Skipped("too few batches from a loader were looked at to tell them from each other")
+    compared: dict[int, tuple[int, float]] = {}
+    for rank, peer in sorted(ranks.items()):
+        if rank != process.rank:
+            pairs = [(own[key], one) for one in passes.of_training(peer) if (key := (one.loader, one.epoch)) in own]
+            compared[rank] = _agreement(pairs)
+            peer.forget()
+    if min(places for places, _ in compared.values()) < limits["batches"]:
+        return Skipped("not all ranks have enough batches that were looked at, at places where the first has some")
+    same = [rank for rank, (_, share) in compared.items() if share >= limits["share"]]
+    if len(same) < len(compared):
+        return Passed(f"ranks {process.rank} and {next(r for r in compared if r not in same)} get different samples")
+    return [_finding(process, compared, next(iter(own.values())), limits)]
+
+
+def _agreement(pairs: list[tuple[Pass, Pass]]) -> tuple[int, float]:
+    """Batches compared, and the share of them with the same content."""
+    places = sum(len(one.common(other)) for one, other in pairs)
+    equal = sum(one.agreement(other) * len(one.common(other)) for one, other in pairs)
+    return places, equal / places if places else 0.0
+
+
+def _finding(process: Process, compared: dict[int, tuple[int, float]], first: Pass, limits: Limits) -> Finding:
+    loader = next((row for row in process.loaders.records() if row["loader"] == first.loader), {})
+    training = process.longest if process.trainings else None
+    all_of_them = "Both" if len(compared) == 1 else f"All {len(compared) + 1}"
+    ranks, batches = len(compared) + 1, min(places for places, _ in compared.values())
+    spent = float(training.steps["time"][-1] - training.steps["time"][0]) if training else None
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="certain",
+        title=f"{all_of_them} ranks train on the same samples",
+        summary=(
+            f"At the same place of every pass, {all_of_them.lower()} ranks were handed the same batch "
+            f"({batches} batches compared, sampler {loader.get('sampler')}). Averaged over ranks, their gradients are "
+            f"those of one rank: {ranks} processes do the work of one, and an epoch takes {ranks} times as long as it "
+            "would with the data divided among them."
+        ),
+        fix="Divide the data among the ranks, and tell the sampler when an epoch begins.",
+        fix_code=(
+            "sampler = DistributedSampler(dataset, shuffle=True)\n"
+            "loader = DataLoader(dataset, batch_size=..., sampler=sampler)\n"
+            "for epoch in range(epochs):\n    sampler.set_epoch(epoch)"
+        ),
+        first_step=first.step + 1,
+        evidence=[
+            Evidence("batches compared with each rank", batches, "batches", limits["batches"],
+                     limits.source("batches")),
+            Evidence("of them the same", min(share for _, share in compared.values()), "share", limits["share"],
+                     limits.source("share")),
+            Evidence("sampler", loader.get("sampler")),
+        ],
+        cost=Cost(spent, (ranks - 1) / ranks) if spent else None,
+        ranks=[process.rank, *compared],
+        location=process.loader_location(loader),
+        charts=pictures.loss(training) if training else [],
+        false_alarm="Ranks that hold parts of one model are to see the same data.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="same-data-on-every-rank",
+    family="distributed",
+    severity="critical",
+    title="The same data on every rank",
+    about="Data-parallel training averages the gradients of ranks that saw different samples. Without a sampler that "
+    "divides the data, every rank sees all of them, in the same order.",
+    check=check,
+    needs=(("batches.print", "loaders.sampler"),),
+    thresholds=(
+        Threshold("batches", 4, "batches", "4 places of 5 different batches agree by chance once in 120 times"),
+        Threshold("share", 0.9, "share", "of the batches; the last of a pass may be filled up in another way"),
+    ),
+    not_when="Models in no data-parallel wrapper (pipeline, tensor parallel), ranks of which only some agree.",
+    references=("https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",),
+)

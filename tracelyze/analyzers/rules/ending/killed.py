@@ -1,0 +1,119 @@
+"""killed: the process vanished, or died by a signal, without a word of its own."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding, Location, Mark
+from tracelyze.formatting import percent, size
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+STACK = re.compile(r", in (?P<function>\S+) at line (?P<line>\d+) of (?P<file>.+)$")  # as exits.py words it
+FIX_SIGNAL = (
+    "The stacks at that moment are in signals.txt of the run directory. A segmentation fault or an abort comes from "
+    "native code at the named line; a request to terminate from a scheduler or a person: ask it why. Save checkpoints."
+)
+FIX = (
+    "Ask the system why: `dmesg` and `journalctl -k` name processes that were killed for memory, the scheduler's log "
+    "names time limits and pre-emption. Save checkpoints, so that the next run can resume."
+)
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """How the process ended, and what its machine's memory was like in the last seconds."""
+    end = process.exit
+    if end.kind == "running":
+        return Passed("the program is still running: this is what was recorded so far")
+    if end.kind == "unknown":
+        return Skipped("how the program ended was not recorded")
+    if end.kind not in ("vanished", "signal"):
+        return Passed(f"the program ended with a record of its own ({end.kind})")
+    starved, left = _starved(process, limits)
+    stopped = next((note for note in process.notes if note.startswith("recording stopped")), None)
+    return [_finding(process, starved, left, stopped, limits)]
+
+
+def _starved(process: Process, limits: Limits) -> tuple[bool, float | None]:
+    """Whether memory ran out, at the pace of the last two looks, and what was left at the last one, in bytes."""
+    available, resident = process.samples["host_available"], process.samples["host_rss"]
+    seen = np.isfinite(available)
+    if not seen.any():
+        return False, None
+    left = float(available[seen][-1])
+    total = process.facts.get("host_memory_bytes")
+    known = resident[np.isfinite(resident)]
+    size = float(total) if isinstance(total, int | float) else left + (float(known[-1]) if len(known) else 0.0)
+    times, taken = process.samples["time"][seen][-2:], -np.diff(available[seen][-2:])
+    pace = float(taken[0] / np.diff(times)[0]) if len(taken) and np.diff(times)[0] > 0 else 0.0
+    return bool(size > 0 and left - max(pace, 0.0) * limits["unseen"] < limits["left"] * size), left
+
+
+def _place(process: Process) -> Location | None:
+    """The innermost line of the program in the stacks that a fatal signal left."""
+    found = STACK.search(process.exit.detail)
+    return Location(found["file"], int(found["line"]), found["function"]) if found else None
+
+
+def _finding(process: Process, starved: bool, left: float | None, stopped: str | None, limits: Limits) -> Finding:
+    end = process.exit
+    steps = len(process.steps)
+    seconds = [float(np.nanmax(t)) for t in (process.steps["time"], process.samples["time"]) if np.isfinite(t).any()]
+    training = process.longest if process.trainings else None
+    last = int(np.nanmax(training.steps["step"])) if training and np.isfinite(training.steps["step"]).any() else steps
+    if end.kind == "signal":
+        title, told = f"The program died by a signal: {end.detail}", f"A signal ended the program: {end.detail}."
+    else:
+        title = "The program vanished without an exit record"
+        told = "It wrote no end: something killed it from outside (SIGKILL, which none can answer), or power failed."
+    told += f" The last recorded step is {last:,}."
+    if starved and left is not None:
+        title += ", most likely out of host memory"
+        told += f" When last looked at, {size(left)} of memory were left to it, and about to be used up."
+    elif end.kind == "vanished" and left is not None:
+        told += f" A second before, {size(left)} were left to it, so it was probably not killed for memory, unless "
+        told += "it asked for that much at once."
+    if stopped:
+        told += f" Before that, {stopped}; what happened afterwards was not recorded."
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="possible" if stopped else "certain",
+        title=title,
+        summary=told,
+        fix=FIX_SIGNAL if end.kind == "signal" else FIX,
+        first_step=last,
+        last_step=last,
+        first_second=max(seconds, default=None),
+        evidence=[
+            Evidence("how it ended", end.kind),
+            Evidence("last recorded step", last, "steps"),
+            Evidence("memory left to the process", None if left is None else size(left), "",
+                     f"{percent(limits['left'])} of all", limits.source("left")),
+        ],
+        location=_place(process),
+        charts=pictures.memory(training, [Mark(float(last), "last recorded step")]) if training else [],
+        false_alarm="A run directory copied from another machine while the program was still running there.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="killed",
+    family="end of run",
+    severity="critical",
+    title="The program was killed",
+    about="A program that is killed from outside cannot say so; what it recorded until then can.",
+    check=check,
+    thresholds=(
+        Threshold("left", 0.05, "share", "the kernel starts to kill when reclaiming yields next to nothing"),
+        Threshold("unseen", 2.0, "s", "one second between two looks at memory, and up to one that was not written yet"),
+    ),
+    consequence_of=("memory-leak",),
+    not_when="The program is still running.",
+)

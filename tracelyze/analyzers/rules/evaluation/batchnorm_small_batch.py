@@ -1,0 +1,77 @@
+"""batchnorm-small-batch: BatchNorm sees micro-batches of a few samples while gradients are accumulated over many."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
+from tracelyze.diagnosis import Evidence, Finding
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """BatchNorm in train mode, several backwards per step, few samples in each."""
+    kinds = [kind for kind in process.models.text("sensitive") if kind]
+    if not any("BatchNorm" in kind for kind in kinds):
+        return Passed("no model with BatchNorm was called")
+    if any("SyncBatchNorm" in kind for kind in kinds) or len(kinds) > 1:
+        return Skipped("several models, or BatchNorm over all ranks: which batch it sees is not known")
+    return combine(_check(training, limits) for training in process.trainings)
+
+
+def _check(training: Training, limits: Limits) -> OneOutcome:
+    steps = training.steps
+    known = (steps["backwards"] > 0) & (steps["batch_size"] > 0) & (steps["modules_sensitive"] > 0)
+    if known.sum() < limits["steps"]:
+        return Skipped(f"fewer than {limits['steps']:.0f} steps whose batch and modes are known")
+    backwards, size = np.median(steps["backwards"][known]), np.median((steps["batch_size"] / steps["backwards"])[known])
+    all_in_train = (steps["modules_in_train"] == steps["modules_sensitive"])[known].mean() >= limits["share"]
+    if backwards < limits["backwards"] or size > limits["samples"] or not all_in_train:
+        return Passed(f"{size:.0f} samples per forward, {backwards:.0f} backwards per step")
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="likely",
+        title=f"BatchNorm is trained on {size:.0f} samples at a time, in batches accumulated from {backwards:.0f}",
+        summary=(
+            f"Gradients are accumulated over {backwards:.0f} micro-batches, but BatchNorm normalises each of "
+            f"{size:.0f} samples by itself: its statistics are noise, and what it stores for validation fits badly. "
+            "Accumulation makes the batch larger for the optimizer, not for BatchNorm."
+        ),
+        fix="Use GroupNorm or LayerNorm, freeze BatchNorm in eval mode when fine-tuning, or make the micro-batches "
+        "larger.",
+        fix_code="nn.GroupNorm(num_groups=32, num_channels=channels)      # instead of nn.BatchNorm2d(channels)",
+        first_step=timing.step_at(training, int(np.argmax(known))),
+        last_step=timing.last_step(training),
+        evidence=[
+            Evidence("samples per forward", float(size), "samples", limits["samples"], limits.source("samples")),
+            Evidence("backwards per step", float(backwards), "", limits["backwards"], limits.source("backwards")),
+        ],
+        location=training.backward_location,
+        charts=pictures.loss(training),
+        false_alarm="Samples that hold very many positions each, whose statistics are good enough.",
+    )
+
+
+RULE = Rule(
+    id="batchnorm-small-batch",
+    family="evaluation",
+    severity="warning",
+    title="BatchNorm on tiny micro-batches",
+    about="BatchNorm's statistics come from the micro-batch, however many of them are accumulated for a step.",
+    check=check,
+    needs=(("steps.batch_size", "steps.modules_in_train", "models.sensitive"),),
+    thresholds=(
+        Threshold("samples", 2, "samples", "Wu and He 2018, Group Normalization: ImageNet error 10 points higher at 2"),
+        Threshold("backwards", 4, "", "accumulation that is meant to make the batch several times larger"),
+        Threshold("steps", 10, "steps", "a first try is no habit"),
+        Threshold("share", 0.9, "share", "of the steps with all mode-sensitive modules in train mode"),
+    ),
+    not_when="BatchNorm in eval mode, SyncBatchNorm, GroupNorm and LayerNorm, no accumulation.",
+    references=("https://arxiv.org/abs/1803.08494",),
+)

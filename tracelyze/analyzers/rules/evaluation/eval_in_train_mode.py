@@ -1,0 +1,112 @@
+"""eval-in-train-mode: validation ran with dropout active or BatchNorm computing (and updating) batch statistics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.signatures import restless_validation
+from tracelyze.diagnosis import Chart, Evidence, Finding, Mark
+from tracelyze.formatting import percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Mask, Process
+
+FIX = "Switch the model to eval mode before validation, and back to train mode after it."
+FIX_CODE = "model.eval()\nwith torch.no_grad():\n    ...  # validation\nmodel.train()"
+FIX_FUNCTIONAL = "Functional dropout does not know the mode of the model: hand it over."
+CODE_FUNCTIONAL = "x = F.dropout(x, p=0.1, training=self.training)"
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Direct evidence from the modules' modes and the dropouts that ran, else the shape of the validation curve."""
+    evals = process.evals
+    if not evals.has("model_in_train"):
+        return restless_validation.finding(process, RULE.id, FIX, FIX_CODE)
+    judged = validation.passes(process)
+    if not judged.any():
+        return Skipped("no evaluation pass that could be told to be a validation of the trained model")
+    dropped = np.nan_to_num(evals["dropouts"]) > 0
+    in_train = np.nan_to_num(evals["modules_in_train"]) > 0
+    forgotten = judged & (evals["model_in_train"] == 1) & (in_train | dropped)
+    functional = judged & (evals["model_in_train"] == 0) & dropped & ~in_train
+    count = int(judged.sum())
+    for bad, is_functional in ((forgotten, False), (functional, True)):
+        if bad.sum() >= limits["share"] * count:
+            return [_finding(process, judged, bad, is_functional, limits)]
+    if not (np.nan_to_num(evals["modules_sensitive"][judged]) > 0).any() and not dropped[judged].any():
+        return Passed(f"nothing in the model depends on the mode ({plural(count, 'validation pass')})")
+    return Passed(f"{plural(count, 'validation pass')}, {int(forgotten.sum())} of them in train mode")
+
+
+def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits: Limits) -> Finding:
+    evals = process.evals
+    rows, count = np.flatnonzero(bad), int(judged.sum())
+    kinds = next((kind for kind in (evals.text("modules")[i] for i in rows) if kind), "") or "dropout functions"
+    measured = np.isfinite(evals["loader"][rows]) | (np.nan_to_num(evals["losses"][rows]) > 0)
+    share = len(rows) / count
+    begin = int(np.nan_to_num(evals["after_step"][rows[0]]))
+    if functional:
+        title = "Dropout was active in validation although the model was in eval mode"
+        cause = "A dropout function dropped values although the model was in eval mode: it ignores the mode."
+    else:
+        title = f"Validation ran in train mode, with {kinds} active"
+        cause = (
+            f"The model was still in train mode, so {kinds} behaved as in training: dropout drops values, BatchNorm "
+            "uses the batch's own statistics and lets validation data change what it stores."
+        )
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="certain" if measured.mean() >= 0.5 else "likely",
+        title=title,
+        summary=(
+            f"{len(rows)} of {plural(count, 'validation pass')} ({percent(share)}), the first one after step {begin}. "
+            f"{cause} Validation numbers of these passes do not say how good the model is, and any choice made by "
+            "them (early stopping, best checkpoint) is unreliable."
+        ),
+        fix=FIX_FUNCTIONAL if functional else FIX,
+        fix_code=CODE_FUNCTIONAL if functional else FIX_CODE,
+        first_step=begin,
+        last_step=int(np.nan_to_num(evals["after_step"][rows[-1]])),
+        first_second=float(evals["time_start"][rows[0]]) if evals.known("time_start")[rows[0]] else None,
+        evidence=[
+            Evidence("validation passes in train mode", share, "share", limits["share"], limits.source("share")),
+            Evidence("modules in train mode in such a pass", int(np.nan_to_num(evals["modules_in_train"][rows]).max()),
+                     "modules", 0, "in eval mode there is none"),
+            Evidence("dropouts that dropped values", int(np.nan_to_num(evals["dropouts"][rows]).sum()), "calls", 0,
+                     "in eval mode there is none"),
+            Evidence("kinds", kinds),
+        ],
+        location=process.site(float(evals["site"][rows[0]])),
+        charts=_charts(process, begin),
+        false_alarm="Sampling with dropout on purpose (Monte Carlo dropout), or batch statistics by design "
+        "(meta-learning).",
+    )  # fmt: skip
+
+
+def _charts(process: Process, begin: int) -> list[Chart]:
+    if not process.trainings:
+        return []
+    training = process.longest
+    marks = [Mark(float(begin), "validation in train mode")]
+    return pictures.loss(training, marks) or pictures.over_steps(
+        training, "Modules in train mode at training steps", "modules", {"in train mode": "modules_in_train"}, marks
+    )
+
+
+RULE = Rule(
+    id="eval-in-train-mode",
+    family="evaluation",
+    severity="critical",
+    title="Validation runs in train mode",
+    about="Dropout and BatchNorm behave differently in training. Validation that forgets model.eval() measures noise.",
+    check=check,
+    needs=(("evals.model_in_train", "evals.trained"), ("evals.loss",)),
+    thresholds=(Threshold("share", 0.5, "share", "a habit, not one odd pass: most validation passes"),),
+    not_when="No mode-sensitive modules; Monte Carlo dropout by configuration; generators, teachers and rollouts.",
+)

@@ -1,0 +1,73 @@
+"""eval-with-grad: validation forwards record autograd graphs that nobody uses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Validation passes with autograd on, of at least two forwards each."""
+    evals = process.evals
+    judged = validation.passes(process)
+    if not judged.any():
+        return Skipped("no evaluation pass that could be told to be a validation of the trained model")
+    bad = judged & (evals["grad_mode"] == validation.GRAD) & (np.nan_to_num(evals["forwards"]) >= limits["forwards"])
+    share, count = float(bad.sum()) / float(judged.sum()), int(judged.sum())
+    if share < limits["share"]:
+        return Passed(f"{plural(count, 'validation pass')}, {int(bad.sum())} of them with autograd on")
+    rows = np.flatnonzero(bad)
+    begin = int(np.nan_to_num(evals["after_step"][rows[0]]))
+    training = process.longest if process.trainings else None
+    marks = [Mark(float(begin), "validation with autograd on")]
+    return [
+        Finding(
+            rule=RULE.id,
+            severity="warning",
+            confidence="likely",
+            title=f"Validation builds autograd graphs in {percent(share)} of its passes",
+            summary=(
+                f"{len(rows)} of {plural(count, 'validation pass')} ran with autograd on, the first one after step "
+                f"{begin}. Every forward then keeps its activations for a backward that never comes: more memory, "
+                "more time, and a leak as soon as an output or a loss is stored."
+            ),
+            fix="Run validation under torch.no_grad() or torch.inference_mode().",
+            fix_code="model.eval()\nwith torch.inference_mode():\n    ...  # validation",
+            first_step=begin,
+            last_step=int(np.nan_to_num(evals["after_step"][rows[-1]])),
+            evidence=[
+                Evidence("validation passes with autograd on", share, "share", limits["share"], limits.source("share")),
+                Evidence("forwards in them", int(np.nan_to_num(evals["forwards"][rows]).sum()), "forwards"),
+            ],
+            location=process.site(float(evals["site"][rows[0]])),
+            charts=(pictures.memory(training, marks) or pictures.loss(training, marks)) if training else [],
+            false_alarm="Validation that needs gradients: adversarial robustness, meta-learning, physics-informed "
+            "losses.",
+        )
+    ]
+
+
+RULE = Rule(
+    id="eval-with-grad",
+    family="evaluation",
+    severity="warning",
+    title="Validation records gradients that nobody uses",
+    about="Without torch.no_grad() each validation forward keeps all activations until its output is gone.",
+    check=check,
+    needs=(("evals.grad_mode", "evals.trained"),),
+    thresholds=(
+        Threshold("share", 0.5, "share", "a habit, not one odd pass: most validation passes"),
+        Threshold("forwards", 2, "forwards", "a single unused forward costs nothing worth a word"),
+    ),
+    not_when="Single unused forwards, training batches that the loop gave up, models that no optimizer trains.",
+)

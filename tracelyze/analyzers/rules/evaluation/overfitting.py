@@ -1,0 +1,104 @@
+"""overfitting: the validation loss rises from its minimum to the end while the training loss goes on falling."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers import statistics
+from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.computed.optimization import style
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number, percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Floats, Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The end of the validation curve against its minimum, and what the training loss did meanwhile."""
+    training = process.longest
+    reason = style.unjudgeable(training)
+    if reason:
+        return Skipped(reason)
+    after, losses, _samples = validation.curve(process)
+    finite = np.isfinite(after) & np.isfinite(losses)
+    after, losses = after[finite], losses[finite]
+    if len(losses) < limits["passes"]:
+        return Skipped(f"{len(losses)} validation losses: {limits['passes']:.0f} are needed to tell a rise from noise")
+    if losses.min() <= 0:
+        return Skipped("the validation loss reaches zero or below: there is no level to measure a rise against")
+    seen = statistics.rise(losses, sigmas=limits["sigmas"], share=limits["rise"])
+    if seen is None:
+        ratio = float(np.median(losses[-5:]) / losses.min())
+        return Passed(
+            f"the last validation losses are {number(ratio)} times their minimum: no steady rise beyond noise"
+        )
+    before = validation.training_before(training, after)
+    parts = before[max(0, seen.lowest - 2) : seen.lowest + 3], before[-5:]
+    if not all(np.isfinite(part).any() for part in parts):
+        return Skipped("no training loss between the validations to compare them with")
+    then, now = (float(np.nanmedian(part)) for part in parts)
+    if now >= then:
+        return Passed("the validation loss rose after its minimum, but so did the training loss, or it stood still")
+    return [_finding(training, after, seen, (then, now), limits)]
+
+
+def _finding(
+    training: Training, after: Floats, seen: statistics.Rise, train: tuple[float, float], limits: Limits
+) -> Finding:
+    best, last = int(after[seen.lowest]), int(after[-1])
+    share = seen.end / seen.minimum - 1
+    wasted = timing.numbers(training) > best
+    return Finding(
+        rule=RULE.id,
+        severity="warning" if share >= limits["grave"] else "info",
+        confidence="likely",
+        title=f"The model overfits from step {best:,} on: validation loss is {percent(share)} above its minimum",
+        summary=(
+            f"The validation loss was lowest after step {best:,} ({number(seen.minimum)}) and has risen since, to "
+            f"{number(seen.end)}, while the training loss fell from {number(train[0])} to {number(train[1])}. What was "
+            "learned since then does not hold for new data."
+        ),
+        fix=(
+            "Keep the weights of the best validation and stop when it has not improved for some passes. To go further: "
+            "more or augmented data, weight decay or dropout, a smaller model."
+        ),
+        fix_code="if val_loss < best:\n    best = val_loss\n    torch.save(model.state_dict(), 'best.pt')",
+        first_step=best,
+        last_step=last,
+        first_second=timing.second_at(training, int(np.argmax(wasted))) if wasted.any() else None,
+        evidence=[
+            Evidence("validation loss at the end", seen.end, "", seen.minimum + seen.margin,
+                     f"minimum plus the larger of {percent(limits['rise'])} and the noise: {limits.source('sigmas')}"),
+            Evidence("lowest validation loss", seen.minimum),
+            Evidence("training loss then", train[0]),
+            Evidence("training loss at the end", train[1]),
+        ],
+        cost=timing.cost_of(training, wasted),
+        charts=pictures.loss(training, [Mark(float(best), "lowest validation loss")]),
+        false_alarm="A classifier may grow too sure of itself while its accuracy still improves: look at that, too.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="overfitting",
+    family="evaluation",
+    severity="warning",
+    title="The model overfits",
+    about="When validation gets worse while training goes on improving, the model learns its training data by heart.",
+    check=check,
+    needs=(("evals.loss", "steps.loss"),),
+    thresholds=(
+        Threshold("sigmas", 3, "", "plus sqrt(2 ln E) for E passes: 1 false alarm in 36,000 simulated flat, falling "
+                  "and wandering curves"),
+        Threshold("rise", 0.05, "share", "another seed moves the loss of a small validation set by a few percent"),
+        Threshold("grave", 0.2, "share", "below a fifth the best and the last weights are hard to tell apart in use"),
+        Threshold("passes", 10, "passes", "simulation: with fewer, no rise below 60% stands out from 1% of noise"),
+    ),
+    consequence_of=("eval-in-train-mode", "train-in-eval-mode", "missing-zero-grad", "partial-zero-grad"),
+    not_when="Noise around a flat minimum, a training loss that rises too, several optimizers, negative losses.",
+)  # fmt: skip

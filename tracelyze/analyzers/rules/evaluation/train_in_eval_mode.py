@@ -1,0 +1,121 @@
+"""train-in-eval-mode: training steps ran with the model in eval mode, usually from the first validation on."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers import statistics
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Mask, Process, Training
+
+FIX = "Call model.train() at the start of every epoch, so that it follows every validation."
+FIX_CODE = (
+    "for epoch in range(epochs):\n    model.train()\n    ...  # training\n    model.eval()\n    ...  # validation"
+)
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Steps whose forward ran in eval mode with every mode-sensitive module in it switched off."""
+    findings = [found for training in process.trainings if (found := _find(training, limits)) is not None]
+    if findings:
+        return findings
+    if not (np.nan_to_num(process.steps["modules_sensitive"]) > 0).any():
+        return Passed("nothing in the model depends on the mode")
+    return Passed("training steps ran in train mode, or only chosen parts were frozen from the start")
+
+
+def _find(training: Training, limits: Limits) -> Finding | None:
+    steps = training.steps
+    known = np.isfinite(steps["model_in_train"]) & (np.nan_to_num(steps["modules_sensitive"]) > 0)
+    off = known & (steps["model_in_train"] == 0) & (steps["modules_in_train"] == 0)
+    if int(off.sum()) < limits["steps"]:
+        return None
+    first = int(np.argmax(off))
+    since = known.copy()
+    since[:first] = False
+    share = float(off.sum()) / float(since.sum())
+    enough = "share" if share >= limits["share"] else "part"
+    if share < limits[enough] or (enough == "part" and not _follows_evaluations(training, off, int(limits["steps"]))):
+        return None
+    flipped = bool((known & (steps["model_in_train"] == 1))[:first].any())
+    if not flipped and _only_batch_norm(training):
+        return None
+    begin = timing.step_at(training, first)
+    if flipped:
+        title = f"The model{timing.name_of(training)} trains in eval mode since step {begin:,}"
+        told = f"A validation switched it, and it came {'never back' if enough == 'share' else 'back now and then'}."
+    else:
+        title = f"The model{timing.name_of(training)} trained in eval mode from the first step on"
+        told = "It never was in train mode. Models loaded with from_pretrained start in eval mode."
+    return Finding(
+        rule=RULE.id,
+        severity="critical" if flipped else "warning",
+        confidence="certain" if flipped else "possible",
+        title=title,
+        summary=(
+            f"{percent(share)} of the steps since step {begin} ran with the model in eval mode. {told} Dropout is "
+            "off, so nothing regularises, and BatchNorm uses old statistics instead of the batch's and does not "
+            "update them."
+        ),
+        fix=FIX,
+        fix_code=FIX_CODE,
+        first_step=begin,
+        last_step=timing.step_at(training, int(np.flatnonzero(off)[-1])),
+        first_second=timing.second_at(training, first),
+        evidence=[
+            Evidence("steps in eval mode since then", share, "share", limits[enough], limits.source(enough)),
+            Evidence("mode-sensitive modules", int(np.nan_to_num(steps["modules_sensitive"][off]).max()), "modules"),
+            Evidence("of them in train mode", 0, "modules"),
+        ],
+        cost=timing.cost_of(training, off) if flipped else None,
+        location=training.process.location("forward") or training.backward_location,
+        charts=pictures.over_steps(
+            training, "Modules in train mode at training steps", "modules",
+            {"in train mode": "modules_in_train", "mode-sensitive": "modules_sensitive"},
+            [Mark(float(begin), "eval mode")],
+        ) + pictures.loss(training, [Mark(float(begin), "eval mode")]),
+        false_alarm="Fine-tuning with the whole model in eval mode on purpose.",
+    )  # fmt: skip
+
+
+def _follows_evaluations(training: Training, off: Mask, least: int) -> bool:
+    """Whether several stretches of steps in eval mode, `least` steps or more, each begin where an evaluation ended."""
+    if len(training.process.trainings) > 1:
+        return False
+    begins = [begin for begin, end in statistics.runs_of(off) if end - begin >= least]
+    evals = training.process.evals
+    ended = set(evals["after_step"][(evals["trained"] == 1) & (evals["model_in_train"] == 0)].tolist())
+    return len(begins) >= 2 and all(begin in ended for begin in begins)
+
+
+def _only_batch_norm(training: Training) -> bool:
+    """Whether all mode-sensitive modules of the models are normalisations: those are often frozen on purpose."""
+    rows = training.process.models.records()
+    kinds = [kind for row in rows for kind in re.split(r"[,;]\s*", row["sensitive"] or "") if kind]
+    return bool(kinds) and all("norm" in kind.lower() for kind in kinds)
+
+
+RULE = Rule(
+    id="train-in-eval-mode",
+    family="evaluation",
+    severity="critical",
+    title="The model trains in eval mode",
+    about="After a validation the model has to be switched back with model.train(); without it, dropout stays off and "
+    "BatchNorm frozen for the rest of the training.",
+    check=check,
+    needs=(("steps.model_in_train", "steps.modules_sensitive", "steps.modules_in_train"),),
+    thresholds=(
+        Threshold("share", 0.9, "share", "a mode that was forgotten stays"),
+        Threshold("part", 0.2, "share", "in stretches after evaluations: below a fifth of the steps little is lost"),
+        Threshold("steps", 5, "steps", "a step or two in eval mode may be a probe"),
+    ),
+    not_when="Only normalisations frozen from the start, models without mode-sensitive modules.",
+)

@@ -1,0 +1,79 @@
+"""validation-nonfinite: validation losses are NaN or Inf while training looks healthy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+
+def check(process: Process, _limits: Limits) -> Outcome:
+    """The first validation loss that is not finite, and whether training's own still was."""
+    steps, losses, _ = validation.curve(process)
+    if not len(losses):
+        return Skipped("no validation loss")
+    bad = ~np.isfinite(losses)
+    if not bad.any():
+        return Passed(f"{plural(len(losses), 'validation loss')}, all finite")
+    begin = int(np.nan_to_num(steps[np.argmax(bad)]))
+    training = process.longest if process.trainings else None
+    around = training.steps["loss"][_measured_before(training, begin)] if training else np.empty(0)
+    if len(around) and not np.isfinite(around[-1]):
+        return Passed("validation losses are not finite because training's are not: see loss-nonfinite")
+    count = int(bad.sum())
+    return [
+        Finding(
+            rule=RULE.id,
+            severity="critical",
+            confidence="certain",
+            title=f"{count} of {plural(len(losses), 'validation loss')} are not finite while training looks healthy",
+            summary=(
+                f"The first one came after step {begin}. The training loss was finite there, so the weights are not "
+                "broken as such: a validation sample, a mean over no samples, or statistics that differ in eval mode "
+                "(a BatchNorm variance that overflowed or was never estimated) is."
+            ),
+            fix="Run validation on the batch that fails, in eval mode, and look for the first module with a NaN in "
+            "its output.",
+            fix_code="for name, buffer in model.named_buffers():\n    assert torch.isfinite(buffer).all(), name",
+            first_step=begin,
+            last_step=int(np.nan_to_num(steps[np.flatnonzero(bad)[-1]])),
+            evidence=[
+                Evidence("validation losses that are not finite", count, "passes", 0, "a loss is a number"),
+                Evidence("training loss there", _finite(around)),
+            ],
+            charts=pictures.loss(training, [Mark(float(begin), "validation is not finite")]) if training else [],
+            false_alarm="A metric that is undefined for some validation sets by design.",
+        )
+    ]
+
+
+def _measured_before(training: Training, step: int) -> np.ndarray:
+    """The last ten rows before that step with a measured training loss."""
+    rows = np.flatnonzero(training.steps.known("loss") & (timing.numbers(training) <= step))
+    return rows[-10:]
+
+
+def _finite(values: np.ndarray) -> float | None:
+    finite = values[np.isfinite(values)]
+    return float(finite[-1]) if len(finite) else None
+
+
+RULE = Rule(
+    id="validation-nonfinite",
+    family="evaluation",
+    severity="critical",
+    title="Validation losses are not finite",
+    about="NaN in validation alone points at data or at statistics that only eval mode uses.",
+    check=check,
+    needs=(("evals.loss",),),
+    not_when="Training losses that are not finite either.",
+)

@@ -1,0 +1,79 @@
+"""clip-before-unscale: gradients are clipped while they are still multiplied by the loss scale."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number, percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Clips that saw scaled gradients, in nearly all steps that clipped."""
+    findings = [found for training in process.trainings if (found := _find(training, limits)) is not None]
+    return findings or Passed("gradients were unscaled before they were clipped, or not scaled at all")
+
+
+def _find(training: Training, limits: Limits) -> Finding | None:
+    steps = training.steps
+    clipped = steps.known("clipped_scaled")
+    bad = clipped & (steps["clipped_scaled"] == 1)
+    if int(bad.sum()) < limits["steps"] or bad.sum() < limits["share"] * clipped.sum():
+        return None
+    first, share = int(np.argmax(bad)), float(bad.sum()) / float(clipped.sum())
+    begin = timing.step_at(training, first)
+    scale = steps["scale"][bad]
+    scale = scale[np.isfinite(scale)]
+    usual = float(np.median(scale)) if len(scale) else None
+    times = f"about {number(usual)} times" if usual else "many times"
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="certain",
+        title=f"Gradients{timing.name_of(training)} are clipped before they are unscaled",
+        summary=(
+            f"In {percent(share)} of the clipped steps the gradients were still multiplied by the loss scale, so the "
+            f"clip saw norms {times} too large and cut nearly every step down to max_norm divided by the scale: the "
+            "learning rate that really acts is that much smaller."
+        ),
+        fix="Call scaler.unscale_(optimizer) before clipping.",
+        fix_code="scaler.scale(loss).backward()\nscaler.unscale_(optimizer)\n"
+        "clip_grad_norm_(model.parameters(), max_norm)\nscaler.step(optimizer)\nscaler.update()",
+        first_step=begin,
+        last_step=timing.step_at(training, int(np.flatnonzero(bad)[-1])),
+        first_second=timing.second_at(training, first),
+        evidence=[
+            Evidence("clipped steps with scaled gradients", share, "share", limits["share"], limits.source("share")),
+            Evidence("loss scale", usual, "", 1, "the factor by which the clip is wrong"),
+        ],
+        cost=timing.cost_of(training, bad),
+        location=training.process.location("clip"),
+        charts=pictures.loss_scale(training, [Mark(float(begin), "clipped while scaled")])
+        + pictures.grad_norm(training, [Mark(float(begin), "clipped while scaled")]),
+        false_alarm="A max_norm that was deliberately multiplied by the scale.",
+    )
+
+
+RULE = Rule(
+    id="clip-before-unscale",
+    family="gradients",
+    severity="warning",
+    title="Gradients are clipped while still scaled",
+    about="With GradScaler, gradients are thousands of times too large until they are unscaled; clipping must come "
+    "after.",
+    check=check,
+    needs=(("steps.clipped_scaled",),),
+    thresholds=(
+        Threshold("share", 0.9, "share", "the order of the calls is the same in every step"),
+        Threshold("steps", 3, "steps", "the first step may differ"),
+    ),
+    not_when="scaler.unscale_ was called first.",
+    references=("https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping",),
+)

@@ -1,0 +1,110 @@
+"""clip-per-microbatch: gradients are clipped while they are still being accumulated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.optimization import accumulation
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Confidence, Evidence, Finding, Mark
+from tracelyze.formatting import number, percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Mask, Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """As many clippings as backwards, step after step, although several backwards make up one step."""
+    if len(process.trainings) > 1:
+        return Skipped(accumulation.SEVERAL_OPTIMIZERS)
+    return _check(process.trainings[0], limits)
+
+
+def _check(training: Training, limits: Limits) -> Outcome:
+    steps = training.steps
+    backwards, clips = steps["backwards"], steps["clips"]
+    several = (backwards > 1) & (clips > 0) & ~timing.skipped(training)
+    if not several.any():
+        return Passed("no step has both several backwards and a clipping")
+    each = several & (clips == backwards)
+    if each.sum() < limits["steps"] or each.sum() < limits["share"] * several.sum():
+        ratio = float(np.median(clips[several] / backwards[several]))
+        return Passed(f"{number(ratio)} clippings per backward: not one after each")
+    if (np.nan_to_num(steps["grads_discarded"][each]) > 0).any():
+        return Passed("gradients are cleared between the backwards: each clipping sees one backward alone")
+    if (steps["loader_batches"] == backwards)[each].mean() < limits["share"]:
+        return Skipped(accumulation.NOT_PER_BATCH)
+    varies = len(np.unique(backwards[each])) > 1
+    parts = _parts(training, int(np.median(clips[each])))
+    if parts and not varies:
+        return Skipped(f"as many clippings per step as there are {parts}: they may be one for each of those")
+    return [_finding(training, each, "certain" if varies else "likely", limits)]
+
+
+def _parts(training: Training, clips: int) -> str:
+    """What else there are as many of as clippings, each of which may be clipped once before the step; or nothing."""
+    counts = {
+        "parameter groups": training.facts.get("groups"),
+        "parameter tensors": training.facts.get("parameters"),
+        "lines that clip": len(training.process.locations("clip")),
+    }
+    return next((name for name, count in counts.items() if count == clips), "")
+
+
+def _finding(training: Training, each: Mask, confidence: Confidence, limits: Limits) -> Finding:
+    steps = training.steps
+    first = int(np.argmax(each))
+    begin, count = timing.step_at(training, first), int(np.median(steps["clips"][each]))
+    norms = steps["clip_max_norm"][each]
+    limit = float(np.median(norms[np.isfinite(norms)])) if np.isfinite(norms).any() else None
+    share = float(each.sum() / len(steps))
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence=confidence,
+        title=f"Gradients are clipped {count} times per step, while they are still being accumulated",
+        summary=(
+            f"In {percent(share)} of the steps the gradients were clipped after each of {count} backwards. A clipping "
+            "before the last one cuts the sum so far, so early micro-batches count less than late ones, by how much "
+            "depends on their order, and the limit is not the one that was meant for the step."
+        ),
+        fix="Clip once, after the last backward of the step and right before optimizer.step().",
+        fix_code=(
+            f"if (i + 1) % {count} == 0:\n"
+            f"    torch.nn.utils.clip_grad_norm_(model.parameters(), {number(limit or 1.0)})\n"
+            "    optimizer.step()\n    optimizer.zero_grad()"
+        ),
+        first_step=begin,
+        last_step=timing.last_step(training),
+        first_second=timing.second_at(training, first),
+        evidence=[
+            Evidence("steps clipped after each backward", share, "share", limits["share"], limits.source("share")),
+            Evidence("clippings per step", count, "", 1, "one is enough, right before the step"),
+            Evidence(
+                "backwards per step", int(np.median(steps["backwards"][each])), "", 2, "accumulation starts at two"
+            ),
+            Evidence("max_norm", limit),
+        ],
+        location=training.process.location("clip") or training.step_location,
+        charts=pictures.grad_norm(training, [Mark(float(begin), "clipped after each backward")]),
+        false_alarm="Each micro-batch's own share of the update is limited on purpose.",
+    )
+
+
+RULE = Rule(
+    id="clip-per-microbatch",
+    family="gradients",
+    severity="warning",
+    title="Gradients are clipped while they accumulate",
+    about="Clipping is meant for the gradient of the whole step. Within an accumulation it cuts partial sums.",
+    check=check,
+    needs=(("steps.clips", "steps.backwards"),),
+    thresholds=(
+        Threshold("share", 0.9, "share", "the order of the calls is the same in every step"),
+        Threshold("steps", 10, "steps", "fewer could be a warm-up of some other kind"),
+    ),
+    not_when="One clipping per parameter group or module before the step, closures, several optimizers.",
+)

@@ -1,0 +1,113 @@
+"""clipping-always-active: gradients are far above max_norm at nearly every step, so that all become equally long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.optimization import accumulation
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number, percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Floats, Process, Training
+
+BEFORE_CLIPPING = 2  # steps.grad_norm_source: what the clip returned
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The norms that the clip returned, over its max_norm."""
+    return combine(_check(training, limits) for training in process.trainings)
+
+
+def _check(training: Training, limits: Limits) -> OneOutcome:
+    steps = training.steps
+    bound, norm = steps["clip_max_norm"], steps["grad_norm"]
+    known = np.isfinite(bound) & (bound > 0) & np.isfinite(norm) & (steps["grad_norm_source"] == BEFORE_CLIPPING)
+    rows = np.flatnonzero(known & ~timing.skipped(training) & ~(steps["clipped_scaled"] == 1))
+    if len(rows) < limits["steps"]:
+        return Skipped(
+            f"{len(rows)} steps at which the norm before clipping is known, and not multiplied by a loss scale: too few"
+        )
+    if float(np.median(np.nan_to_num(steps["clips"][rows], nan=1.0))) > 1:
+        return Skipped("several clips in each step: which part of the gradients each has is not known")
+    times = norm[rows] / bound[rows]
+    late = times[len(times) // 2 :]
+    share = min(float((times > limits["times"]).mean()), float((late > limits["times"]).mean()))
+    if share < limits["share"]:
+        return Passed(
+            f"the norm is over max_norm in {percent(float((times > 1).mean()))} of the steps, "
+            f"{number(float(np.median(times)))} times it in the median"
+        )
+    return _finding(training, float(np.median(times)), share, norm[rows], float(np.median(bound[rows])), limits)
+
+
+def _finding(training: Training, times: float, share: float, norms: Floats, bound: float, limits: Limits) -> Finding:
+    name = str(training.facts.get("name") or "The optimizer")
+    if name in accumulation.SCALE_MATTERS:
+        effect = (
+            f"Every update is as long as the learning rate times {number(bound)}, whatever the gradient says: it does "
+            "not get shorter as the loss flattens out. What is called learning rate is only half of it."
+        )
+        also = f" With {name} a clip that lets more through needs a rate that is smaller by as much."
+    else:
+        effect = (
+            f"{name} divides the common factor out again, so that little is lost; but each batch counts the same, "
+            "a large gradient no more than a small one, and the clip does not tell outliers from the others."
+        )
+        also = ""
+    begin = timing.step_at(training, 0)
+    return Finding(
+        rule=RULE.id,
+        severity="info",
+        confidence="certain",
+        title=f"Gradients are clipped at every step: their norm is {number(times)} times max_norm",
+        summary=(
+            f"The norm before clipping{timing.name_of(training)} was over {number(limits['times'])} times max_norm "
+            f"({number(bound)}) in {percent(share)} of the steps, and {number(times)} times in the median. {effect}"
+        ),
+        fix="If the clip is there against outliers, set max_norm above the usual norm, such as one that nine of "
+        f"ten steps stay below. If the loss is a sum, make it a mean.{also}",
+        fix_code=f"torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm={float(np.quantile(norms, 0.9)):.2g})",
+        first_step=begin,
+        last_step=timing.last_step(training),
+        evidence=[
+            Evidence(f"steps over {number(limits['times'])} times max_norm", share, "share", limits["share"],
+                     limits.source("share")),
+            Evidence("norm over max_norm, in the median", times, "times", limits["times"], limits.source("times")),
+            Evidence("max_norm", bound),
+        ],
+        location=training.process.location("clip") or training.step_location,
+        charts=pictures.over_steps(
+            training, "Gradient norm", "L2 norm", {"before clipping": "grad_norm", "max_norm": "clip_max_norm"},
+            [Mark(float(begin), "clipped")], log_y=True,
+        ),
+        false_alarm="Updates meant to be equally long (normalised gradient descent); recipes with a small max_norm.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="clipping-always-active",
+    family="gradients",
+    severity="info",
+    title="Clipping is active at every step",
+    about="A clip is meant for outliers. If the norm is far above max_norm at every step, the clip sets the step size.",
+    check=check,
+    needs=(("steps.clip_max_norm", "steps.grad_norm"),),
+    thresholds=(
+        Threshold("times", 5, "times max_norm", "Pascanu et al. set it to half of the mean norm, or more: 2 times"),
+        Threshold("share", 0.95, "share", "of all steps and of the later half: a warm-up is over by then"),
+        Threshold("steps", 100, "steps", "the first steps of a training are steep"),
+    ),
+    consequence_of=(
+        "clip-per-microbatch", "missing-zero-grad", "partial-zero-grad", "exploding-gradients",
+        "learning-rate-too-high", "loss-divergence", "loss-nonfinite", "fp16-overflow", "unscaled-accumulation",
+        "input-normalization",
+    ),
+    not_when="Outliers, warm-up, norms that are a few times max_norm, several clips in each step, gradients "
+    "that are still multiplied by a loss scale.",
+    references=("https://arxiv.org/abs/1211.5063",),
+)  # fmt: skip

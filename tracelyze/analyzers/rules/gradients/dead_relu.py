@@ -1,0 +1,115 @@
+"""dead-relu: a ReLU puts out nothing but zeros for good, and the layer before it gets no gradient."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tracelyze.analyzers.computed.optimization.relus import gradients_of, zeros_of
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+
+class Dead(NamedTuple):
+    """A ReLU, the layer before it, and the looks since which both are silent."""
+
+    module: str
+    fed_by: str
+    step: int
+    looks: int
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Outputs of the ReLUs over the looks to the end of the run, and the gradients of what feeds them."""
+    if len(process.trainings) != 1:
+        return Skipped("several optimizers: whose modules were looked at is not recorded")
+    training = process.trainings[0]
+    gradients = gradients_of(process.tables["parameters"])
+    seen = zeros_of(process.tables["activations"], set(gradients))
+    if not seen:
+        return Skipped("no module of class ReLU was seen whose layer before it has looks at its gradient")
+    judged = [_judge(key, looks, gradients[key[1]], limits, len(training.steps)) for key, looks in seen.items()]
+    dead = [one for one in judged if one is not None]
+    if not dead:
+        return Passed(f"{plural(len(seen), 'ReLU')} put out values, or the layers before them have gradients")
+    loss = training.steps["loss"]
+    start = min(float(loss[0]), float(np.median(loss[:20])))  # the first loss is from before any blow-up
+    if not float(np.median(loss[-max(1, len(loss) // 5) :])) > limits["low"] * start:
+        return Passed("ReLUs put out nothing but zeros, and the loss is low: that may be what they are for")
+    return [_finding(training, dead, len(seen), limits)]
+
+
+def _judge(
+    key: tuple[str, str], looks: list[tuple[int, float]], gradients: list[tuple[int, float]], limits: Limits, run: int
+) -> Dead | None:
+    """What is silent from some look to the last, the gradient of the layer before it included."""
+    alive = [index for index, (_, zeros) in enumerate(looks) if zeros < limits["zeros"]]
+    stretch = looks[alive[-1] + 1 :] if alive else looks
+    if len(stretch) < limits["looks"]:
+        return None
+    begin = stretch[0][0] if alive else 1  # never seen alive: so from the start
+    length = stretch[-1][0] - begin
+    norms = [norm for step, norm in gradients if step >= begin]
+    silent = len(norms) >= limits["gradients"] and not any(norms)  # NaN is not silent
+    return Dead(*key, begin, len(stretch)) if silent and length >= max(limits["steps"], limits["part"] * run) else None
+
+
+def _finding(training: Training, dead: list[Dead], count: int, limits: Limits) -> Finding:
+    first = min(dead, key=lambda one: one.step)
+    names = ", ".join(dict.fromkeys(f"{one.module} (after {one.fed_by})" for one in dead[:4]))
+    more = f" and {len(dead) - 4} more" if len(dead) > 4 else ""
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="certain",
+        title=f"{len(dead)} of {plural(count, 'ReLU')} dead from step {first.step:,} on: nothing but zeros comes out",
+        summary=(
+            f"From step {first.step:,} to the end, {names}{more} put out zeros in every forward that was looked at. "
+            f"What goes in is negative for every sample, so the gradient of {first.fed_by} is exactly zero, and "
+            "no step of its own can bring it back: it is lost, and what follows sees a constant."
+        ),
+        fix="Look at what makes the input negative: a step that was too large (lower or warm up the learning rate), "
+        "biases or weights initialised below zero, inputs that are not normalised. LeakyReLU or GELU keep a gradient.",
+        fix_code=f"nn.init.kaiming_normal_(model.get_submodule({first.fed_by!r}).weight, nonlinearity='relu')",
+        first_step=first.step,
+        last_step=timing.last_step(training),
+        evidence=[
+            Evidence("ReLUs that put out nothing but zeros, and the layers before them", names + more),
+            Evidence("looks in a row, to the end", first.looks, "looks", limits["looks"], limits.source("looks")),
+            Evidence("gradient of the layer before, in all looks since", 0),
+        ],
+        cost=timing.cost_of(training, timing.numbers(training) >= first.step),
+        location=training.backward_location,
+        charts=pictures.loss(training, [Mark(float(first.step), "dead ReLU")]),
+        false_alarm="A part of the model that is meant to stay off while others are trained.",
+    )
+
+
+RULE = Rule(
+    id="dead-relu",
+    family="gradients",
+    severity="warning",
+    title="A ReLU puts out nothing but zeros",
+    about="Where the input of a ReLU is negative for every sample, no gradient comes through, and so it stays.",
+    check=check,
+    needs=(("activations.zeros", "parameters.grad_norm", "steps.loss"),),
+    thresholds=(
+        Threshold("zeros", 0.999, "share", "four of the 4,096 elements that a look counts"),
+        Threshold("looks", 4, "looks", "one look may meet an unusual batch"),
+        Threshold("gradients", 3, "looks", "at the gradient of the layer before: exactly zero in each"),
+        Threshold("steps", 50, "steps", "in fewer steps other layers may shift the input back"),
+        Threshold("part", 0.25, "share", "of the run: what dies at its very end has cost little"),
+        Threshold("low", 0.1, "share", "of the first losses: a hinge that is satisfied puts out zeros, rightly"),
+    ),
+    consequence_of=(
+        "missing-zero-grad", "partial-zero-grad", "learning-rate-too-high", "exploding-gradients", "loss-divergence",
+        "gradient-spikes", "learning-rate-schedule", "fp16-overflow", "unscaled-accumulation",
+    ),
+    not_when="Sparse outputs that some samples wake, losses that are low, modules whose layer is frozen.",
+)  # fmt: skip

@@ -1,0 +1,122 @@
+"""exploding-gradients: the gradient norm leaves its early level by orders of magnitude and stays there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers import statistics
+from tracelyze.analyzers.computed.optimization import style
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Floats, Process, Training
+
+FIX = "Lower the learning rate or warm it up, and clip the gradient norm right before the step."
+FIX_SIGN = "Check the sign of every term of the loss (a penalty is added), and bound those that have no lower end."
+RUNAWAY = (
+    "while the loss falls ever faster below zero. Nothing that measures an error does that: some term of the loss has "
+    "the wrong sign or no bound, and the weights run away along it."
+)
+FIX_CODE = "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)\noptimizer.step()"
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The level of the norm against its early level, to the end or until it was no number any more."""
+    return combine(_check(training, limits) for training in process.trainings)
+
+
+def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
+    steps = training.steps
+    reason = style.unjudgeable(training)
+    if reason:
+        return Skipped(reason)
+    measured = steps.known("grad_norm") & ~timing.skipped(training)
+    broken = np.flatnonzero(measured & ~np.isfinite(steps["grad_norm"]))
+    until = int(broken[0]) if len(broken) else len(steps)
+    rows = np.flatnonzero(measured & (steps["grad_norm"] > 0))
+    rows = rows[rows < until]
+    norm = steps["grad_norm"][rows]
+    if len(norm) < (limits["norms"] / 2 if len(broken) else limits["norms"]):
+        return Skipped(f"{len(norm)} gradient norms: {limits['norms']:.0f} are needed to see a level and its change")
+    base = float(np.median(norm[min(5, len(norm) // 10) : max(10, len(norm) // 4)]))
+    tail = norm[-max(3, int((rows >= 0.9 * len(steps)).sum())) :]  # of the steps: young runs are sampled more densely
+    late = float(np.max(norm[-2:]) if len(broken) else np.median(tail))  # an explosion into NaN may take two steps
+    runaway = late >= limits["runaway"] * base and _falls_without_bound(steps["loss"], limits["ratio"])
+    harmless = not len(broken) and not runaway and _improves(steps["loss"])
+    if late < limits["ratio"] * base or harmless:
+        told = f"the gradient norm ended at {number(late / base)} times its early level"
+        return Passed(told + (", but the loss improved" if late >= limits["ratio"] * base else ""))
+    level = statistics.onset(norm, 10 * base)
+    before = 0 if not level else int(rows[level - 1]) + 1  # the step after the last norm that was measured as usual
+    return _grown(training, before, late / base, runaway, limits)
+
+
+def _improves(loss: Floats) -> bool:
+    """Whether the loss ended below where it began: then large gradients do no harm."""
+    loss = loss[np.isfinite(loss)]
+    part = max(5, len(loss) // 10)
+    return len(loss) >= 20 and bool(np.median(loss[-part:]) < np.median(loss[:part]))
+
+
+def _falls_without_bound(loss: Floats, factor: float) -> bool:
+    """Whether the loss fell below zero to `factor` times its early size, and was still falling at the end."""
+    loss = loss[np.isfinite(loss)]
+    if len(loss) < 20:
+        return False
+    level = statistics.block_medians(loss, 10)
+    return bool(level[-1] < min(level[-2], 0.0) and -level[-1] >= factor * max(abs(float(level[0])), 1.0))
+
+
+def _grown(training: Training, first: int, ratio: float, runaway: bool, limits: Limits) -> Finding:
+    begin = timing.step_at(training, first)
+    told = RUNAWAY if runaway else "while the loss does not improve or is lost."
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="likely",
+        title=f"Gradients{timing.name_of(training)} explode: their norm is {number(ratio)} times its early level",
+        summary=(
+            f"From step {begin} on the gradient norm stays more than ten times above its early level and ends at "
+            f"{number(ratio)} times of it, {told}"
+        ),
+        fix=FIX_SIGN if runaway else FIX,
+        fix_code="" if runaway else FIX_CODE,
+        first_step=begin,
+        last_step=timing.last_step(training),
+        first_second=timing.second_at(training, first),
+        evidence=[
+            Evidence("late norm over early norm", ratio, "", limits["ratio"], limits.source("ratio")),
+            Evidence("learning rate there", _number(training.steps["lr"][first])),
+        ],
+        location=training.backward_location,
+        charts=pictures.grad_norm(training, [Mark(float(begin), "leaves its level")])
+        + pictures.loss(training, [Mark(float(begin), "gradients leave their level")]),
+        false_alarm="A loss whose scale was changed on purpose during the run.",
+    )
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+RULE = Rule(
+    id="exploding-gradients",
+    family="gradients",
+    severity="critical",
+    title="Gradients explode",
+    about="Gradients that grow by orders of magnitude and stay there undo what was learned.",
+    check=check,
+    needs=(("steps.grad_norm",),),
+    thresholds=(
+        Threshold("ratio", 100, "", "warm-up stays within one order of magnitude; two leave no doubt"),
+        Threshold("runaway", 1000, "", "flows and VAEs end below zero too, but their norms stay within two orders"),
+        Threshold("norms", 40, "norms", "a quarter of it, ten, is the least that gives a level"),
+    ),
+    consequence_of=("missing-zero-grad", "partial-zero-grad", "loss-divergence", "learning-rate-too-high"),
+    not_when="Warm-up within an order of magnitude, single spikes, several optimizers, reinforcement learning.",
+)

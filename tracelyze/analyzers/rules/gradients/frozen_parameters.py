@@ -1,0 +1,98 @@
+"""frozen-parameters: what the optimizer holds and what backward reaches are not the same tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracelyze.analyzers.computed.optimization import unheld
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding, Severity
+from tracelyze.formatting import percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+Row = dict[str, Any]
+NAMELESS = "a tensor"  # how the names begin if no called module holds the tensors
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The last word on each optimizer, and on the tensors that none holds."""
+    last: dict[int | None, Row] = {row["optimizer"]: row for row in process.tables["reach"].records()}
+    last = {index: row for index, row in last.items() if row["steps"] >= limits["steps"]}
+    if not last:
+        return Skipped(f"no optimizer took {limits['steps']:.0f} steps")
+    ran = {name for name in process.tables["activations"].text("module") if name}
+    findings, replaced = [], False
+    for training in process.trainings:
+        row = last.get(training.optimizer)
+        if row and 0 < row["missed"] < row["held"]:  # with all of them missing, zero-gradients says so
+            replaced |= (row["names"] or "").startswith(NAMELESS)
+            findings.append(_never_reached(training, row, bool(ran & _modules(row)), limits))
+    orphans = last.get(None)
+    if orphans and (orphans["missed"] or orphans["short_lived"]) and process.trainings:
+        findings.append(unheld.finding(process, orphans, RULE.id, replaced))
+    held = sum(row["held"] for index, row in last.items() if index is not None)
+    return findings or Passed(f"all {plural(held, 'trainable tensor')} that an optimizer holds had gradients")
+
+
+def _modules(row: Row) -> set[str]:
+    """The modules that the named tensors belong to."""
+    return {name.rpartition(".")[0] for name in (row["names"] or "").partition(" and ")[0].split(", ")} - {""}
+
+
+def _never_reached(training: Training, row: Row, ran: bool, limits: Limits) -> Finding:
+    """`ran`: forward does run a module that holds some of the tensors, so that something cuts it off from the loss."""
+    share = row["missed_elements"] / max(1, row["held_elements"])
+    severity: Severity = "warning" if ran and share >= limits["share"] else "info"
+    return Finding(
+        rule=RULE.id,
+        severity=severity,
+        confidence="certain",
+        title=f"{row['missed']:,} of {plural(row['held'], 'tensor')} in the optimizer{timing.name_of(training)} "
+        "never get a gradient",
+        summary=(
+            f"In {row['steps']:,} steps no backward reached {row['names'] or 'these tensors'}: {percent(share)} of "
+            "what this optimizer holds stays as it was initialised. "
+            + (
+                "Forward runs these layers, but the way from them to the loss is cut: detach(), .data, .item(), numpy, "
+                "no_grad or argmax on the way, or a head whose loss is not in the sum."
+                if ran
+                else "No look into forward saw these layers run: they belong to a branch that is not taken, or to a "
+                "part that is not used."
+            )
+        ),
+        fix="If they are to be trained, look for what cuts them off from the loss; if not, freeze them or take them "
+        "out.",
+        fix_code="loss.backward()\n"
+        "print([name for name, p in model.named_parameters() if p.requires_grad and p.grad is None])",
+        first_step=1,
+        last_step=timing.last_step(training),
+        evidence=[
+            Evidence("tensors without any gradient", row["missed"], "tensors"),
+            Evidence("their share of what the optimizer holds", share, "share", limits["share"],
+                     limits.source("share")),
+            Evidence("steps looked at", row["steps"], "steps", limits["steps"], limits.source("steps")),
+        ],
+        location=training.backward_location,
+        charts=pictures.loss(training),
+        false_alarm="Layers that this training is not meant to use, as the pooler of a language model.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="frozen-parameters",
+    family="gradients",
+    severity="warning",
+    title="Parameters that never train",
+    about="A tensor learns if backward reaches it and an optimizer holds it. With one of the two it stays as it was.",
+    check=check,
+    needs=(("reach.steps",),),
+    thresholds=(
+        Threshold("steps", 20, "steps", "a branch that is taken now and then is taken by then"),
+        Threshold("share", 0.1, "share", "unused extras (poolers, spare heads) are below a tenth of a model"),
+    ),
+    consequence_of=("zero-gradients",),
+    not_when="requires_grad=False, sparse embeddings, branches taken now and then, tied layers, teachers and averages.",
+)

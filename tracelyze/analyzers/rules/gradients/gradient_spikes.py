@@ -1,0 +1,88 @@
+"""gradient-spikes: a few steps' gradient norms are an order of magnitude above all around them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers import statistics
+from tracelyze.analyzers.computed.optimization import style
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.recorded import logged
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Isolated norms far outside of the robust spread before them, by deviations and by a factor."""
+    training = process.trainings[0]
+    reason = style.unjudgeable(training)
+    if reason:
+        return Skipped(reason)
+    usable = np.isfinite(training.steps["grad_norm"]) & timing.trained_steps(training)
+    usable[: len(usable) // 10] = False  # the first steps settle
+    rows = np.flatnonzero(usable)
+    norm = np.fmin(training.steps["grad_norm"], training.steps["clip_max_norm"])[rows]  # what reached the weights
+    if len(norm) < limits["norms"]:
+        return Skipped(f"{len(norm)} gradient norms: {limits['norms']:.0f} are needed to know what is usual")
+    found = statistics.spikes(norm, sigmas=limits["sigmas"], factor=limits["factor"])
+    if len(found) < limits["spikes"] or len(found) > limits["share"] * len(norm):
+        return Passed(f"{plural(len(found), 'spike')} among {len(norm):,} gradient norms")
+    steps = [timing.step_at(training, int(rows[index])) for index in found]
+    ratio = float(np.median(norm[found]) / np.median(norm))
+    batches = logged.batches(process, [int(rows[index]) for index in found])
+    which = f" They came from these batches: {', '.join(batches[:8])}." if batches else ""
+    listed = ", ".join(str(step) for step in steps[:8]) + (" ..." if len(steps) > 8 else "")
+    return [
+        Finding(
+            rule=RULE.id,
+            severity="warning",
+            confidence="likely",
+            title=f"{plural(len(found), 'gradient spike')}, {number(ratio)} times the usual norm",
+            summary=(
+                f"At steps {listed} the gradient norm leapt to about {number(ratio)} times its usual size and came "
+                "back. Single batches do that: mislabelled, empty or extreme samples. Each such step may undo many "
+                f"others.{which}"
+            ),
+            fix="Clip the gradient norm a little above its usual size, and look at the batches of these steps.",
+            fix_code=f"clip_grad_norm_(model.parameters(), max_norm={number(2 * float(np.median(norm)))})",
+            first_step=steps[0],
+            last_step=steps[-1],
+            first_second=timing.second_at(training, int(rows[found[0]])),
+            evidence=[
+                Evidence("spikes", len(found), "steps", limits["spikes"], limits.source("spikes")),
+                Evidence("median height over the usual norm", ratio, "", limits["factor"], limits.source("factor")),
+                Evidence("steps", listed),
+                *(Evidence("batch, as the script logged it", batch) for batch in batches[:8]),
+            ],
+            charts=pictures.grad_norm(training, [Mark(float(steps[0]), "first spike")]),
+            false_alarm="Data that contain rare but valid extremes; clipping may already take care of them.",
+        )
+    ]
+
+
+RULE = Rule(
+    id="gradient-spikes",
+    family="gradients",
+    severity="warning",
+    title="Gradient norms spike",
+    about="Isolated gradients far outside of what is usual come from single batches, and can cost many good steps.",
+    check=check,
+    needs=(("steps.grad_norm",),),
+    thresholds=(
+        Threshold(
+            "sigmas", 8, "", "heavy-tailed but stationary noise (Student t3) has few beyond, and none by the factor"
+        ),
+        Threshold("factor", 10, "", "an order of magnitude: far outside of heavy tails that are stationary"),
+        Threshold("spikes", 3, "steps", "one or two happen in healthy trainings"),
+        Threshold("share", 0.02, "share", "what happens in every fiftieth step is not a spike but the distribution"),
+        Threshold("norms", 200, "norms", "three windows of the 64 norms that define what is usual"),
+    ),
+    consequence_of=("exploding-gradients", "fp16-overflow", "learning-rate-too-high"),
+    not_when="Heavy-tailed but stationary norms, clipped norms, the first steps, several optimizers, acting models.",
+)

@@ -1,0 +1,91 @@
+"""nonfinite-gradients: gradients became NaN or Inf while the loss was still finite, and no scaler skipped the step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, combine
+from tracelyze.diagnosis import Evidence, Finding, Mark
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+
+def check(process: Process, _limits: Limits) -> Outcome:
+    """The first step whose gradients were not finite, if that came before the first loss that was not."""
+    return combine(_check(training) for training in process.trainings)
+
+
+def _check(training: Training) -> Finding | Passed:
+    steps = training.steps
+    broken = steps.known("grad_norm") & ~np.isfinite(steps["grad_norm"])
+    broken |= np.nan_to_num(steps["grads_nonfinite"]) > 0
+    broken &= ~timing.skipped(training) & ~steps.known("scale")
+    lost = steps.known("loss") & ~np.isfinite(steps["loss"])
+    if not broken.any():
+        return Passed("no gradient was NaN or Inf outside of steps that a loss scaler watches")
+    first = int(np.argmax(broken))
+    if lost.any() and int(np.argmax(lost)) <= first:
+        return Passed("gradients are not finite because the loss is not: see loss-nonfinite")
+    return _finding(training, first, int(broken.sum()))
+
+
+def _finding(training: Training, first: int, count: int) -> Finding:
+    begin = timing.step_at(training, first)
+    events = [row for row in training.process.events.records() if row["kind"] == "nonfinite-gradient"]
+    where = f" (first in {events[0]['name']})" if events and events[0]["name"] else ""
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="certain",
+        title=f"Gradients{timing.name_of(training)} became NaN or Inf at step {begin:,}{where}",
+        summary=(
+            f"At step {begin} gradients were not finite although the loss still was, and no loss scaler skipped the "
+            "step: it wrote them into the weights. Either the gradients had grown without bound, or one operation has "
+            "no finite derivative there: sqrt or norm at exactly 0, log of 0, division by 0, acos at 1."
+        ),
+        fix="Keep such operations away from their edge with a small constant, clip gradients, and skip non-finite "
+        "steps.",
+        fix_code="x = torch.sqrt(y + 1e-8)\nclip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)",
+        first_step=begin,
+        last_step=timing.last_step(training),
+        first_second=timing.second_at(training, first),
+        evidence=[
+            Evidence("tensors with NaN or Inf", _number(training.steps["grads_nonfinite"][first]), "tensors", 0,
+                     "a gradient is a number"),
+            Evidence("steps with such gradients", count, "steps"),
+            Evidence("loss at that step", _number(training.steps["loss"][first])),
+        ],
+        location=training.backward_location,
+        charts=pictures.grad_norm(training, [Mark(float(begin), "not finite")])
+        + pictures.loss(training, [Mark(float(begin), "gradient not finite")]),
+        false_alarm="Non-finite gradients that the script itself detects and discards before the step.",
+    )  # fmt: skip
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+RULE = Rule(
+    id="nonfinite-gradients",
+    family="gradients",
+    severity="critical",
+    title="Gradients are not finite",
+    about="A NaN in one gradient reaches every weight through the optimizer, or through clipping by the global norm.",
+    check=check,
+    needs=(("steps.grads_nonfinite",), ("steps.grad_norm",)),
+    consequence_of=(
+        "nonfinite-input",
+        "missing-zero-grad",
+        "partial-zero-grad",
+        "exploding-gradients",
+        "loss-divergence",
+        "fp16-without-scaler",
+        "learning-rate-too-high",
+    ),
+    not_when="Overflow that GradScaler caught and skipped, and gradients of a loss that is not finite itself.",
+)

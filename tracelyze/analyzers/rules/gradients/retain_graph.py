@@ -1,0 +1,87 @@
+"""retain-graph: every step's last backward is told to keep its graph, which nobody uses again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """retain_graph=True at the last backward of nearly all steps."""
+    return combine(_check(training, limits) for training in process.trainings)
+
+
+def _check(training: Training, limits: Limits) -> OneOutcome:
+    known = training.steps.known("graph_retained") & (training.steps["backwards"] > 0)
+    kept = known & (training.steps["graph_retained"] == 1)
+    if known.sum() < limits["steps"]:
+        return Skipped(f"fewer than {limits['steps']:.0f} steps with a backward")
+    share = float(kept.sum() / known.sum())
+    if len(training.process.trainings) > 1:
+        return Passed("several optimizers: a graph that one backward keeps may be the next one's")
+    if share < limits["share"]:
+        return Passed(f"the last backward of {percent(1 - share)} of the steps frees its graph")
+    graphs = training.steps["live_graphs"][np.isfinite(training.steps["live_graphs"])]
+    quarter = max(1, len(graphs) // 4)
+    grows = len(graphs) > 0 and np.median(graphs[-quarter:]) - np.median(graphs[:quarter]) >= limits["graphs"]
+    if not grows:
+        return Passed("the last backward of each step keeps its graph, at the cost of some memory: none piles up")
+    first = int(np.argmax(kept))
+    begin = timing.step_at(training, first)
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="certain",
+        title="Every step keeps the graph of its last backward (retain_graph=True)",
+        summary=(
+            f"In {percent(share)} of the steps the last backward was called with retain_graph=True, so that its "
+            f"activations stay instead of being freed on the way. {graphs[-1]:,.0f} graphs are alive at the end: "
+            "something of every step is kept (a loss in a list, a state that is carried over), and all of its "
+            "activations with it. Often retain_graph=True was added to silence \"backward through the graph a second "
+            'time", whose cause is a state that is carried from step to step without detach().'
+        ),
+        fix="Drop retain_graph=True from the last backward of the step; detach what is carried over to the next one.",
+        fix_code="hidden = hidden.detach()\nloss.backward()",
+        first_step=begin,
+        last_step=timing.last_step(training),
+        first_second=timing.second_at(training, first),
+        evidence=[
+            Evidence("steps whose last backward keeps its graph", share, "share", limits["share"],
+                     limits.source("share")),
+            Evidence("graphs alive after the last step", int(graphs[-1]), "graphs", limits["graphs"],
+                     limits.source("graphs")),
+        ],
+        location=training.backward_location,
+        charts=pictures.over_steps(
+            training, "Autograd graphs alive", "graphs", {"graphs": "live_graphs"}, [Mark(float(begin), "kept")]
+        ) + pictures.memory(training),
+        false_alarm="A graph that is used once more after the step, for a measurement.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="retain-graph",
+    family="gradients",
+    severity="warning",
+    title="The graph is kept after the last backward",
+    about="retain_graph=True keeps all activations of a step. Needed between two backwards of one graph, never after.",
+    check=check,
+    needs=(("steps.graph_retained",),),
+    thresholds=(
+        Threshold("steps", 20, "steps", "a first try or a measurement is no habit"),
+        Threshold("share", 0.9, "share", "every step, as the line is written"),
+        Threshold("graphs", 20, "graphs", "a healthy loop keeps one or two alive"),
+    ),
+    not_when="Graphs that are gone with the next step, several losses on one graph whose last backward frees it, "
+    "gradient penalties (create_graph).",
+    references=("https://docs.pytorch.org/docs/stable/generated/torch.autograd.backward.html",),
+)

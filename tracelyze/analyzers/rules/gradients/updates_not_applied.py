@@ -1,0 +1,90 @@
+"""updates-not-applied: steps of an optimizer leave a parameter with a gradient and a rate exactly as it was."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.optimization.updates import SIXTEEN_BITS, Looks, looks_of
+from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Tensors that no step ever changed, although rate times gradient is well above what their format resolves."""
+    return combine(_check(training, limits) for training in process.trainings)
+
+
+def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
+    seen = looks_of(training.process.tables["parameters"], training.optimizer)
+    enough = [looks for looks in seen if looks.dtype not in SIXTEEN_BITS and _is_enough(looks, limits)]
+    if not enough:
+        return Skipped("no parameter was looked at often enough while it had a gradient and a learning rate")
+    still = [looks for looks in enough if _never_moved(looks)]
+    if not still:
+        return Passed(f"steps changed all of the {plural(len(enough), 'parameter')} that were looked at")
+    return _finding(training, still, len(enough))
+
+
+def _is_enough(looks: Looks, limits: Limits) -> bool:
+    strong = np.nan_to_num(looks.expected, posinf=1.0) >= limits["expected"]
+    return int(strong.sum()) >= limits["looks"] and float(np.nansum(looks.since)) >= limits["steps"]
+
+
+def _never_moved(looks: Looks) -> bool:
+    between = looks.unchanged_since[~np.isnan(looks.unchanged_since)]
+    return bool((looks.unchanged == 1.0).all() and (looks.reached == 1.0).all() and (between == 1.0).all())
+
+
+def _finding(training: Training, still: list[Looks], count: int) -> Finding:
+    names = [looks.parameter for looks in still]
+    shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    begin, end = int(min(looks.step[0] for looks in still)), int(max(looks.step[-1] for looks in still))
+    affected = np.ones(len(training.steps), dtype=bool)
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="certain",
+        title=f"{plural(len(still), 'parameter')} of {count} never change, although the optimizer steps",
+        summary=(
+            f"Copies taken before and after steps{timing.name_of(training)} between {begin:,} and {end:,} are the "
+            f"same bit for bit for {shown}. They have gradients, the optimizer holds them, and their learning rate is "
+            "not zero: the step does not write to them."
+        ),
+        fix="Look at what the optimizer's step does with these tensors: an update of a copy (p = p - ... instead of "
+        "p.sub_(...)), a step that another wrapper replaced, weights that are copied back from elsewhere.",
+        fix_code="with torch.no_grad():\n    p.sub_(lr * p.grad)",
+        first_step=begin,
+        last_step=timing.last_step(training),
+        evidence=[
+            Evidence("parameters that never changed", shown),
+            Evidence("looks at the first of them", len(still[0].step), "looks"),
+            Evidence("rate times gradient, against its weights", float(np.median(still[0].expected))),
+        ],
+        cost=timing.cost_of(training, affected),
+        location=training.step_location,
+        false_alarm="Tensors that are held fast on purpose, by an optimizer of the script's own.",
+    )
+
+
+RULE = Rule(
+    id="updates-not-applied",
+    family="gradients",
+    severity="critical",
+    title="Updates are not applied",
+    about="An optimizer that steps without writing to a parameter trains the rest of the model around a dead part.",
+    check=check,
+    needs=(("parameters.unchanged", "parameters.unchanged_since"),),
+    thresholds=(
+        Threshold("looks", 4, "looks", "a line search or an accumulating optimizer rejects some steps, not all"),
+        Threshold("steps", 30, "steps", "what does not change over so many steps is not trained"),
+        Threshold("expected", 1e-5, "share", "a hundred times what float32 resolves (6e-8)"),
+    ),
+    not_when="Rates of zero, 16-bit weights, gradients too small to matter, closures.",
+)

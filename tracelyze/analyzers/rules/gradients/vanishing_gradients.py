@@ -1,0 +1,119 @@
+"""vanishing-gradients: they thin out layer by layer until the first layers get next to nothing, and the loss stays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.optimization.depth import Profile, profiles
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Gradient per element of early layers against late ones, over the looks, while the loss does not fall."""
+    return combine(_check(training, limits) for training in process.trainings)
+
+
+def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
+    looks = profiles(training.process.tables["parameters"], training.optimizer, int(limits["layers"]))
+    if len(looks) < limits["looks"] or looks[-1].step - looks[0].step < limits["steps"]:
+        return Skipped(f"fewer than {limits['layers']:.0f} layers with gradients, or too few looks at them")
+    vanishing = [_vanishes(look, limits) for look in looks]
+    first = len(looks) - vanishing[::-1].index(False) if False in vanishing else 0
+    stretch = looks[first:]
+    if len(stretch) < limits["looks"] or stretch[-1].step - stretch[0].step < 0.5 * len(training.steps):
+        ratio = float(np.median([look.ratio for look in looks]))
+        return Passed(f"the first layers' gradients are {ratio:.2g} of the last layers', or do not stay small")
+    stuck = _stuck(training, limits)
+    if isinstance(stuck, Skipped):
+        return stuck
+    return _finding(training, stretch, limits) if stuck else Passed("the loss falls, or is low, all the same")
+
+
+def _vanishes(look: Profile, limits: Limits) -> bool:
+    """Small at the front, and by a decay through the depth: one step down is a cut or a weight of the script's."""
+    gradual = look.in_order >= limits["in_order"] and look.steepest <= limits["steepest"]
+    return look.ratio <= limits["ratio"] and gradual
+
+
+def _stuck(training: Training, limits: Limits) -> bool | Skipped:
+    loss = training.steps["loss"]
+    if not len(loss) or not np.isfinite(loss).all() or len(loss) < limits["steps"]:
+        return Skipped("the loss of some steps is missing or not finite: whether it falls cannot be told")
+    fifth = len(loss) // 5
+    parts = (loss[: min(20, fifth // 4)], loss[fifth : 2 * fifth], loss[-fifth:])
+    start, early, end = (float(np.median(part)) for part in parts)
+    return start > 0 and end >= limits["high"] * start and end >= limits["falls"] * early
+
+
+def _finding(training: Training, stretch: list[Profile], limits: Limits) -> Finding:
+    look = stretch[len(stretch) // 2]
+    ratio = float(np.median([one.ratio for one in stretch]))
+    begin, steps = stretch[0].step, stretch[-1].step - stretch[0].step + 1
+    moved = steps * float(np.median([np.median(one.moved[: one.third]) for one in stretch]))
+    early, late = look.layers[0], look.layers[-1]
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="certain" if moved < limits["moved"] else "likely",
+        title=f"Gradients vanish on their way back: the first layers get {ratio:.1g} of what the last ones get",
+        summary=(
+            f"From step {begin:,} on, the gradients{timing.name_of(training)} thin out from layer {late} back to "
+            f"layer {early}, one by one: per element {look.gradient[-1]:.2g} at the last and "
+            f"{look.gradient[0]:.2g} at the first (step {look.step:,}). The loss does not fall. "
+            + (f"In {plural(steps, 'step')} the first layers could move by {percent(moved)} of their weights at most: "
+               "they are where they were initialised." if moved < limits["moved"] else "The optimizer scales such "
+               "gradients up, and what it steps along is mostly noise.")
+        ),
+        fix="Let gradients through: residual connections or normalisation between the layers, ReLU or GELU instead of "
+        "sigmoid or tanh, and an initialisation that fits the activation.",
+        fix_code="x = x + block(nn.functional.layer_norm(x, x.shape[-1:]))",
+        first_step=begin,
+        last_step=timing.last_step(training),
+        evidence=[
+            Evidence("gradient per element, first third of the layers against the last", f"{ratio:.1g}"),
+            Evidence("layers with gradients", len(look.layers), "layers"),
+            Evidence("looks in a row, to the end", len(stretch), "looks", limits["looks"], limits.source("looks")),
+            Evidence("way the first layers could go in that time, against their weights", f"{moved:.1g}"),
+        ],
+        cost=timing.cost_of(training, timing.numbers(training) >= begin),
+        location=training.backward_location,
+        charts=pictures.loss(training, [Mark(float(begin), "gradients vanish")]) + pictures.grad_norm(training),
+        false_alarm="A loss that cannot become smaller, so that it is not the first layers which hold it up.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="vanishing-gradients",
+    family="gradients",
+    severity="warning",
+    title="Gradients vanish before they reach the first layers",
+    about="Saturating activations or small weights shrink a gradient in every layer: the first ones are not trained.",
+    check=check,
+    needs=(("parameters.grad_norm", "steps.loss"),),
+    thresholds=(
+        Threshold("ratio", 1e-4, "share", "the slope of a sigmoid is at most 1/4: seven of them in a row"),
+        Threshold("layers", 6, "layers", "two layers in each third; a decay over fewer is no matter of depth"),
+        Threshold("in_order", 0.8, "share", "of the pairs of layers; without an order through the depth it is half"),
+        Threshold("steepest", 0.5, "share", "a decay with depth has many steps; one that is half of it is a cut"),
+        Threshold("looks", 5, "looks", "looks at the first steps alone would be two or three"),
+        Threshold("steps", 100, "steps", "deep networks may need some dozens of steps to get going"),
+        Threshold("high", 0.5, "share", "of the loss of the first steps: half is gone where something is learned"),
+        Threshold("falls", 0.95, "share", "last fifth of the run against the second: less is noise"),
+        Threshold("moved", 0.01, "share", "weights within a percent of where they began compute the same features"),
+    ),
+    consequence_of=(
+        "missing-zero-grad", "partial-zero-grad", "learning-rate-too-high", "exploding-gradients", "loss-divergence",
+        "gradient-spikes", "frozen-parameters", "double-softmax", "double-sigmoid", "softmax-wrong-dim",
+        "nll-of-probabilities", "loss-broadcast", "learning-rate-schedule", "zero-gradients", "dead-relu",
+    ),
+    not_when="Frozen layers, models that have converged, losses that fall, cuts of the script's own (detach, weights).",
+    references=("https://proceedings.mlr.press/v9/glorot10a.html",),
+)  # fmt: skip

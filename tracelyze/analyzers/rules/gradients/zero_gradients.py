@@ -1,0 +1,107 @@
+"""zero-gradients: every gradient is exactly zero, or missing, step after step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers import statistics
+from tracelyze.analyzers.computed.optimization import untrainable
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The longest stretch of observed steps without a single gradient that is not zero."""
+    return combine(_check(training, limits) for training in process.trainings)
+
+
+def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
+    steps = training.steps
+    none, zero = np.nan_to_num(steps["grads_none"]), np.nan_to_num(steps["grads_zero"])
+    trained = timing.trained_steps(training)
+    if untrainable.is_so(training, trained, int(limits["steps"])):
+        return untrainable.finding(training, trained, RULE.id)
+    dead = none + zero >= steps["parameters"]
+    usable = trained & steps.known("grads_none") & (steps["parameters"] > 0)
+    observed = usable & (steps.known("grads_zero") | dead)  # whether gradients are zero is looked at now and then
+    satisfied = steps["loss"] == 0  # a hinge that is satisfied has no gradient, rightly
+    rows = np.flatnonzero(observed & ~satisfied)
+    if not len(rows):
+        return Skipped("no step was observed that had a backward, trainable tensors, and a loss other than zero")
+    begin, end = statistics.longest_run(dead[rows])
+    whole = end - begin == len(rows)
+    alone = len(training.process.trainings) == 1
+    enough = end - begin >= limits["steps"] or (whole and end - begin >= limits["least"])
+    if not enough or not (alone or whole):  # beside others, an optimizer may rest for a while
+        return Passed(f"{int((~dead[rows]).sum()):,} of {len(rows):,} observed steps had gradients that were not zero")
+    first, last = int(rows[begin]), int(rows[end - 1])
+    missing = bool((none[rows[begin:end]] >= steps["parameters"][rows[begin:end]]).all())
+    what = "None" if missing else "exactly zero"
+    number = timing.step_at(training, first)
+    affected = np.zeros(len(steps), dtype=bool)
+    affected[first : last + 1] = True
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="certain" if alone else "likely",
+        title=f"Every gradient{timing.name_of(training)} is {what} for {plural(end - begin, 'observed step')}",
+        summary=(
+            f"From step {number} on, all gradients were {what} when the optimizer stepped"
+            f"{', in the whole run' if whole else ''}. Nothing is learned from such steps. "
+            + (
+                "No gradient means that backward never reaches these parameters: the loss is cut off from them "
+                "(detach, .data, no_grad, numpy on the way), or the optimizer holds another model's parameters."
+                if missing
+                else "Zero gradients mean that the loss does not react: dead units, a saturated or clamped output, a "
+                "loss multiplied by zero, a mask that hides everything, or gradients that are zeroed between "
+                "backward and step."
+            )
+        ),
+        fix="Follow the loss back to the parameters: print loss.grad_fn, and which parameters have a gradient after "
+        "backward.",
+        fix_code="loss.backward()\nprint([n for n, p in model.named_parameters() if p.grad is None or not "
+        "p.grad.any()])",
+        first_step=number,
+        last_step=timing.step_at(training, last),
+        first_second=timing.second_at(training, first),
+        evidence=[
+            Evidence("observed steps in a row without gradient", end - begin, "steps", limits["steps"],
+                     limits.source("steps")),
+            Evidence("trainable tensors", int(steps["parameters"][first]), "tensors"),
+            Evidence("of them with gradient None", int(none[first]), "tensors"),
+        ],
+        cost=timing.cost_of(training, affected),
+        location=training.backward_location,
+        charts=pictures.over_steps(
+            training, "Gradients that are missing or zero", "tensors",
+            {"None": "grads_none", "zero": "grads_zero", "trainable": "parameters"},
+            [Mark(float(number), "no gradient")],
+        ) + pictures.loss(training),
+        false_alarm="A loss that is satisfied exactly, so that its gradient is rightly zero.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="zero-gradients",
+    family="gradients",
+    severity="critical",
+    title="Every gradient is zero or missing",
+    about="An optimizer that steps on zero or missing gradients changes nothing, however long it runs.",
+    check=check,
+    needs=(("steps.parameters", "steps.grads_none"),),
+    thresholds=(
+        Threshold(
+            "steps", 10, "steps", "live networks have no ten steps without a single gradient; padding batches may"
+        ),
+        Threshold("least", 3, "steps", "for a run that never had a gradient"),
+    ),
+    consequence_of=("zero-grad-after-backward", "dead-relu"),
+    not_when="Alternating optimizers, steps skipped by GradScaler, losses that are exactly zero.",
+)

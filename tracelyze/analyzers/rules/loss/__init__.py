@@ -1,0 +1,1 @@
+"""Diagnoses of the loss and the learning rate."""

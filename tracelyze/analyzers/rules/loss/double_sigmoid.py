@@ -1,0 +1,91 @@
+"""double-sigmoid: a loss that contains the sigmoid is given the output of a sigmoid."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.rule import Limits, Outcome, Rule, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import number
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.data.loss_calls import Line, Row
+    from tracelyze.analyzers.recorded.run import Process
+
+SQUASHING = ("Sigmoid", "Hardsigmoid", "Softmax")
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The input comes from a sigmoid; where that is not known, all of many inputs fill the range from 0 to 1."""
+
+    functions = ("binary_cross_entropy_with_logits",)
+    full = {(line.site, line.training) for line in loss_calls.lines(process, functions) if _fills(line, limits)}
+
+    def wrong(row: Row) -> bool | None:
+        if row["lowest"] is None:
+            return None
+        if row["made_by"] in SQUASHING:
+            return True
+        if row["made_by"] not in (None, "", loss_calls.COMPILED) or row["lowest"] < 0 or row["highest"] > 1:
+            return False
+        return True if (row["site"], bool(row["training"])) in full else None
+
+    return loss_calls.judge(process, functions, wrong, lambda line, bad: _tell(process, line, bad, limits), limits)
+
+
+def _fills(line: Line, limits: Limits) -> bool:
+    """Scores that stay above 0 and below 1 for long and still come close to both would be a rare coincidence."""
+    lowest = [row["lowest"] for row in line.rows if row["lowest"] is not None]
+    highest = [row["highest"] for row in line.rows if row["highest"] is not None]
+    enough = len(lowest) >= limits["looks"] and line.rows[-1]["step"] - line.rows[0]["step"] >= limits["steps"]
+    near = limits["near"]
+    return bool(enough and 0 <= min(lowest) <= near and 1 - near <= max(highest) <= 1)
+
+
+def _tell(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
+    lowest, highest = min(row["lowest"] for row in bad), max(row["highest"] for row in bad)
+    seen = bad[0]["made_by"] in SQUASHING
+    comes = f"comes straight out of a {bad[0]['made_by'].lower()}" if seen else "never left the range from 0 to 1"
+    return loss_calls.finding(
+        process, line, bad, limits,
+        rule=RULE.id,
+        title="The sigmoid is applied twice: once by the model, once by the loss",
+        summary=(
+            f"The input of {line.where} {comes}, with values from {number(lowest)} to {number(highest)}. "
+            "binary_cross_entropy_with_logits expects raw scores (logits) and applies the sigmoid itself. After the "
+            "second one every answer lies between 0.5 and 0.73, so that negatives can never be learned: their loss "
+            "cannot fall below 0.69."
+        ),
+        fix="Hand over the output of the last linear layer, without sigmoid. Take the sigmoid only where probabilities "
+        "are shown or compared.",
+        fix_code="logits = model(x)                      # no sigmoid at the end of the model\n"
+        "loss = F.binary_cross_entropy_with_logits(logits, target)",
+        evidence=[
+            Evidence("made by", bad[0]["made_by"] or "unknown"),
+            Evidence("smallest value of the input", lowest, "", 0.0, "scores are negative where the answer is no"),
+            Evidence("largest value of the input", highest, "", 1.0, "a sigmoid gives no more"),
+        ],
+        false_alarm="Scores that are meant to lie between 0 and 1.",
+        confidence="certain" if seen else "likely",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="double-sigmoid",
+    family="loss",
+    severity="critical",
+    title="Sigmoid before a loss that contains it",
+    about="binary_cross_entropy_with_logits contains the sigmoid. After another one it cannot learn negatives.",
+    check=check,
+    needs=(("loss_calls.function",),),
+    thresholds=(
+        Threshold("looks", 20, "calls", "scores may lie between 0 and 1 in the first steps"),
+        Threshold("steps", 100, "steps", "scores move away from where they were initialised within some ten steps"),
+        Threshold("near", 0.1, "", "a sigmoid that tells classes apart comes close to 0 and to 1; a constant does not"),
+        loss_calls.SHARE,
+        loss_calls.CALLS,
+    ),
+    not_when="Scores that happen to lie between 0 and 1 in the first steps; targets that are probabilities.",
+    references=("https://docs.pytorch.org/docs/stable/generated/torch.nn.BCEWithLogitsLoss.html",),
+)

@@ -1,0 +1,76 @@
+"""double-softmax: cross-entropy is given probabilities, and takes a softmax of them once more."""
+
+from __future__ import annotations
+
+from math import e, log
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.rule import Limits, Outcome, Rule
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import number
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.data.loss_calls import Line, Row
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The input of cross_entropy comes from a softmax, or its rows are probabilities."""
+
+    def wrong(row: Row) -> bool | None:
+        if not loss_calls.has_classes(row) or row["lowest"] is None:
+            return None
+        return row["made_by"] == "Softmax" or loss_calls.probabilities(row, limits["rounding"])
+
+    functions = ("cross_entropy",)
+    return loss_calls.judge(process, functions, wrong, lambda line, bad: _tell(process, line, bad, limits), limits)
+
+
+def _tell(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
+    classes = loss_calls.sizes(bad[0]["input_shape"])[1]
+    lowest, highest = min(row["lowest"] for row in bad), max(row["highest"] for row in bad)
+    seen = "comes straight out of a softmax" if bad[0]["made_by"] == "Softmax" else "has rows that sum to 1"
+    return loss_calls.finding(
+        process, line, bad, limits,
+        rule=RULE.id,
+        title="Cross-entropy is given probabilities: softmax is applied twice",
+        summary=(
+            f"The input of {line.where} {seen}, with values from {number(lowest)} to {number(highest)}. cross_entropy "
+            "expects raw scores (logits) and applies log-softmax itself. On probabilities the second softmax is almost "
+            f"flat: with {classes} classes the loss cannot fall below {number(_floor(classes))} even if every answer "
+            "is right, gradients are small, and the network trains slowly or stops early."
+        ),
+        fix="Hand over the output of the last linear layer, without softmax. Take the softmax only where probabilities "
+        "are shown or compared.",
+        fix_code="logits = model(x)                      # no nn.Softmax at the end of the model\n"
+        "loss = F.cross_entropy(logits, target)",
+        evidence=[
+            Evidence("made by", bad[0]["made_by"] or "unknown"),
+            Evidence("smallest value", lowest, "", 0.0, "probabilities are not negative, scores are"),
+            Evidence("largest distance of a row's sum from 1", max(row["sum_error"] for row in bad), "",
+                     limits["rounding"], limits.source("rounding")),
+            Evidence("lowest loss that can be reached", _floor(classes), ""),
+        ],
+        false_alarm="A model that is meant to give scores between 0 and 1 with a second softmax on top.",
+    )  # fmt: skip
+
+
+def _floor(classes: int) -> float:
+    """Cross-entropy of a right answer given with probability 1, after another softmax."""
+    return log(e + classes - 1) - 1.0
+
+
+RULE = Rule(
+    id="double-softmax",
+    family="loss",
+    severity="critical",
+    title="Softmax before cross-entropy",
+    about="cross_entropy contains the softmax. On top of another one it cannot reach a low loss and hardly learns.",
+    check=check,
+    needs=(("loss_calls.function",),),
+    thresholds=(loss_calls.ROUNDING, loss_calls.SHARE, loss_calls.CALLS),
+    not_when="Scores that happen to be small; targets that are probabilities; log-probabilities as the input, which a "
+    "second log-softmax leaves as they are.",
+    references=("https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html",),
+)

@@ -1,0 +1,117 @@
+"""learning-rate-schedule: the rate is zero, or the scheduler counts in another unit than the one it is stepped in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelyze.analyzers.computed.optimization import schedules
+from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import number, percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Each optimizer's rate, with what is known of its scheduler."""
+    known = schedules.last_rows(process)
+    return combine(_check(training, known, limits) for training in process.trainings)
+
+
+def _check(training: Training, known: list[dict[str, Any]], limits: Limits) -> OneOutcome:
+    steps = training.steps
+    rows = np.flatnonzero(np.isfinite(steps["lr"]))
+    if len(rows) < limits["steps"]:
+        return Skipped(f"the rate of fewer than {limits['steps']:.0f} steps is known")
+    own = [row for row in known if row["optimizer"] == training.optimizer]
+    outer = [row for row in own if not row["inner"]]
+    rate = steps["lr"][rows]
+    idle = rate <= limits["nothing"] * rate.max()
+    tail = len(idle) - int(np.argmin(idle[::-1])) if not idle.all() else 0
+    one_group = (training.facts.get("groups") or 1) == 1  # of several, the first may rest while others learn
+    if one_group and len(idle) - tail >= max(limits["steps"], limits["share"] * len(idle)):
+        return _zero(training, rows[tail:], idle.all(), outer[0] if len(outer) == 1 else None, limits)
+    stranger = schedules.of_another_optimizer(training, known, limits)
+    if stranger is not None:
+        return schedules.finding(
+            training, stranger, RULE.id,
+            title="The scheduler changes the rate of an optimizer that never steps",
+            what=f"{stranger['name']} was stepped {plural(stranger['steps'], 'time')} and moved its optimizer's rate "
+            f"from {number(stranger['highest_lr'] or 0.0)} to {number(stranger['lowest_lr'] or 0.0)}, but the one that "
+            f"steps holds the same parameters and stayed at {number(float(rate[-1]))}: the optimizer was made again "
+            "after the scheduler.",
+            fix="Make the scheduler after the optimizer that is used, and hand it that one.",
+            code="optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)\n"
+            "scheduler = CosineAnnealingLR(optimizer, T_max=epochs)",
+            evidence=[Evidence("steps of the scheduler", stranger["steps"], "steps")],
+        )  # fmt: skip
+    for judge in (schedules.runs_ahead, schedules.lags_behind, schedules.never_stepped):
+        row = judge(training, outer, limits)
+        if row is not None:
+            return _out_of_step(training, row, judge)
+    return Passed(f"the rate stays between {number(float(rate.min()))} and {number(float(rate.max()))}")
+
+
+def _zero(
+    training: Training, rows: np.ndarray[Any, Any], always: bool, scheduler: dict[str, Any] | None, limits: Limits
+) -> Finding:
+    begin, total = int(rows[0]), len(training.steps)
+    share = (total - begin) / total
+    when = "in the whole run" if always else f"from step {timing.step_at(training, begin):,} on"
+    cause = (
+        f" {scheduler['name']} lasts {scheduler['horizon']:,} steps, and was stepped {scheduler['steps']:,} times."
+        if scheduler and scheduler["horizon"]
+        else ""
+    )
+    return schedules.finding(
+        training, scheduler, RULE.id,
+        title=f"Nothing is learned {when}: the learning rate is zero",
+        what=f"The rate{timing.name_of(training)} is zero for {plural(total - begin, 'step')}, {percent(share)} of "
+        f"the run. These steps cost time and change nothing.{cause}",
+        fix="Give the schedule the number of steps that the training really makes, in the unit in which it is stepped.",
+        code="scheduler = CosineAnnealingLR(optimizer, T_max=epochs * len(loader))  # stepped after every batch",
+        evidence=[
+            Evidence("steps at rate zero", share, "share", limits["share"], limits.source("share")),
+        ],
+        first=begin,
+        severity="critical" if always else "warning",
+    )  # fmt: skip
+
+
+def _out_of_step(training: Training, row: dict[str, Any], judge: Any) -> Finding:
+    title, what, fix = schedules.words(training, row, judge)
+    return schedules.finding(
+        training, row, RULE.id, title=title, what=what, fix=fix,
+        code="for epoch in range(epochs):\n    for batch in loader:\n        ...\n        optimizer.step()\n"
+        "        scheduler.step()      # here if its length counts batches\n    scheduler.step()          # here if it "
+        "counts epochs",
+        evidence=[
+            Evidence("steps of the scheduler", row["steps"], "steps"),
+            Evidence("steps of the optimizer", len(training.steps), "steps"),
+            Evidence("length of the schedule", row["horizon"], "steps"),
+        ],
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="learning-rate-schedule",
+    family="loss",
+    severity="warning",
+    title="The learning-rate schedule does not fit the training",
+    about="A schedule counts batches or epochs. Stepped in the other unit it ends far too early, or never gets going.",
+    check=check,
+    needs=(("steps.lr",),),
+    thresholds=(
+        Threshold("steps", 20, "steps", "fewer steps cost nothing worth a warning"),
+        Threshold("share", 0.1, "share", "a schedule's last steps at zero are a percent or so of a run"),
+        Threshold("nothing", 1e-6, "", "of the highest rate: updates below the resolution of float32"),
+        Threshold("apart", 5, "", "steps per scheduler step from which the two units are surely not the same"),
+        Threshold("idle", 100, "steps", "a scheduler that waits for an epoch or an evaluation may step late"),
+    ),
+    not_when="Schedules that reach zero with the last steps, short runs, interrupted runs, schedules within schedules.",
+    references=("https://docs.pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate",),
+)

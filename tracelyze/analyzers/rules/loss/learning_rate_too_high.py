@@ -1,0 +1,112 @@
+"""learning-rate-too-high: the loss blew up from the first steps, or when the rate was raised beyond what was borne."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.optimization import rates, style
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.optimization.rates import TooHigh
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Loss against learning rate, of the only optimizer."""
+    training = process.trainings[0]
+    reason = style.unjudgeable(training)
+    if reason:
+        return Skipped(reason)
+    seen = rates.curve(training)
+    if len(seen.loss) < 3:
+        return Skipped(f"{len(seen.loss)} losses that are numbers, with a known rate")
+    found = rates.from_the_start(training, seen, limits) or rates.raised(seen, limits)
+    if found is None:
+        return Passed("the loss did not blow up from the first steps, nor when the rate was raised")
+    return [_finding(training, found, limits)]
+
+
+def _finding(training: Training, found: TooHigh, limits: Limits) -> Finding:
+    begin, raised = timing.step_at(training, found.first), timing.step_at(training, found.raised)
+    affected = np.zeros(len(training.steps), dtype=bool)
+    affected[found.first :] = True
+    marks = [Mark(float(raised), "rate raised" if found.borne else "first step")]
+    rate, name = number(found.rate), training.facts.get("name") or "the optimizer"
+    if found.borne:
+        title = f"The learning rate was raised to {rate}, which the training did not bear"
+        summary = (
+            f"Up to a rate of {number(found.borne)} the loss fell, to {number(found.lowest)}. From step {raised} "
+            f"on the rate was higher, up to {rate}, and the loss rose to {number(found.highest)}. A step that "
+            "overshoots the valley lands higher on its other side, and each one lands higher still."
+        )
+        fix = f"Go back to a checkpoint from before step {raised} and keep the rate at {number(found.borne)} or below."
+        code = f'for group in optimizer.param_groups:\n    group["lr"] = min(group["lr"], {found.borne:.2g})'
+    else:
+        title = f"The learning rate of {name}, {rate}, is too high: the loss grew from the first step"
+        summary = (
+            f"The loss went from {number(found.lowest)} to {number(found.highest)} without ever having fallen, and one "
+            f"update changed the weights by {number(found.update or 0.0)} times their own size. Nothing was learned: a "
+            "step that overshoots the valley lands higher on its other side, and each one lands higher still."
+        )
+        fix = "Try a tenth and a hundredth of the rate. If inputs or targets are in the hundreds, normalise them first."
+        code = f"optimizer = torch.optim.{name}(model.parameters(), lr={found.rate / 10:.2g})"
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="likely",
+        title=title,
+        summary=summary,
+        fix=fix,
+        fix_code=code,
+        first_step=begin,
+        last_step=timing.last_step(training),
+        first_second=timing.second_at(training, found.first),
+        evidence=[
+            Evidence("highest learning rate", found.rate, "", limits["raised"] * found.borne if found.borne else None,
+                     limits.source("raised") if found.borne else ""),
+            *([Evidence("rate while the loss fell", found.borne)] if found.borne else []),
+            *([Evidence("update per weight, median over tensors", found.update, "", limits["update"],
+                        limits.source("update"))] if found.update is not None else []),
+            Evidence("highest loss", found.highest),
+            Evidence("lowest loss", found.lowest),
+        ],
+        cost=timing.cost_of(training, affected),
+        location=training.step_location,
+        charts=pictures.loss(training, marks) + pictures.grad_norm(training, marks),
+        false_alarm="A search for the highest rate that is borne, which is to end like this.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="learning-rate-too-high",
+    family="loss",
+    severity="critical",
+    title="The learning rate is too high",
+    about="Gradient descent is stable up to a rate of two over the curvature, and diverges geometrically beyond it.",
+    check=check,
+    needs=(("steps.loss", "steps.lr"),),
+    thresholds=(
+        Threshold("blow_up", 100, "", "a bad start loses a factor of 2 to 5 in its first steps, not of 100"),
+        Threshold("early", 100, "steps", "what blows up later had a time in which it was stable"),
+        Threshold("rises", 0.8, "share", "of the steps until then; of noise half rise, with 3 steps an eighth all do"),
+        Threshold("update", 0.1, "", "a hundred times the usual 1e-3; sound trainings stay below after step 10"),
+        Threshold("raised", 2.0, "", "derived: the limit of stability is sharp, curvature itself drifts by less"),
+        Threshold("ended", 10, "", "of the smoothed minimum in the last two losses; noise seldom reaches twice that"),
+    ),
+    consequence_of=(
+        "missing-zero-grad",
+        "partial-zero-grad",
+        "unscaled-accumulation",
+        "nonfinite-input",
+        "learning-rate-schedule",
+        "train-in-eval-mode",
+    ),
+    not_when="Several optimizers, acting models, losses below zero, a loss that is lost without having risen before.",
+    references=("https://arxiv.org/abs/2103.00065",),
+)

@@ -1,0 +1,94 @@
+"""loss-broadcast: prediction [B, 1] against target [B] compares every sample with every other: [B, B] differences."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from math import prod
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.rule import Limits, Outcome, Rule
+from tracelyze.diagnosis import Evidence, Finding
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.data.loss_calls import Line, Row
+    from tracelyze.analyzers.recorded.run import Process
+
+ELEMENTWISE = (
+    "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "poisson_nll_loss", "gaussian_nll_loss", "soft_margin_loss",
+    "hinge_embedding_loss",
+)  # fmt: skip
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Both arguments of an elementwise loss are blown up to a common, larger shape."""
+
+    def tell(line: Line, bad: list[Row]) -> Finding:
+        return _tell(process, line, bad, limits)
+
+    return loss_calls.judge(process, ELEMENTWISE, _crossed, tell, limits)
+
+
+def _crossed(row: Row) -> bool | None:
+    """The same sizes but for ones, in another number of dimensions, so that each is repeated along the other."""
+    given, target = loss_calls.sizes(row["input_shape"]), loss_calls.sizes(row["target_shape"])
+    if prod(given) == 1 or prod(target) == 1:
+        return False if prod(given) != prod(target) else None  # a scalar target; or a batch of one, which tells nothing
+    if len(given) == len(target) or [s for s in given if s > 1] != [s for s in target if s > 1]:
+        return False
+    return prod(_together(row)) > max(prod(given), prod(target))
+
+
+def _together(row: Row) -> list[int]:
+    """The shape that both are broadcast to."""
+    given, target = loss_calls.sizes(row["input_shape"]), loss_calls.sizes(row["target_shape"])
+    pairs = zip_longest(reversed(given), reversed(target), fillvalue=1)
+    return [max(pair) for pair in pairs][::-1]
+
+
+def _tell(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
+    row = bad[0]
+    given, target = loss_calls.shown(row["input_shape"]), loss_calls.shown(row["target_shape"])
+    product, count = _together(row), prod(loss_calls.sizes(row["input_shape"]))
+    longer_input = len(loss_calls.sizes(row["input_shape"])) > len(loss_calls.sizes(row["target_shape"]))
+    long = loss_calls.sizes(row["input_shape"] if longer_input else row["target_shape"])
+    dim = -1 if long[-1] == 1 else long.index(1)
+    name = "prediction" if longer_input else "target"
+    kept = row["reduction"] == "none"
+    return loss_calls.finding(
+        process, line, bad, limits,
+        rule=RULE.id,
+        title=f"{line.function} compares every prediction with every target: {given} against {target}",
+        summary=(
+            f"In {line.where} the prediction has shape {given} and the target {target}. PyTorch repeats both to "
+            f"{product}: {prod(product):,} differences instead of {count:,}, nearly all between a prediction and the "
+            "target of another sample. The best answer to that is the mean of all targets, whatever the input, so the "
+            "network learns to predict a constant. torch warns of it once."
+        ),
+        fix=f"Give both the same shape before the loss: take the dimension of size 1 off the {name}.",
+        fix_code=f"{name} = {name}.squeeze({dim})              # {given if longer_input else target} -> "
+        f"{target if longer_input else given}\nloss = F.{line.function}(prediction, target)",
+        evidence=[
+            Evidence("shape of the prediction", given),
+            Evidence("shape of the target", target),
+            Evidence("differences computed", prod(product), "", count, "one per prediction"),
+        ],
+        severity="warning" if kept else "critical",
+        confidence="likely" if kept else "certain",
+        false_alarm="Differences of all pairs on purpose: then write [:, None] into both, which says so.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="loss-broadcast",
+    family="loss",
+    severity="critical",
+    title="Prediction and target are broadcast against each other",
+    about="Shapes [B, 1] and [B] do not fail, they give [B, B] differences, and the network learns a constant.",
+    check=check,
+    needs=(("loss_calls.input_shape", "loss_calls.target_shape"),),
+    thresholds=(loss_calls.SHARE, loss_calls.CALLS),
+    not_when="Equal shapes, targets with a single value, one side repeated, pairs written out with the same number of "
+    "dimensions.",
+    references=("https://docs.pytorch.org/docs/stable/notes/broadcasting.html",),
+)

@@ -1,0 +1,100 @@
+"""loss-divergence: the loss left its minimum for good."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers import statistics
+from tracelyze.analyzers.computed.data import curriculum
+from tracelyze.analyzers.computed.optimization import style
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number, percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """A sustained rise above the earlier minimum, of the only optimizer's loss."""
+    training = process.trainings[0]
+    reason = style.unjudgeable(training)
+    if reason:
+        return Skipped(reason)
+    rows = np.flatnonzero(np.isfinite(training.steps["loss"]) & ~timing.skipped(training))
+    loss = training.steps["loss"][rows]
+    if len(loss) < 64:
+        return Skipped(f"{len(loss)} losses: 64 are needed to tell a rise from noise")
+    if float(np.quantile(loss, 0.1)) <= 0:
+        return Skipped("the loss reaches zero or below: there is no level to measure a rise against")
+    seen = statistics.divergence(loss, rise=limits["rise"], regained=limits["regained"], sigmas=limits["sigmas"])
+    if seen is None:
+        return Passed("the loss did not rise for good above its earlier minimum")
+    first = int(rows[min(seen.turned, len(rows) - 1)])
+    if curriculum.larger_from(process, timing.step_at(training, first)):
+        return Passed("the loss rose above its earlier minimum when the training went on with larger inputs")
+    return [_finding(training, first, seen, limits)]
+
+
+def _finding(training: Training, first: int, seen: statistics.Divergence, limits: Limits) -> Finding:
+    begin, ratio = timing.step_at(training, first), seen.end / seen.minimum
+    height = f"{percent(ratio - 1)} above" if ratio < 3 else f"at {number(ratio)} times"
+    worse = seen.end > seen.start
+    affected = np.zeros(len(training.steps), dtype=bool)
+    affected[first:] = True
+    marks = [Mark(float(begin), "minimum passed")]
+    return Finding(
+        rule=RULE.id,
+        severity="critical" if worse else "warning",
+        confidence="likely",
+        title=f"The loss diverged: it ended {height} its minimum",
+        summary=(
+            f"The loss reached {number(seen.minimum)} around step {begin}, rose after that and stayed high: "
+            f"{number(seen.end)} at the end" + (", above where it had started." if worse else ".") + " Everything "
+            "since the minimum made the model worse on its own training data."
+        ),
+        fix="Go back to a checkpoint from before the rise, and lower the learning rate, warm it up, or clip gradients.",
+        fix_code="torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)",
+        first_step=begin,
+        last_step=timing.last_step(training),
+        first_second=timing.second_at(training, first),
+        evidence=[
+            Evidence("smallest loss (median of a block)", seen.minimum),
+            Evidence("loss at the end", seen.end, "", seen.minimum + seen.margin,
+                     f"minimum plus the largest of {number(limits['sigmas'])} deviations of the noise, "
+                     f"{percent(limits['rise'])} of the minimum and {percent(limits['regained'])} of what was gained"),
+            Evidence("loss at the start", seen.start),
+        ],
+        cost=timing.cost_of(training, affected),
+        location=training.loss_location,
+        charts=pictures.loss(training, marks) + pictures.grad_norm(training, marks),
+        false_alarm="A curriculum, a change of the loss's weights or of the data during the run.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="loss-divergence",
+    family="loss",
+    severity="critical",
+    title="The loss diverged",
+    about="A loss that rises above its minimum and stays there says that the training undoes what it had learned.",
+    check=check,
+    needs=(("steps.loss",),),
+    thresholds=(
+        Threshold("rise", 0.15, "share", "simulated rises of 40% and more are found, noise of any shape is not"),
+        Threshold("regained", 0.1, "share", "noise around a loss that converged is small against what was gained"),
+        Threshold("sigmas", 6, "", "autocorrelated noise exceeds 3 in one run of twenty, 6 in one of a hundred"),
+    ),
+    consequence_of=(
+        "missing-zero-grad",
+        "partial-zero-grad",
+        "exploding-gradients",
+        "fp16-overflow",
+        "train-in-eval-mode",
+        "learning-rate-too-high",
+    ),
+    not_when="Excursions that recover, larger inputs from then on, negative losses, several optimizers, acting models.",
+)

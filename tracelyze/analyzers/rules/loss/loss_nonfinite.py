@@ -1,0 +1,106 @@
+"""loss-nonfinite: the training loss became NaN or Inf; what moved first, and what it did to the rest of the run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.optimization.prelude import what_moved_first
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.recorded import logged
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+FIX = (
+    "Stop at the first non-finite loss and look at that batch. If the gradient norm rose before: lower the learning "
+    "rate, warm it up, clip gradients. If nothing moved before: look for log(0), division by zero, sqrt(0), an empty "
+    "mask, or a bad sample in the batch."
+)
+FIX_CODE = "if not torch.isfinite(loss):\n    raise RuntimeError(f'loss is {loss.item()} at step {step}')"
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The first NaN or Inf among the measured losses of each optimizer."""
+    findings: list[Finding] = []
+    count = 0
+    for training in process.trainings:
+        bad = training.steps.known("loss") & ~np.isfinite(training.steps["loss"])
+        count += int(training.steps.known("loss").sum())
+        if (bad & ~timing.skipped(training)).any():
+            findings.append(_finding(training, bad, limits))
+    return findings or Passed(f"all {plural(count, 'measured loss')} are finite")
+
+
+def _finding(training: Training, bad: np.ndarray, limits: Limits) -> Finding:
+    steps = training.steps
+    first = int(np.argmax(bad))
+    what = "NaN" if np.isnan(steps["loss"][first]) else "Inf"
+    later = steps.known("loss")[first:] & np.isfinite(steps["loss"][first:])
+    begin, total = timing.step_at(training, first), int(bad.sum())
+    recovered = int(later.sum()) >= limits["recovered"] and total <= limits["share"] * (len(bad) - first)
+    before, marks = what_moved_first(training, first), [Mark(float(begin), f"loss is {what}")]
+    harm = f"{total} of {len(bad) - first} losses since then are not finite"
+    if recovered:
+        harm += ", the others are: the weights survived."
+    else:
+        harm += ": the training goes on without them." if later.any() else ": what was trained from here on is lost."
+    affected = np.zeros(len(bad), dtype=bool)
+    affected[first:] = True
+    return Finding(
+        rule=RULE.id,
+        severity="warning" if recovered else "critical",
+        confidence="certain",
+        title=f"The loss{timing.name_of(training)} became {what} at step {begin:,}",
+        summary=f"{before} {harm}",
+        fix=FIX,
+        fix_code=FIX_CODE,
+        first_step=begin,
+        last_step=timing.step_at(training, int(np.flatnonzero(bad)[-1])),
+        first_second=timing.second_at(training, first),
+        evidence=[
+            Evidence("first loss that is not finite", what, "", "finite", "a loss is a number"),
+            Evidence("steps without a finite loss", total, "steps"),
+            Evidence("last finite loss before", _last_finite(steps["loss"][:first]), ""),
+            *(Evidence("its batch, as logged", batch) for batch in logged.batches(training.process, [first])),
+        ],
+        cost=timing.cost_of(training, bad if recovered else affected),
+        location=training.loss_location,
+        charts=pictures.loss(training, marks) + pictures.grad_norm(training, marks),
+        false_alarm="A loss that is meant to be Inf for rejected samples, and is never stepped on, is harmless.",
+    )
+
+
+def _last_finite(values: np.ndarray) -> float | None:
+    finite = values[np.isfinite(values)]
+    return float(finite[-1]) if len(finite) else None
+
+
+RULE = Rule(
+    id="loss-nonfinite",
+    family="loss",
+    severity="critical",
+    title="The loss is not finite",
+    about="Once the loss is NaN or Inf its gradients are too, and one optimizer step spreads them into every weight.",
+    check=check,
+    needs=(("steps.loss",),),
+    thresholds=(
+        Threshold("recovered", 5, "steps", "weights that hold a NaN give no finite loss ever again"),
+        Threshold("share", 0.1, "share", "a bad batch now and then is below a tenth of the steps"),
+    ),
+    consequence_of=(
+        "nonfinite-input",
+        "missing-zero-grad",
+        "exploding-gradients",
+        "nonfinite-gradients",
+        "fp16-overflow",
+        "fp16-without-scaler",
+        "loss-divergence",
+        "learning-rate-too-high",
+    ),
+    not_when="Steps that GradScaler skipped.",
+)

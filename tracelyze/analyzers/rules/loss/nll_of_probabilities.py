@@ -1,0 +1,76 @@
+"""nll-of-probabilities: a loss that expects log-probabilities is given probabilities."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.rule import Limits, Outcome, Rule
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import number
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.data.loss_calls import Line, Row
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The input of nll_loss or kl_div comes from a softmax, or its rows are probabilities."""
+
+    def wrong(row: Row) -> bool | None:
+        if not loss_calls.has_classes(row) or row["lowest"] is None:
+            return None
+        return row["made_by"] == "Softmax" or loss_calls.probabilities(row, limits["rounding"])
+
+    functions = ("nll_loss", "kl_div")
+    return loss_calls.judge(process, functions, wrong, lambda line, bad: _tell(process, line, bad, limits), limits)
+
+
+def _tell(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
+    values = [row["value"] for row in bad if row["value"] is not None]
+    nll = line.function == "nll_loss"
+    effect = (
+        "nll_loss takes the value of the right class with its sign turned. On probabilities that is a number between "
+        "-1 and 0, not a log-likelihood: confident mistakes are hardly punished, and gradients vanish where the "
+        "network is wrong."
+        if nll
+        else "kl_div subtracts its input from the logarithm of the target. On probabilities the result is no "
+        "divergence, and its minimum is not where the two distributions agree."
+    )
+    return loss_calls.finding(
+        process, line, bad, limits,
+        rule=RULE.id,
+        title=f"{line.function} is given probabilities where log-probabilities belong",
+        summary=(
+            f"The input of {line.where} has rows from {number(min(row['lowest'] for row in bad))} to "
+            f"{number(max(row['highest'] for row in bad))} that come from a softmax or sum to 1. {effect}"
+        ),
+        fix="Give nll_loss and kl_div log-probabilities"
+        + (", or give cross_entropy the raw scores, which is the same in one call." if nll else "."),
+        fix_code="loss = F.cross_entropy(logits, target)\n# or: F.nll_loss(F.log_softmax(logits, dim=1), target)"
+        if nll
+        else 'loss = F.kl_div(F.log_softmax(logits, dim=-1), target, reduction="batchmean")',
+        evidence=[
+            Evidence("made by", bad[0]["made_by"] or "unknown"),
+            Evidence("smallest value of the input", min(row["lowest"] for row in bad), "", 0.0,
+                     "logarithms of probabilities are not positive, probabilities not negative"),
+            Evidence("largest distance of a row's sum from 1", max(row["sum_error"] for row in bad), "",
+                     limits["rounding"], limits.source("rounding")),
+            Evidence("loss, first and last look", f"{number(values[0])}, {number(values[-1])}" if values else None),
+        ],
+        false_alarm="A loss that maximises the probability of the right class itself, on purpose.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="nll-of-probabilities",
+    family="loss",
+    severity="critical",
+    title="Probabilities where log-probabilities belong",
+    about="nll_loss and kl_div expect logarithms of probabilities. On probabilities they run, and mean something else.",
+    check=check,
+    needs=(("loss_calls.function",),),
+    thresholds=(loss_calls.ROUNDING, loss_calls.SHARE, loss_calls.CALLS),
+    not_when="Log-probabilities; Gaussian and flow likelihoods, which may be negative.",
+    references=("https://docs.pytorch.org/docs/stable/generated/torch.nn.NLLLoss.html",),
+)

@@ -1,0 +1,104 @@
+"""nonfinite-activations: which module puts out NaN or Inf first, while its weights and what goes in are finite."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, combine
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+WHAT = {1: "NaN", 2: "Inf"}
+
+
+def check(process: Process, _limits: Limits) -> Outcome:
+    """The first watched forward of each training in which a module with finite weights broke, and the loss with it."""
+    activations = process.tables["activations"]
+    bad = np.isin(activations["nonfinite"], list(WHAT))
+    looks = len(np.unique(activations["step"]))
+    if not bad.any():
+        return Passed(f"the outputs of all modules were finite in {plural(looks, 'watched forward')}")
+    forwards = groupby(activations.records(), key=lambda row: row["step"])
+    roots = [root for _, rows in forwards if (root := _first_broken(list(rows))) is not None]
+    return combine(_check(training, roots) for training in process.trainings)
+
+
+def _first_broken(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The first module of a forward that is not finite; None if its weights are not, or the forward is fine."""
+    broken = [row for row in rows if row["nonfinite"] in WHAT]
+    if not broken:
+        return None
+    first: dict[str, Any] = min(broken, key=lambda row: row["order"])
+    return first if first["weights_finite"] is not False else None
+
+
+def _check(training: Training, roots: list[dict[str, Any]]) -> Finding | Passed:
+    steps = training.steps
+    lost = steps.known("loss") & ~np.isfinite(steps["loss"])
+    for root in roots:
+        index = int(np.searchsorted(steps["time"], root["time"]))
+        before = lost[:index] & ~timing.skipped(training)[:index]
+        if index < len(lost) and lost[index] and (root["weights_finite"] or not before.any()):
+            return _finding(training, index, root, int(lost.sum()))
+    return Passed("modules were not finite where the loss was, or only after weights had become NaN")
+
+
+def _finding(training: Training, index: int, root: dict[str, Any], lost: int) -> Finding:
+    begin = timing.step_at(training, index)
+    what = WHAT[root["nonfinite"]]
+    name = f"{root['module']} ({root['kind']})" if root["module"] else f"the model itself ({root['kind']})"
+    half = root["dtype"] == "float16"
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="certain",
+        title=f"{name} puts out {what} at step {begin:,}",
+        summary=(
+            f"In the forward of step {begin:,} {name} was the first module whose output held {what}; modules that were "
+            f"called before it were finite, and so is the model's weight at that point. The loss of the step was lost "
+            f"with it, as were {plural(lost, 'loss')} of the run. "
+            + ("It computes in float16, which ends at 65,504." if half else f"It computes in {root['dtype']}.")
+        ),
+        fix="Compute this module in float32 or bfloat16, or scale what goes into it (normalisation, smaller initial "
+        "weights)." if half else "Look at what this module divides by, takes the logarithm or the root of, and keep it "
+        "away from zero; normalise what goes into it.",
+        fix_code="with torch.autocast('cuda', enabled=False):\n    y = module(x.float())" if half
+        else "y = x / (norm + 1e-8)",
+        first_step=begin,
+        first_second=timing.second_at(training, index),
+        evidence=[
+            Evidence("first module that is not finite", name),
+            Evidence("its place among the module calls of the forward", root["order"]),
+            Evidence("dtype of its output", root["dtype"]),
+        ],
+        location=training.backward_location,
+        charts=pictures.loss(training, [Mark(float(begin), f"{name}: {what}")]),
+        false_alarm="A module whose NaN are masked later, if the loss broke at the same step for another reason.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="nonfinite-activations",
+    family="loss",
+    severity="critical",
+    title="A module puts out NaN or Inf",
+    about="The first module whose output is not finite, while its input and its weights are, is where it starts.",
+    check=check,
+    needs=(("activations.nonfinite", "steps.loss"),),
+    consequence_of=(
+        "nonfinite-input",
+        "loss-nonfinite",
+        "exploding-gradients",
+        "fp16-without-scaler",
+        "fp16-overflow",
+        "learning-rate-too-high",
+    ),
+    not_when="Masked logits of minus infinity, and losses that stay finite.",
+)

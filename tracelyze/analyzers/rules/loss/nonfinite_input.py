@@ -1,0 +1,89 @@
+"""nonfinite-input: a batch with NaN or Inf in it was trained on, and the loss broke on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, combine
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The first loss of each training that is not finite, if a batch of just then is not finite either."""
+    batches = process.tables["batches"]
+    bad = (batches["nonfinite"] == 1) & (batches["trained"] != 0)
+    seen = int(batches.known("nonfinite").sum())
+    if not bad.any():
+        return Passed(f"all values were finite in the {plural(seen, 'field')} of batches that were looked at")
+    rows = [row for row, at in zip(batches.records(), bad, strict=True) if at]
+    return combine(_check(training, rows, limits) for training in process.trainings)
+
+
+def _check(training: Training, rows: list[dict[str, Any]], limits: Limits) -> Finding | Passed:
+    steps = training.steps
+    broken = steps.known("loss") & ~np.isfinite(steps["loss"])
+    if not broken.any():
+        return Passed(f"{plural(len(rows), 'field')} of batches held NaN or Inf, the loss did not: the script copes")
+    first = int(np.argmax(broken))
+    # A batch arrives before the step that uses it ends; loaders that look ahead hand it out a few steps earlier.
+    used = [int(np.searchsorted(steps["time"], row["time"])) for row in rows]
+    if min(used) < first - limits["ahead"]:
+        return Passed("batches with NaN or Inf were trained on before the loss broke, without harm: the script copes")
+    at = [row for row, step in zip(rows, used, strict=True) if step <= first]
+    if not at:
+        return Passed("the batches with NaN or Inf came after the loss had broken")
+    return _finding(training, first, at, int(broken.sum()))
+
+
+def _finding(training: Training, first: int, rows: list[dict[str, Any]], broken: int) -> Finding:
+    begin = timing.step_at(training, first)
+    row = rows[-1]
+    fields = ", ".join(sorted({f"{one['field']} ({one['dtype']}, {one['shape']})" for one in rows}))
+    which = f"batch {row['batch']:,} of pass {row['epoch']}" if row["loader"] is not None else "the model's input"
+    affected = np.arange(len(training.steps)) >= first
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="certain",
+        title=f"A batch with NaN or Inf reached the model at step {begin:,}",
+        summary=(
+            f"Field {fields} of {which} held values that are not numbers as it was handed to the script, and the loss"
+            f"{timing.name_of(training)} of step {begin:,} was not finite. The losses before were. "
+            f"{plural(broken, 'loss')} have not been finite since."
+        ),
+        fix="Find the sample in the data: missing values, a division by zero while normalising, a corrupt file. Fill "
+        "or drop it where data are prepared, and let the data set refuse such samples.",
+        fix_code="assert torch.isfinite(inputs).all(), f'sample {index} holds NaN or Inf'",
+        first_step=begin,
+        last_step=timing.last_step(training),
+        first_second=timing.second_at(training, first),
+        evidence=[
+            Evidence("field of the batch", fields),
+            Evidence("which batch", which),
+            Evidence("steps without a finite loss since", broken, "steps"),
+        ],
+        cost=timing.cost_of(training, affected),
+        location=training.process.location("loader"),
+        charts=pictures.loss(training, [Mark(float(begin), "batch with NaN or Inf")]),
+        false_alarm="Missing values that the model masks, if the loss broke at the same step for another reason.",
+    )
+
+
+RULE = Rule(
+    id="nonfinite-input",
+    family="loss",
+    severity="critical",
+    title="NaN or Inf in the input",
+    about="One value that is not a number makes the loss, every gradient and then every weight NaN.",
+    check=check,
+    needs=(("batches.nonfinite", "steps.loss"),),
+    thresholds=(Threshold("ahead", 3, "steps", "loaders that move batches to the device early are 1 or 2 ahead"),),
+    not_when="Missing values that the script fills or masks: the loss stays finite.",
+)

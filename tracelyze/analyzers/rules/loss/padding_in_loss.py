@@ -1,0 +1,90 @@
+"""padding-in-loss: the positions that only fill up short sequences count in the loss like all others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.data.loss_calls import Line, Row
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Ends of rows that one id fills, with one target that nothing excludes."""
+    findings: list[Finding] = []
+    looked = 0
+    for line in loss_calls.lines(process, ("cross_entropy", "nll_loss")):
+        rows = [row for row in line.rows if row["pad_share"] is not None]
+        padded = [row for row in rows if row["pad_share"] > 0]
+        counted = [row for row in padded if row["pad_same"] >= limits["same"]]
+        looked += len(rows)
+        if len(counted) < limits["calls"] or len(counted) < limits["constant"] * len(padded):
+            continue
+        if len({row["pad_target"] for row in counted}) > 1 or _mean(rows, "pad_rows") < limits["rows"]:
+            continue
+        if _mean(rows, "pad_share") >= limits["padding"]:
+            findings.append(_finding(process, line, rows, counted, limits))
+    if findings:
+        return findings
+    if looked:
+        return Passed(f"{plural(looked, 'call')} with sequences of ids looked at: little padding that counts")
+    return Skipped("no training loss, averaged by torch, with one class to name for every id of a sequence")
+
+
+def _mean(rows: list[Row], name: str) -> float:
+    return float(np.mean([row[name] for row in rows]))
+
+
+def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], limits: Limits) -> Finding:
+    share, value = _mean(rows, "pad_share"), int(counted[0]["pad_target"])
+    return loss_calls.finding(
+        process, replace(line, rows=rows), counted, limits,
+        rule=RULE.id,
+        severity="warning",
+        title=f"{percent(share)} of the targets in the loss are padding",
+        summary=(
+            f"Short sequences are filled up at their ends, and {line.function} counts these positions like all others: "
+            f"{percent(share)} of its targets, all of class {value}. They are easy to name, so that the loss looks "
+            "better than the model is, tokens that matter get a smaller share of each step, and batches weigh by how "
+            "unequal their sequences are."
+        ),
+        fix="Give the positions that fill up a target which the loss leaves out; -100 is the usual one. Where no real "
+        f"token has class {value}, naming it as ignore_index is enough.",
+        fix_code="targets = pad_sequence(labels, batch_first=True, padding_value=-100)\n"
+        f"loss = F.cross_entropy(scores.flatten(0, 1), targets.flatten())  # or ignore_index={value}",
+        evidence=[
+            Evidence("targets that are padding", share, "share", limits["padding"], limits.source("padding")),
+            Evidence("sequences that are filled up", _mean(rows, "pad_rows"), "share", limits["rows"],
+                     limits.source("rows")),
+            Evidence("class of these targets", value),
+        ],
+        false_alarm="A model that is to produce the padding itself, as one that writes all positions at once.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="padding-in-loss",
+    family="loss",
+    severity="warning",
+    title="Padding counts in the loss",
+    about="Positions that fill up short sequences teach nothing; where they count, they thin out those that matter.",
+    check=check,
+    needs=(("loss_calls.pad_share", "loss_calls.pad_same"),),
+    thresholds=(
+        Threshold("padding", 0.2, "share", "a fifth: the loss reads a quarter better than it is once padding is easy"),
+        Threshold("rows", 0.5, "share", "most rows: each batch has one longest, the others are filled up to it"),
+        Threshold("same", 0.99, "share", "padding has one target; whatever real ones there are differ"),
+        Threshold("constant", 0.9, "share", "of the calls: batches of equal lengths have none"),
+        loss_calls.CALLS,
+    ),
+    not_when="ignore_index or a weight of zero that leaves them out, losses that are not reduced (a mask may follow), "
+    "frequent classes, one end symbol per sequence, packed sequences, ids that are used elsewhere too.",
+)

@@ -1,0 +1,90 @@
+"""softmax-wrong-dim: the softmax before the loss runs over the batch (or another dimension) instead of the classes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.rule import Limits, Outcome, Rule, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.data.loss_calls import Line, Row
+    from tracelyze.analyzers.recorded.run import Process
+
+OVER_CLASSES = ("nll_loss", "cross_entropy")
+ELEMENTWISE = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy")
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Which dimension the softmax behind the loss ran over; else whether what it gave is normalised over classes."""
+
+    def wrong(row: Row) -> bool | None:
+        shape, maker = loss_calls.sizes(row["input_shape"]), row["made_by"]
+        if not loss_calls.has_classes(row) or shape[0] == shape[1]:  # all pairs of a batch: both ways have a meaning
+            return None
+        if maker in (None, "", loss_calls.COMPILED):
+            fine = row["function"] == "nll_loss" and loss_calls.normalised_logs(row, limits["error"])
+            return False if fine else None
+        if row["function"] in ELEMENTWISE:
+            return maker == "Softmax" and row["made_dim"] == 0 and shape[0] > 1
+        if maker != "LogSoftmax":
+            return False  # a softmax here is wrong over any dimension: other rules name it
+        if row["made_dim"] is not None:
+            return bool(row["made_dim"] != 1)
+        if row["function"] != "nll_loss" or not row["made_whole"] or row["log_sum_error"] is None:
+            return None
+        return not loss_calls.normalised_logs(row, limits["error"])
+
+    functions = (*OVER_CLASSES, *ELEMENTWISE)
+    return loss_calls.judge(process, functions, wrong, lambda line, bad: _tell(process, line, bad, limits), limits)
+
+
+def _tell(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
+    dim, shape = bad[0]["made_dim"], loss_calls.shown(bad[0]["input_shape"])
+    strict = line.function in OVER_CLASSES
+    name = "log_softmax" if strict else "softmax"
+    places = {None: "a dimension that does not hold the classes", 0: "the batch (dimension 0)"}
+    over = places.get(dim, f"dimension {dim}")
+    return loss_calls.finding(
+        process, line, bad, limits,
+        rule=RULE.id,
+        title=f"The {name} before the loss runs over {over}, not over the classes",
+        summary=(
+            f"The input of {line.where}, shape {shape} with classes in dimension 1, was normalised over {over}. "
+            "Samples then compete with each other instead of classes: the answer for one sample depends on which "
+            "others are in its batch, and what is learned does not carry over to other batches."
+        ),
+        fix="Name the dimension of the classes in the softmax; without dim, nn.Softmax() takes dimension 0 of tensors "
+        "with 1 or 3 dimensions.",
+        fix_code="loss = F.nll_loss(F.log_softmax(logits, dim=1), target)\n# or: F.cross_entropy(logits, target)"
+        if strict
+        else "probabilities = logits.softmax(dim=1)",
+        evidence=[
+            Evidence("dimension of the softmax", dim, "", 1, "classes are in dimension 1 of [batch, classes, ...]"),
+            Evidence("shape of the input", shape),
+            Evidence("largest |logsumexp| over the classes", bad[0]["log_sum_error"], "", limits["error"],
+                     limits.source("error")),
+        ],
+        severity="critical" if strict else "warning",
+        confidence="certain" if strict else "likely",
+        false_alarm="A loss that normalises over the samples on purpose: clustering, ranking within a list.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="softmax-wrong-dim",
+    family="loss",
+    severity="critical",
+    title="Softmax over the wrong dimension",
+    about="Over the batch dimension a softmax makes samples compete instead of classes.",
+    check=check,
+    needs=(("loss_calls.made_by",),),
+    thresholds=(
+        Threshold("error", 0.1, "nats", "log-probabilities have logsumexp 0, within 0.01 in bfloat16"),
+        loss_calls.SHARE,
+        loss_calls.CALLS,
+    ),
+    not_when="Attention over its keys, tensors with one dimension, all pairs of a batch (contrastive losses).",
+    references=("https://docs.pytorch.org/docs/stable/generated/torch.nn.LogSoftmax.html",),
+)

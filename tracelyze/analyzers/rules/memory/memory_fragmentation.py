@@ -1,0 +1,101 @@
+"""memory-fragmentation: the device's driver refuses memory again and again although the allocator holds enough free."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
+from tracelyze.formatting import duration, percent, plural, size
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Floats, Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The training with the most steps: retries of the allocator after its warm-up, and what was free meanwhile."""
+    training = process.longest
+    retries, held, used = (training.steps[name] for name in ("device_retries", "device_reserved", "device_peak"))
+    warm_up = int(limits["warm_up"])
+    if len(retries) <= warm_up:
+        return Skipped(f"{plural(len(retries), 'step')}: a fresh start may meet the limit once")
+    more = np.append(0.0, np.diff(retries))
+    rows = np.flatnonzero((more > 0) & (np.arange(len(more)) >= warm_up))
+    half = warm_up + (len(retries) - warm_up) // 2
+    if len(rows) < limits["fewest"] or rows[-1] < half:
+        return Passed(f"the driver refused memory in {plural(len(rows), 'step')} after the first {warm_up}")
+    most_held, most_used = float(np.nanmax(held[warm_up:])), float(np.nanmax(used))
+    free = 1 - most_used / max(most_held, 1.0)
+    if free < limits["free"]:
+        return Passed(
+            f"the driver refused memory in {plural(len(rows), 'step')}, and {percent(1 - free)} of what is held is "
+            "needed: the memory is full, not fragmented"
+        )
+    return [_finding(training, rows, more, (most_held, most_used, free), limits)]
+
+
+def _finding(
+    training: Training,
+    rows: npt.NDArray[np.signedinteger],
+    more: Floats,
+    sizes: tuple[float, float, float],
+    limits: Limits,
+) -> Finding:
+    held, used, free = sizes
+    seconds = training.steps["seconds"]
+    others = np.delete(seconds, rows)
+    usual = float(np.nanmedian(others)) if np.isfinite(others).any() else 0.0
+    lost = float(np.nansum(np.maximum(seconds[rows] - usual, 0.0)))
+    share = lost / max(float(np.nansum(seconds)), 1e-9)
+    steps = [timing.step_at(training, int(row)) for row in rows]
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="likely",
+        title=f"Device memory is fragmented: the driver refused more in {plural(len(rows), 'step')}",
+        summary=(
+            f"PyTorch held up to {size(int(held))} of device memory, and no more than {size(int(used))} was ever "
+            f"in tensors; still it had to ask for more {int(more[rows].sum()):,} times, was refused, gave all free "
+            "blocks back and tried again, which waits for the device. These steps took "
+            f"{duration(lost)} more than the others. "
+            "The free memory lies in pieces that are too small: lengths or batch sizes vary, most likely."
+        ),
+        fix="Let segments grow instead of lying side by side, and pad inputs to a few lengths.",
+        fix_code="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        first_step=steps[0],
+        last_step=steps[-1],
+        first_second=timing.second_at(training, int(rows[0])),
+        evidence=[
+            Evidence("steps with a refusal", len(rows), "steps", limits["fewest"], limits.source("fewest")),
+            Evidence("refusals", int(more[rows].sum())),
+            Evidence("held and never used", round(free, 4), "share", limits["free"], limits.source("free")),
+        ],
+        cost=Cost(round(lost, 3), round(share, 4)),
+        charts=pictures.memory(training, [Mark(float(step), "refused") for step in steps[:6]]),
+        false_alarm="Other programs on the same device, which take memory and give it back.",
+    )
+
+
+RULE = Rule(
+    id="memory-fragmentation",
+    family="memory",
+    severity="warning",
+    title="Device memory is fragmented",
+    about=(
+        "Counts the steps in which the device's driver refused memory, so that the caching allocator gave its free "
+        "blocks back and tried again, and compares what it held with what was ever in tensors."
+    ),
+    check=check,
+    needs=(("steps.device_retries", "steps.device_reserved", "steps.device_peak"),),
+    thresholds=(
+        Threshold("warm_up", 10, "steps", "derived: the first steps, and the search for fast kernels, fill the memory"),
+        Threshold("fewest", 3, "steps", "derived: once or twice a single long batch meets the limit"),
+        Threshold("free", 0.1, "share", "derived: rounding to blocks and streams of their own leave a few percent"),
+    ),
+    not_when="Refusals in the first steps only, or memory that is really in use.",
+    references=("https://pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf",),
+)

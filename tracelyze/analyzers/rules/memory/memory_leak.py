@@ -1,0 +1,121 @@
+"""memory-leak: memory at the same point of each step climbs at a steady pace and never comes back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.computed.optimization import leaks
+from tracelyze.analyzers.computed.optimization.leaks import MIB, Graphs, MemoryClimb, Series
+from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import duration, number, plural, size
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+FIX_GRAPHS = (
+    "Keep numbers, not tensors with their history: use loss.item() for running sums and logs, and .detach() for "
+    "outputs, losses or hidden states that are stored beyond the step."
+)
+CODE_GRAPHS = "running_loss += loss.item()          # not: running_loss += loss\noutputs.append(output.detach().cpu())"
+FIX_OTHER = (
+    "Look for a list, dictionary or cache that grows with every step: stored batches, outputs or logs. Keep only what "
+    "is needed, bound its size, or write it to disk."
+)
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The training with the most steps stands for the process: its memory is one and the same."""
+    training = process.longest
+    graphs = leaks.kept_graphs(training, limits["graphs"], limits["sawtooth"])
+    series = leaks.series(training)
+    climb = None if series is None else leaks.climb(series, limits["relative"], limits["absolute"] * MIB)
+    if graphs is None and climb is None:
+        return _nothing(series)
+    if graphs is None and series and not series.device and leaks.first_epoch(training):
+        return Passed("host memory climbs, but within the first pass over the data, as a cache that fills does too")
+    return [_finding(training, graphs, series, climb, limits)]
+
+
+def _nothing(series: Series | None) -> Passed | Skipped:
+    count = 0 if series is None else len(series.values)
+    if series is None or count < 50:
+        return Skipped(f"memory is known for {plural(count, 'step')}: 50 are needed to tell a leak from a warm-up")
+    change = (series.values[-1] - series.values[len(series.values) // 10]) / MIB
+    return Passed(f"{series.name} memory does not climb steadily (net change {change:+.1f} MiB)")
+
+
+def _finding(
+    training: Training, graphs: Graphs | None, series: Series | None, climb: MemoryClimb | None, limits: Limits
+) -> Finding:
+    first = graphs.first if graphs else climb.first if climb else 0
+    begin = timing.step_at(training, first)
+    left = climb.seconds_left if climb else None
+    urgent = bool(climb and left is not None and left < limits["horizon"] * climb.seconds_so_far)
+    evidence = leaks.evidence(series, climb, limits) if series and climb else []
+    if graphs:
+        name, source = graphs.pattern, limits.source("graphs")
+        kept = Evidence("autograd graphs kept alive", graphs.kept, "graphs", limits["graphs"], source)
+        evidence = [kept, Evidence("graphs per step", graphs.per_step, "graphs/step"), *evidence]
+        title = f"Autograd graphs are kept alive: {number(graphs.kept)} of them {name}"
+        cause = (
+            f"From step {begin} on, autograd graphs of earlier steps stay in memory {name}. Something that the "
+            "script stores "
+            "still refers to them: usually a summed loss, a list of losses or outputs, or a hidden state."
+        )
+    else:
+        title, cause = "", "What holds it was not seen: no autograd graph was found to be kept."
+    if climb and series:
+        growth = f"{series.name.capitalize()} memory grows by {size(climb.slope)} per step"
+        title = title or f"{growth}, {size(climb.growth)} so far"
+        cause = f"{growth}, {size(climb.growth)} since step {begin}. {cause}"
+        if left is not None:
+            cause += f" At this pace memory is exhausted after {duration(left)} more."
+    elif graphs:
+        cause += " The memory involved is small so far; it grows with the model's activations."
+    return Finding(
+        rule=RULE.id,
+        severity="critical" if urgent else "warning",
+        confidence="certain"
+        if graphs
+        else "likely"
+        if series and climb and leaks.is_large(series, climb)
+        else "possible",
+        title=title,
+        summary=cause,
+        fix=FIX_GRAPHS if graphs else FIX_OTHER,
+        fix_code=CODE_GRAPHS if graphs else "",
+        first_step=begin,
+        last_step=timing.last_step(training),
+        first_second=timing.second_at(training, first),
+        evidence=evidence,
+        location=training.backward_location if graphs else None,
+        charts=leaks.charts(training, begin, bool(graphs)),
+        false_alarm="A buffer that is still filling when the run ends (replay memory, cache) climbs in the same way.",
+    )
+
+
+RULE = Rule(
+    id="memory-leak",
+    family="memory",
+    severity="critical",
+    title="Memory grows with every step",
+    about=(
+        "Memory at the same point of each step should settle after a warm-up. If its floor climbs at an even pace to "
+        "the end, something keeps what a step made: most often the loss with its whole autograd graph."
+    ),
+    check=check,
+    whole_process=True,
+    needs=(("steps.live_graphs",), ("steps.device_allocated",), ("steps.host_rss",)),
+    thresholds=(
+        Threshold("graphs", 20, "graphs", "a healthy loop keeps its last loss or two; ten times that is no accident"),
+        Threshold("sawtooth", 50, "graphs", "logging windows sum up ten losses or so; fifty graphs cost real memory"),
+        Threshold("relative", 0.005, "share", "growth below half a percent of the memory in use harms nobody"),
+        Threshold("absolute", 8, "MiB", "page-sized noise of resident memory stays within a few MiB"),
+        Threshold("horizon", 10, "runs", "critical if memory would end within ten times the run so far"),
+    ),
+    consequence_of=("retain-graph",),
+    not_when="Allocator warm-up, first-epoch caches, buffers that fill and stay, sawtooth of batch shapes.",
+    references=("https://docs.pytorch.org/docs/stable/notes/faq.html",),
+)

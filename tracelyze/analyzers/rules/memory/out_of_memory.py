@@ -1,0 +1,95 @@
+"""out-of-memory: the program died because memory of the device or of the host ran out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed import crash_families
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
+from tracelyze.analyzers.rules.ending.crash import last_exception
+from tracelyze.diagnosis import Evidence, Finding, Location, Mark
+from tracelyze.formatting import plural, size
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+FIXES = {
+    "device": "Halve the batch and accumulate gradients over two, use bfloat16 autocast or activation checkpointing, "
+    "and run validation under no_grad. If it fits at first and fails later, look for a leak or for longer inputs.",
+    "host": "Load less at once (memory-mapped files, fewer workers, smaller prefetch_factor), and keep no outputs of "
+    "past steps. If it fits at first and fails later, look for a leak.",
+}
+
+
+def check(process: Process, _limits: Limits) -> Outcome:
+    """The exception that ended the program, if it says that memory ran out."""
+    event = last_exception(process)
+    if process.exit.kind == "unknown" and event is None:
+        return Skipped("how the program ended was not recorded")
+    if event is None or process.exit.kind != "exception":
+        return Passed("the program did not die of an exception")
+    name, text = str(event["name"] or ""), str(event["text"] or "")
+    kind = crash_families.out_of_memory(name, text)
+    if kind is None:
+        return Passed("the exception that ended the program is not about memory")
+    step = None if event["step"] is None else int(event["step"])
+    training = process.longest if process.trainings else None
+    sizes = [] if training is None else _sizes({c: training.steps[c] for c in COLUMNS})
+    where = Location(event["file"], event["line"] or 0, "", event["source"] or "") if event["file"] else None
+    early = not step
+    when = f"after {plural(step, 'step')}" if step else "before its first step"
+    return [
+        Finding(
+            rule=RULE.id,
+            severity="critical",
+            confidence="certain",
+            title=f"The program ran out of {kind} memory {when}",
+            summary=(
+                f"{crash_families.message(name, text)}. "
+                + ("It never fitted: model, optimizer state and one batch are too large together." if early
+                   else "It had fitted until then: memory grew, or this step needed more than the others.")
+            ),
+            fix=FIXES[kind],
+            fix_code="with torch.autocast(device_type, dtype=torch.bfloat16):\n    ..." if kind == "device" else "",
+            first_step=step,
+            last_step=step,
+            first_second=event["time"],
+            evidence=[Evidence("exception", name), Evidence("message", crash_families.message(name, text)), *sizes],
+            location=where,
+            charts=pictures.memory(training, [Mark(float(step or 0), "out of memory")]) if training else [],
+            false_alarm="Another process on the same device or machine may have taken the memory.",
+        )
+    ]  # fmt: skip
+
+
+COLUMNS = {
+    "device_allocated": "device memory in tensors at the last step",
+    "device_reserved": "device memory reserved at the last step",
+    "device_peak": "largest device memory in tensors",
+    "host_rss": "host memory at the last step",
+}
+
+
+def _sizes(columns: dict[str, np.ndarray]) -> list[Evidence]:
+    found = []
+    for name, values in columns.items():
+        known = values[np.isfinite(values)]
+        if len(known):
+            found.append(Evidence(COLUMNS[name], size(float(known[-1]))))
+    return found
+
+
+RULE = Rule(
+    id="out-of-memory",
+    family="memory",
+    severity="critical",
+    title="Memory ran out",
+    about="An allocation failed and nothing caught the exception.",
+    check=check,
+    consequence_of=("memory-leak", "eval-with-grad", "memory-fragmentation"),
+    not_when="Exceptions that the script handles.",
+    references=("https://docs.pytorch.org/docs/stable/notes/faq.html",),
+)

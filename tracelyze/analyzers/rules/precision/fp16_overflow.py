@@ -1,0 +1,102 @@
+"""fp16-overflow: gradients overflow float16 again and again; GradScaler skips steps and its scale collapses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.optimization.overflows import Overflows, overflows
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number, percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+FIX = (
+    "Use bfloat16 where the hardware has it (no scaler needed). Otherwise find what overflows: clip gradients after "
+    "scaler.unscale_, lower the learning rate, keep softmax, norms, exponentials and the loss in float32."
+)
+FIX_CODE = 'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = criterion(model(x), y)'
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Falls of the loss scale and skipped steps, apart from the scaler's own search for the largest scale."""
+    findings: list[Finding] = []
+    reasons: list[str] = []
+    for training in process.trainings:
+        seen = overflows(training, int(limits["settling"]))
+        if seen is None:
+            continue
+        collapsed = seen.scale is not None and (seen.scale < limits["scale"] or seen.backoffs >= limits["backoffs"])
+        if (collapsed and seen.count >= limits["backoffs"]) or (
+            seen.recent >= limits["share"] and seen.window >= limits["settling"]
+        ):
+            findings.append(_finding(training, seen, limits))
+        scale = "" if seen.scale is None else f", the loss scale ended at {number(seen.scale)}"
+        reasons.append(f"{plural(seen.count, 'step')} skipped beyond the scaler's own probing{scale}")
+    if not reasons:
+        return Skipped("no loss scale: the training used no GradScaler")
+    return findings or Passed("; ".join(reasons))
+
+
+def _finding(training: Training, seen: Overflows, limits: Limits) -> Finding:
+    first = int(np.argmax(seen.bad))
+    begin = timing.step_at(training, first)
+    dead = (seen.scale is not None and seen.scale < limits["scale"]) or seen.recent >= 0.5
+    loss = training.steps["loss"][seen.bad]
+    forward = bool(training.steps.known("loss")[seen.bad].any()) and not np.isfinite(loss).any()
+    share = f", {percent(seen.recent)} of the last {seen.window}," if seen.recent > 0 else ""
+    told = f"{plural(seen.count, 'step')}{share} overflowed and were skipped: they cost their time and changed nothing."
+    if seen.scale is not None and seen.backoffs:
+        told += (
+            f" The loss scale fell to {number(seen.scale)} and did not recover; small gradients vanish in float16 then."
+        )
+    if forward:
+        told += " The loss itself is not finite in these steps, so the overflow is already in the forward pass."
+    title = f"float16 overflows: {seen.count:,} of {len(seen.bad):,} steps skipped"
+    return Finding(
+        rule=RULE.id,
+        severity="critical" if dead else "warning",
+        confidence="certain" if training.steps.has("skipped") else "likely",
+        title=title if seen.scale is None else f"{title}, loss scale down to {number(seen.scale)}",
+        summary=told,
+        fix=FIX,
+        fix_code=FIX_CODE,
+        first_step=begin,
+        last_step=timing.step_at(training, int(np.flatnonzero(seen.bad)[-1])),
+        first_second=timing.second_at(training, first),
+        evidence=[
+            Evidence("recent steps skipped", seen.recent, "share", limits["share"], limits.source("share")),
+            Evidence("loss scale at the end", seen.scale, "", limits["scale"], limits.source("scale")),
+            Evidence("back-offs without recovery", seen.backoffs, "", limits["backoffs"], limits.source("backoffs")),
+        ],
+        cost=timing.cost_of(training, seen.bad),
+        location=training.step_location,
+        charts=pictures.loss_scale(training, [Mark(float(begin), "overflows begin")])
+        + pictures.loss(training, [Mark(float(begin), "overflows begin")]),
+        false_alarm="A scaler with a very short growth interval skips often by design.",
+    )
+
+
+RULE = Rule(
+    id="fp16-overflow",
+    family="precision",
+    severity="critical",
+    title="float16 gradients overflow again and again",
+    about="GradScaler skips a step whose gradients overflow, and halves its scale. Now and then that is its search for "
+    "the largest scale; again and again it is a training that float16 cannot hold.",
+    check=check,
+    needs=(("steps.scale",), ("steps.skipped",)),
+    thresholds=(
+        Threshold("scale", 1.0, "", "below 1 the scaler no longer lifts gradients, it shrinks them"),
+        Threshold("backoffs", 5, "", "five halvings are a factor of 32; probing costs one per growth interval"),
+        Threshold("share", 0.1, "share", "probing every 2,000 steps (the default) skips 0.05% of the steps"),
+        Threshold("settling", 50, "steps", "from 65,536 down to 1 takes 16 halvings; three times that to settle"),
+    ),
+    consequence_of=("missing-zero-grad", "exploding-gradients", "loss-divergence", "learning-rate-too-high"),
+    not_when="The scaler finding its level in the first steps, and one skip per growth interval.",
+    references=("https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling",),
+)

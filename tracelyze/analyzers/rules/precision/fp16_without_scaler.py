@@ -1,0 +1,92 @@
+"""fp16-without-scaler: trained under float16 autocast without a loss scaler."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Mask, Process, Training
+
+FLOAT16 = 1
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Autocast to float16, or weights in it, with no scaler and no loss multiplied by a constant instead."""
+    state = (process.facts.get("signals") or {}).get("loss_scale")
+    if isinstance(state, dict) and state.get("reason"):
+        return Skipped(process.lacks("steps.scale"))
+    findings = [found for training in process.trainings if (found := _find(training, limits)) is not None]
+    return findings or Passed("no float16 autocast without a loss scaler")
+
+
+def _find(training: Training, limits: Limits) -> Finding | None:
+    steps = training.steps
+    dtype = str(training.facts.get("dtype") or "")
+    weights = dtype == "float16"  # frameworks that keep a float32 copy hand that copy to the optimizer
+    known = steps.known("autocast")
+    half = known if weights else known & (steps["autocast"] == FLOAT16)
+    share = float(half.sum()) / max(1.0, float(known.sum()))
+    if share < limits["share"] or half.sum() < limits["steps"] or not (weights or "float32" in dtype):
+        return None
+    scaled_by_hand = bool((steps["loss_divisor"] < 1).any())
+    half_used = bool((steps["losses_scaled"] > 0).any())  # scaler-misuse says so
+    if steps.has("scale") or steps.has("skipped") or half_used or scaled_by_hand:
+        return None
+    return _finding(training, half, dtype, weights, limits)
+
+
+def _finding(training: Training, half: Mask, dtype: str, weights: bool, limits: Limits) -> Finding:
+    first, share = int(np.argmax(half)), float(half.sum()) / float(training.steps.known("autocast").sum())
+    begin = timing.step_at(training, first)
+    how = "with weights kept in float16" if weights else "under float16 autocast"
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="likely",
+        title=f"Trained in float16{timing.name_of(training)} without a loss scaler",
+        summary=(
+            f"{percent(share)} of the steps ran {how}, and no GradScaler was used. Gradients below 6e-8 become "
+            "exactly zero "
+            "in float16, so that small updates are lost without any error; large ones overflow to Inf and reach the "
+            "weights."
+        ),
+        fix="Use bfloat16, which needs no scaler, or keep the weights in float32 and scale the loss with GradScaler.",
+        fix_code="scaler = "
+        "torch.amp.GradScaler()\nscaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
+        first_step=begin,
+        last_step=timing.last_step(training),
+        first_second=timing.second_at(training, first),
+        evidence=[
+            Evidence("steps in float16", share, "share", limits["share"], limits.source("share")),
+            Evidence("steps with a loss scale", 0, "steps", 1, "float16 training needs one"),
+            Evidence("parameters", dtype),
+        ],
+        cost=timing.cost_of(training, half),
+        location=training.backward_location,
+        charts=pictures.loss(training, [Mark(float(begin), "float16 without scaler")]) + pictures.grad_norm(training),
+        false_alarm="A framework that scales the loss by itself, out of sight of torch's GradScaler.",
+    )
+
+
+RULE = Rule(
+    id="fp16-without-scaler",
+    family="precision",
+    severity="critical",
+    title="float16 without a loss scaler",
+    about="The smallest float16 number is 6e-8. Without a scaled loss, gradients below it vanish.",
+    check=check,
+    needs=(("steps.autocast",),),
+    thresholds=(
+        Threshold("share", 0.9, "share", "a forward under autocast is under it in every step"),
+        Threshold("steps", 5, "steps", "a few steps may be a probe"),
+    ),
+    not_when="bfloat16, frameworks that keep a float32 copy of the weights, a loss scaled by hand.",
+    references=("https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling",),
+)

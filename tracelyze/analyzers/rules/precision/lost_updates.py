@@ -1,0 +1,103 @@
+"""lost-updates: 16-bit weights round most updates away, step after step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.optimization.updates import SIXTEEN_BITS, Looks, Pooled, looks_of, pooled
+from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Share of elements that steps leave as they were, and whether they are still the same many steps later."""
+    return combine(_check(training, limits) for training in process.trainings)
+
+
+def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
+    seen = looks_of(training.process.tables["parameters"], training.optimizer)
+    if not seen:
+        return Skipped("no step was looked at that had gradients and a learning rate")
+    short = [looks for looks in seen if looks.dtype in SIXTEEN_BITS]
+    if not short:
+        return Passed("the weights are kept in 32 bits or more")
+    looks = pooled(short)
+    if len(looks.lost) < limits["looks"]:
+        return Skipped("the run is too short to see whether small updates add up")
+    share, held = float(np.median(looks.lost)), float(np.median(looks.held))
+    if share < limits["lost"] or held < limits["held"]:
+        return Passed(f"steps change {percent(1 - share)} of the 16-bit weights, several steps {percent(1 - held)}")
+    if not _stays(looks, limits):
+        return Passed("a step changes few of the 16-bit weights, but in the long run they do change")
+    return _finding(training, short, looks, limits)
+
+
+def _stays(looks: Pooled, limits: Limits) -> bool:
+    """Whether it is always the same weights that change. Where small updates add up (in float32 copies, or by
+    stochastic rounding), each step would change others: after n steps (1 - c)^n of them would be left."""
+    left_if_adding_up = np.median(looks.lost) ** looks.since
+    telling = left_if_adding_up <= limits["adding_up"] * looks.held
+    if int(telling.sum()) >= limits["looks"]:
+        return True
+    never = 1.0 - float((1.0 - looks.held).sum())  # at least this share is as it was at the first look
+    return never >= limits["never"] and float(looks.since.sum()) >= limits["steps"]
+
+
+def _finding(training: Training, short: list[Looks], looks: Pooled, limits: Limits) -> Finding:
+    dtype, steps = short[0].dtype, float(np.median(looks.since))
+    share, held = float(np.median(looks.lost)), float(np.median(looks.held))
+    rate = float(np.median(np.concatenate([one.lr for one in short])))
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="certain",
+        title=f"{percent(share)} of the updates are rounded away: the weights are kept in {dtype}",
+        summary=(
+            f"A step{timing.name_of(training)} leaves {percent(share)} of the weights that have a gradient exactly as "
+            f"they were, and {percent(held)} are the same {steps:.0f} steps later: at a learning rate of "
+            f"{rate:g} the updates are smaller than half of what {dtype} can tell from the old value, and they do not "
+            "add up."
+        ),
+        fix="Keep the weights in float32 and compute in 16 bits with autocast, or use an optimizer with float32 master "
+        "weights or stochastic rounding.",
+        fix_code="model = model.float()\nwith torch.autocast('cuda', torch.bfloat16):\n    loss = f(model(x), y)",
+        first_step=int(min(one.step[0] for one in short)),
+        last_step=timing.last_step(training),
+        evidence=[
+            Evidence("weights that a step leaves as they were", share, "share", limits["lost"], limits.source("lost")),
+            Evidence("weights that many steps leave as they were", held, "share", limits["held"],
+                     limits.source("held")),
+            Evidence("tensors kept in 16 bits", plural(len(short), "tensor")),
+        ],
+        location=training.step_location,
+        false_alarm="A run that was started from weights which are to change very little.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="lost-updates",
+    family="precision",
+    severity="warning",
+    title="16-bit weights round updates away",
+    about="bfloat16 tells 1 from 1.008, not from 1.004: smaller updates vanish, however many of them there are.",
+    check=check,
+    needs=(("parameters.unchanged_reached", "parameters.unchanged_since"),),
+    thresholds=(
+        Threshold("lost", 0.75, "share", "three of four updates without effect: the rate is a quarter of what it says"),
+        Threshold("held", 0.5, "share", "most weights are where they were several steps ago"),
+        Threshold("adding_up", 0.25, "share", "four times as many are as they were than if small updates added up"),
+        Threshold("never", 0.99, "share", "where one weight in a hundred moves in all, nothing is learned either way"),
+        Threshold("looks", 3, "looks", "one look may meet an unusual step"),
+        Threshold("steps", 200, "steps", "weights that do not change at all in so many steps are not trained"),
+    ),
+    consequence_of=("fp16-without-scaler",),
+    not_when="float32 master weights, stochastic rounding, rates that have ended near zero, weights of 32 bits.",
+    references=("https://arxiv.org/abs/2010.06192",),
+)

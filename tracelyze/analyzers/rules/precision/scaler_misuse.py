@@ -1,0 +1,94 @@
+"""scaler-misuse: a GradScaler scales the loss or unscales the gradients, and its other half is missing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
+from tracelyze.diagnosis import Evidence, Finding, Location
+from tracelyze.formatting import number, percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Mask, Process, Training
+
+MADE_THE_STEP, NOTHING = 2, 0
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Steps on scaled gradients, and steps that divide gradients which nobody scaled."""
+    return combine(_check(training, limits) for training in process.trainings)
+
+
+def _check(training: Training, limits: Limits) -> OneOutcome:
+    steps = training.steps
+    known = steps.known("scaler_use") & (steps["backwards"] > 0)
+    if known.sum() < limits["steps"]:
+        return Skipped(f"fewer than {limits['steps']:.0f} steps beside a GradScaler")
+    scaled = known & (steps["losses_scaled"] > 0)
+    still_scaled = scaled & (steps["scaler_use"] == NOTHING)
+    never_scaled = known & (steps["losses_scaled"] == 0) & (steps["scaler_use"] == MADE_THE_STEP)
+    divided = np.isclose(steps["loss_divisor"] * steps["scale"], 1.0, rtol=1e-3)  # multiplied by hand
+    never_scaled &= ~divided
+    for bad in (still_scaled, never_scaled):
+        if bad.sum() >= limits["share"] * known.sum():
+            return _finding(training, bad, bad is still_scaled, limits)
+    share = float(scaled.sum() / known.sum())
+    return Passed(f"losses of {percent(share)} of the steps were scaled, and unscaled again")
+
+
+def _finding(training: Training, bad: Mask, scaled: bool, limits: Limits) -> Finding:
+    first = int(np.argmax(bad))
+    begin = timing.step_at(training, first)
+    scale = training.steps["scale"][np.isfinite(training.steps["scale"])]
+    factor = number(float(scale[0])) if len(scale) else "65,536 at first"
+    place: Location | None = training.step_location if scaled else training.backward_location
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="certain",
+        title="The optimizer steps on gradients that are still scaled"
+        if scaled
+        else "GradScaler divides gradients that were never scaled",
+        summary=(
+            f"In {percent(float(bad.mean()))} of the steps the loss went through scaler.scale(), and optimizer.step() "
+            f"was called directly: the gradients were too large by the scale ({factor}), overflows were not skipped, "
+            "and the scale never adapts. Adam hides it, weight decay, clipping and SGD do not."
+            if scaled
+            else f"In {percent(float(bad.mean()))} of the steps backward ran on the plain loss, and scaler.step() "
+            f"divided the gradients by the scale ({factor}): with SGD hardly anything is learned, and small gradients "
+            "underflow in float16, which the scaler is there to prevent."
+        ),
+        fix="Use both halves: scale the loss for backward, and let the scaler make the step.",
+        fix_code="scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
+        first_step=begin,
+        last_step=timing.step_at(training, int(np.flatnonzero(bad)[-1])),
+        first_second=timing.second_at(training, first),
+        evidence=[
+            Evidence("such steps", int(bad.sum()), "steps", limits["steps"], limits.source("steps")),
+            Evidence("their share", float(bad.mean()), "share", limits["share"], limits.source("share")),
+        ],
+        cost=timing.cost_of(training, bad),
+        location=place,
+        charts=pictures.grad_norm(training) + pictures.loss(training),
+        false_alarm="Gradients that the script unscales itself, without scaler.unscale_.",
+    )
+
+
+RULE = Rule(
+    id="scaler-misuse",
+    family="precision",
+    severity="warning",
+    title="GradScaler used by half",
+    about="GradScaler multiplies the loss before backward and divides the gradients in its step. One needs the other.",
+    check=check,
+    needs=(("steps.scaler_use", "steps.losses_scaled"),),
+    thresholds=(
+        Threshold("steps", 10, "steps", "a first try is no habit"),
+        Threshold("share", 0.9, "share", "every step, as the line is written"),
+    ),
+    not_when="scaler.unscale_ before a step of one's own, losses multiplied with scaler.get_scale() by hand.",
+    references=("https://docs.pytorch.org/docs/stable/notes/amp_examples.html",),
+)

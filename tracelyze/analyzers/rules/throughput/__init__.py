@@ -1,0 +1,1 @@
+"""Diagnoses of time: loaders, slow steps, debugging modes."""

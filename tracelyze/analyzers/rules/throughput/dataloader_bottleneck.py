@@ -1,0 +1,121 @@
+"""dataloader-bottleneck: the training waits for its data a large part of each step, and workers would change that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.throughput import loading_advice as advice
+from tracelyze.analyzers.computed.throughput import waiting
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
+from tracelyze.formatting import duration, percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+SETTINGS = ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "batch_size", "dataset")
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The measured wait of the training with the most steps, where nothing hides it."""
+    on_device = process.device != "cpu" or process.steps.has("device_seconds")
+    if on_device and not process.steps.has("device_wait"):
+        return Skipped(
+            "the model is on a device whose queue may hide the wait: whether the device itself idles for data takes a "
+            "profiler trace"
+        )
+    training = process.longest
+    seen = waiting.measure(training)
+    if seen is None:
+        return Skipped(f"fewer than {waiting.MIN_STEPS} steps with a known wait beyond the first batches")
+    own = waiting.undisturbed(seen)
+    who = "the device stands idle for data" if seen.on_device else "a step waits for data"
+    told = f"{who} {duration(seen.idle)} of {duration(seen.step)} ({percent(seen.share)} in all)"
+    share = limits["grave" if seen.loader.get("iterable") else "share"]
+    if own.share < share or own.idle < limits[_least(seen, limits)]:
+        return Passed(told)
+    if not seen.restarts and own.per_sample is not None and own.per_sample < limits["sample"] * 1e-6:
+        return Passed(f"{told}, but only {duration(own.per_sample)} per sample: handing it over would cost as much")
+    cores = cpus if isinstance(cpus := process.facts.get("cpus"), int) else None
+    workers = waiting.predict(own, cores, limits["handover"], int(limits["workers"]))
+    cheaper = waiting.cheaper(own, limits["sample"] * 1e-6)
+    if seen.restarts:
+        return [_finding(training, seen, cheaper, "restart", limits)]
+    if workers.share >= limits["saving"]:
+        return [_finding(training, seen, workers, "workers", limits)]
+    if cheaper.share >= limits["saving"] and (own.per_sample or 0) >= 2e-6 * limits["sample"]:
+        return [_finding(training, seen, cheaper, "cheaper", limits)]
+    return Passed(f"{told}, but workers would save only {percent(workers.share)} of the step")
+
+
+def _finding(
+    training: Training, seen: waiting.Waiting, predicted: waiting.Prediction, way: str, limits: Limits
+) -> Finding:
+    stream = bool(seen.loader.get("iterable"))
+    begin = timing.step_at(training, int(np.argmax(seen.rows)))
+    seconds, share = waiting.lost(training, seen, predicted)
+    fix, promise = advice.of(way, predicted)
+    live = " The dataset is a stream: if it comes from a live source at a fixed rate, nothing makes it faster."
+    return Finding(
+        rule=RULE.id,
+        severity="critical" if predicted.share >= limits["grave"] else "warning",
+        confidence="possible" if stream else "likely" if seen.workers else "certain",
+        title=f"The {'device' if seen.on_device else 'training'} waits for data {percent(seen.share)} of its time",
+        summary=(
+            f"A step takes {duration(seen.step)} on average, and {advice.waits(seen)} for the next batch "
+            f"(num_workers={seen.workers}). {promise}{live if stream else ''}"
+        ),
+        fix=fix,
+        fix_code=advice.code(way, predicted, seen.loader.get("batch_size")),
+        first_step=begin,
+        last_step=timing.last_step(training),
+        evidence=[
+            Evidence("share of time the device stood idle for data" if seen.on_device else
+                     "share of time spent waiting", seen.share, "share", limits["share"], limits.source("share")),
+            Evidence("mean wait per step", seen.idle * 1e3, "ms", limits[_least(seen, limits)] * 1e3,
+                     limits.source(_least(seen, limits))),
+            Evidence("loading time per sample", None if seen.per_sample is None else seen.per_sample * 1e6, "us",
+                     limits["sample"], limits.source("sample")),
+            Evidence("predicted saving per step", predicted.share, "share", limits["saving"], limits.source("saving")),
+            Evidence("time without a free processor", max(seen.crowded.own, seen.crowded.workers), "share"),
+            *[Evidence(name, _plain(seen.loader.get(name))) for name in SETTINGS],
+        ],
+        cost=Cost(seconds, share),
+        location=training.process.site(seen.loader.get("site")) or training.process.location("loader"),
+        charts=pictures.time_split(training, [Mark(float(begin), "steady steps")]),
+        false_alarm="Data that arrive at a fixed rate, or a disk or network that is already at its limit.",
+    )  # fmt: skip
+
+
+def _least(seen: waiting.Waiting, limits: Limits) -> str:  # a finished batch, too, takes its time on the way
+    return "queued" if seen.workers and seen.made < limits["made"] else "handover"
+
+
+def _plain(value: object) -> str | int | None:
+    return value if value is None or (isinstance(value, int) and not isinstance(value, bool)) else str(value)
+
+
+RULE = Rule(
+    id="dataloader-bottleneck",
+    family="throughput",
+    severity="critical",
+    title="The training waits for its data",
+    about="Batches are made slower than the model consumes them, so the processor or device stands still in between.",
+    check=check,
+    needs=(("steps.loader_wait", "steps.seconds"),),
+    thresholds=(
+        Threshold("share", 0.3, "share", "a V100 training with 33% of its step in the loader gained 21% by workers"),
+        Threshold("sample", 50, "us", "indexing tensors in memory takes 10 to 30 us per sample"),
+        Threshold("saving", 0.2, "share", "a gain below a fifth is within what the prediction may be wrong by"),
+        Threshold("grave", 0.5, "share", "more than half of the time would come back"),
+        Threshold("handover", 0.002, "s", "a ready batch from a worker: 1.3 to 1.8 ms measured, 7 ms for 19 MB"),
+        Threshold("queued", 0.01, "s", "from a worker on shared cores 20 small rows took up to 5.4 ms, none to make"),
+        Threshold("made", 0.005, "s", "derived: passing a batch on takes a worker 2 ms of its processor; this is work"),
+        Threshold("workers", 8, "processes", "beyond eight, start-up and memory grow faster than the gain"),
+    ),
+    not_when="Wait hidden by a device's queue, first batches, small steps on data in memory, crowded processors.",
+    references=("https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading",),
+)

@@ -1,0 +1,80 @@
+"""debug-mode-left-on: anomaly detection, or a profiler, runs through the whole training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+CODE = {
+    "anomaly_mode": "# torch.autograd.set_detect_anomaly(True)   only while looking for a NaN",
+    "profiled": "schedule = torch.profiler.schedule(wait=50, warmup=2, active=5, repeat=1)\n"
+    "with torch.profiler.profile(schedule=schedule) as profiler: ...",
+}
+WORDS = {
+    "anomaly_mode": (
+        "Anomaly detection",
+        "It keeps a Python stack for every operation of the forward and checks every gradient for NaN.",
+    ),
+    "profiled": ("A profiler", "It keeps every operation in memory until it is stopped, so that memory grows."),
+}
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Whether either was on at nearly all backwards of a run that is long enough to be no debugging session."""
+    training = process.longest
+    steps = training.steps
+    seconds = float(np.nan_to_num(steps["seconds"]).sum())
+    for column, (name, effect) in WORDS.items():
+        share = float((steps[column] == 1).sum() / max(1, steps.known(column).sum()))
+        if share < limits["share"]:
+            continue
+        if len(steps) < limits["steps"] or seconds < limits["seconds"]:
+            return Skipped(f"{name} is on; {len(steps):,} steps in {seconds:.0f} s may be a debugging session")
+        return [
+            Finding(
+                rule=RULE.id,
+                severity="warning",
+                confidence="certain",
+                title=f"{name} is on in {percent(share)} of the steps",
+                summary=f"{name} was on at the backward of {percent(share)} of {len(steps):,} steps. {effect}",
+                fix="Switch it on for a few steps, or under a condition, and leave it off otherwise.",
+                fix_code=CODE[column],
+                first_step=timing.step_at(training, int(np.argmax(steps[column] == 1))),
+                last_step=timing.last_step(training),
+                evidence=[
+                    Evidence("steps with it on", share, "share", limits["share"], limits.source("share")),
+                    Evidence("length of the run", seconds, "s", limits["seconds"], limits.source("seconds")),
+                ],
+                location=training.backward_location,
+                charts=pictures.time_split(training),
+                false_alarm="A long run that is only there to be debugged.",
+            )
+        ]
+    return Passed("neither anomaly detection nor a profiler was on throughout")
+
+
+RULE = Rule(
+    id="debug-mode-left-on",
+    family="throughput",
+    severity="warning",
+    title="A debugging aid is on all the time",
+    about="Anomaly detection and profilers are for a few steps. Through a whole run they cost time and memory.",
+    check=check,
+    needs=(("steps.anomaly_mode",),),
+    thresholds=(
+        Threshold("share", 0.95, "share", "on throughout; a schedule or a condition leaves most steps alone"),
+        Threshold("steps", 300, "steps", "a debugging session is shorter"),
+        Threshold("seconds", 60, "s", "a run of a minute costs nobody anything"),
+    ),
+    not_when="Short runs, profiler schedules, anomaly detection under a condition.",
+    references=("https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection",),
+)

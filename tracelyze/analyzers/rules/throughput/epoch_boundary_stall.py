@@ -1,0 +1,114 @@
+"""epoch-boundary-stall: the first batch of every epoch takes far longer than the others, because workers start anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.computed.throughput import contention, waiting
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
+from tracelyze.formatting import duration, percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Floats, Process, Training
+
+SETTINGS = ("num_workers", "persistent_workers", "prefetch_factor", "length", "dataset")
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The training with the most steps: the wait at each new iterator of its loader against the usual wait."""
+    training = process.longest
+    steps = training.steps
+    on_device = process.device != "cpu" and steps.has("device_wait")
+    wait = np.minimum(steps["device_wait"], steps["loader_wait"]) if on_device else steps["loader_wait"]
+    seconds = steps["seconds"]
+    net = seconds - validation.seconds_within_steps(process, steps["time"], seconds)
+    known = np.isfinite(wait) & np.isfinite(net)
+    first = known & (steps["loader_first"] == 1)
+    first[: int(np.argmax(known)) + 1] = False  # the start of the run is no boundary
+    others = known & ~first
+    if first.sum() < limits["boundaries"]:
+        return Skipped(f"{plural(int(first.sum()), 'epoch')} began after the first, too few to judge")
+    if others.sum() <= first.sum():
+        return Passed("the loader's iterator is made anew in most steps, which dataloader-bottleneck judges")
+    usual, typical = float(np.median(wait[others])), float(np.median(net[others]))
+    excess = np.clip(np.minimum(wait - usual, net - typical), 0.0, None)
+    crowded = contention.shares(training)  # what others held the processors for is no fault of the loader
+    alone = 1.0 - max(crowded.own, crowded.workers)
+    middle = float(np.median(excess[first]))
+    begun = int(np.argmax(first))
+    lost = float(excess[first].sum()) / max(float(net[begun:][known[begun:]].sum()), 1e-9)
+    told = f"first batches wait {duration(middle)} longer than others, {percent(lost)} of the time"
+    if middle * alone < limits["stall"] or lost * alone < limits["lost"]:
+        return Passed(told)
+    matters = middle * alone >= limits["long"] or float(excess[first].sum()) * alone >= limits["worth"]
+    return [_finding(training, np.where(first, excess, 0.0), usual, (lost, matters), limits)]
+
+
+def _finding(training: Training, excess: Floats, usual: float, lost_and: tuple[float, bool], limits: Limits) -> Finding:
+    """`lost_and`: the share of the time that is lost, and whether that is much."""
+    lost, matters = lost_and
+    rows = np.flatnonzero(excess)
+    middle = float(np.median(excess[rows]))
+    loader = waiting.loader_of(training)
+    marks = [Mark(float(timing.step_at(training, int(row))), "an epoch begins") for row in rows[:6]]
+    fix, code = _advice(loader)
+    return Finding(
+        rule=RULE.id,
+        severity="warning" if matters else "info",
+        confidence="certain" if loader else "likely",
+        title=f"Each epoch begins with a wait of {duration(middle + usual)} for its first batch",
+        summary=(
+            f"{plural(len(rows), 'epoch')} began {duration(middle)} later than a batch usually takes to come "
+            f"({duration(usual)}), {duration(float(excess.sum()))} in all, {percent(lost)} of the time since the first "
+            "of them."
+        ),
+        fix=fix,
+        fix_code=code,
+        first_step=timing.step_at(training, int(rows[0])),
+        last_step=timing.step_at(training, int(rows[-1])),
+        first_second=timing.second_at(training, int(rows[0])),
+        evidence=[
+            Evidence("time lost to first batches", lost, "share", limits["lost"], limits.source("lost")),
+            Evidence("wait beyond the usual", middle * 1e3, "ms", limits["stall"] * 1e3, limits.source("stall")),
+            Evidence("epochs", len(rows), "", limits["boundaries"], limits.source("boundaries")),
+            *[Evidence(name, str(loader[name])) for name in SETTINGS if loader.get(name) is not None],
+        ],
+        cost=Cost(float(excess.sum()), lost),
+        location=training.process.site(loader.get("site")) or training.process.location("loader"),
+        charts=pictures.time_split(training, marks),
+        false_alarm="A pause between epochs that is planned, or a dataset that is made anew for each epoch on purpose.",
+    )
+
+
+def _advice(loader: dict[str, Any]) -> tuple[str, str]:
+    if loader.get("num_workers") and not loader.get("persistent_workers"):
+        return PERSISTENT, f"DataLoader(dataset, num_workers={loader['num_workers']}, persistent_workers=True)"
+    if loader.get("num_workers"):
+        return "Let the workers fetch further ahead, or make the first samples of an epoch cheaper to come by.", ""
+    return "Look at what dataset, sampler or loop do at the start of an epoch: do it once, or in workers.", ""
+
+
+PERSISTENT = "Keep the workers between epochs: each time they start, they import the program and copy the dataset."
+RULE = Rule(
+    id="epoch-boundary-stall",
+    family="throughput",
+    severity="warning",
+    title="Every epoch begins with a stall",
+    about="Compares the wait for the first batch of each pass over the loader with the wait for the others.",
+    check=check,
+    needs=(("steps.loader_wait", "steps.loader_first", "steps.seconds"),),
+    thresholds=(
+        Threshold("boundaries", 3, "epochs", "derived: two may have met the same hiccup of the machine"),
+        Threshold("stall", 0.1, "s", "derived: starting a process takes about as long; less is a slow batch"),
+        Threshold("lost", 0.05, "share", "derived: below a twentieth of the time nothing is worth a change"),
+        Threshold("worth", 5, "s", "measured: two workers start in 0.2 s; ten short epochs lose 2 s by that"),
+        Threshold("long", 0.5, "s", "measured: on busy cores two workers start in 0.25 s; twice that is more"),
+    ),
+    not_when="The first batch of the run, persistent workers, waits that the device's queue hides, crowded processors.",
+    references=("https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader",),
+)

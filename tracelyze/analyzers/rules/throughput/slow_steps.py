@@ -1,0 +1,90 @@
+"""slow-steps: single steps that take far longer than the others, and what coincides with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.computed.throughput import outliers
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
+from tracelyze.formatting import duration, number, percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Floats, Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The training with the most steps, beyond its warm-up, without evaluations and first batches of epochs."""
+    training = process.longest
+    seconds, judged = outliers.net_seconds(training, int(limits["warm_up"]))
+    if judged.sum() < limits["fewest"]:
+        return Skipped(f"{plural(int(judged.sum()), 'step')} beyond the warm-up, too few to judge")
+    found = outliers.slow(seconds, judged, limits["ratio"], limits["spreads"], limits["least"])
+    share = len(found.rows) / int(judged.sum())
+    if len(found.rows) == 0 or found.lost < limits["lost"] or float(found.excess.sum()) < limits["worth"]:
+        slowest = float(seconds[judged].max()) / max(found.typical, 1e-9)
+        return Passed(f"the slowest of {plural(int(judged.sum()), 'step')} took {number(slowest)} times the median")
+    if share > limits["rare"]:
+        return Passed(f"{percent(share)} of the steps are slow: two kinds of steps, not single ones that stand out")
+    return [_finding(training, found, seconds, limits)]
+
+
+def _finding(training: Training, found: outliers.Slow, seconds: Floats, limits: Limits) -> Finding:
+    steps = [timing.step_at(training, int(row)) for row in found.rows]
+    reason = outliers.coincidence(training, found)
+    rhythm = outliers.rhythm(steps)
+    curable = reason.name != outliers.CROWDED and (rhythm or reason.name != outliers.UNKNOWN)
+    slowest = float(seconds[found.rows].max())
+    listed = ", ".join(f"{step:,}" for step in steps[:5]) + (" and more" if len(steps) > 5 else "")
+    excess = float(found.excess.sum())
+    return Finding(
+        rule=RULE.id,
+        severity="warning" if curable and found.lost >= limits["grave"] else "info",
+        confidence="likely" if reason.share >= outliers.EXPLAINED else "possible",
+        title=f"{plural(len(steps), 'step')} took far longer than the others, {percent(found.lost)} of the time",
+        summary=(
+            f"The median step takes {duration(found.typical)}; {'step' if len(steps) == 1 else 'steps'} {listed} took "
+            f"up to {duration(slowest)}{rhythm}, {duration(excess)} more in all. {reason.sentence}"
+        ),
+        fix=reason.fix,
+        first_step=steps[0],
+        last_step=steps[-1],
+        first_second=timing.second_at(training, int(found.rows[0])),
+        evidence=[
+            Evidence("time lost", found.lost, "share", limits["lost"], limits.source("lost")),
+            Evidence("slowest step over the median", slowest / found.typical, "times", limits["ratio"],
+                     limits.source("ratio")),
+            Evidence("share of slow steps", len(steps) / len(seconds), "share", limits["rare"], limits.source("rare")),
+            Evidence("what coincides", reason.name),
+            Evidence("part of the excess", reason.share, "share", outliers.EXPLAINED, outliers.EXPLAINED_SOURCE),
+        ],
+        cost=Cost(excess, found.lost),
+        location=reason.location,
+        charts=pictures.time_split(training, [Mark(float(step), "slow step") for step in steps[:6]]),
+        false_alarm="Checkpoints and logging that are meant to take that long; a machine that others use too.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="slow-steps",
+    family="throughput",
+    severity="warning",
+    title="Single steps are far slower than the others",
+    about="Compares each step with the median by a robust spread, and names what the slow ones have in common.",
+    check=check,
+    needs=(("steps.seconds", "steps.time"),),
+    thresholds=(
+        Threshold("warm_up", 10, "steps", "derived: compilation, autotuning and caches take the first steps"),
+        Threshold("fewest", 50, "steps", "derived: of fewer, one hiccup is already a tenth of the time"),
+        Threshold("ratio", 3, "times the median", "derived: batches of varying length stay below"),
+        Threshold("spreads", 10, "robust standard deviations", "derived: heavy tails of shared machines reach six"),
+        Threshold("least", 0.05, "s", "derived: scheduling and garbage collection cost any step up to 50 ms"),
+        Threshold("rare", 0.1, "share", "derived: more often is a second kind of step, such as longer sequences"),
+        Threshold("lost", 0.1, "share", "derived: a tenth of the time is worth a look"),
+        Threshold("worth", 5, "s", "measured: hiccups of a busy machine cost 150 short runs up to 1.5 s each"),
+        Threshold("grave", 0.2, "share", "derived: a fifth of the time is worth a change"),
+    ),
+    consequence_of=("epoch-boundary-stall", "dataloader-bottleneck", "memory-leak"),
+    not_when="Warm-up, evaluation passes, first batches of epochs, profiled steps, two kinds of steps.",
+)

@@ -1,0 +1,122 @@
+"""throughput-decay: steps take longer and longer, although each has as much to do as the ones before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers import statistics
+from tracelyze.analyzers.computed.optimization import leaks
+from tracelyze.analyzers.computed.throughput import outliers, pace, workload
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
+from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
+from tracelyze.formatting import duration, number, percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.statistics.growth import Climb
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The floor of the step time, without evaluations, recording, and time that other programs took."""
+    if len(process.trainings) > 1:
+        return Skipped("several optimizers: how much work belongs to a step of one of them is not known")
+    return combine(_check(training, limits) for training in process.trainings)
+
+
+def _check(training: Training, limits: Limits) -> OneOutcome:
+    own, judged = pace.own_seconds(training, int(limits["warm_up"]))
+    if judged.sum() < limits["fewest"]:
+        return Skipped(f"{judged.sum()} steps beyond the warm-up, too few to judge")
+    climb = statistics.straight_climb(own[judged], tau=limits["order"], steadiness=limits["steady"])
+    if climb is None:
+        return Passed("the time per step does not climb steadily over the run")
+    ratio = climb.floor_end / max(climb.floor_start, 1e-9)
+    lost = (climb.floor_end - climb.floor_start) / 2 * (int(judged.sum()) - climb.start)
+    share = lost / max(float(np.nansum(training.steps["seconds"])), 1e-9)
+    told = f"steps got slower from {duration(climb.floor_start)} to {duration(climb.floor_end)}"
+    if ratio < limits["ratio"] or lost < limits["worth"] or share < limits["share"]:
+        return Passed(f"{told}, {duration(lost)} in all")
+    grown = max(pace.increase(own, judged), 1e-9)
+    if pace.increase(pace.crowded(training), judged) > limits["others"] * grown:
+        return Passed(f"{told}, mostly because other programs held the processors")
+    if training.facts.get("name") == "LBFGS":  # its history fills, too
+        return Passed(f"{told}, of an optimizer that calls the model as often as it needs")
+    work = workload.growth(training)
+    if not work:
+        return Skipped(f"{told}, but whether they had more to do is not known: no shapes were recorded late in the run")
+    most = max(work, key=lambda name: work[name])
+    if work[most] >= limits["work"]:
+        return Passed(f"{told}, and have more to do: {most} grew by {number(work[most])} times")
+    waited = pace.increase(training.steps["loader_wait"], judged) / grown
+    if waited >= outliers.EXPLAINED and leaks.first_epoch(training):
+        return Passed(f"{told}, by the wait for data in the first pass over them: they may be in order of size")
+    model = pace.within_model_late(training)
+    if waited < outliers.EXPLAINED and workload.FORWARDS not in work and (model is None or model > limits["model"]):
+        return Skipped(f"{told}, but how often a step calls the model is not known")
+    return _finding(training, int(np.flatnonzero(judged)[climb.start]), climb, Cost(lost, share), waited, limits)
+
+
+def _finding(training: Training, first: int, climb: Climb, cost: Cost, waited: float, limits: Limits) -> Finding:
+    begin = timing.step_at(training, first)
+    ratio = climb.floor_end / max(climb.floor_start, 1e-9)
+    place = training.process.location("loader") if waited >= outliers.EXPLAINED else pace.seen_late(training)
+    if waited >= outliers.EXPLAINED:
+        why = f"{percent(min(1.0, waited))} of the increase is waiting for a batch: the loader gets slower."
+        fix = "Look for a dataset that reads or skips everything before the sample it is asked for, or grows a list."
+    else:
+        seen = f"Late in the run the program was mostly in line {place.line}: {place.source}." if place else ""
+        why = f"Neither batches nor module calls grew. {seen}".strip()
+        fix = "Look for what goes over everything so far: a growing list, tensor or cache; hooks registered every step."
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="likely",
+        title=f"Steps got {number(ratio)} times slower: from {duration(climb.floor_start)} to "
+        f"{duration(climb.floor_end)}, and it goes on",
+        summary=(
+            f"Since step {begin:,} each step takes {duration(climb.slope)} more than the one before, evaluations and "
+            f"other programs left out. That has cost {duration(cost.seconds or 0.0)}, {percent(cost.share or 0.0)} of "
+            f"the run. {why}"
+        ),
+        fix=fix,
+        fix_code="total += loss.item(); count += 1        # not: history.append(loss); torch.stack(history).mean()",
+        first_step=begin,
+        last_step=timing.last_step(training),
+        evidence=[
+            Evidence("step time, last over first", ratio, "times", limits["ratio"], limits.source("ratio")),
+            Evidence("time lost", cost.seconds, "s", limits["worth"], limits.source("worth")),
+            Evidence("part of the increase that is waiting for data", max(0.0, waited), "share"),
+        ],
+        cost=cost,
+        location=place,
+        charts=pictures.time_split(training, [Mark(float(begin), "slower from here")]),
+        false_alarm="Work that grows unseen by modules and shapes (a solver, a simulation); a device that gets hot.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="throughput-decay",
+    family="throughput",
+    severity="warning",
+    title="Steps take longer and longer",
+    about="Equal steps should take equal time. If they climb at an even pace, each goes over everything so far.",
+    check=check,
+    needs=(("steps.seconds", "steps.time"),),
+    thresholds=(
+        Threshold("warm_up", 10, "steps", "derived: compilation, autotuning and caches take the first steps"),
+        Threshold("fewest", 60, "steps", "derived: a climb of fewer cannot be told from noise"),
+        Threshold("order", 0.85, "Kendall tau", "measured: levels of a busy machine that wander reach 0.8"),
+        Threshold("steady", 4.5, "standard errors", "measured: 5.8 to 60 where other programs disturb a real climb"),
+        Threshold("ratio", 1.5, "times", "derived: clocks that give way to heat cost a quarter to a third"),
+        Threshold("worth", 2, "s", "measured: hiccups of a busy machine cost 150 short runs up to 1.5 s each"),
+        Threshold("share", 0.15, "share", "derived: half of that climb, over the run"),
+        Threshold("others", 0.5, "share", "derived: of the increase; more than all other causes together"),
+        Threshold("model", 0.25, "share", "derived: three quarters of a late step are spent elsewhere"),
+        Threshold("work", 1.1, "times", "derived: a tenth more to do is no longer the same work"),
+    ),
+    consequence_of=("memory-leak", "retain-graph", "dataloader-bottleneck", "missing-zero-grad"),
+    not_when="Longer sequences, larger batches, more calls, layers that thaw, evaluations, other programs, recording.",
+)

@@ -1,0 +1,80 @@
+"""Optimizers from the moment they are made, and schedulers whenever they step: what is needed to say who holds what.
+
+The hooks of `torch.optim` see an optimizer when it steps first. One that waits for its turn, or never steps, holds
+parameters all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from tracelyze.collectors.internals.own_frames import leave_no_frame
+
+wrappers: list[Any] = []  # functions of ours in the place of torch's
+_made: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+class _Depth(threading.local):
+    schedulers = 0  # schedulers that are stepping on this thread: some step others
+
+
+def optimizers() -> list[Any]:
+    """All optimizers of this process that still live."""
+    return list(_made)
+
+
+def install(torch: Any, scheduled: Callable[[Any, bool], None]) -> None:
+    """Wrap the constructor of optimizers and the step of schedulers. `scheduled(scheduler, inner)` is called after each
+    step, `inner` if another scheduler made it."""
+    _constructor(sys.modules["torch.optim.optimizer"].Optimizer)
+    home, depth, is_compiling = torch.optim.lr_scheduler, _Depth(), torch.compiler.is_compiling
+    for kind in vars(home).values():
+        if isinstance(kind, type) and "step" in vars(kind) and hasattr(kind, "get_last_lr"):
+            kind.step = _step(kind.step, scheduled, depth, is_compiling)  # type: ignore[attr-defined]
+
+
+def _constructor(owner: Any) -> None:
+    original = owner.__init__
+
+    @functools.wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            original(self, *args, **kwargs)
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
+        with contextlib.suppress(TypeError):  # a subclass that cannot be hashed
+            _made.add(self)
+
+    owner.__init__ = __init__
+    wrappers.append(__init__)
+
+
+def _step(
+    original: Callable[..., Any],
+    scheduled: Callable[[Any, bool], None],
+    depth: _Depth,
+    is_compiling: Callable[[], bool],
+) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        depth.schedulers += 1
+        try:
+            result = original(self, *args, **kwargs)
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
+        finally:
+            depth.schedulers -= 1
+        if not is_compiling():
+            scheduled(self, depth.schedulers > 0)
+        return result
+
+    wrappers.append(step)
+    return step

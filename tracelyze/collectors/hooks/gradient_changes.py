@@ -1,0 +1,104 @@
+"""What programs do to gradients between backward and step: clipping them, scaling the loss that they come of."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+from tracelyze.collectors.internals.own_frames import leave_no_frame
+
+
+def install(torch: Any, recorder: Callable[[], Any], calling: Any) -> None:
+    """Wrap the functions. An optimizer's step sets `calling.optimizer_stepped`."""
+    _clipping(torch, recorder)
+    _loss_scaling(torch, recorder, calling)
+
+
+def _clipping(torch: Any, recorder: Callable[[], Any]) -> None:
+    """Both homes of each function: `from torch.nn.utils import clip_grad_norm_` copies the name."""
+    is_compiling = torch.compiler.is_compiling
+    for name in ("clip_grad_norm_", "clip_grad_value_"):
+        original = getattr(torch.nn.utils.clip_grad, name)
+        wrapper = _clip_wrapper(original, is_compiling, recorder)
+        for home in (torch.nn.utils.clip_grad, torch.nn.utils):
+            if getattr(home, name) is original:
+                setattr(home, name, wrapper)
+
+
+def _clip_wrapper(
+    original: Callable[..., Any], is_compiling: Callable[[], bool], recorder: Callable[[], Any]
+) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_compiling():
+            return original(parameters, *args, **kwargs)
+        try:
+            seen = recorder()
+            seen.clipped = None
+            if seen.trainings.several and not seen.off:
+                parameters, first = peeked(parameters)
+                seen.clipped = seen.training_of(first)
+            total_norm = original(parameters, *args, **kwargs)
+            limit = args[0] if args else kwargs.get("max_norm", kwargs.get("clip_value"))
+            seen.fire("clip", limit, total_norm)
+            return total_norm
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
+
+    return clip
+
+
+def peeked(values: Any) -> tuple[Any, Any]:
+    """`values` as they were, and the first of them: a generator is handed on as a generator of the same values."""
+    if not isinstance(values, types.GeneratorType):
+        return values, next(iter(values), None) if isinstance(values, (list, tuple)) else values
+    first = next(values, None)
+    return (value for part in (() if first is None else (first,), values) for value in part), first
+
+
+def _loss_scaling(torch: Any, recorder: Callable[[], Any], calling: Any) -> None:
+    scaler = torch.amp.grad_scaler.GradScaler
+    is_compiling = torch.compiler.is_compiling
+    scale, unscale, step = scaler.scale, scaler.unscale_, scaler.step
+
+    @functools.wraps(scale)
+    def scale_(self: Any, outputs: Any) -> Any:
+        try:
+            scaled = scale(self, outputs)
+            if self.is_enabled() and not is_compiling():
+                recorder().fire("scale", outputs, scaled)
+            return scaled
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
+
+    @functools.wraps(unscale)
+    def unscale_(self: Any, optimizer: Any) -> Any:
+        try:
+            result = unscale(self, optimizer)
+            if self.is_enabled() and not is_compiling():
+                recorder().fire("unscale", self, optimizer)
+            return result
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
+
+    @functools.wraps(step)
+    def step_(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            if not self.is_enabled() or is_compiling():
+                return step(self, optimizer, *args, **kwargs)
+            recorder().fire("scaler_step", self)
+            calling.optimizer_stepped = False
+            result = step(self, optimizer, *args, **kwargs)
+            if not calling.optimizer_stepped:  # the optimizer was not called at all: gradients overflowed
+                recorder().step_ends(optimizer, True)
+            return result
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
+
+    scaler.scale, scaler.unscale_, scaler.step = scale_, unscale_, step_

@@ -1,0 +1,336 @@
+"""Where the collector stands in torch: a dozen functions, wrapped on their classes and modules, never on instances.
+
+Every wrapper calls the original exactly once, passes arguments and result through, and steps aside while torch traces
+or compiles, so that graphs are what they are without us. What is seen goes to the recorder, which never raises.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tracelyze.collectors import script
+from tracelyze.collectors.hooks import construction, gradient_changes, loaders, state_dicts
+from tracelyze.collectors.internals import compiler, private_names
+from tracelyze.collectors.internals.own_frames import leave_no_frame
+from tracelyze.collectors.options import CollectOptions, from_environment
+from tracelyze.collectors.program.calls import heard_as_loss
+from tracelyze.collectors.recording import ending
+from tracelyze.collectors.recording.fast_path import SteadyState, here, timed
+from tracelyze.collectors.recording.per_thread import Recorders
+from tracelyze.collectors.recording.recorder import Recorder
+
+LOSSES = (
+    "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits", "kl_div", "gaussian_nll_loss", "poisson_nll_loss", "ctc_loss",
+    "hinge_embedding_loss", "cosine_embedding_loss", "margin_ranking_loss", "triplet_margin_loss", "soft_margin_loss",
+    "multi_margin_loss", "multilabel_soft_margin_loss",
+)  # fmt: skip
+DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
+
+
+class _Local(threading.local):
+    root: Any = None  # the outermost module that is being called on this thread
+    watch: Any = None  # within it: who looks at the modules that are called there (signals.signal.Watch), or False
+    backward = False  # inside torch.autograd.backward on this thread
+    optimizer_stepped = False
+
+
+local = _Local()
+_current: list[Recorders] = []
+
+
+def install(torch: Any) -> None:
+    """Record this process from now on, as `collect` was told. Called right after torch was imported."""
+    begin(torch, Path(os.environ["TRACELYZE_RUN"]), from_environment())
+
+
+def begin(torch: Any, run: Path, options: CollectOptions) -> Recorder:
+    """Record this process into the directory `run`. The hooks are put in place once and stay; recorders come and go."""
+    first = Recorder(torch, run, options)
+    _current[:] = [Recorders(first)]
+    if not script.is_told():
+        _put_in_place(torch, options)
+        script.found_by(recorder)
+    for name in private_names.lacking(torch, private_names.SUBSTITUTES):
+        first.event("substitute", name, private_names.SUBSTITUTES[name])
+    return first
+
+
+def _put_in_place(torch: Any, options: CollectOptions) -> None:
+    try:
+        for put in (_modules, _functions, _backward, _optimizers, _changes, _construction, _loading):
+            put(torch)
+    except Exception:
+        recorder().off = True  # what is already in place stays and does nothing
+        raise
+    _hide_from_compiler(torch)
+    ending.install(recorder, recorders, quiet=options.quiet)
+    if hasattr(os, "register_at_fork"):
+        # A forked child is a process of its own: it records, into a folder of its own, if it ever trains.
+        os.register_at_fork(
+            before=_pause_threads,
+            after_in_parent=_resume_threads,
+            after_in_child=lambda: _start_afresh(torch),
+        )
+
+
+def _hide_from_compiler(torch: Any) -> None:
+    functional, utils = torch.nn.functional, torch.nn.utils
+    scaler = torch.amp.grad_scaler.GradScaler
+    wrappers = [
+        torch.nn.Module.__call__, torch.autograd.backward, utils.clip_grad_norm_, utils.clip_grad_value_,
+        scaler.scale, scaler.unscale_, scaler.step,
+        *loaders.wrappers, *construction.wrappers, *state_dicts.wrappers,
+        *(getattr(functional, name) for name in (*LOSSES, *DROPOUTS) if hasattr(functional, name)),
+    ]  # fmt: skip
+    own = [f for kind in (Recorder, Recorders, SteadyState) for f in vars(kind).values()]
+    own.append(timed(recorder().steady, bool))  # all that it makes have the same code
+    methods = [one for one in own if isinstance(one, types.FunctionType)]
+    compiler.hide(torch, wrappers, [recorder, heard_as_loss, gradient_changes.peeked, leave_no_frame, *methods])
+
+
+def recorder() -> Recorder:
+    """The recorder of this thread: its own, or that of the process."""
+    return _current[0].local.own or _current[0].first
+
+
+def recorders() -> list[Recorder]:
+    """All recorders of this process."""
+    return _current[0].everyone()
+
+
+def _pause_threads() -> None:
+    for one in recorders():
+        one.writer.threads.pause()
+
+
+def _resume_threads() -> None:
+    for one in recorders():
+        one.writer.threads.after_fork()
+
+
+def _start_afresh(torch: Any) -> None:
+    ending.forget_fatal_signals()
+    parent = recorder()
+    for one in recorders():
+        one.writer.leave_to_parent()
+        one.steady.interrupt()
+    child = Recorder(torch, parent.run, parent.options)
+    child.off = parent.off or parent.ended
+    _current[0] = Recorders(child)
+
+
+def _modules(torch: Any) -> None:
+    """Outermost calls of modules. A patched `__call__` costs a quarter of a global forward hook and warns nobody."""
+    owner = torch.nn.Module
+    original = owner.__call__
+    clock, calling = time.perf_counter, local
+    tracing = private_names.find(torch, private_names.TRACING) or (lambda: None)
+    in_dynamo, compiling = torch.compiler.is_dynamo_compiling, compiler.flag(torch)
+    loss_kind = private_names.find(torch, private_names.LOSS_MODULE) or ()
+
+    @functools.wraps(original)
+    def __call__(*args: Any, **kwargs: Any) -> Any:  # the module is the first: taking it apart costs at every call
+        if in_dynamo():
+            return original(*args, **kwargs)
+        try:
+            watch = calling.watch
+            if watch is False or compiling._is_compiling_flag:
+                return original(*args, **kwargs)
+            if watch is not None:
+                output = original(*args, **kwargs)
+                watch.returned(args[0], output)
+                return output
+            if tracing() is not None:
+                return original(*args, **kwargs)
+            steady, self = here.now, args[0]
+            if steady is not None and steady.on and steady.model() is self:
+                seen = steady.recorder
+            else:
+                steady, seen = None, recorder()
+                if seen.off:
+                    return original(*args, **kwargs)
+                watch = seen.watch_for(self)
+            losses, dropouts, start = seen.losses, seen.dropouts, clock()
+            try:  # no call between this line and the next: a handler of a signal may raise in any
+                calling.root, calling.watch = self, watch or False
+                output = original(*args, **kwargs)
+            finally:
+                calling.root = calling.watch = None
+            if watch:
+                watch.ends(self, output)
+            if steady is not None and steady.forward(args, output):
+                return output
+            if not heard_as_loss(torch, loss_kind, seen, self, output):
+                seen.forward(self, args[1:], kwargs, output, start, seen.dropouts - dropouts, seen.losses - losses)
+            return output
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
+
+    owner.__call__ = __call__
+
+
+def _functions(torch: Any) -> None:
+    """Functional losses (their values in evaluation passes) and dropouts (whether they really drop)."""
+    functional = torch.nn.functional
+    in_dynamo, compiling = torch.compiler.is_dynamo_compiling, compiler.flag(torch)
+    for name in LOSSES:
+        original = getattr(functional, name, None)
+        if isinstance(original, types.FunctionType):
+            setattr(functional, name, _like(original, _loss_wrapper(original, in_dynamo, compiling)))
+    for name in DROPOUTS:
+        original = getattr(functional, name, None)
+        if isinstance(original, types.FunctionType):
+            setattr(functional, name, _like(original, _dropout_wrapper(original, in_dynamo, compiling)))
+
+
+def _loss_wrapper(original: Callable[..., Any], in_dynamo: Callable[[], bool], compiling: Any) -> Callable[..., Any]:
+    calling, here, name, hide = local, recorder, original.__name__, leave_no_frame  # closure, not globals: see _like
+
+    def loss(*args: Any, **kwargs: Any) -> Any:
+        if in_dynamo() or compiling._is_compiling_flag:
+            return original(*args, **kwargs)
+        try:
+            value = original(*args, **kwargs)
+            seen = here()
+            seen.losses += 1
+            if seen.losses >= seen.hears_losses_from:
+                seen.loss_called(name, args, kwargs, value, calling.root is None)
+            return value
+        except BaseException as error:
+            hide(error)
+            raise
+
+    return loss
+
+
+def _dropout_wrapper(original: Callable[..., Any], in_dynamo: Callable[[], bool], compiling: Any) -> Callable[..., Any]:
+    here, hide = recorder, leave_no_frame
+
+    def dropout(input, p=0.5, training=True, inplace=False):  # type: ignore[no-untyped-def]
+        if training and p and not in_dynamo() and not compiling._is_compiling_flag:
+            here().dropouts += 1
+        try:
+            return original(input, p, training, inplace)
+        except BaseException as error:
+            hide(error)
+            raise
+
+    return dropout
+
+
+def _like(original: Any, wrapper: Any) -> Any:
+    """`wrapper` under the name, source and globals of `original`.
+
+    TorchScript compiles a function from the source that `inspect` finds, with the names of the function's globals: it
+    follows `__wrapped__` to the original's source and must then find the original's names.
+    """
+    same_globals = types.FunctionType(
+        _unseen_by_warnings(wrapper.__code__),
+        original.__globals__,
+        original.__name__,
+        wrapper.__defaults__,
+        wrapper.__closure__,
+    )
+    return functools.wraps(original)(same_globals)
+
+
+def _unseen_by_warnings(code: types.CodeType) -> types.CodeType:
+    """`code` in a file of a name that `warnings` passes over when it counts callers, as it does with importlib's own.
+
+    torch warns of a call of `mse_loss` with `stacklevel=2`: at the line of the script, also when we are between them.
+    """
+    return code.replace(co_filename=f"{__file__} (as importlib._bootstrap)")
+
+
+def _graph_task(torch: Any) -> Callable[[], int]:
+    """Asks for the number of the backward that this thread works for, -1 for none."""
+    found = private_names.find(torch, private_names.GRAPH_TASK)
+    return found or (lambda: 0 if any(one.in_backward for one in recorders()) else -1)
+
+
+def _backward(torch: Any) -> None:
+    """One place sees `Tensor.backward`, Lightning, Accelerate and DDP. Reentrant checkpointing nests calls of it."""
+    original, calling, current_graph_task = torch.autograd.backward, local, _graph_task(torch)
+    in_dynamo, compiling = torch.compiler.is_dynamo_compiling, compiler.flag(torch)
+
+    @functools.wraps(original)
+    def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        if in_dynamo() or compiling._is_compiling_flag or calling.backward or current_graph_task() != -1:
+            return original(tensors, *args, **kwargs)
+        steady, seen = here.now, None
+        try:
+            calling.backward = True
+            retains_graph = kwargs.get("retain_graph", args[1] if len(args) > 1 else None) is True
+            if steady is not None and steady.on and steady.backward_begins(tensors, retains_graph):
+                seen = steady.recorder
+            else:
+                steady, seen = None, _current[0].for_backward()
+                seen.backward_begins(tensors, retains_graph)
+            result = original(tensors, *args, **kwargs)
+            if steady is None or not steady.backward_ends():
+                seen.backward_ends(tensors)
+            return result
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
+        finally:
+            calling.backward = False
+            if seen is not None:
+                seen.in_backward = False
+
+    torch.autograd.backward = backward
+
+
+def _optimizers(torch: Any) -> None:
+    current, calling, current_graph_task = _current, local, _graph_task(torch)
+    in_dynamo, compiling = torch.compiler.is_dynamo_compiling, compiler.flag(torch)
+
+    def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not in_dynamo() and not compiling._is_compiling_flag:
+            steady = here.now
+            if steady is not None and steady.on and steady.step_begins(optimizer):
+                return
+            seen = current[0].for_step(current_graph_task)
+            if seen.in_backward:
+                seen.steps_inside(optimizer)
+            else:
+                seen.step_begins(optimizer)
+
+    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not in_dynamo() and not compiling._is_compiling_flag:
+            calling.optimizer_stepped = True
+            steady = here.now
+            if steady is not None and steady.on and steady.step_ends(optimizer):
+                return
+            current[0].for_step(current_graph_task).step_ends(optimizer)
+
+    home = sys.modules["torch.optim.optimizer"]  # torch.optim deletes the name
+    compiler.hide_step_hook(torch, home, before)
+    home.register_optimizer_step_pre_hook(before)
+    home.register_optimizer_step_post_hook(after)
+
+
+def _changes(torch: Any) -> None:
+    """Gradients that are clipped, losses that are scaled."""
+    gradient_changes.install(torch, recorder, local)
+
+
+def _construction(torch: Any) -> None:
+    """Optimizers as they are made, and steps of learning-rate schedulers."""
+    construction.install(torch, lambda scheduler, inner: recorder().fire("scheduled", scheduler, inner))
+
+
+def _loading(torch: Any) -> None:
+    """Batches from DataLoaders, and weights by name."""
+    loaders.install(torch, recorder)
+    state_dicts.install(torch, recorder)

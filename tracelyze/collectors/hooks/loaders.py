@@ -1,0 +1,94 @@
+"""Where the collector stands in torch's DataLoader: its construction, its iterators, the batches that they hand out."""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tracelyze.collectors.internals import private_names
+from tracelyze.collectors.internals.own_frames import leave_no_frame
+
+if TYPE_CHECKING:
+    from tracelyze.collectors.recording.recorder import Recorder
+
+
+# Set by `collect` to 0, and to 1 for what is spawned while a loader starts its workers: they are left without hooks.
+# The environment is one for all threads, so it is only ever a value that changes, and not in os.environ.
+SPAWNED_WORKER = "TRACELYZE_SPAWNED_WORKER"
+wrappers: list[Any] = []  # functions of ours in the place of torch's
+
+
+def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
+    """Wrap the methods on their classes; `recorder()` is that of the calling thread."""
+    loader = torch.utils.data.DataLoader
+    made, begin, clock = loader.__init__, loader.__iter__, time.perf_counter
+
+    @functools.wraps(made)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            made(self, *args, **kwargs)
+            recorder().fire("loader_made", self)
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
+
+    @functools.wraps(begin)
+    def __iter__(self: Any) -> Any:
+        try:
+            start = clock()
+            batches = _without_hooks(begin, self) if self.num_workers and _spawns(self) else begin(self)
+            seconds = clock() - start
+            recorder().writer.threads.resume()  # if workers were forked: a first batch that never comes is to be seen
+            recorder().fire("iterate", self, batches)
+            recorder().fire("turned", batches, seconds)
+            return batches
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
+
+    loader.__init__, loader.__iter__ = __init__, __iter__
+    wrappers.extend((__init__, __iter__))
+    iterator = private_names.find(torch, private_names.LOADER_ITERATOR)
+    if iterator is None:
+        return
+    advance = iterator.__next__
+
+    @functools.wraps(advance)
+    def __next__(self: Any) -> Any:
+        try:
+            recorder().fire("waiting", self)
+            start = clock()
+            try:
+                batch = advance(self)
+            except StopIteration:
+                seconds = clock() - start
+                recorder().fire("turned", self, seconds)
+                recorder().fire("exhausted", self)
+                raise
+            recorder().fire("batch", self, clock() - start, batch)
+            return batch
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
+
+    iterator.__next__ = __next__
+    wrappers.append(__next__)
+
+
+def _spawns(loader: Any) -> bool:
+    """Whether its workers are new interpreters. Asked so that the program may still choose how to start processes."""
+    context = loader.multiprocessing_context or multiprocessing
+    method = context.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+    return bool(method == "spawn") and SPAWNED_WORKER in os.environ
+
+
+def _without_hooks(begin: Callable[[Any], Any], loader: Any) -> Any:
+    os.putenv(SPAWNED_WORKER, "1")
+    try:
+        return begin(loader)
+    finally:
+        os.putenv(SPAWNED_WORKER, "0")

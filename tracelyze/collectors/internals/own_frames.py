@@ -1,0 +1,42 @@
+"""The collector's frames, taken out of the tracebacks of exceptions that pass through it.
+
+A wrapper that catches an exception finds its own frame at the front of the traceback. It takes it away and raises on
+with a bare `raise`, which adds none. To enter a `try` costs nothing; the exception's cause, its context and the line
+numbers of all other frames stay what they are.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+COLLECTORS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+PACKAGE = os.path.dirname(os.path.dirname(COLLECTORS)) + os.sep
+
+
+def leave_no_frame(error: BaseException) -> None:
+    """To be called by a wrapper that has caught `error`, before its bare `raise`."""
+    trace = error.__traceback__
+    while trace is not None and _is_ours(trace):
+        trace = trace.tb_next
+    error.__traceback__ = trace
+
+
+def hide_own_frames(error: BaseException | None, seen: set[int] | None = None) -> None:
+    """Take what is left of them out of the traceback of an exception that nobody caught, and of those it was caused by:
+    of functions that have no end of their own, and of what runs after them."""
+    seen = set() if seen is None else seen
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        leave_no_frame(error)
+        trace = error.__traceback__
+        while trace is not None:
+            while trace.tb_next is not None and _is_ours(trace.tb_next):
+                trace.tb_next = trace.tb_next.tb_next
+            trace = trace.tb_next
+        hide_own_frames(error.__context__, seen)
+        error = error.__cause__
+
+
+def _is_ours(trace: Any) -> bool:
+    return str(trace.tb_frame.f_code.co_filename).startswith(COLLECTORS)

@@ -1,0 +1,97 @@
+"""Lines of the script that matter: who called backward, step, the loader, the model. Once per line, not per call."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+from tracelyze import redaction
+from tracelyze.collectors.internals.own_frames import PACKAGE
+
+_LIBRARIES = tuple(
+    os.path.normpath(path) + os.sep
+    for path in {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    if path
+)
+_MAX_SOURCE = 160
+_START = os.getcwd()
+
+
+class Sites:
+    """Numbers each (role, line) once and hands the new ones to `emit` as rows of the table sites."""
+
+    def __init__(self, emit: Callable[[dict[str, Any]], None]) -> None:
+        self._emit = emit
+        # By identity: hashing a code object hashes its constants, every time. The objects are kept, so ids stay theirs.
+        self._numbers: dict[tuple[str, int, int], int] = {}
+        self._library: dict[int, bool] = {}
+        self._kept: list[CodeType] = []
+        self._places: dict[int, tuple[str, int]] = {}
+        self._lock = threading.RLock()  # a handler of a signal may come here from within
+
+    def here(self, role: str) -> int | None:
+        """Number of the innermost line of the script on the current stack; None if only libraries are on it."""
+        return self.of(sys._getframe(1), role)
+
+    def of(self, frame: FrameType | None, role: str, whole_line: bool = False) -> int | None:
+        """The same for the stack below `frame`. `whole_line` does not tell the calls on one line apart."""
+        while frame is not None:
+            code = frame.f_code
+            library = self._library.get(id(code))
+            if library is None:
+                self._kept.append(code)
+                library = self._library[id(code)] = is_library(code.co_filename)
+            if not library:
+                key = (role, id(code), -frame.f_lineno if whole_line else frame.f_lasti)
+                number = self._numbers.get(key)
+                return number if number is not None else self._add(key, frame)
+            frame = frame.f_back
+        return None
+
+    def _add(self, key: tuple[str, int, int], frame: FrameType) -> int:
+        with self._lock:
+            if key in self._numbers:
+                return self._numbers[key]
+            number = self._numbers[key] = len(self._numbers)
+        self._tell(number, key[0], frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+        return number
+
+    def add(self, role: str, filename: str, line: int, function: str, **more: Any) -> None:
+        """A line that is known without having been called from; `more` are columns of its own."""
+        with self._lock:
+            number = self._numbers[role, -1 - len(self._numbers), line] = len(self._numbers)
+        self._tell(number, role, filename, line, function, **more)
+
+    def place(self, site: int) -> tuple[str, int] | None:
+        """File and line of a site; None if there is no such site."""
+        return self._places.get(site)
+
+    def _tell(self, number: int, role: str, filename: str, line: int, function: str, **more: Any) -> None:
+        self._places[number] = filename, line
+        place = {"file": shown_path(filename), "line": line, "function": function}
+        self._emit({"site": number, "role": role, **place, "source": source_line(filename, line), **more})
+
+
+def is_library(filename: str) -> bool:
+    """Whether a file belongs to Python, to an installed package or to the collector, and not to the user."""
+    if filename.startswith("<"):
+        return filename != "<string>" and not filename.startswith("<ipython")
+    path = os.path.normpath(filename)
+    return path.startswith(_LIBRARIES) or path.startswith(PACKAGE) or "site-packages" in path
+
+
+def shown_path(filename: str) -> str:
+    """A file as seen from the folder where the program was started (process.json names it), if it lies below."""
+    return filename.removeprefix(_START + os.sep)
+
+
+def source_line(filename: str, line: int) -> str | None:
+    """The text of a line, shortened and without secrets; None if the file cannot be read."""
+    text = linecache.getline(filename, line).strip()
+    return redaction.redact_text(text[:_MAX_SOURCE]) if text else None

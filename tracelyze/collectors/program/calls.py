@@ -1,0 +1,356 @@
+"""Outermost module calls, and which of them trained: a call trained if a backward ran through its output.
+
+That is seen directly: a pre-hook on the output's autograd node runs when a backward reaches it, and dies with the
+graph. Calls without autograd, and calls whose graph died or aged unvisited, evaluated something. Where every backward
+ran through the one call before it, step after step, that is taken for granted and looked at now and then (`_Habit`).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from tracelyze.collectors.program import mode_sensitivity
+
+if TYPE_CHECKING:
+    from tracelyze.collectors.recording.recorder import Recorder
+
+NO_GRAD, INFERENCE, GRAD = 0, 1, 2
+PATIENCE_STEPS = 3  # an output that no backward reached within this many optimizer steps was not for training
+MAX_OPEN_CALLS = 20_000
+MAX_HOOKED_OUTPUTS = 4
+MAX_MODELS = 1000
+MAX_REACHED = 64  # calls that one backward is known to have run through
+HABIT = 100  # backwards in a row that ran through the one call before them: from then on the call is not watched, but
+CHECKED_EVERY = 16  # of them; a pre-hook costs 12 us, of which this saves 9
+
+
+class Call:
+    """One outermost module call. Holds no tensor and no module."""
+
+    # What is set later, if at all; a step has one call at least, and most of these stay as they are.
+    holder: int | None = None  # the optimizer that held the model then (table optimizers)
+    hooked = False
+    assumed = False  # taken to train, and not watched
+    passed = False  # and not told of when it was made (fast_path.py)
+    watched = 0
+    trained = False
+    dead = False
+    declared: tuple[int, str] | None = None  # number and purpose of the evaluation that a callback announced
+    batch_size: int | None = None
+    loader: int | None = None
+    dropouts = 0
+    losses = 0
+    loss_sum = 0.0
+    device_loss: Any = None
+    in_train = False
+    sensitive = 0
+    sensitive_in_train = 0
+    kinds = ""
+    autocast = 0
+    site: int | None = None
+
+    def __init__(self, model: Model, start: float, end: float, step: int, mode: int) -> None:
+        self.model = model
+        self.start = start
+        self.end = end
+        self.step = step
+        self.mode = mode
+
+
+class Model:
+    """An outermost module that was called; known by its number, held weakly."""
+
+    def __init__(self, torch: Any, number: int, module: Any) -> None:
+        self.number = number
+        self.module = weakref.ref(module)
+        self.name = type(module).__name__
+        self.sensitive = mode_sensitivity.sensitive_modules(torch, module)
+
+
+class _Watch:
+    """Lives as long as the autograd node it hangs on. A call's graph is dead when all its outputs' nodes are."""
+
+    __slots__ = ("call", "calls")
+
+    def __init__(self, call: Call, calls: Calls) -> None:
+        self.call = call
+        self.calls = calls
+        calls.live_graphs += call.watched == 0
+        call.watched += 1
+
+    def reached(self, _gradients: Any) -> None:
+        self.call.trained = True
+        if len(self.calls.reached) < MAX_REACHED:
+            self.calls.reached.append(self.call)
+
+    def __del__(self) -> None:
+        self.call.watched -= 1
+        if self.call.watched == 0:
+            self.call.dead = True
+            self.calls.live_graphs -= 1
+
+
+class LiveGraph:
+    """Lives as long as the autograd node it hangs on, whose call is known otherwise."""
+
+    __slots__ = ("_calls",)
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        calls.live_graphs += 1
+
+    def __del__(self) -> None:
+        self._calls.live_graphs -= 1
+
+
+class _Habit:
+    """Whether every backward runs through the one call of a model since the backward before it, which is in train mode.
+
+    What ends it (a second call before the backward, another model, a backward that reached something else) is seen at
+    once; but the call that came first was not watched then, and is taken for one that trained.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._model: Model | None = None
+        self._calls = 0  # since the latest backward began
+        self._call: Call | None = None  # the latest of them
+        self.running: Call | None = None  # the only one before the latest backward
+        self.assumed: Call | None = None  # not watched; a backward is to follow
+        self.to_check = False  # calls were not told of: the next one is watched
+
+    def model(self) -> Model | None:
+        """The model, if the next call may be taken to be one of it that trains; None if it is not known."""
+        return self._model if self._count >= HABIT and not self._calls and not self.to_check else None
+
+    def holds(self, call: Call) -> bool:
+        """Whether the backward that follows may be taken to run through this call."""
+        self._calls += 1
+        self._call = call
+        if self._calls > 1 or call.model is not self._model or not call.in_train:
+            self._count = 0
+            if self.assumed is not None:
+                self.assumed.trained = True
+                self.assumed = None
+            return False
+        checks, self.to_check = self.to_check, False
+        return self._count >= HABIT and self._count % CHECKED_EVERY != 0 and not checks
+
+    def forget(self) -> None:
+        """Watch every call until it is known again."""
+        self._count = 0
+
+    def assume(self, call: Call) -> None:
+        """Nobody watches this call."""
+        self.assumed = call
+
+    def backward_begins(self, reached: list[Call]) -> Call | None:
+        """`reached`: what the backward before ran through. Returns what this one is taken to run through, if any."""
+        one, assumed = self.running, self.assumed
+        if one is not None and reached and reached[0] is one and reached[-1] is one:  # one entry per output
+            self._count += 1
+            self._model = one.model
+        else:
+            self._count = 0
+        self.running = self._call if self._calls == 1 else None
+        self._calls = 0
+        self._call = self.assumed = None
+        return assumed
+
+
+class Calls:
+    """The calls that are not yet known to have trained or evaluated, in order."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._torch = recorder.torch
+        self._models: weakref.WeakKeyDictionary[Any, Model] = weakref.WeakKeyDictionary()
+        self._modules: list[weakref.ref[Any]] = []  # by number
+        self._numbers = 0
+        self.unsettled: deque[Call] = deque()  # not yet known to have trained or evaluated
+        self.live_graphs = 0
+        self.latest: Call | None = None
+        self.reached: list[Call] = []  # by the backward that is running, the last call first
+        self._habit = _Habit()
+
+    def record(self, module: Any, args: Any, kwargs: Any, output: Any, start: float, dropouts: int) -> Call | None:
+        """Note one returned call. None if it cannot be told from a loss function or a helper without parameters."""
+        recorder, torch = self._recorder, self._torch
+        latest = self.latest
+        model = latest.model if latest is not None and latest.model.module() is module else self._models.get(module)
+        if model is None:
+            if self._numbers >= MAX_MODELS:
+                return None
+            model = self._models[module] = Model(torch, self._numbers, module)
+            self._modules.append(model.module)
+            self._numbers += 1
+            self._describe(model, module)
+        mode = GRAD if torch.is_grad_enabled() else INFERENCE if torch.is_inference_mode_enabled() else NO_GRAD
+        call = Call(model, start, recorder.called_at - recorder.clock, recorder.steps, mode)
+        if dropouts:
+            call.dropouts = dropouts
+        given: Any = args[0] if args else None
+        plain = type(given) is torch.Tensor and given.dim()  # nearly always
+        call.batch_size = given.shape[0] if plain else first_dimension(torch, args, kwargs)
+        call.loader = recorder.loader_in_hand
+        call.in_train = module.training
+        if mode == GRAD:
+            node = output.grad_fn if self._habit.holds(call) and type(output) is torch.Tensor else None
+            if node is None:
+                self._watch(call, output)
+            else:
+                node.metadata["tracelyze"] = _Watch(call, self)
+                self._habit.assume(call)
+                call.hooked = call.assumed = True
+        self.latest = call
+        return call
+
+    def usual_model(self) -> Model | None:
+        """The model whose one call a step every backward runs through; None if there is none, or a call is open."""
+        return None if self.unsettled else self._habit.model()
+
+    def check_next(self) -> None:
+        """Calls were not recorded: find out with the next one whether backward still runs through them."""
+        self._habit.to_check = True
+
+    def check_all(self) -> None:
+        """Something is not as it was: watch them for a while."""
+        self._habit.forget()
+
+    def passed(self, batch_size: int) -> Call:
+        """A call of the usual model that was not recorded, because it was to train like those before it."""
+        recorder, before = self._recorder, self._habit.running
+        assert before is not None
+        now = recorder.now()
+        call = self.latest = Call(before.model, now, now, recorder.steps, GRAD)
+        call.batch_size, call.loader, call.autocast = batch_size, recorder.loader_in_hand, before.autocast
+        call.dropouts, call.sensitive = before.dropouts, before.sensitive
+        call.sensitive_in_train, call.kinds = before.sensitive_in_train, before.kinds
+        call.in_train = call.hooked = call.assumed = call.passed = True
+        self._habit.holds(call)
+        self._habit.assume(call)
+        return call
+
+    def await_outcome(self, call: Call) -> None:
+        """It is to be settled, after those before it."""
+        if len(self.unsettled) >= MAX_OPEN_CALLS:
+            self.unsettled.popleft()
+        self.unsettled.append(call)
+
+    def _watch(self, call: Call, output: Any) -> None:
+        for tensor in (output,) if isinstance(output, self._torch.Tensor) else tensors_of(self._torch, output):
+            node = tensor.grad_fn
+            if node is not None:
+                node.register_prehook(_Watch(call, self).reached)
+                call.hooked = True
+
+    def backward_begins(self) -> None:
+        """A call whose output could not be watched counts as training if a backward follows it."""
+        assumed = self._habit.backward_begins(self.reached)
+        self.reached = [] if assumed is None else [assumed]
+        if assumed is not None:
+            assumed.trained = True
+        elif self.latest is not None and self.latest.mode == GRAD and not self.latest.hooked:
+            self.latest.trained = True
+            self.reached.append(self.latest)
+
+    def module(self, number: int) -> Any:
+        """The module that was numbered so; None if it is gone."""
+        return self._modules[number]()
+
+    def settle(self, final: bool = False) -> None:
+        """Report, in order, every call that is now known to have trained or evaluated."""
+        steps = self._recorder.steps
+        left = self._habit.assumed
+        if final and left is not None and left not in self.unsettled:
+            self.unsettled.append(left)  # no backward followed it
+        tell = self._recorder.fire if final else self._recorder.moments.tell
+        while self.unsettled:
+            call = self.unsettled[0]
+            if call.trained:
+                trained = True
+            elif final or call.mode != GRAD or call.dead or call.step + PATIENCE_STEPS < steps:
+                trained = False
+            else:
+                return
+            self.unsettled.popleft()
+            if not trained:
+                self._recorder.moments.wake()
+            tell("settled", call, trained)
+        if final:
+            self._recorder.fire("finished")
+
+    def modules(self) -> list[tuple[int, Any]]:
+        """The outermost modules that were called and still live, with their numbers."""
+        pairs = [(model.number, model.module()) for model in list(self._models.values())]
+        return [(number, module) for number, module in pairs if module is not None]
+
+    def parameter_name(self, parameter: Any) -> str | None:
+        """The name of a parameter in the model that was called; None if no called module holds it."""
+        for model in list(self._models.values()):
+            module = model.module()
+            for name, candidate in module.named_parameters() if module is not None else ():
+                if candidate is parameter:
+                    return str(name).removeprefix("module.").removeprefix("_orig_mod.")
+        return None
+
+    def _describe(self, model: Model, module: Any) -> None:
+        parameters = list(module.parameters())
+        self._recorder.emit(
+            "models",
+            {
+                "model": model.number,
+                "name": model.name,
+                "parameters": len(parameters),
+                "elements": sum(p.numel() for p in parameters),
+                "sensitive": mode_sensitivity.kinds([ref() for ref in model.sensitive]) or None,
+            },
+        )
+
+
+def heard_as_loss(torch: Any, losses: Any, seen: Recorder, module: Any, output: Any) -> bool:
+    """Whether an outermost module is a loss function, which the recorder then hears of in its turn.
+
+    It is one if it is a torch loss (of the class `losses`), or one without parameters that returns a scalar.
+    """
+    if not isinstance(module, losses):
+        if not isinstance(output, torch.Tensor) or output.dim() != 0:
+            return False
+        if any(part._parameters for part in module.modules()):
+            return False
+    if seen.losses >= seen.hears_losses_from:
+        seen.loss_returned(output)
+    return True
+
+
+def tensors_of(torch: Any, output: Any) -> list[Any]:
+    """The first few tensors in a module's output: a tensor, or a nest of sequences and mappings of tensors."""
+    found: list[Any] = []
+    pending = [output]
+    while pending and len(found) < MAX_HOOKED_OUTPUTS:
+        value = pending.pop(0)
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, dict):
+            pending += value.values()
+        elif isinstance(value, (tuple, list)):
+            pending += value[:MAX_HOOKED_OUTPUTS]
+        elif hasattr(value, "__dataclass_fields__"):
+            pending += vars(value).values()
+    return found
+
+
+def first_dimension(torch: Any, args: Any, kwargs: Any) -> int | None:
+    """First dimension of the first tensor among a call's arguments; None if there is none."""
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, torch.Tensor):
+            return int(value.shape[0]) if value.dim() else 1
+        if isinstance(value, (tuple, list)) and value and isinstance(value[0], torch.Tensor) and value[0].dim():
+            return int(value[0].shape[0])
+        if isinstance(value, dict):
+            for inner in value.values():
+                if isinstance(inner, torch.Tensor) and inner.dim():
+                    return int(inner.shape[0])
+    return None

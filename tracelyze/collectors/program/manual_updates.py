@@ -1,0 +1,138 @@
+"""Training loops without a torch optimizer: `p -= lr * p.grad`, or an optimizer class of the script's own.
+
+There is no step to stand in, so the step is seen on the parameters: those that the first backward reached, changed
+between one backward and the next. Its gradients are looked at right after the backward that completed them.
+"""
+
+from __future__ import annotations
+
+import traceback
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tracelyze import redaction
+from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
+
+if TYPE_CHECKING:
+    from tracelyze.collectors.recording.recorder import Recorder
+
+WITHOUT_STEP = 32  # backwards; accumulation over more than that costs a look at the graph
+MAX_NODES = 20_000  # graph nodes searched for parameters
+FINGERPRINT = 4  # leading elements compared where a change leaves no trace in the version (`p.data -= ...`)
+
+
+class ByHand:
+    """Stands in for the optimizer: has its `param_groups`, holds the parameters weakly."""
+
+    def __init__(self, parameters: list[Any]) -> None:
+        self._parameters = [weakref.ref(parameter) for parameter in parameters]
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        return [{"params": [parameter for ref in self._parameters if (parameter := ref()) is not None]}]
+
+
+class HandUpdates:
+    """Turns changes of the parameters between backwards into steps.
+
+    Rests while optimizers step, and looks anew, at what backward reaches then, when WITHOUT_STEP backwards went by
+    without any: a process may train several things.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._optimizer: ByHand | None = None
+        self._before: list[Any] | None = None
+        self._steps = False
+        self.resting = False
+        self.in_step = False  # of an optimizer
+        self.unchanged = 0  # backwards since the latest step
+        self._failed = False
+
+    def backward_begins(self, roots: Any) -> None:
+        """Was there a step since the last backward? Need not be called while it rests, for WITHOUT_STEP backwards."""
+        if self.resting:
+            if self.in_step:
+                return
+            self.resting = False
+        if not self._failed:
+            self._safely(lambda: self._look(roots))
+
+    def backward_ends(self) -> None:
+        """The gradients are as a step would find them. Need not be called while it rests."""
+        if not self._failed and self._optimizer is not None:
+            self._safely(self._remember)
+
+    def optimizer_steps(self, optimizer: Any) -> None:
+        """A step of an optimizer begins. Need not be called while it rests."""
+        if not isinstance(optimizer, ByHand):
+            self.resting, self._optimizer, self._before, self._steps = True, None, None, False
+
+    def finish(self) -> None:
+        """If the parameters changed since the last backward, that was a step."""
+        if self._optimizer is not None and self._before is not None and not self._failed:
+            self._safely(self._compare)
+
+    def _look(self, roots: Any) -> None:
+        if self._optimizer is not None:
+            self._compare()
+        if self._optimizer is None or self.unchanged >= WITHOUT_STEP:
+            root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
+            self._optimizer, self._steps, self.unchanged = ByHand(leaves(getattr(root, "grad_fn", None))), False, 0
+        self._before = None
+
+    def _compare(self) -> None:
+        if self._optimizer is None or self._before is None:
+            return
+        now = self._state()
+        same_parameters = len(now[0]) == len(self._before[0])  # a function that returns frees its model
+        if same_parameters and now != self._before:
+            self._steps = True
+            self._recorder.step_ends(self._optimizer)
+
+    def _remember(self) -> None:
+        if self._optimizer is not None and any(map(_is_freed, self._optimizer.param_groups[0]["params"])):
+            self._optimizer = ByHand([])  # gathered for one pass and freed after it, by FSDP2: not the real ones
+        if self._optimizer is not None and self._optimizer.param_groups[0]["params"]:
+            self._before = self._state()
+            if self._steps:  # not before it is known that nobody else steps
+                self._recorder.step_begins(self._optimizer)
+
+    def _safely(self, look: Callable[[], None]) -> None:
+        try:
+            look()
+        except Exception as error:
+            if raised_by_a_signal_handler(error):
+                raise
+            self._failed = True
+            text = redaction.redact_text("".join(traceback.format_exception(error)))
+            self._recorder.event("collector-error", "by_hand", text)
+
+    def _state(self) -> list[Any]:
+        """What an update changes. Values are read on the CPU only, where that does not wait for anything."""
+        assert self._optimizer is not None
+        parameters = self._optimizer.param_groups[0]["params"]
+        first = parameters[0] if parameters else None
+        values = first.detach().flatten()[:FINGERPRINT].tolist() if first is not None and not first.is_cuda else []
+        return [[parameter._version for parameter in parameters], values]
+
+
+def _is_freed(parameter: Any) -> bool:
+    return bool(parameter.numel()) and parameter.untyped_storage().size() == 0
+
+
+def leaves(node: Any) -> list[Any]:
+    """The parameters that a backward from this autograd node reaches."""
+    found: dict[int, Any] = {}
+    seen: set[Any] = set()
+    pending = [node]
+    while pending and len(seen) < MAX_NODES:
+        node = pending.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node.name() == "torch::autograd::AccumulateGrad":
+            found[id(node.variable)] = node.variable
+        pending += [following for following, _ in node.next_functions]
+    return list(found.values())

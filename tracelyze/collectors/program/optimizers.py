@@ -1,0 +1,164 @@
+"""Optimizers that stepped, and what is known of each."""
+
+from __future__ import annotations
+
+import json
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tracelyze.collectors.recording.recorder import Recorder
+
+from tracelyze.collectors.tensors import shards
+
+FIRST_GAP = 16  # steps of other optimizers that may lie between the first two of one
+REFRESH_EVERY = 32  # steps after which a changed requires_grad is noticed
+
+
+class InsideBackward:
+    """Stands in for optimizers that step while backward runs, usually one per parameter, from hooks on the gradients.
+
+    Lives as long as one of them does: the recorder finds it through them, and holds none of them.
+    """
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.members: set[int] = set()  # identities
+        self._optimizers: list[weakref.ref[Any]] = []
+        self._groups: list[dict[str, Any]] = []
+        self._shown = 0
+
+    def add(self, optimizer: Any) -> None:
+        """One more optimizer that stepped in this backward."""
+        self.name = f"{type(optimizer).__name__} inside backward"
+        self.members.add(id(optimizer))
+        self._optimizers.append(weakref.ref(optimizer))
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """One group with the parameters of all, and the options of the first."""
+        if self._shown != len(self._optimizers):
+            self._shown = len(self._optimizers)
+            living = [optimizer for ref in self._optimizers if (optimizer := ref()) is not None]
+            parameters = [p for optimizer in living for group in optimizer.param_groups for p in group["params"]]
+            self._groups = [{**living[0].param_groups[0], "params": parameters}] if living else []
+        first = self._optimizers[0]()
+        if self._groups and first is not None:
+            self._groups[0] |= {**first.param_groups[0], "params": self._groups[0]["params"]}
+        return self._groups
+
+
+class Tracked:
+    """One optimizer. It must not outlive the optimizer: it holds the optimizer's parameters."""
+
+    def __init__(self, optimizer: Any, index: int) -> None:
+        self.reference = weakref.ref(optimizer)
+        self.index = index
+        self.count = 0
+        self.inside_backward = isinstance(optimizer, InsideBackward)  # its gradients are gone when backward ends
+        self.group: Any = None  # its training (trainings.Group), from its first step on
+        self.at_step = 0  # of the process, when it stepped last
+        self.gap = FIRST_GAP  # steps of the process between its last two
+        self.on_cuda = False
+        self.sharded = False  # holds DTensors
+        self._parameters: list[Any] = []
+        self._held = -1
+        self._refreshed = -REFRESH_EVERY
+
+    @property
+    def optimizer(self) -> Any:
+        """The torch optimizer, None once it is gone."""
+        return self.reference()
+
+    def has_stepped(self, steps: int) -> None:
+        """It made one more step, which was this one of the process."""
+        self.count += 1
+        if self.at_step:
+            self.gap = steps - self.at_step
+        self.at_step = steps
+
+    def is_active(self, steps: int) -> bool:
+        """Whether it is likely to step again, when the process has made so many steps."""
+        return self.count > 0 and steps - self.at_step <= FIRST_GAP + 4 * self.gap
+
+    def parameters(self) -> list[Any]:
+        """The trainable tensors it holds. Groups may be added while it trains, layers unfrozen."""
+        optimizer = self.reference()
+        if optimizer is None:
+            return []
+        held = sum([len(group["params"]) for group in optimizer.param_groups])
+        if held != self._held or self.count - self._refreshed >= REFRESH_EVERY:
+            self._held, self._refreshed = held, self.count
+            self._parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+            self.on_cuda = bool(self._parameters) and bool(self._parameters[0].is_cuda)
+            self.sharded = any(shards.is_sharded(parameter) for parameter in self._parameters)
+        return self._parameters
+
+
+class Optimizers:
+    """The optimizers of one recorder, numbered in the order of their first steps and held weakly."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._known: weakref.WeakKeyDictionary[Any, Tracked] = weakref.WeakKeyDictionary()
+        self._count = 0
+        self._latest: Callable[[], Tracked | None] = lambda: None  # asked for last; a weak reference
+        self._living: list[weakref.ref[Tracked]] = []
+        self._inside: weakref.WeakKeyDictionary[Any, InsideBackward] = weakref.WeakKeyDictionary()
+        self.inside_now: InsideBackward | None = None  # what has stepped inside the backward that runs
+
+    def track(self, optimizer: Any) -> Tracked:
+        """The record of this optimizer; a new one, with its row in the table optimizers, if it was not seen before."""
+        tracked = self._latest()
+        if tracked is not None and tracked.reference() is optimizer:
+            return tracked
+        tracked = self._known.get(optimizer)
+        if tracked is None:
+            recorder = self._recorder
+            tracked = self._known[optimizer] = Tracked(optimizer, self._count)
+            self._living = [ref for ref in self._living if ref() is not None] + [weakref.ref(tracked)]
+            self._count += 1
+            sites = {"site": recorder.sites.here("step"), "backward_site": recorder.backward_site}
+            recorder.emit("optimizers", describe(tracked) | sites)
+        self._latest = weakref.ref(tracked)
+        self._recorder.moments.another_optimizer()
+        return tracked
+
+    def tracked(self) -> list[Tracked]:
+        """All that stepped and still live."""
+        return [one for ref in self._living if (one := ref()) is not None and one.optimizer is not None]
+
+    def active(self) -> list[Tracked]:
+        """Those that still step: those of trainings that are over need no looking after."""
+        steps = self._recorder.steps
+        return [one for one in self.tracked() if one.is_active(steps)]
+
+    def step_inside(self, optimizer: Any) -> None:
+        """A hook on a gradient makes an optimizer step while backward runs: all that do are one and step at its end."""
+        inside = self.inside_now
+        if inside is not None and id(optimizer) in inside.members:
+            return
+        known = self._inside.get(optimizer)
+        if known is None:
+            known = self._inside[optimizer] = inside or InsideBackward()
+            known.add(optimizer)
+        self.inside_now = inside or known
+
+
+def describe(tracked: Tracked) -> dict[str, Any]:
+    """The row of an optimizer in the table optimizers."""
+    optimizer = tracked.optimizer
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    first = optimizer.param_groups[0] if optimizer.param_groups else {}
+    options = {k: v for k, v in first.items() if k != "params" and isinstance(v, (bool, int, float, str, tuple, list))}
+    return {
+        "optimizer": tracked.index,
+        "name": optimizer.name if tracked.inside_backward else type(optimizer).__name__,
+        "groups": len(optimizer.param_groups),
+        "parameters": len(parameters),
+        "elements": sum(p.numel() for p in parameters),
+        "device": str(parameters[0].device) if parameters else None,
+        "dtype": ", ".join(sorted({str(p.dtype).removeprefix("torch.") for p in parameters})),
+        "options": json.dumps(options, default=str),
+    }

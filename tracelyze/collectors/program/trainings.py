@@ -1,0 +1,169 @@
+"""Which optimizers and models belong together, so that a process may train several things, in turn or side by side.
+
+An optimizer belongs to the models that hold its parameters. Two optimizers are one training if they share a model, or
+if one backward ran through models of both (a generator's loss runs through the critic). What belongs together is found
+out as it happens, so a merge may come late: it is written to the table links, and the reader puts the steps together.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tracelyze.collectors.program.calls import Call
+    from tracelyze.collectors.program.optimizers import Tracked
+    from tracelyze.collectors.recording.recorder import Recorder
+
+UNUSUAL = 3.0  # a loss this many times its running mean makes sampled signals look closely
+KEPT = 0.95  # of the running mean at every step
+MAX_CHECKS = 3  # of whether an optimizer holds a model: layers may be unfrozen or added
+MAX_SETS = 256  # different sets of models that one backward reached
+NEW_FOR = 64  # steps for which a new set of models is held against the optimizers that step
+
+
+class Group:
+    """Optimizers (by index) and models (by number) of one training, with what signals keep about it."""
+
+    def __init__(self) -> None:
+        self.optimizers: set[int] = set()
+        self.models: set[int] = set()
+        self._loss_mean: float | None = None  # running, and
+        self.loss_limit = math.inf  # beyond which, to either side, a loss is out of the ordinary
+        self.latest: Call | None = None  # the call that its last backward reached first
+
+    def is_usual(self, loss: float) -> bool:
+        """Whether the next loss of this training is finite and near those before it."""
+        usual = -self.loss_limit < loss < self.loss_limit
+        if usual or math.isfinite(loss):
+            self.follow(loss)
+        return usual
+
+    def follow(self, loss: float) -> None:
+        """Take the loss of a step into account."""
+        mean = self._loss_mean
+        self._loss_mean = mean = loss if mean is None else KEPT * mean + (1.0 - KEPT) * loss
+        self.loss_limit = UNUSUAL * abs(mean) + 1e-6
+
+
+class Trainings:
+    """The trainings of one recorder."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._of_optimizer: dict[int, Group] = {}
+        self._of_model: dict[int, Group] = {}
+        self._holder: dict[int, int] = {}  # model: the optimizer that took it up last
+        self._seen: dict[frozenset[int], None] = {}  # in order, the oldest go first
+        self._checked: Counter[tuple[int, int]] = Counter()
+        self._new: list[tuple[int, frozenset[int]]] = []
+        self._last: tuple[int, ...] = ()
+        self._last_set: frozenset[int] = frozenset()
+        self._identities: weakref.WeakKeyDictionary[Any, tuple[int, set[int]]] = weakref.WeakKeyDictionary()
+        self.several = False  # more than one training so far
+
+    def reached(self, calls: list[Call]) -> frozenset[int]:
+        """A backward ran through these calls, the last one first. Returns the numbers of their models."""
+        numbers = (calls[0].model.number,) if len(calls) == 1 else tuple([call.model.number for call in calls])
+        if numbers == self._last:
+            return self._last_set
+        found = frozenset(numbers)
+        self._last, self._last_set = numbers, found
+        if found and found not in self._seen:
+            self._seen[found] = None
+            if len(self._seen) > MAX_SETS:
+                del self._seen[next(iter(self._seen))]
+            self._new.append((self._recorder.steps, found))
+            self._join_models(found)
+        return found
+
+    def of_models(self, numbers: frozenset[int]) -> Group | None:
+        """The training that holds one of these models; None if none does, or not yet."""
+        for number in numbers:
+            group = self._of_model.get(number)
+            if group is not None:
+                return group
+        return None
+
+    def of(self, tracked: Tracked) -> Group:
+        """The training of an optimizer that steps."""
+        group = self._of_optimizer.get(tracked.index)
+        if group is not None and not self._new:
+            return group
+        if group is None:
+            group = self._of_optimizer[tracked.index] = Group()
+            group.optimizers.add(tracked.index)
+            self._take_up(tracked, frozenset().union(*self._seen))
+        else:
+            self._new = [(step, found) for step, found in self._new if step + NEW_FOR > self._recorder.steps]
+            self._take_up(tracked, frozenset().union(*(found for _, found in self._new)) - group.models)
+        group = self._of_optimizer[tracked.index]
+        self.several = self.several or len(group.optimizers) < len(self._of_optimizer)
+        return group
+
+    def holder(self, model: int) -> int | None:
+        """The optimizer that holds parameters of this model; None if none that has stepped does."""
+        return self._holder.get(model)
+
+    def of_parameter(self, parameter: Any) -> Group | None:
+        """The training whose optimizer holds this parameter."""
+        for tracked in self._recorder.tracked():
+            known = self._identities.get(tracked.optimizer)
+            parameters = tracked.parameters()
+            if known is None or known[0] != len(parameters):
+                known = self._identities[tracked.optimizer] = (len(parameters), {id(one) for one in parameters})
+            if id(parameter) in known[1]:
+                return self._of_optimizer.get(tracked.index)
+        return None
+
+    def _take_up(self, tracked: Tracked, models: frozenset[int]) -> None:
+        """Which of the models does this optimizer hold? A scan of their parameters, a few times for each pair."""
+        models = frozenset(number for number in models if self._checked[tracked.index, number] < MAX_CHECKS)
+        self._checked.update((tracked.index, number) for number in models)
+        if not models:
+            return
+        held = {id(parameter) for parameter in tracked.parameters()}
+        for number in models:
+            module = self._recorder.calls.module(number)
+            if module is not None and any(id(parameter) in held for parameter in module.parameters()):
+                if self._holder.get(number) != tracked.index:
+                    self._link(tracked.index, model=number)
+                self._holder[number] = tracked.index
+                self._join(self._of_optimizer[tracked.index], self._of_model.get(number))
+                group = self._of_optimizer[tracked.index]
+                group.models.add(number)
+                self._of_model[number] = group
+        for found in self._seen:
+            if not found.isdisjoint(models):
+                self._join_models(found)
+
+    def _join_models(self, models: frozenset[int]) -> None:
+        """One backward ran through all of them: those that are trained are trained together."""
+        first: Group | None = None
+        for number in models:
+            group = self._of_model.get(number)
+            if group is not None:
+                first = first or group
+                self._join(first, group)
+
+    def _join(self, one: Group, other: Group | None) -> None:
+        if other is None or one is other:
+            return
+        # Every pair that still steps: the reader asks of each whether the two took turns.
+        active = {tracked.index for tracked in self._recorder.active()}
+        for index in active & other.optimizers:
+            for known in active & one.optimizers:
+                self._link(known, other=index)
+        one.optimizers |= other.optimizers
+        one.models |= other.models
+        one.latest = one.latest or other.latest
+        for index in other.optimizers:
+            self._of_optimizer[index] = one
+        for number in other.models:
+            self._of_model[number] = one
+
+    def _link(self, optimizer: int, **to: int) -> None:
+        recorder = self._recorder
+        recorder.emit("links", {"time": recorder.now(), "step": recorder.steps, "optimizer": optimizer, **to})

@@ -1,0 +1,188 @@
+"""How the program ends: normally, by an exception, by `os._exit`, by a fatal signal.
+
+What is on disk does not depend on any of this; it only adds the reason. No signal handler of Python's is installed, so
+the program finds its handlers as they would be: a fatal signal is noted by faulthandler, below Python.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import faulthandler
+import functools
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracelyze import redaction, schema
+from tracelyze.collectors.internals.own_frames import hide_own_frames
+from tracelyze.collectors.program.call_sites import is_library, shown_path, source_line
+from tracelyze.collectors.system import exit_status, identity
+from tracelyze.collectors.system.program_signals import is_free
+
+if TYPE_CHECKING:
+    from tracelyze.collectors.recording.recorder import Recorder
+
+# Raised in a launcher when a process that it started has failed: that process has its own record.
+_OTHERS_FAILURES = ("ChildFailedError", "ProcessExitedException")
+_noted: dict[str, Any] = {}
+
+
+def install(recorder: Callable[[], Recorder], recorders: Callable[[], list[Recorder]], quiet: bool) -> None:
+    """Watch all ends of this process. `recorder()` is that of the calling thread, `recorders()` are all."""
+    previous_hook, previous_thread_hook, previous_exit = sys.excepthook, threading.excepthook, os._exit
+
+    def excepthook(kind: Any, error: Any, trace: Any) -> None:
+        hide_own_frames(error)
+        _noted["error"] = type(error).__name__
+        _safely(lambda: note_exception(recorder(), error, "exception"))
+        previous_hook(kind, error, error.__traceback__)
+
+    def thread_excepthook(args: Any) -> None:
+        if args.exc_value is not None:
+            hide_own_frames(args.exc_value)
+            _safely(lambda: note_exception(recorder(), args.exc_value, "thread-exception"))
+        previous_thread_hook(args)
+
+    def leave(status: int) -> Any:
+        for one in recorders():
+            _safely(functools.partial(end, one, "os._exit", status))
+        previous_exit(status)
+
+    def at_exit() -> None:
+        first, *others = recorders()
+        for other in others:
+            _safely(functools.partial(end, other, "finished"))
+        _safely(lambda: _finish(first, quiet))
+        for one in (first, *others):
+            if one.folder is not None:
+                _safely(functools.partial(exit_status.note, one.folder))
+
+    sys.excepthook = excepthook
+    threading.excepthook = thread_excepthook
+    os._exit = leave
+    atexit.register(at_exit)
+
+
+def note_exception(recorder: Recorder, error: BaseException, kind: str) -> None:
+    """Write down an exception that nobody handled: class, message, innermost line of the script, traceback."""
+    if type(error).__name__ in _OTHERS_FAILURES:
+        return
+    if not recorder.opened:
+        recorder.open()
+    if isinstance(error, KeyboardInterrupt):
+        return
+    frames = traceback.extract_tb(error.__traceback__)
+    users = [frame for frame in frames if not is_library(frame.filename)] or list(frames)
+    line = users[-1] if users else None
+    text = "".join(traceback.format_exception(error))
+    recorder.event(
+        kind,
+        type(error).__name__,
+        redaction.redact_text(text[-20_000:]),
+        file=shown_path(line.filename) if line else None,
+        line=line.lineno if line else None,
+        source=source_line(line.filename, line.lineno or 0) if line else None,
+    )
+    recorder.flush()
+
+
+def end(recorder: Recorder, name: str, code: float | None = None) -> None:
+    """Write the exit record and close the files."""
+    if recorder.opened and not recorder.ended:
+        recorder.event("exit", name, value=code)
+        recorder.close()
+        recorder.writer.note_end(name, code)
+
+
+def _finish(recorder: Recorder, quiet: bool) -> None:
+    error = _noted.get("error") or _last_error()
+    name = "finished" if error is None else "interrupted" if error == "KeyboardInterrupt" else "exception"
+    if recorder.ended:  # a `with tracelyze.Recorder()` block that is over
+        return
+    if not recorder.opened:
+        say_what_was_seen(recorder)
+        return
+    end(recorder, name, {"finished": None, "interrupted": 130.0, "exception": 1.0}[name])
+    if not quiet:
+        say_what_is_next(recorder)
+
+
+def say_what_is_next(recorder: Recorder) -> None:
+    """One line for people, from one process of the run."""
+    first = recorder.folder is not None and recorder.folder.name.startswith("rank00000")
+    if first and (recorder.steps or recorder.log_calls) and multiprocessing.parent_process() is None:
+        seen = f"{recorder.steps} steps" if recorder.steps else "logged values"
+        sys.stderr.write(f"[tracelyze] {seen} recorded. Next: tracelyze diagnose {os.path.relpath(recorder.run)}\n")
+
+
+def _last_error() -> str | None:
+    """The exception that ended the program, if its excepthook was replaced after ours was installed."""
+    error = getattr(sys, "last_value", None)
+    return type(error).__name__ if error is not None else None
+
+
+def say_what_was_seen(recorder: Recorder) -> None:
+    """A process that imported torch and never trained leaves a note: an empty run can then say why it is empty."""
+    if multiprocessing.parent_process() is not None:
+        return
+    seen = {
+        "argv": redaction.redact_argv(list(sys.argv)),
+        "torch": str(recorder.torch.__version__),
+        "forwards": recorder.forwards,
+        "backwards": recorder.backwards,
+        "steps": recorder.steps,
+        "off": recorder.off,
+    }
+    identity.write_json(recorder.run / f"seen-{os.getpid()}.json", seen)
+
+
+_signal_file: int | None = None  # a descriptor: of a file object that is open at the end Python would complain
+_watched: set[str] = set()
+
+
+def watch_fatal_signals(folder: Path) -> bool:
+    """Let faulthandler write the Python stacks to a file when a fatal signal arrives, then die of it as before.
+
+    False where the program has enabled faulthandler for itself: there is one per process, so its stacks go where the
+    program wants them, and the file stays empty.
+    """
+    global _signal_file
+    if _signal_file is not None:  # another thread of this process trains too: its folder has the file
+        return True
+    _signal_file = os.open(folder / schema.SIGNAL_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    if threading.current_thread() is threading.main_thread() and is_free(signal.SIGTERM):
+        faulthandler.register(signal.SIGTERM, _signal_file, all_threads=False, chain=True)
+        _watched.add("SIGTERM")
+    if faulthandler.is_enabled():
+        return False
+    faulthandler.enable(_signal_file, all_threads=False)
+    _watched.add("fatal")
+    return True
+
+
+def forget_fatal_signals() -> None:
+    """In a forked child: its parent's file is not its own."""
+    global _signal_file
+    if _signal_file is None:
+        return
+    with contextlib.suppress(RuntimeError, ValueError, OSError):
+        if "SIGTERM" in _watched:
+            faulthandler.unregister(signal.SIGTERM)
+        if "fatal" in _watched:
+            faulthandler.disable()
+        os.close(_signal_file)
+    _watched.clear()
+    _signal_file = None
+
+
+def _safely(note: Callable[[], None]) -> None:
+    """The end of somebody else's program is no place to raise."""
+    with contextlib.suppress(Exception):
+        note()

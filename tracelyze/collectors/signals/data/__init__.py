@@ -1,0 +1,1 @@
+"""What is recorded of the data: batches, waiting for the loader, its worker processes."""

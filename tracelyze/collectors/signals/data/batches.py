@@ -1,0 +1,214 @@
+"""What batches hold: prints that make the same sample recognisable elsewhere, and a few statistics of every field.
+
+Batches are taken as the DataLoader hands them out, before anything is copied to a device; in loops without one, as the
+model is called. They are chosen by their place in the epoch, so that epochs, splits and ranks can be compared.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import deque
+from typing import Any
+from weakref import WeakKeyDictionary, ref
+
+from tracelyze.collectors.internals.private_names import LOADER_ITERATOR, UNSEEN
+from tracelyze.collectors.program.calls import Call
+from tracelyze.collectors.signals.data.loader import batches_per_pass
+from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.storage.pending_rows import Arrivals
+from tracelyze.collectors.tensors import fingerprints
+from tracelyze.collectors.tensors.readback import Readback
+from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute
+
+FIRST = 8  # batches of an epoch that are all looked at
+PER_EPOCH = 64  # looked at besides, where the length is known
+SPACING = 16  # between them where it is not
+EPOCHS = 8  # first passes over a loader that are looked at; then the powers of two, and
+EVERY_EPOCH = 16
+MAX_ROWS = 50_000
+PLACE = ("loader", "epoch", "batch", "time", "step")
+MAX_UNSETTLED = 1000  # batches whose use is not known yet
+MAX_ALERTS = 50  # batches looked at because the loss was out of the ordinary
+Row = dict[str, Any]
+
+
+class _Pass:
+    """One pass over a loader."""
+
+    def __init__(self, epoch: int, length: int | None) -> None:
+        self.epoch = epoch
+        self.position = -1
+        self.next = 0  # position at which to ask whether to look
+        self.wanted = epoch < EPOCHS or epoch & (epoch - 1) == 0 or epoch % EVERY_EPOCH == 0
+        self.spacing = SPACING if length is None else power_of_two(math.ceil(length / PER_EPOCH))
+
+
+class Batches(Signal):
+    name = "batches"
+    needs = (*UNSEEN, LOADER_ITERATOR)
+    columns = tuple(
+        f"batches.{name}"
+        for name in (
+            "time", "step", "loader", "epoch", "batch", "trained", "field", "dtype", "shape", "mean", "std", "min",
+            "max", "zeros", "nonfinite", "classes", "prints", "print",
+        )
+    )  # fmt: skip
+    about = "Prints of samples, by which they are recognised elsewhere, and statistics of every field of a batch."
+    cost = "100 us per field and look"
+    sampled = True
+    resting = ("settled", "after_step")
+    repeats = ()
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._prints = fingerprints.Prints(self.torch)
+        self._arrivals = Arrivals(recorder, "batches")
+        self._epochs: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+        self._passes: WeakKeyDictionary[Any, _Pass] = WeakKeyDictionary()
+        self._without_loader = _Pass(0, None)
+        self._forwards = 0  # of the process when one was heard of last, which was
+        self._no_loader = False  # without a loader; those since then that were not heard of were as it
+        self._rows = 0
+        self._alerts = 0
+        self._stride, self._spacing = 1, 1  # the spacing that the budget asks for, as a power of two
+        self._place: tuple[int | None, int, int, float, int] = None, 0, 0, 0.0, 0  # PLACE of the batch in hand,
+        self._held: list[tuple[str, ref[Any]]] = []  # its fields,
+        self._looked: tuple[list[Row], Readback | None] | None = None  # and what was seen of it, until it is used
+        self._used: deque[tuple[Call, list[Row], Readback | None]] = deque()
+
+    def iterate(self, loader: Any, iterator: Any) -> None:
+        epoch = self._epochs.get(loader, -1) + 1
+        self._epochs[loader] = epoch
+        self._passes[iterator] = _Pass(epoch, batches_per_pass(loader))
+
+    def batch(self, iterator: Any, seconds: float, batch: Any) -> None:
+        number = self.recorder.loader_in_hand
+        current = self._passes.get(iterator)
+        if current is not None and number is not None:
+            if self._looked is not None:
+                self._put_away()
+            current.position += 1
+            wanted = current.position >= current.next and self._wanted(current)
+            fields = fingerprints.fields(self.torch, batch)
+            self._held = [(name, ref(tensor)) for name, tensor in fields]
+            self._place = number, current.epoch, current.position, self.recorder.now(), self.recorder.steps
+            if wanted:
+                self._look_at_new(fields)
+
+    def hears_again(self) -> float:
+        if self._looked is not None or self._used:
+            return self.recorder.steps  # which call uses it, and what for, is yet to be heard
+        if self.recorder.loader_in_hand is not None:
+            return math.inf  # it hears of the batches themselves
+        return self.recorder.steps + self._without_loader.next - self._without_loader.position - 1
+
+    def forward(self, call: Call, args: Any, kwargs: Any) -> None:
+        passed, self._forwards = self.recorder.forwards - self._forwards - 1, self.recorder.forwards
+        current = self._without_loader
+        current.position += passed * self._no_loader
+        if call.loader is None:
+            current.position += 1
+            if current.position >= current.next and self._wanted(current):
+                given = [*fingerprints.fields(self.torch, args), *fingerprints.fields(self.torch, kwargs)]
+                self._put_away()
+                self._place = None, 0, current.position, self.recorder.now(), self.recorder.steps
+                self._look_at_new(given[: fingerprints.FIELDS])
+            elif self._held:
+                self._held = []
+        self._no_loader = call.loader is None
+        if self._looked is not None:
+            self._used.append((call, *self._looked))
+            self._looked = None
+            if len(self._used) > MAX_UNSETTLED:  # calls of which nothing was heard any more
+                self._arrivals.put(*self._used.popleft()[1:])
+
+    def settled(self, call: Call, trained: bool) -> None:
+        while self._used and self._used[0][0] is call:
+            _, rows, later = self._used.popleft()
+            for row in rows:
+                row["trained"] = trained
+            self._arrivals.put(rows, later)
+
+    def after_step(self, tracked: Any, row: Row) -> None:
+        if self.recorder.alert and self._held and self._alerts < MAX_ALERTS:
+            alive = [(name, tensor) for name, held in self._held if (tensor := held()) is not None]
+            self._alerts += 1
+            rows, later = self._look(alive)
+            for one in rows:
+                one["trained"] = True
+            if rows:
+                self._arrivals.put(rows, later)
+        if self._arrivals.waiting:
+            self._arrivals.release()
+        if not (self._used or self._looked or self._arrivals.waiting):
+            self.rest()
+
+    def finished(self) -> None:
+        self._put_away()
+        for _, rows, later in self._used:
+            self._arrivals.put(rows, later)
+        self._arrivals.release(wait=True)
+
+    def _wanted(self, current: _Pass) -> bool:
+        """Whether to look at the batch that has come next in this pass, which it is time to ask."""
+        if self.meter.stride != self._stride:
+            self._stride, self._spacing = self.meter.stride, power_of_two(self.meter.stride)
+        position = current.position
+        spacing = max(current.spacing, self._spacing)
+        chosen = position < FIRST or position % spacing == 0
+        looking = self.meter.look(chosen and current.wanted and self._rows < MAX_ROWS)
+        current.next = position + 1 if looking else position - position % spacing + spacing
+        return looking
+
+    def _look_at_new(self, fields: list[tuple[str, Any]]) -> None:
+        self.recorder.steady.leave()  # to hear which call uses it; the one that was passed used the batch before
+        rows, later = self._look(fields)
+        self.rise()
+        if rows:
+            self._looked = rows, later
+
+    def _put_away(self) -> None:
+        """The batch in hand gave way to the next without a module having been called."""
+        if self._looked is not None:
+            self._arrivals.put(*self._looked)
+            self._looked = None
+
+    def _look(self, fields: list[tuple[str, Any]]) -> tuple[list[Row], Readback | None]:
+        torch = self.torch
+        on_cuda = any(tensor.is_cuda for _, tensor in fields)
+        self._held = []
+        if not fields or not may_compute(torch, on_cuda):
+            return [], None
+        rows: list[Row] = []
+        values: list[Any] = []
+        measured: list[Row] = []
+        with torch.no_grad():
+            for name, tensor in fields:
+                row: Row = dict(zip(PLACE, self._place, strict=True)) | {"field": name}
+                row["dtype"] = str(tensor.dtype).removeprefix("torch.")
+                row["shape"] = "x".join(str(size) for size in tensor.shape)
+                row["prints"], row["print"] = self._prints.of(tensor)
+                if is_plain(torch, tensor) and tensor.numel() and not tensor.dtype.is_complex:
+                    counted = fingerprints.classes(tensor)
+                    row["classes"] = json.dumps(counted) if counted else None
+                    values += fingerprints.statistics(torch, tensor)
+                    measured.append(row)
+                rows.append(row)
+            self._rows += len(rows)
+            same_device = len({value.device for value in values}) == 1
+            later = Readback(torch, values, lambda _row, read: _fill(measured, read)) if same_device else None
+        return rows, later
+
+
+def power_of_two(at_least: int) -> int:
+    """The smallest power of two that is no less: places that it divides are a part of those of every smaller one."""
+    return 1 << max(0, at_least - 1).bit_length()
+
+
+def _fill(rows: list[Row], read: list[float]) -> None:
+    names = ("mean", "std", "min", "max")
+    for index, row in enumerate(rows):
+        *values, there, total = read[6 * index : 6 * index + 6]
+        row.update(zip(names, values, strict=True), zeros=1.0 - there)
+        row["nonfinite"] = not math.isfinite(total)

@@ -1,0 +1,246 @@
+"""DataLoaders: their settings once, and how long each step waited for their batches."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, NamedTuple
+
+from tracelyze.collectors.internals.private_names import LOADER_ITERATOR
+from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
+from tracelyze.collectors.tensors.readback import EventPair
+
+MAX_WAITS = 100  # for batches of other trainings, until those step
+MAX_UNUSED = 10_000  # waits that are kept where nothing steps: a long evaluation
+NO_WAITS = (None, None, None, None)
+
+
+class Wait(NamedTuple):
+    """One wait for a batch. `device`: marks on the device around it, where it was looked at."""
+
+    loader: int
+    seconds: float
+    first: bool
+    device: EventPair | None
+
+
+class Loader(Signal):
+    """A loader whose batch was in hand when backward was called feeds the training; waits for others are not its.
+
+    On a CUDA device two marks are put behind what is queued: one as the wait begins, one as the batch is there. The
+    device reaches the first when it has nothing left to do, so the time between them is how long it stood still; behind
+    a full queue it reaches both at once. They stand on the stream on which the optimizer steps.
+    """
+
+    name = "loader"
+    needs = (LOADER_ITERATOR,)
+    dormant = ("before_backward", "after_backward", "after_step")
+    repeats, gauges = (), ("loader", "loader_wait", "loader_batches", "loader_first")
+    about = "Settings of DataLoaders, and how long every step waited for their batches."
+    cost = "2 us a batch"
+    columns = ("steps.loader", "steps.loader_wait", "steps.device_wait", "steps.loader_batches", "steps.loader_first")
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._made: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary()
+        self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._iterators: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._fresh: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._count = 0
+        self._looks_ahead: weakref.WeakKeyDictionary[Any, _LookAhead] = weakref.WeakKeyDictionary()
+        self._last_in_hand = False  # the loader is exhausted, but its last batch is still to be used
+        self._training: set[int] = set()
+        self._groups: dict[int, weakref.WeakSet[Any]] = {}  # by loader: the trainings that it feeds
+        self._waits: list[Wait] = []
+        self._turned: dict[int, float] = {}  # by loader: seconds between its last batch and the one to come
+        self._stream: Any = None
+        self._idle_from: Any = None
+
+    def loader_made(self, loader: Any) -> None:
+        """A DataLoader was constructed."""
+        self._made[loader] = self.recorder.sites.here("dataloader")
+
+    def iterate(self, loader: Any, iterator: Any) -> None:
+        """`iter(loader)` returned `iterator`."""
+        self.wake()
+        number = self._numbers.get(loader)
+        if number is None:
+            number = self._numbers[loader] = self._count
+            self._count += 1
+            row = describe(loader, number, self.recorder.sites.here("loader"))
+            self.recorder.emit("loaders", row | {"made_at": self._made.get(loader)})
+        self._iterators[iterator] = number
+        self._looks_ahead[iterator] = _LookAhead()
+        self._fresh.add(iterator)
+
+    def turned(self, iterator: Any, seconds: float) -> None:
+        """Starting or stopping its workers took `seconds`, for which the first batch to come is waited longer."""
+        number = self._iterators.get(iterator)
+        if number is not None:
+            self._turned[number] = self._turned.get(number, 0.0) + seconds
+
+    def waiting(self, iterator: Any) -> None:
+        """The device reaches this mark when it has done all that was queued before: from then on it waits too."""
+        self._idle_from = None
+        trains = not self._training or self._iterators.get(iterator) in self._training
+        if self._stream is not None and trains and not self.torch.cuda.is_current_stream_capturing():
+            self._idle_from = self._mark()
+
+    def _mark(self) -> Any:
+        event = self.torch.cuda.Event(enable_timing=True)
+        event.record(self._stream)
+        return event
+
+    def batch(self, iterator: Any, seconds: float, batch: Any) -> None:
+        """The iterator handed out `batch` after `seconds` of waiting."""
+        number = self._iterators.get(iterator)
+        if number is None:
+            return
+        idle = None
+        if self._idle_from is not None:
+            idle = EventPair(self._idle_from, self._mark(), "device_wait")
+            self._idle_from = None
+        first = iterator in self._fresh
+        self._fresh.discard(iterator)
+        self._waits.append(Wait(number, seconds + self._turned.pop(number, 0.0), first, idle))
+        if len(self._waits) > MAX_UNUSED:
+            del self._waits[: MAX_UNUSED // 2]
+        self._looks_ahead[iterator].fetched(self.recorder.forwards)
+        self._last_in_hand = False
+        self._in_hand(number)
+
+    def exhausted(self, iterator: Any) -> None:
+        """The iterator had no more batches."""
+        ahead = self._looks_ahead.get(iterator)
+        self._last_in_hand = ahead is not None and ahead.by_one
+        if not self._last_in_hand:
+            self._in_hand(None)
+
+    def _in_hand(self, loader: int | None) -> None:
+        if self.recorder.loader_in_hand != loader:
+            self.recorder.steady.leave()  # what was passed of this step used the loader before
+            self.recorder.loader_in_hand = loader
+
+    def before_backward(self, roots: Any) -> None:
+        if self.recorder.loader_in_hand is not None:
+            self._training.add(self.recorder.loader_in_hand)
+
+    def after_backward(self, roots: Any) -> None:
+        """A training has the loaders whose batches its models were called with."""
+        group, calls = self.recorder.group, self.recorder.calls.reached
+        if group is not None and calls and calls[0].loader is not None:
+            self._training.add(calls[0].loader)
+            self._groups.setdefault(calls[0].loader, weakref.WeakSet()).add(group)
+
+    def _loaders_of_others(self, group: Any) -> set[int]:
+        """The loaders that feed other trainings than this one."""
+        return {loader for loader, groups in self._groups.items() if len(groups) and group not in groups}
+
+    def gauge(self, tracked: Any, time: float) -> tuple[Any, ...]:
+        waits = [wait for wait in self._waits if wait.loader in self._training]
+        self._waits = []
+        return self._over(waits) if waits or self._last_in_hand else NO_WAITS
+
+    def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
+        waits = [wait for wait in self._waits if wait.loader in self._training]
+        self._waits = []
+        if waits and self.recorder.trainings.several:
+            others = self._loaders_of_others(tracked.group)
+            self._waits = [wait for wait in waits if wait.loader in others][-MAX_WAITS:]
+            waits = [wait for wait in waits if wait.loader not in others]
+        self._stream = self.torch.cuda.current_stream() if tracked.on_cuda else None
+        for wait in waits:
+            if wait.device is not None:
+                self.recorder.later(wait.device)
+        row.update(zip(self.gauges, self._over(waits), strict=True))
+
+    def _over(self, waits: list[Wait]) -> tuple[Any, ...]:
+        """The step that used these batches is over: the columns `gauges`."""
+        if self._last_in_hand:
+            self._last_in_hand = False
+            self._in_hand(None)
+        if not waits:
+            return NO_WAITS
+        seconds, first = sum([wait.seconds for wait in waits]), any(wait.first for wait in waits)
+        return waits[-1].loader, seconds, len(waits), first
+
+
+class _LookAhead:
+    """Whether batches are fetched one ahead of their use, as Accelerate does to know the last one."""
+
+    def __init__(self) -> None:
+        self.by_one = False
+        self._batches = 0
+        self._forwards = -1
+
+    def fetched(self, forwards: int) -> None:
+        """A batch was handed out after so many forwards of the process."""
+        unused = forwards == self._forwards
+        self._batches += 1
+        if self._batches == 2:
+            self.by_one = unused
+        elif unused:
+            self.by_one = False
+        self._forwards = forwards
+
+
+def batches_per_pass(loader: Any) -> int | None:
+    """How many batches a pass over a DataLoader has; None for a stream, whatever its dataset says.
+
+    The samplers are asked, not the loader: `len(loader)` of a stream is noted by torch, which from then on warns when
+    the stream gives more than that.
+    """
+    batches = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
+    if _is_stream(loader) or not hasattr(batches, "__len__"):
+        return None
+    try:
+        return len(batches)
+    except Exception as error:  # a sampler of the script's own, which may raise what it likes
+        if raised_by_a_signal_handler(error):
+            raise
+        return None
+
+
+def describe(loader: Any, number: int, site: int | None) -> dict[str, Any]:
+    """The settings of a DataLoader as a row of the table loaders."""
+    batches = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
+    batch_size = loader.batch_size if loader.batch_size is not None else getattr(batches, "batch_size", None)
+    return {
+        "loader": number,
+        "dataset": type(loader.dataset).__name__,
+        "iterable": _is_stream(loader),
+        "length": batches_per_pass(loader),
+        "batch_size": batch_size if isinstance(batch_size, int) else None,
+        "num_workers": loader.num_workers,
+        "pin_memory": bool(loader.pin_memory),
+        "persistent_workers": bool(loader.persistent_workers),
+        "prefetch_factor": loader.prefetch_factor,
+        "drop_last": bool(loader.drop_last),
+        "sampler": type(_sampler(loader)).__name__,
+        "shuffled": _shuffles(_sampler(loader)),
+        "site": site,
+    }
+
+
+def _is_stream(loader: Any) -> bool:
+    return any(kind.__name__ == "IterableDataset" for kind in type(loader.dataset).__mro__)
+
+
+def _shuffles(sampler: Any) -> bool | None:
+    """Whether a sampler of torch's own draws an order; None for a script's own."""
+    asked = getattr(sampler, "shuffle", None)  # DistributedSampler
+    drawing = ("RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler")
+    kinds = {kind.__name__ for kind in type(sampler).__mro__ if kind.__module__.startswith("torch.")}
+    if isinstance(asked, bool) and "DistributedSampler" in kinds:
+        return asked
+    return True if kinds.intersection(drawing) else False if "SequentialSampler" in kinds else None
+
+
+def _sampler(loader: Any) -> Any:
+    """What decides the order of the samples: Accelerate hides it inside of the sampler of batches that it shards, and
+    datasets that hand out whole batches get a sampler of batches as their sampler."""
+    batches = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
+    while getattr(batches, "batch_sampler", None) is not None:
+        batches = batches.batch_sampler
+    sampler = getattr(batches, "sampler", None)
+    return loader.sampler if sampler is None else sampler

@@ -1,0 +1,66 @@
+"""What the worker processes of a DataLoader do while the training has waited long for a batch."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import weakref
+from typing import Any
+
+from tracelyze.collectors.internals.private_names import LOADER_ITERATOR
+from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.system import processes
+
+LONG_SECONDS = 10.0  # of waiting for one batch before the workers are looked at; then after twice that, and so on
+MAX_LOOKS = 16  # per run
+MAX_WORKERS = 64
+
+
+class LoaderProcesses(Signal):
+    name = "loader_processes"
+    needs = (LOADER_ITERATOR,)
+    columns = ()  # events of kind loader-wait
+    about = "What a DataLoader's workers do while a batch has been waited for for long (events)."
+    cost = "0.5 us per batch"
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._waits: tuple[weakref.ref[Any], float] | None = None
+        self._again = 0.0  # seconds of waiting after which to look once more
+        self._looks = 0
+
+    def opened(self) -> None:
+        self._reader = processes.reader()
+
+    def waiting(self, iterator: Any) -> None:
+        self._waits = (weakref.ref(iterator), self.recorder.now())
+
+    def batch(self, iterator: Any, seconds: float, batch: Any) -> None:
+        self._waits = None
+
+    def exhausted(self, iterator: Any) -> None:
+        self._waits = None
+
+    def every_second(self, row: dict[str, Any]) -> None:
+        waits = self._waits
+        if waits is None:
+            self._again = 0.0
+            return
+        seconds = self.recorder.now() - waits[1]
+        if seconds < max(LONG_SECONDS, self._again) or self._looks >= MAX_LOOKS:
+            return
+        self._again = 2 * seconds
+        self._looks += 1
+        iterator = waits[0]()
+        pids = [(worker.pid, worker.exitcode) for worker in getattr(iterator, "_workers", [])[:MAX_WORKERS]]
+        del iterator
+        if pids:
+            found = [{"pid": pid} | self._state(pid) for pid, _ in pids]
+            self.recorder.event("loader-wait", f"{len(pids)} workers", json.dumps(found), value=seconds)
+        else:
+            self.recorder.event("loader-wait", "no workers", value=seconds)
+
+    def _state(self, pid: int) -> dict[str, Any]:
+        with contextlib.suppress(OSError, IndexError):
+            return self._reader.state(pid)
+        return {"state": "gone"}

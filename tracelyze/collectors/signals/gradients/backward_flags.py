@@ -1,0 +1,34 @@
+"""How backward is called: keeping the graph, in anomaly mode, under a profiler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracelyze.collectors.internals.private_names import PROFILING
+from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.signal import Signal
+
+
+class BackwardFlags(Signal):
+    name = "backward_flags"
+    needs = (PROFILING,)
+    columns = ("steps.graph_retained", "steps.anomaly_mode", "steps.profiled")
+    about = "Whether a step's last backward kept its graph, and whether anomaly mode or a profiler was on."
+    repeats, checked = ("graph_retained", "anomaly_mode", "profiled"), ("anomaly_mode", "profiled")
+    cost = "1 us a step"
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._profiler_enabled = self.torch.autograd._profiler_enabled
+        self._anomaly_enabled = self.torch.is_anomaly_enabled
+        self._seen: tuple[bool, bool, bool] | None = None
+
+    def before_backward(self, roots: Any) -> None:
+        self._seen = self.recorder.retains_graph, *self.at_backward()
+
+    def at_backward(self) -> tuple[bool, bool]:
+        return self._anomaly_enabled(), self._profiler_enabled()
+
+    def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
+        if self._seen is not None:
+            row["graph_retained"], row["anomaly_mode"], row["profiled"] = self._seen

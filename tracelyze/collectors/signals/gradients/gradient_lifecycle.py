@@ -1,0 +1,262 @@
+"""Whether gradients that a step consumed were cleared before the next backward added to them.
+
+Seen on the gradients themselves, not on calls of zero_grad: autograd counts in-place changes of a tensor (`_version`),
+so (is None, _version) read at four points per optimizer tells every way of clearing from none at all:
+
+    after a step       what is there now has been consumed
+    before a backward  still there, untouched? then nobody cleared it
+    after a backward   its new versions (needed only when several optimizers share the model)
+    before a step      untouched since consumed, and added to: carried over
+
+All steps of a young run are looked at, then as many as the budget allows; all of them on suspicion.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracelyze.collectors.program.manual_updates import ByHand
+from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.tensors import shards
+from tracelyze.collectors.tensors.readback import Readback
+
+NONE = -1
+FIRST_STEPS = 5  # steps in which clearing between backward and step is watched without suspicion
+QUESTIONED = 4  # gradients whose value is looked at once, on suspicion
+
+
+class _State:
+    """What is known of one optimizer's gradients."""
+
+    def __init__(self) -> None:
+        self.consumed: list[int] = []
+        self.last: list[int] = []
+        self.at_step: list[int] = []
+        self.kept: list[bool] = []  # consumed by a step and untouched since
+        self.any_kept = False
+        self.really_kept: bool | None = None  # answer to "are the untouched gradients really not zero?"
+        self.question: Readback | None = None
+        self.answer: dict[str, Any] = {}
+        self.row: dict[str, int | None] = {}
+        self.suspicious = False
+        self.fresh = True  # no backward of its training yet since its step
+        self.discarded = 0
+        self.looking = True  # at the step that is being made
+
+
+class GradientLifecycle(Signal):
+    name = "gradient_lifecycle"
+    columns = (
+        "steps.parameters",
+        "steps.grads_none",
+        "steps.grads_carried",
+        "steps.grads_cleared",
+        "steps.grads_discarded",
+    )
+    about = "Whether gradients were cleared between steps, and whether any were lost: seen on the gradients themselves."
+    cost = "0.3 us per parameter tensor and look"
+    sampled = True
+    young = 100
+    slowest = 50
+    resting = ("before_backward", "after_backward", "before_step", "after_step")
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._states: dict[int, _State] = {}
+        self._active: list[Tracked] = []  # while backward runs
+        self._watch_backward = True
+        self._skipped = -1  # the only optimizer that steps, while its steps are not looked at
+
+    def before_backward(self, roots: Any) -> None:
+        if self._skipped >= 0:
+            return
+        self._active = active = self.recorder.active()
+        if self._watch_backward:
+            for one in active:
+                state = self._state(one)
+                if state.looking and not state.fresh:
+                    self._look_for_discarded(one)
+        several = self._watch_backward = len(active) > 1
+        for one in active:
+            state = self._state(one)
+            if one.count < FIRST_STEPS or state.suspicious:
+                self._watch_backward = True
+            if several or state.fresh:
+                self._look_for_kept(one)
+
+    def after_backward(self, roots: Any) -> None:
+        if not self._active:
+            return
+        group = self.recorder.group
+        active, self._active = self._active, []
+        for tracked in active:
+            state = self._state(tracked)
+            if self._watch_backward and state.looking:
+                state.last = versions(tracked)
+            if group is None or group is tracked.group:
+                state.fresh = False
+
+    def before_step(self, tracked: Tracked) -> None:
+        if tracked.index == self._skipped:
+            return
+        self._skipped = -1
+        state = self._state(tracked)
+        if tracked.count and not tracked.is_active(self.recorder.steps):
+            state.kept, state.any_kept, state.looking = [], False, False  # it rested, and was not looked after
+        if not state.looking or tracked.inside_backward:
+            state.row = {"parameters": len(tracked.parameters())}
+            if isinstance(tracked.optimizer, ByHand):  # whether to look is decided when it is too late for them
+                state.at_step = versions(tracked)
+            return
+        now = versions(tracked)
+        state.at_step = now
+        carried = self._carried(state, now)
+        missing = now.count(NONE)
+        cleared = self._cleared(state, tracked, now)
+        state.suspicious = missing > 0 or bool(cleared) or bool(state.discarded)
+        state.row = {
+            "parameters": len(now),
+            "grads_none": missing,
+            "grads_carried": carried,
+            "grads_cleared": cleared,
+            "grads_discarded": state.discarded if self._watch_backward else None,
+        }
+        state.discarded = 0
+
+    def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
+        if row.get("skipped"):
+            return  # nothing was consumed
+        due = self.due(tracked)
+        if tracked.index == self._skipped:
+            if not due:
+                self._rest(tracked)
+                return
+            self._skipped = -1
+        state = self._state(tracked)
+        looked = state.looking
+        state.looking = state.suspicious or state.any_kept or due
+        state.fresh = True
+        if not state.looking or tracked.inside_backward:
+            row.update(state.row)
+            state.row, state.kept, state.any_kept = {}, [], False
+            by_hand = isinstance(tracked.optimizer, ByHand) or tracked.inside_backward
+            if tracked.count > FIRST_STEPS and not by_hand and len(self.recorder.active()) == 1:
+                self._skipped = tracked.index
+                self._rest(tracked)
+            return
+        # Updates by hand are noticed late, when gradients may be cleared already; the update itself left them.
+        now = state.at_step if isinstance(tracked.optimizer, ByHand) else versions(tracked)
+        closure = self.recorder.backwards > self.recorder.backwards_at_step  # ran inside the step
+        if looked and closure and tracked.count > 1:
+            carried = self._carried(state, now)
+            state.row |= {"grads_carried": carried, "grads_none": now.count(NONE), "grads_cleared": None}
+        row.update(state.row)
+        state.row = {}
+        state.consumed = state.last = now
+        state.kept = [version != NONE for version in now]
+        state.any_kept = any(state.kept)
+
+    def _rest(self, tracked: Tracked) -> None:
+        """Until the end of the step before the next one that is looked at."""
+        self.rest(self.recorder.steps + self.meter.pause(tracked.count) - 1)
+
+    def _state(self, tracked: Tracked) -> _State:
+        state = self._states.get(tracked.index)
+        if state is None:
+            state = self._states[tracked.index] = _State()
+        return state
+
+    def _cleared(self, state: _State, tracked: Tracked, now: list[int]) -> int | None:
+        """Gradients that the last backward filled and that are None, or zeros written since, at the step."""
+        if not self._watch_backward or len(state.last) != len(now):
+            return None
+        gone = sum(before != NONE and version == NONE for before, version in zip(state.last, now, strict=True))
+        if gone or any(before == version for before, version in zip(state.last, now, strict=True)):
+            return gone
+        # Every gradient was changed in place after the backward: clipping and unscaling do that, and so does clearing
+        # to zeros. The values tell, where reading them does not make anyone wait.
+        gradients = [p.grad for p in tracked.parameters()]
+        if self._are_zero(gradients):
+            return len(gradients)
+        return 0
+
+    def _look_for_discarded(self, tracked: Tracked) -> None:
+        """Between two backwards of one step, gradients that the first had filled became None, or zero."""
+        state = self._state(tracked)
+        parameters = tracked.parameters()
+        now = versions(tracked)
+        if len(now) != len(state.last):
+            return
+        # One that lies there as the step left it was not filled. Versions alone do not say so: a gradient made anew
+        # after it was cleared begins at 0 again, as the consumed one may have.
+        idle = [False] * len(now)
+        if len(state.kept) == len(now) == len(state.consumed):
+            looks = zip(state.kept, state.last, state.consumed, strict=True)
+            idle = [kept and last == before for kept, last, before in looks]
+        filled = [last != NONE and not untouched for last, untouched in zip(state.last, idle, strict=True)]
+        gone = sum(was and version == NONE for was, version in zip(filled, now, strict=True))
+        if not gone and any(filled):
+            grown = zip(parameters, filled, now, state.last, strict=True)
+            changed = [p.grad for p, was, version, before in grown if was and version > before]
+            if len(changed) == sum(filled) and self._are_zero(changed):
+                gone = len(changed)
+        state.discarded = max(state.discarded, gone)
+
+    def _are_zero(self, gradients: list[Any]) -> bool:
+        """Whether gradients hold nothing but zeros, by a few of them, where reading them makes nobody wait."""
+        some = gradients[:: max(1, len(gradients) // QUESTIONED)][:QUESTIONED]
+        if not all(g.device.type == "cpu" and g.layout is self.torch.strided for g in some):
+            return False
+        with self.torch.no_grad():
+            return bool(some) and not any(bool(shards.local(gradient).any()) for gradient in some)
+
+    def _look_for_kept(self, tracked: Tracked) -> None:
+        state = self._state(tracked)
+        if not state.any_kept:
+            return
+        parameters = tracked.parameters()
+        now = versions(tracked)
+        if len(now) != len(state.last):  # parameters were added: start afresh with the next step
+            state.kept, state.any_kept = [], False
+            return
+        state.kept = [
+            kept and version != NONE and version == last
+            for kept, version, last in zip(state.kept, now, state.last, strict=True)
+        ]
+        state.any_kept = any(state.kept)
+        if state.any_kept and state.really_kept is None:
+            self._ask(state, [p.grad for p, kept in zip(parameters, state.kept, strict=True) if kept])
+        if state.really_kept is False:
+            state.any_kept = False
+
+    def _ask(self, state: _State, gradients: list[Any]) -> None:
+        """`grad.data.zero_()` and a fresh tensor of zeros change no version: look at the values, once."""
+        if state.question is None:
+            dense = [g for g in gradients if g.layout is self.torch.strided]
+            dense = [part for g in dense if (part := shards.local(g)).numel()]
+            chosen = dense[:: max(1, len(dense) // QUESTIONED)][:QUESTIONED]
+            if not chosen:
+                return
+            with self.torch.no_grad():
+                largest = [gradient.abs().max() for gradient in chosen]
+            state.question = Readback(self.torch, largest, lambda row, values: row.update(kept=any(values)))
+        if state.question.arrived():
+            state.question.fill(state.answer)
+            state.really_kept = bool(state.answer["kept"])
+
+    @staticmethod
+    def _carried(state: _State, now: list[int]) -> int | None:
+        if not state.any_kept:
+            return 0
+        if state.really_kept is None or len(now) != len(state.kept):
+            return None
+        return sum(k and n > c for k, n, c in zip(state.kept, now, state.consumed, strict=True))
+
+
+def versions(tracked: Tracked) -> list[int]:
+    """Version counter of each parameter's gradient, -1 where it is None."""
+    parameters = tracked.parameters()
+    if tracked.sharded:  # FSDP2 adds to the part of this rank, past the DTensor around it
+        return [NONE if (gradient := p.grad) is None else shards.local(gradient)._version for p in parameters]
+    return [NONE if (gradient := p.grad) is None else gradient._version for p in parameters]

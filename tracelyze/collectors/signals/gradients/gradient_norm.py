@@ -1,0 +1,133 @@
+"""The global gradient norm, and how many gradients are zero or not finite.
+
+The dearest signal of all: a kernel per tensor. It is taken at every step of a young run, then as often as the budget
+allows, and at once when the loss is out of the ordinary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tracelyze.collectors.internals.private_names import NORMS
+from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.tensors import shards
+from tracelyze.collectors.tensors.norms import norms_of
+from tracelyze.collectors.tensors.readback import Known, Later, Readback
+
+MAX_NAMED = 5  # events that name a parameter with a non-finite gradient
+AT_STEP, FROM_CLIP, OF_SHARDS = 1, 2, 3
+
+
+class GradientNorm(Signal):
+    name = "gradient_norm"
+    needs = (NORMS,)
+    columns = ("steps.grad_norm", "steps.grad_norm_source", "steps.grads_zero", "steps.grads_nonfinite")
+    about = "Global L2 norm of the gradients before clipping, and how many of them are zero or not finite."
+    cost = "2 us per parameter tensor and look"
+    sampled = True
+    young = 100
+    slowest = 50
+    resting = ("before_step", "after_step")
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._clip_norms: list[Any] = []
+        self._measured: Later | None = None
+        self._named = 0
+
+    def clip(self, max_norm: Any, total_norm: Any) -> None:
+        if isinstance(total_norm, self.torch.Tensor):
+            source = FROM_CLIP if shards.is_whole(total_norm) else OF_SHARDS
+            if not self.recorder.steady.on:
+                self.rise()
+            elif not self.gauges:
+                self.gauges = ("grad_norm", "grad_norm_source")
+                self.recorder.moments.gather()
+            self._clip_norms.append((self.recorder.clipped, shards.local(total_norm.detach()), source))
+
+    def before_step(self, tracked: Tracked) -> None:
+        if not tracked.inside_backward and self.due(tracked):
+            self._measure(tracked)
+
+    def gauge(self, tracked: Tracked, time: float) -> tuple[float | None, int | None]:
+        clips, self._clip_norms = self._clip_norms, []
+        if not clips:
+            return None, None
+        return total_norm([norm.item() for _, norm, _ in clips]), clips[0][2]
+
+    def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
+        if self._measured is not None and self.recorder.backwards > self.recorder.backwards_at_step:
+            self._measure(tracked)  # a closure ran inside the step: what was measured before it is stale
+        if self._measured is not None:
+            self.recorder.later(self._measured)
+        clips, self._clip_norms = self._clip_norms, []
+        if clips and self.recorder.trainings.several:
+            self._clip_norms = [clip for clip in clips if clip[0] not in (tracked.group, None)]
+            clips = [clip for clip in clips if clip[0] in (tracked.group, None)]
+        if clips and not row.get("skipped"):
+            self.recorder.later(Readback(self.torch, [norm for _, norm, _ in clips], _from_clip(clips[0][2])))
+        self._measured = None
+        if not self._clip_norms:
+            self.rest(self.recorder.steps + self.meter.pause(tracked.count))
+
+    def _measure(self, tracked: Tracked) -> None:
+        torch = self.torch
+        parameters = tracked.parameters()
+        if tracked.on_cuda and torch.cuda.is_current_stream_capturing():
+            return
+        gradients = [g for p in parameters if (g := p.grad) is not None and g.layout is torch.strided]
+        if not gradients:
+            return
+        empty = 0
+        if tracked.sharded:
+            gradients = [shards.local(gradient) for gradient in gradients]
+            empty = sum(not gradient.numel() for gradient in gradients)
+        with torch.no_grad():
+            norms = norms_of(torch, gradients)
+            if norms.device.type == "cpu":
+                self._measured = self._on_host(norms.tolist(), tracked, empty)
+            else:
+                finite = norms.isfinite()
+                zero = (norms == 0).sum() - empty
+                facts = [norms.square().sum().sqrt(), (~finite).sum(), zero, (~finite).int().argmax()]
+                scale = getattr(tracked.optimizer, "grad_scale", None)
+                if isinstance(scale, torch.Tensor):  # fused optimizers get their gradients still scaled
+                    facts[0] = facts[0] / scale
+                self._measured = Readback(torch, facts, lambda row, values: self._fill(row, tracked, *values))
+
+    def _on_host(self, norms: list[float], tracked: Tracked, empty: int) -> Known:
+        total = total_norm(norms)
+        scale = getattr(tracked.optimizer, "grad_scale", None)
+        if isinstance(scale, self.torch.Tensor):
+            total /= float(scale.item())
+        bad = [index for index, norm in enumerate(norms) if not math.isfinite(norm)]
+        zero = sum(norm == 0 for norm in norms) - empty
+        return Known(lambda row: self._fill(row, tracked, total, len(bad), zero, bad[0] if bad else 0))
+
+    def _fill(
+        self, row: dict[str, Any], tracked: Tracked, total: float, nonfinite: float, zero: float, first: float
+    ) -> None:
+        source = OF_SHARDS if tracked.sharded else AT_STEP
+        row.update(grad_norm=total, grad_norm_source=source, grads_nonfinite=int(nonfinite), grads_zero=int(zero))
+        if nonfinite and self._named < MAX_NAMED and not row.get("skipped"):
+            self._named += 1
+            held = [p for p in tracked.parameters() if p.grad is not None]
+            name = self.recorder.calls.parameter_name(held[int(first)]) if int(first) < len(held) else None
+            self.recorder.event("nonfinite-gradient", name or f"tensor {int(first)} of the optimizer", value=nonfinite)
+
+
+def _from_clip(source: int) -> Callable[[dict[str, Any], list[float]], None]:
+    """Clips of several parts of a model add up in squares."""
+
+    def fill(row: dict[str, Any], norms: list[float]) -> None:
+        row.update(grad_norm=total_norm(norms), grad_norm_source=source)
+
+    return fill
+
+
+def total_norm(norms: list[float]) -> float:
+    """L2 norm of all elements, given those of their parts; NaN if one of them is, unlike with `math.hypot`."""
+    return math.sqrt(sum([norm * norm for norm in norms]))

@@ -1,0 +1,3 @@
+"""What is recorded of losses: their value, the arguments of loss functions, evaluation passes, values that the script
+logs.
+"""

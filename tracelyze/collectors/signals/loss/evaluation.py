@@ -1,0 +1,165 @@
+"""Evaluation passes: consecutive outermost calls that no backward ever ran through.
+
+Whether such a pass is a validation, a teacher, a rollout or a generator at rest is for the analyzer to tell; what is
+recorded is what happened: how many calls, in which mode, on whose batches, with which losses computed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from tracelyze.collectors.program.calls import GRAD, Call, Model
+from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.tensors.readback import Readback
+
+NO_GRAPH = 3  # schema.GRAD_MODE
+RECHECKS = 8  # a model that no optimizer holds is looked at again this often: its optimizer may step later
+
+
+class Evaluation(Signal):
+    name = "evaluation"
+    resting = ("settled",)
+    repeats = ()
+    about = "Evaluation passes: calls whose output no backward reached, with mode, losses and batches."
+    cost = "3 us a call"
+    columns = tuple(
+        f"evals.{name}"
+        for name in (
+            "time_start", "time_end", "after_step", "model", "trained", "optimizer", "forwards", "samples", "grad_mode",
+            "model_in_train", "modules_sensitive", "modules_in_train", "modules", "dropouts", "losses", "loss",
+            "loader", "site", "purpose",
+        )
+    )  # fmt: skip
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._passes: dict[int | None, list[Call]] = {}  # by training, where there are several
+        self._late: deque[tuple[dict[str, Any], Readback]] = deque()
+        self._held: dict[int, int | None] = {}
+        self._rechecks: dict[int, int] = {}
+        self._declared: tuple[int, str] | None = None
+        self._declarations = 0
+
+    def evaluation_begins(self, purpose: str, with_latest: bool = False) -> None:
+        """Calls belong to one pass until its end, whatever loaders feed it. `with_latest`: the latest call, too."""
+        self.recorder.steady.catch_up()
+        self._declarations += 1
+        self._declared = (self._declarations, purpose)
+        latest = self.recorder.calls.latest
+        if with_latest and latest is not None:
+            latest.declared = self._declared
+
+    def evaluation_ends(self) -> None:
+        self._declared = None
+
+    def forward(self, call: Call, args: Any, kwargs: Any) -> None:
+        call.declared = self._declared
+        call.holder = self.recorder.trainings.holder(call.model.number)
+        if call.mode != GRAD or not call.in_train:
+            call.site = self.recorder.sites.here("forward")
+
+    def loss(self, value: Any) -> None:
+        """A loss function returned: it belongs to the latest call."""
+        call = self.recorder.calls.latest
+        if call is None or (call.mode == GRAD and call.in_train):
+            return
+        call.losses += 1
+        value = value.detach()
+        if value.device.type == "cpu":
+            call.loss_sum += value.item()
+        else:
+            call.device_loss = value if call.device_loss is None else call.device_loss + value
+
+    def settled(self, call: Call, trained: bool) -> None:
+        training = self._training(call) if self.recorder.trainings.several else None
+        calls = self._passes.get(training)
+        if calls and (trained or not _same_pass(calls[-1], call)):
+            self._close(training)
+        if not trained:
+            self._passes.setdefault(training, []).append(call)
+        if self._late:
+            self._release()
+        elif not self._passes:
+            self.rest()  # until a call is settled that did not train
+
+    def _training(self, call: Call) -> int | None:
+        """An optimizer of the training whose model was called, where there are several; None if it is nobody's."""
+        group = self.recorder.trainings.of_models(frozenset((call.model.number,)))
+        return None if group is None else min(group.optimizers)
+
+    def finished(self) -> None:
+        for training in list(self._passes):
+            self._close(training)
+        self._release(wait=True)
+
+    def _close(self, training: int | None) -> None:
+        calls = self._passes.pop(training)
+        per_model = {call.model.number: call for call in calls}
+        main = max(per_model.values(), key=lambda call: (self._holder(call.model) is not None, call.sensitive))
+        holders = [holder for call in per_model.values() if (holder := self._holder(call.model)) is not None]
+        most_in_train: dict[int, int] = {}
+        for call in calls:
+            most_in_train[call.model.number] = max(most_in_train.get(call.model.number, 0), call.sensitive_in_train)
+        losses = sum(call.losses for call in calls)
+        row = {
+            "time_start": calls[0].start,
+            "time_end": calls[-1].end,
+            "after_step": calls[0].step,
+            "model": main.model.number,
+            "trained": bool(holders),
+            "optimizer": self._holder(main.model) if main.holder is None else main.holder,
+            "forwards": len(calls),
+            "samples": sum(call.batch_size or 0 for call in calls),
+            "grad_mode": _grad_mode(calls),
+            "model_in_train": any(call.in_train for call in calls if call.model is main.model),
+            "modules_sensitive": sum(call.sensitive for call in per_model.values()),
+            "modules_in_train": sum(most_in_train.values()),
+            "modules": max((call.kinds for call in calls), key=len) or None,
+            "dropouts": sum(call.dropouts for call in calls),
+            "losses": losses,
+            "loss": sum(call.loss_sum for call in calls) / losses if losses else None,
+            "loader": calls[0].loader,
+            "site": calls[0].site,
+            "purpose": calls[-1].declared[1] if calls[-1].declared else None,
+        }
+        on_device = [call.device_loss for call in calls if call.device_loss is not None]
+        if on_device:
+            total = on_device[0] if len(on_device) == 1 else self.torch.stack(on_device).sum()
+            self._late.append((row, Readback(self.torch, [total], lambda r, v: r.update(loss=v[0] / losses))))
+        else:
+            self.recorder.emit("evals", row)
+
+    def _release(self, wait: bool = False) -> None:
+        while self._late and (wait or self._late[0][1].arrived()):
+            row, readback = self._late.popleft()
+            readback.fill(row)
+            self.recorder.emit("evals", row)
+
+    def _holder(self, model: Model) -> int | None:
+        """An optimizer that has stepped and holds one of the model's parameters; None if there is none."""
+        known = self.recorder.trainings.holder(model.number)
+        if known is None:
+            known = self._held.get(model.number)
+        checks = self._rechecks.get(model.number, 0)
+        module = model.module()
+        if known is not None or checks >= RECHECKS or module is None:
+            return known
+        self._rechecks[model.number] = checks + 1
+        holders = {id(p): tracked.index for tracked in self.recorder.tracked() for p in tracked.parameters()}
+        found = next((holders[id(p)] for p in module.parameters() if id(p) in holders), None)
+        self._held[model.number] = found
+        return found
+
+
+def _grad_mode(calls: list[Call]) -> int:
+    """The mode in which most was kept. With autograd on, outputs without a graph come of weights that are frozen."""
+    if any(call.mode == GRAD and call.hooked for call in calls):
+        return GRAD
+    return max(NO_GRAPH if call.mode == GRAD else call.mode for call in calls)
+
+
+def _same_pass(call: Call, following: Call) -> bool:
+    if call.declared or following.declared:
+        return call.declared == following.declared
+    return call.step == following.step and call.loader == following.loader

@@ -1,0 +1,211 @@
+"""The loss of every step as the script's own value, without GradScaler's factor, and how many backwards it had."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections import deque
+from typing import Any
+
+from tracelyze.collectors.internals.private_names import SAVED
+from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors.readback import Readback
+
+WALK_FIRST, WALK_EVERY = 10, 50  # backwards whose graph is searched for a constant divisor
+WALK_DEPTH = 8
+LINES_FIRST, LINES_EVERY = 50, 16  # of which the line is looked for: to walk up the stack each time is too dear
+STEP_LINES_EVERY = 50  # the same of steps, as often as gradients are looked at where that is dear: in the same step
+MAX_SCALED = 8  # losses that a scaler has scaled and no backward has met
+MAX_KEPT = 64  # backwards kept for the trainings that they belong to
+NO_MODELS: frozenset[int] = frozenset()
+
+
+class _Backward:
+    """One backward: models it reached, its loss as a number or a tensor on a device, the samples of its batch."""
+
+    __slots__ = ("batch_size", "divisor", "models", "number", "used", "value")
+
+    def __init__(self, number: int) -> None:
+        self.number = number  # of the process's backwards
+        self.models: frozenset[int] = NO_MODELS
+        self.value: Any = None
+        self.divisor: float | None = None
+        self.batch_size = 0
+        self.used: Any = None  # by a step of this optimizer, the latest one
+
+
+class Loss(Signal):
+    """Backwards between two steps belong to every optimizer of their training that steps before the next backward."""
+
+    name = "loss"
+    needs = (SAVED,)
+    about = "The script's own loss without GradScaler's factor, backwards per step, batch size, divisor."
+    cost = "15 us a backward"
+    resting = ("before_step",)
+    repeats = ("backwards", "batch_size")
+    columns = ("steps.loss", "steps.backwards", "steps.loss_divisor", "steps.batch_size")
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        saved_values.watch(self.torch)
+        self._scaled: deque[tuple[weakref.ref[Any], Any]] = deque(maxlen=MAX_SCALED)
+        self._backwards: list[_Backward] = []
+        self._running: _Backward | None = None
+        self._line_known = False
+        self._losses = 0
+        self._unused = 0  # backwards since the latest step
+        self._tensor: Any = self.torch.Tensor
+
+    def scale(self, original: Any, scaled: Any) -> None:
+        if isinstance(scaled, self.torch.Tensor):
+            self.recorder.steady.interrupt()  # the loss is another one than backward is called on
+            self._scaled.append((weakref.ref(scaled), original.detach()))
+
+    def loss(self, value: Any) -> None:
+        """A loss function returned: where a framework calls backward, its line is the one that the user wrote."""
+        self._losses += 1
+        in_turn = self._losses <= LINES_FIRST or self._losses % LINES_EVERY == 0 or self.recorder.hears_losses_from
+        if in_turn and value.requires_grad:
+            self.recorder.sites.here("loss")
+
+    def before_backward(self, roots: Any) -> None:
+        recorder = self.recorder
+        count = recorder.backwards
+        self._running = backward = _Backward(count)
+        if type(roots) is float:  # of a backward that was passed over: no line of the script calls it now
+            backward.value, self._line_known = roots, True
+            return
+        self._line_known = count <= LINES_FIRST or count % LINES_EVERY == 0
+        if self._line_known:
+            recorder.backward_site = recorder.sites.here("backward")
+        root = roots
+        if type(root) is not self._tensor:
+            root = roots[0] if isinstance(roots, (tuple, list)) and roots else None
+            if type(root) is not self._tensor:
+                return
+        if root.numel() != 1:
+            return
+        value, factor = self._unscaled(root) if self._scaled else (root, 1.0)
+        if self._unused == 1 or count <= WALK_FIRST or count % WALK_EVERY == 0:  # the first: gradients accumulate
+            divisor = constant_divisor(self.torch, root.grad_fn)
+            if divisor is not None and math.isfinite(factor):
+                backward.divisor = divisor * factor
+        backward.value = value.item() if value.is_cpu else value.detach()
+
+    def after_backward(self, roots: Any) -> None:
+        recorder, backward = self.recorder, self._running
+        if backward is None:
+            return
+        self._running = None
+        group = recorder.group
+        if group is None and not self._line_known:  # the line of a training that has just begun
+            recorder.backward_site = recorder.sites.here("backward")
+        backward.models = recorder.reached
+        calls = recorder.calls
+        call = calls.reached[0] if calls.reached else calls.latest
+        if call is not None and call.batch_size is not None:
+            backward.batch_size = call.batch_size
+        held = self._backwards
+        if len(held) == 1 and held[0].used and held[0].models == backward.models:  # nearly always
+            held[0] = backward
+        else:
+            self._backwards = [one for one in held if not (one.used and self._outdated(one, backward))]
+            self._backwards.append(backward)
+        self._unused += 1
+        value = backward.value
+        if group is not None and type(value) is float and not group.is_usual(value):
+            recorder.raise_alert()  # the sampled signals look at this step, too
+
+    def _outdated(self, old: _Backward, new: _Backward) -> bool:
+        """Whether a backward that a step has used is over now that a new one ran: if they are of one training."""
+        if not old.models or not new.models or old.models == new.models or len(self._backwards) > MAX_KEPT:
+            return True
+        trainings = self.recorder.trainings
+        return trainings.of_models(old.models) is trainings.of_models(new.models)
+
+    def _unscaled(self, root: Any) -> tuple[Any, float]:
+        """The loss without the scaler's factor, and that factor where it can be read without waiting."""
+        for scaled, original in self._scaled:
+            if id(scaled()) == id(root):
+                if original.device.type != "cpu" or original.item() == 0:
+                    return original, math.nan
+                return original, root.detach().item() / original.item()
+        return root, 1.0
+
+    def hears_again(self) -> float:
+        return self.recorder.steps + WALK_EVERY - 1 - self.recorder.backwards % WALK_EVERY
+
+    def before_step(self, tracked: Any) -> None:
+        self.recorder.sites.here("step")
+
+    def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
+        if self.recorder.steps >= LINES_FIRST and not self.meter.resting:
+            self.rest(self.recorder.steps // STEP_LINES_EVERY * STEP_LINES_EVERY + STEP_LINES_EVERY)
+        self._unused = 0
+        models = tracked.group.models
+        if len(self._backwards) == 1:  # nearly always
+            one = self._backwards[0]
+            own = not one.models or not models or not models.isdisjoint(one.models)
+            if own and one.used is not tracked and type(one.value) is float:
+                one.used = tracked
+                row["backwards"], row["batch_size"] = 1, one.batch_size or None
+                row["loss_divisor"], row["loss"] = one.divisor, one.value
+                return
+        self._of_several(tracked, row)
+        self._unused = sum([not one.used for one in self._backwards])
+
+    def _of_several(self, tracked: Any, row: dict[str, Any]) -> None:
+        """The same where it takes a closer look: backwards of several trainings, several of one step, or none."""
+        # An optimizer that calls a closure may evaluate the loss several times (LBFGS): the first is the step's, beside
+        # those of micro-batches before it (Lightning runs the last one of an accumulation in a closure).
+        closure = self.recorder.backwards > self.recorder.backwards_at_step and not row.get("skipped")
+        models = tracked.group.models
+        new = [one for one in self._backwards if one.used is not tracked]
+        own = [one for one in new if not one.models or not models or not models.isdisjoint(one.models)]
+        divisor = None
+        for one in own:
+            one.used = tracked
+            divisor = divisor if one.divisor is None else one.divisor
+        row["backwards"] = count = len(own)
+        row["batch_size"] = sum([one.batch_size for one in own]) or None
+        row["loss_divisor"] = divisor
+        valued = [one for one in own if one.value is not None]
+        if not valued:
+            return
+        if closure:
+            at_step = self.recorder.backwards_at_step
+            valued = valued[: sum([one.number <= at_step for one in valued]) + 1]
+        values = [one.value for one in valued]
+        divided = count > 1 and divisor is not None and math.isclose(divisor, count)
+        factor = (count if divided else 1) / len(values)
+        if isinstance(values[0], float):
+            row["loss"] = sum(values) * factor
+        else:
+            self.recorder.later(Readback(self.torch, values, lambda r, v: r.update(loss=sum(v) * factor)))
+
+
+def constant_divisor(torch: Any, node: Any) -> float | None:
+    """The constant by which a loss was divided (or multiplied with the inverse of) last; None if it cannot be read.
+
+    Reads the constants that autograd saved for the outermost divisions and multiplications; a constant on a device is
+    not read, because that would wait for the device.
+    """
+    divisor = 1.0
+    for _ in range(WALK_DEPTH):
+        if node is None:
+            return divisor
+        kind = node.name()
+        inputs = node.next_functions
+        if kind not in ("DivBackward0", "MulBackward0") or len(inputs) != 2 or inputs[1][0] is not None:
+            return divisor
+        other = saved_values.saved_other(node)
+        if isinstance(other, torch.Tensor):
+            if other.numel() != 1 or other.device.type != "cpu":
+                return None
+            other = other.item()
+        if not other or not math.isfinite(other):
+            return None
+        divisor = divisor * other if kind == "DivBackward0" else divisor / other
+        node = inputs[0][0]
+    return divisor

@@ -1,0 +1,212 @@
+"""What the script hands to torch's loss functions: shapes, the range of the values, and the operation that made them.
+
+Most mistakes around a loss leave it running: probabilities where logits belong, a softmax over the batch, shapes that
+broadcast. They show in the arguments of the call, whichever way the loss is written.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from tracelyze.collectors.internals.private_names import DISPATCH_MODES, SAVED, TRANSFORMS
+from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors.embedded_ids import columns
+from tracelyze.collectors.tensors.readback import Readback
+
+CLASS_LOSSES = {"cross_entropy": 1, "nll_loss": 1, "kl_div": -1}  # and the dimension of the classes in their input
+CLASS_TARGETS = ("cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits")
+MAX_ROWS, MAX_INNER, MAX_VALUES = 64, 8, 2**16  # of a batch that are looked at: first samples, first positions, all
+MAX_TARGETS = 1024
+SEQUENCE_LOSSES, SEQUENCE_LOOKS = ("cross_entropy", "nll_loss"), 8  # at each line: a graph is walked for them
+MAX_TRAININGS = 32  # of a process that are young once more
+WALK_DEPTH = 12
+# Operations that hand values on as they are; those in MOVING may change which dimension is which, those in CHOOSING
+# may leave values out.
+KEEPING = ("ToCopy", "Clone", "Alias", "Clamp", "ClampMin", "ClampMax", "_DDPSink")
+MOVING = ("View", "UnsafeView", "ReshapeAlias", "Transpose", "T", "Permute", "Squeeze", "Unsqueeze", "Expand")
+CHOOSING = ("Slice", "Select", "Index", "IndexSelect", "MaskedSelect", "Split", "Unbind", "Cat", "Stack")
+
+
+class LossInputs(Signal):
+    name = "loss_inputs"
+    needs = (DISPATCH_MODES, TRANSFORMS, SAVED)
+    columns = tuple(
+        f"loss_calls.{name}"
+        for name in (
+            "step", "function", "site", "loader", "training", "reduction", "input_shape", "target_shape",
+            "target_integer", "made_by", "made_dim", "made_whole", "lowest", "highest", "sum_error", "log_sum_error",
+            "target_lowest", "target_highest", "value", "ids_compared", "ids_equal", "sees_later", "pad_share",
+            "pad_rows", "pad_target", "pad_same",
+        )
+    )  # fmt: skip
+    about = "Arguments of torch's loss functions: shapes, ranges, whether rows are probabilities, and what made them."
+    cost = "100 us per look (1 to 20 ms at the first few of a sequence model), 2 us per call that is not looked at"
+    sampled = True
+    every = 53  # as the recorder tells of losses
+    young = 20  # calls of each function
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._counts: dict[tuple[str, bool], int] = {}
+        self.recorder.loss_every = min(self.meter.base, self.recorder.loss_every)
+        self._sequences: dict[tuple[str, int | None], int] = {}
+        saved_values.watch(self.torch)
+        self._late: deque[tuple[dict[str, Any], Readback]] = deque()
+
+    def loss_call(self, function: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], value: Any) -> None:
+        torch = self.torch
+        key = (function, torch.is_grad_enabled())
+        count = self._counts[key] = self._counts.get(key, -1) + 1
+        if not self._wanted(count):
+            return
+        self._release()
+        given: Any = args[0] if args else kwargs.get("input")
+        target: Any = args[1] if len(args) > 1 else kwargs.get("target")
+        if not self._can_be_read(given, target):
+            return
+        row = {
+            "step": self.recorder.steps,
+            "function": function,
+            "site": self.recorder.sites.here("loss"),
+            "loader": self.recorder.loader_in_hand,
+            "training": key[1] and given.requires_grad,
+            "reduction": str(kwargs.get("reduction", "mean")),
+            "input_shape": shape_of(given),
+            "target_shape": shape_of(target),
+            "target_integer": not target.dtype.is_floating_point,
+        }
+        if given.grad_fn is not None:
+            row["made_by"], row["made_dim"], row["made_whole"] = origin(given.grad_fn, given.dim())
+        found = self._values(function, given, target, value)
+        if row["training"] and function in SEQUENCE_LOSSES and row["reduction"] != "none":
+            found |= self._sequence_values(row, given, target, args, kwargs)
+        self._emit(row, found)
+
+    def _wanted(self, count: int) -> bool:
+        """Whether to look at the `count`-th call that is told of; of a training that is not all of its calls."""
+        recorder, meter = self.recorder, self.meter
+        if not recorder.hears_losses_from or count < meter.young:
+            return meter.due(count)
+        turn, off = divmod(recorder.losses, recorder.loss_every)
+        return meter.look(not off and turn % math.ceil(meter.stride / recorder.loss_every) == 0)
+
+    def first_step(self, tracked: Tracked) -> None:
+        if tracked.index <= MAX_TRAININGS:
+            self._sequences.clear()
+            self._counts.clear()  # another training begins: its losses are looked at as closely as the first one's
+
+    def finished(self) -> None:
+        self._release(wait=True)
+
+    def _can_be_read(self, *tensors: Any) -> bool:
+        """Plain tensors with values. Under a transform (vmap) or a mode that counts operations, ours would be seen."""
+        torch = self.torch
+        plain = (torch.Tensor, torch.nn.Parameter)
+        if not all(type(one) in plain and one.layout is torch.strided and one.numel() for one in tensors):
+            return False
+        if any(one.device != tensors[0].device for one in tensors) or tensors[0].device.type not in ("cpu", "cuda"):
+            return False
+        if torch._C._len_torch_dispatch_stack() or torch._C._functorch.peek_interpreter_stack() is not None:
+            return False
+        return not (tensors[0].is_cuda and torch.cuda.is_current_stream_capturing())
+
+    def _values(self, function: str, given: Any, target: Any, value: Any) -> dict[str, Any]:
+        """Columns of the row whose values are on the device, as tensors without dimensions."""
+        torch = self.torch
+        found: dict[str, Any] = {}
+        with torch.no_grad():
+            if given.dtype.is_floating_point:
+                classes = CLASS_LOSSES.get(function) if given.dim() > 1 else None
+                part = some(given.detach(), classes).float()
+                found["lowest"], found["highest"] = part.amin(), part.amax()
+                if classes is not None:
+                    found["sum_error"] = (part.sum(classes) - 1.0).abs().amax()
+                    found["log_sum_error"] = part.logsumexp(classes).abs().amax()
+            if function in CLASS_TARGETS and target.numel() == target.shape[0]:
+                labels = target.detach().reshape(-1)[:MAX_TARGETS]
+                found["target_lowest"], found["target_highest"] = labels.amin(), labels.amax()
+            if isinstance(value, torch.Tensor) and value.numel() == 1 and value.device == given.device:
+                found["value"] = value.detach()
+        return found
+
+    def _sequence_values(
+        self, row: dict[str, Any], given: Any, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Columns that set the targets beside the ids that the model embedded, at a few looks at each line."""
+        torch, key = self.torch, (row["function"], row["site"])
+        looks = self._sequences.get(key, 0)
+        if looks >= SEQUENCE_LOOKS or given.grad_fn is None or given.dim() < 2 or not row["target_integer"]:
+            return {}
+        option = dict(zip(("weight", "size_average", "ignore_index"), args[2:], strict=False)) | dict(kwargs)
+        with torch.no_grad():
+            found = columns(torch, given, target, option.get("ignore_index", -100), option.get("weight"))
+        self._sequences[key] = looks + (1 if found else SEQUENCE_LOOKS // 2)
+        return found
+
+    def _emit(self, row: dict[str, Any], values: dict[str, Any]) -> None:
+        if not values:
+            self.recorder.emit("loss_calls", row)
+            return
+        names = list(values)
+        fill = Readback(
+            self.torch, list(values.values()), lambda late, numbers: late.update(zip(names, numbers, strict=True))
+        )
+        self._late.append((row, fill))
+        self._release()
+
+    def _release(self, wait: bool = False) -> None:
+        while self._late and (wait or self._late[0][1].arrived()):
+            row, readback = self._late.popleft()
+            readback.fill(row)
+            self.recorder.emit("loss_calls", row)
+
+
+def some(tensor: Any, classes: int | None) -> Any:
+    """A view of the first samples and positions of a batch, with all classes (dimension `classes`)."""
+    kept = tensor.dim() - 1 if classes == -1 else classes
+    width = 1 if kept is None else tensor.shape[kept]
+    rows = max(1, min(MAX_ROWS, MAX_VALUES // (width * MAX_INNER ** max(0, tensor.dim() - (1 if kept is None else 2)))))
+    for dim in range(tensor.dim()):
+        if dim != kept:
+            tensor = tensor.narrow(dim, 0, min(tensor.shape[dim], MAX_INNER if dim else rows))
+    return tensor
+
+
+def shape_of(tensor: Any) -> str:
+    """ "32x10"; empty for a scalar."""
+    return "x".join(str(size) for size in tensor.shape)
+
+
+def origin(node: Any, dims: int) -> tuple[str, int | None, bool]:
+    """What made a tensor, told from its autograd node: the operation behind views, casts and selections ("Softmax").
+
+    With it the dimension that a softmax ran over (None where dimensions were moved since, or where it has none), and
+    whether all of its values are there.
+    """
+    known, whole = True, True
+    for _ in range(WALK_DEPTH):
+        kind = node.name().partition("Backward")[0]
+        if kind in MOVING:
+            known = False
+        elif kind in CHOOSING:
+            known = whole = False
+        elif kind not in KEEPING:
+            dim = getattr(node, "_saved_dim", None) if known and "Softmax" in kind else None
+            return kind, None if dim is None else signed(dim) % dims, whole
+        following = [one for one, _ in node.next_functions if one is not None]
+        if len(following) != 1 and kind not in ("Cat", "Stack"):
+            return kind, None, whole
+        if not following:
+            return kind, None, whole
+        node = following[0]
+    return "", None, False
+
+
+def signed(number: int) -> int:
+    """A dimension as written: autograd hands negative ones out as unsigned numbers of 64 bits."""
+    return number - 2**64 if number >= 2**63 else number

@@ -1,0 +1,1 @@
+"""What is recorded of time and the machine: steps, memory, devices, stacks, profiler windows."""

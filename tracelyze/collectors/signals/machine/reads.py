@@ -1,0 +1,219 @@
+"""Lines of the training loop that read values back from tensors: `.item()`, `.tolist()`, `float(loss)`, `if tensor:`.
+
+For the first steps, and for a few every tenfold time after them, the methods are found through a descriptor that notes
+who looks them up and hands out torch's own method. So no frame of ours is on the stack when it runs, what it returns,
+raises or warns of is its own, and outside of these windows nothing is there at all.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from threading import get_ident
+from types import FrameType
+from typing import Any
+
+from tracelyze.collectors.internals import compiler
+from tracelyze.collectors.internals.own_frames import PACKAGE
+from tracelyze.collectors.internals.private_names import FUNCTION_MODES
+from tracelyze.collectors.program.call_sites import is_library
+from tracelyze.collectors.signals.signal import Signal, Unavailable
+
+READS = ("item", "tolist", "__float__", "__int__", "__bool__", "__index__", "__complex__")
+COPIES = ("cpu", "numpy")  # nothing is read where the tensor is in the host's memory
+STEPS = 20  # that a window lasts; or, where they take long,
+SECONDS = 10.0  # this long, and two steps
+MAX_READS = 2000  # noted in one window, at a microsecond each
+FIRST_AGAIN = 10.0  # seconds after the start at which the second window opens, the third at ten times that, ...
+SKIPPED, SCRIPT, PASSED = 0, 1, 2  # code that reads: torch's or ours; the script's; a library's on its behalf
+
+
+@dataclass
+class _Read:
+    """One place in the code that reads."""
+
+    file: str
+    line: int
+    function: str
+    device: str | None
+    last: int = -1  # number of steps done at its latest read
+    calls: int = 0
+    steps: int = 0  # between which different steps it read
+
+
+@dataclass
+class _Window:
+    """What is noted while the methods are watched. `begun` and `ended` count optimizer steps."""
+
+    begun: int
+    since: float
+    ended: int | None = None
+    calls: int = 0
+    reads: dict[tuple[int, int], _Read] = field(default_factory=dict)
+
+
+class Reads(Signal):
+    name = "reads"
+    needs = (FUNCTION_MODES,)
+    columns = ("sites.device", "sites.per_step")  # of rows with the role read
+    about = "Lines of the loop that read values back (.item(), float(loss), if tensor), how often, from which device."
+    cost = "1 us a read in the first 20 steps, and in 20 every tenfold time; nothing otherwise"
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._window: _Window | None = None
+        self._next = FIRST_AGAIN
+        self._kinds: dict[int, int] = {}  # of code, by identity; the objects are kept, so that ids stay theirs
+        self._kept: list[Any] = []
+        self._told: set[tuple[str, int]] = set()
+        self._error: Exception | None = None
+        self._torch_folder = os.path.dirname(os.path.abspath(self.torch.__file__)) + os.sep
+        _unseen_by_compiler(self.torch)
+
+    def opened(self) -> None:
+        self._open()
+
+    def every_second(self, row: dict[str, Any]) -> None:
+        if self._error is not None:
+            _unwatch(self)
+            raise self._error
+        now, steps, window = self.recorder.now(), self.recorder.steps, self._window
+        if window is None:
+            if now >= self._next:
+                self._next = 10 * now
+                self._open()
+        elif window.ended is not None or steps - window.begun >= (STEPS if now - window.since < SECONDS else 2):
+            self._close(window)
+
+    def finished(self) -> None:
+        if self._window is not None:
+            self._close(self._window)
+
+    def _open(self) -> None:
+        self._window = _Window(self.recorder.steps, self.recorder.now())
+        _watch(self.torch, self)
+
+    def _close(self, window: _Window) -> None:
+        """Tell of the lines that read in one step and in another: what happens once is no part of the loop."""
+        _unwatch(self)
+        self._window = None
+        steps = (self.recorder.steps if window.ended is None else window.ended) - window.begun
+        lines: dict[tuple[str, int], list[_Read]] = {}
+        for read in list(window.reads.values()):
+            lines.setdefault((read.file, read.line), []).append(read)
+        for place, reads in lines.items():
+            if place not in self._told and max(read.steps for read in reads) >= 2 and steps:
+                self._told.add(place)
+                calls = sum(read.calls for read in reads) / steps
+                self.recorder.sites.add("read", *place, reads[0].function, device=reads[0].device, per_step=calls)
+
+    def note(self, name: str, tensor: Any, frame: FrameType | None) -> None:
+        """The method `name` of `tensor` was looked up by the code of `frame`."""
+        window = self._window
+        if window is None or window.ended is not None:
+            return
+        try:
+            self._count(window, name, tensor, frame)
+        except Exception as error:  # switches the signal off, when it is looked at next
+            self._error, window.ended = error, self.recorder.steps
+
+    def _count(self, window: _Window, name: str, tensor: Any, frame: FrameType | None) -> None:
+        steps = self.recorder.steps
+        window.calls += 1
+        if window.calls >= MAX_READS:
+            window.ended = steps
+            _unwatch(self)
+        kind = PASSED
+        while frame is not None and (kind := self._kind(frame)) == PASSED:
+            frame = frame.f_back
+        if frame is None or kind == SKIPPED:
+            return
+        key = id(frame.f_code), frame.f_lasti
+        read = window.reads.get(key)
+        if read is None:
+            device = self._device(tensor)
+            if name in COPIES and device in ("cpu", None):
+                return
+            place = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+            read = window.reads[key] = _Read(*place, device)
+        read.calls += 1
+        read.steps += steps != read.last
+        read.last = steps
+
+    def _kind(self, frame: FrameType) -> int:
+        code = frame.f_code
+        kind = self._kinds.get(id(code))
+        if kind is None:
+            self._kept.append(code)
+            kind = self._kinds[id(code)] = self._kind_of(code.co_filename)
+        return kind
+
+    def _kind_of(self, filename: str) -> int:
+        """torch reads for itself, but for `print(loss)` and `f"{loss:.3f}"`, which read for their caller."""
+        if filename.startswith(PACKAGE):
+            return SKIPPED
+        if filename.startswith(self._torch_folder):
+            return PASSED if os.path.basename(filename) in ("_tensor.py", "_tensor_str.py") else SKIPPED
+        return PASSED if is_library(filename) else SCRIPT
+
+    def _device(self, tensor: Any) -> str | None:
+        """None for a tensor that would tell the program that it was asked."""
+        plain = type(tensor) in (self.torch.Tensor, self.torch.nn.Parameter)
+        return str(tensor.device.type) if plain and not self.torch._C._len_torch_function_stack() else None
+
+
+_watching: list[Reads] = []
+_in_place: dict[str, Any] = {}  # our descriptors, by the name of the method
+_owner: list[Any] = []  # torch.Tensor
+
+
+class _Noticed:
+    """Stands for a method of torch.Tensor: notes that it is looked up, and is to all who look it up the method."""
+
+    def __init__(self, name: str, original: Any) -> None:
+        self.name = name
+        self.original = original
+
+    def __get__(self, tensor: Any, kind: Any = None) -> Any:
+        if tensor is not None:
+            thread = get_ident()
+            for signal in tuple(_watching):
+                if signal.recorder.owner == thread:
+                    signal.note(self.name, tensor, sys._getframe(1))
+        return self.original.__get__(tensor, kind)
+
+
+def _watch(torch: Any, signal: Reads) -> None:
+    if not _owner:
+        _owner.append(torch.Tensor)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_watch_nothing)  # nobody would end the window there
+    _watching.append(signal)
+    for name in (*READS, *COPIES):
+        original = getattr(torch.Tensor, name, None)
+        if name not in vars(torch.Tensor) and original is not None:  # else the program stands there itself
+            _in_place[name] = _Noticed(name, original)
+            setattr(torch.Tensor, name, _in_place[name])
+
+
+def _unwatch(signal: Reads) -> None:
+    _watching[:] = [other for other in _watching if other is not signal]
+    if not _watching:
+        _watch_nothing()
+
+
+def _watch_nothing() -> None:
+    _watching.clear()
+    while _in_place:
+        name, ours = _in_place.popitem()
+        if vars(_owner[0]).get(name) is ours:  # else the program has put something in our place
+            delattr(_owner[0], name)
+
+
+def _unseen_by_compiler(torch: Any) -> None:
+    noting = (_Noticed.__get__, Reads.note, Reads._count, Reads._kind, Reads._kind_of, Reads._device)
+    try:
+        compiler.hide(torch, (), noting)
+    except AttributeError:
+        raise Unavailable(f"torch {torch.__version__} would compile our functions along with the script's") from None

@@ -1,0 +1,114 @@
+"""Where the training thread is, seen from outside: once a second its line, and its whole stack when nothing moves on.
+
+The line of every second adds up to where the time goes between steps, without a profiler. A thread that holds Python's
+lock while it computes is seen when it lets go of it, so single lines are approximate; long waits are exact.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import threading
+from collections import deque
+from types import FrameType
+from typing import Any
+
+from tracelyze import redaction
+from tracelyze.collectors.internals.own_frames import COLLECTORS
+from tracelyze.collectors.program.call_sites import is_library, shown_path, source_line
+from tracelyze.collectors.signals.signal import Signal
+
+QUIET_SECONDS = 30.0  # without any progress, before stacks are written down; or
+QUIET_STEPS = 20.0  # this many times the usual pause between two signs of progress
+REMEMBERED = 64  # pauses that "usual" is the median of
+MAX_STACKS = 16  # written down per run
+FRAMES = 60  # of the training thread, innermost last
+STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
+OTHERS, OTHERS_FRAMES = 8, 12  # threads besides it, and frames of each
+
+
+class Stacks(Signal):
+    name = "stacks"
+    columns = ("samples.site", "samples.innermost")
+    about = "The training thread's line, once a second; all stacks when nothing moves on."
+    cost = "20 us a second on a thread of ours"
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._progress: tuple[int, ...] = ()
+        self._since = 0.0
+        self._pauses: deque[float] = deque(maxlen=REMEMBERED)
+        self._next = QUIET_SECONDS
+        self._written = 0
+
+    def every_second(self, row: dict[str, Any]) -> None:
+        recorder = self.recorder
+        owner = recorder.owner
+        frame = sys._current_frames().get(owner) if owner is not None else None
+        if owner is None or frame is None:
+            return
+        row["site"] = recorder.sites.of(frame, "sampled", whole_line=True)
+        row["innermost"] = _place(frame)
+        del frame
+        now = recorder.now()
+        progress = (recorder.steps, recorder.backwards, recorder.forwards)
+        if progress != self._progress:
+            if self._progress:
+                self._pauses.append(now - self._since)
+            self._progress, self._since, self._next = progress, now, QUIET_SECONDS
+        quiet = now - self._since
+        usual = statistics.median(self._pauses) if self._pauses else 0.0
+        if quiet >= max(self._next, QUIET_STEPS * usual) and self._written < MAX_STACKS:
+            self._written += 1
+            self._next = 2 * quiet
+            self._write_down(owner, quiet)
+
+    def _write_down(self, owner: int, quiet: float) -> None:
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        frames = sys._current_frames()
+        training = frames.pop(owner, None)
+        if training is None:
+            return
+        lines = [f"training thread ({names.get(owner)}), innermost last:", *stack(training, FRAMES)]
+        others = [(ident, frame) for ident, frame in frames.items() if not names.get(ident, "").startswith("tracelyze")]
+        for ident, frame in others[:OTHERS]:
+            lines += [f"thread {names.get(ident)}:", *stack(frame, OTHERS_FRAMES)]
+        line = _innermost_of_script(training)
+        del frames, training, others
+        self.recorder.event(
+            "stacks",
+            "no progress",
+            redaction.redact_text("\n".join(lines)),
+            value=quiet,
+            file=shown_path(line[0]) if line else None,
+            line=line[1] if line else None,
+            source=source_line(*line) if line else None,
+        )
+
+
+def stack(frame: FrameType | None, limit: int) -> list[str]:
+    """The innermost `limit` frames as lines of text, innermost last; without the collector's own."""
+    lines: list[str] = []
+    while frame is not None and len(lines) < limit:
+        if not frame.f_code.co_filename.startswith(COLLECTORS):
+            lines.append("  " + _place(frame))
+        frame = frame.f_back
+    return lines[::-1]
+
+
+def _innermost_of_script(frame: FrameType | None) -> tuple[str, int] | None:
+    while frame is not None:
+        if not is_library(frame.f_code.co_filename):
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return None
+
+
+def _place(frame: FrameType) -> str:
+    """ "torch/nn/functional.py:3029 cross_entropy": short for files of packages, whole for the script's."""
+    path = frame.f_code.co_filename.removeprefix(STANDARD_LIBRARY)
+    for folder in ("site-packages", "dist-packages"):
+        _, found, rest = path.partition(f"{os.sep}{folder}{os.sep}")
+        path = rest if found else path
+    return f"{shown_path(path)}:{frame.f_lineno} {frame.f_code.co_name}"

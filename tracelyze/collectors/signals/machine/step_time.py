@@ -1,0 +1,40 @@
+"""How long a step took: wall time between the ends of an optimizer's steps, and device time where there is a device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.tensors.readback import EventPair
+
+
+class StepTime(Signal):
+    name = "step_time"
+    about = "Wall time from step to step, and device time where there is a device."
+    cost = "1 us a step"
+    repeats, gauges = (), ("seconds",)
+    columns = ("steps.seconds", "steps.device_seconds")
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._ended: dict[int, float] = {}
+        self._events: dict[int, Any] = {}
+
+    def gauge(self, tracked: Tracked, time: float) -> tuple[float]:
+        seconds = time - self._ended[tracked.index]
+        self._ended[tracked.index] = time
+        return (seconds,)
+
+    def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
+        now, index = row["time"], tracked.index
+        if index in self._ended:
+            row["seconds"] = now - self._ended[index]
+        self._ended[index] = now
+        if tracked.on_cuda and not self.torch.cuda.is_current_stream_capturing():
+            event = self.torch.cuda.Event(enable_timing=True)
+            event.record()
+            previous = self._events.get(tracked.index)
+            self._events[tracked.index] = event
+            if previous is not None:
+                self.recorder.later(EventPair(previous, event, "device_seconds"))

@@ -1,0 +1,205 @@
+"""What comes out of every module in one forward: mean, spread, size, zeros, and whether it is finite.
+
+On a sampled step, and at the step after the loss was out of the ordinary, one training forward is watched through the
+call of every module in it: nothing is registered on a module, and a forward that is not watched pays nothing. What a
+compiled model does inside is not seen.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from tracelyze.collectors.cadence.decimation import Thinning
+from tracelyze.collectors.internals.private_names import FRAMES, UNSEEN, find
+from tracelyze.collectors.program.calls import tensors_of
+from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.storage.pending_rows import Arrivals
+from tracelyze.collectors.tensors.readback import Readback
+from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute
+
+ELEMENTS = 4096  # of an output that mean, spread and zeros are taken of
+MAX_MODULES = 256  # of one forward: of larger models every so many-th, but all that are not finite
+MAX_ALERTS = 20  # forwards watched because the loss was out of the ordinary
+MAX_ROWS = 100_000
+FINITE, NAN, INFINITE, MINUS_INFINITE = 0, 1, 2, 3
+PER_MODULE = 6  # numbers that are read back for each
+Row = dict[str, Any]
+
+
+class Activations(Signal):
+    name = "activations"
+    needs = UNSEEN
+    columns = tuple(
+        f"activations.{name}"
+        for name in (
+            "time", "step", "alert", "order", "module", "kind", "dtype", "elements", "mean", "std", "largest", "zeros",
+            "nonfinite", "weights_finite",
+        )
+    )  # fmt: skip
+    about = "Statistics of what every module of the model puts out, and the first whose output is not finite."
+    cost = "40 us per module and look"
+    sampled = True
+    every = 10
+    young = 2
+    resting = ("after_step",)
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._arrivals = Arrivals(recorder, "activations")
+        self._alerts = 0
+        self._rows = 0
+        self._thinning = Thinning(self.meter)
+
+    def opened(self) -> None:
+        if self.recorder.watch is None:  # nobody else looks at the first forward
+            self.meter.look(True)
+            self.recorder.watch = _Forward(self, alert=False)
+
+    def after_step(self, tracked: Tracked, row: Row) -> None:
+        watch = self.recorder.watch
+        if isinstance(watch, _Forward) and watch.error is not None:
+            self.recorder.watch = None
+            raise watch.error
+        if self._arrivals.waiting:
+            self._arrivals.release()
+        if tracked is not next(iter(self.recorder.active()), tracked):
+            if not self._arrivals.waiting:
+                self.rest()
+            return
+        alert = bool(self.recorder.alert) and self._alerts < MAX_ALERTS
+        wanted = self._thinning.due(tracked.count, alert) and self._rows < MAX_ROWS
+        self._alerts += wanted and alert
+        self.recorder.watch = _Forward(self, alert) if wanted else None
+        if not wanted and not self._arrivals.waiting:
+            self.rest(self.recorder.steps + self._thinning.pause(tracked.count) - 1)
+
+    def finished(self) -> None:
+        self._arrivals.release(wait=True)
+
+    def watched(self, rows: list[Row], values: list[Any]) -> None:
+        """One forward was watched: `values` are PER_MODULE scalar tensors for each of its rows."""
+        self.recorder.watch = None
+        self._rows += len(rows)
+        self._arrivals.put(rows, Readback(self.torch, values, lambda _row, read: fill(rows, read)))
+
+
+class _Forward:
+    """Watches one training forward, the next one there is."""
+
+    def __init__(self, signal: Activations, alert: bool) -> None:
+        self.error: Exception | None = None
+        self._signal = signal
+        self._torch = signal.torch
+        self._alert = alert
+        self._rows: list[Row] = []
+        self._values: list[Any] = []
+        self._names: dict[int, str] = {}
+        self._order = 0
+        self._every = 1
+        self._seconds = 0.0
+
+    def begins(self, root: Any) -> _Forward | None:
+        """Watch this call if it trains a model, and nobody compiles, traces or captures it."""
+        torch = self._torch
+        if self.error is not None or not (torch.is_grad_enabled() and root.training):
+            return None
+        if not (root._modules or root._parameters):  # a loss function
+            return None
+        if hasattr(root, "_orig_mod") or not may_compute(torch, torch.cuda.is_available()) or _compiles(torch):
+            return None
+        start = time.perf_counter()
+        try:
+            self._rows, self._values, self._order = [], [], 0
+            self._names = {id(module): name for name, module in root.named_modules()}
+            self._every = max(1, -(-len(self._names) // MAX_MODULES))
+        except Exception as error:  # a model that hides its modules, say
+            self.error = error
+            return None
+        self._seconds = time.perf_counter() - start
+        return self
+
+    def returned(self, module: Any, output: Any) -> None:
+        """A module within returned: containers are looked at like their contents, they may compute as well."""
+        start = time.perf_counter()
+        try:
+            self._order += 1
+            if self._order % self._every == 0 and self.error is None:
+                self._look(module, output)
+        except Exception as error:
+            self.error = error
+        self._seconds += time.perf_counter() - start
+
+    def ends(self, root: Any, output: Any) -> None:
+        """The root returned, too."""
+        self.returned(root, output)
+        start = time.perf_counter()
+        try:
+            if self._rows and self.error is None and len({value.device for value in self._values}) == 1:
+                self._signal.watched(self._rows, self._values)
+        except Exception as error:
+            self.error = error
+        spent = self._seconds + time.perf_counter() - start
+        self._signal.meter.spent(spent)
+        self._signal.recorder.overhead += spent
+        self._names, self._rows, self._values = {}, [], []
+
+    def _look(self, module: Any, output: Any) -> None:
+        torch = self._torch
+        found = [t for t in tensors_of(torch, output) if is_plain(torch, t) and t.is_floating_point() and t.numel()]
+        if not found or not may_compute(torch):
+            return
+        tensor = found[0]
+        with torch.no_grad():
+            values = every_nth(tensor, ELEMENTS).to(torch.float32).contiguous()
+            deviation, mean = torch.std_mean(values, correction=0)
+            there = torch.count_nonzero(values) / values.numel()
+            total = tensor.detach().sum(dtype=torch.float32)
+            self._values += [mean, deviation, values.abs().amax(), there, total, self._own_weights(module, total)]
+        self._rows.append(
+            {
+                "time": self._signal.recorder.now(),
+                "step": self._signal.recorder.steps,
+                "alert": self._alert,
+                "order": self._order,
+                "module": self._names.get(id(module)),
+                "kind": type(module).__name__,
+                "dtype": str(tensor.dtype).removeprefix("torch."),
+                "elements": tensor.numel(),
+            }
+        )
+
+    def _own_weights(self, module: Any, total: Any) -> Any:
+        """Sum of the module's own parameters on an alert, as a scalar on the device of `total`: are they finite?"""
+        torch = self._torch
+        weights = [p for p in module._parameters.values() if p is not None] if self._alert else []
+        here = [p for p in weights if is_plain(torch, p) and p.device == total.device and p.numel()]
+        sums = [p.detach().sum(dtype=torch.float32) for p in here]
+        return torch.stack(sums).sum() if sums else torch.zeros_like(total)
+
+
+def fill(rows: list[Row], read: list[float]) -> None:
+    """Put the numbers that came back from the device into their rows."""
+    for index, row in enumerate(rows):
+        mean, deviation, largest, there, total, weights = read[PER_MODULE * index : PER_MODULE * (index + 1)]
+        row |= {"mean": mean, "std": deviation, "largest": largest, "zeros": 1.0 - there}
+        row["nonfinite"] = kind_of(total)
+        if row["alert"]:
+            row["weights_finite"] = math.isfinite(weights)
+
+
+def kind_of(total: float) -> int:
+    """What a sum says of its terms: all finite, a NaN among them (or Inf of both signs), Inf, or only minus Inf."""
+    if math.isfinite(total):
+        return FINITE
+    if math.isnan(total):
+        return NAN
+    return INFINITE if total > 0 else MINUS_INFINITE
+
+
+def _compiles(torch: Any) -> bool:
+    """Whether a compiled function of the program is running: frames of ours would be compiled with it."""
+    callback = find(torch, f"{FRAMES}.get_eval_frame_callback")
+    return callback is not None and callback() not in (None, False)

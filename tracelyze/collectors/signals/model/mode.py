@@ -1,0 +1,62 @@
+"""Train or eval mode of the model and of the modules that behave differently in it, at every outermost call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracelyze.collectors.program import mode_sensitivity
+from tracelyze.collectors.program.calls import GRAD, Call
+from tracelyze.collectors.signals.signal import Signal
+
+
+class Mode(Signal):
+    name = "mode"
+    about = "Train or eval mode of the model and of the modules that behave differently in it, at every outermost call."
+    cost = "5 us a call"
+    repeats = ("model_in_train", "modules_sensitive", "modules_in_train")
+    columns = ("steps.model_in_train", "steps.modules_sensitive", "steps.modules_in_train")
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._calls: list[Call] = []
+        self._kinds: dict[tuple[int, int], str] = {}
+
+    def forward(self, call: Call, args: Any, kwargs: Any) -> None:
+        if call.model.sensitive and not call.passed:
+            training = mode_sensitivity.in_train(call.model.sensitive)
+            call.sensitive = len(call.model.sensitive)
+            call.sensitive_in_train = len(training)
+            if training:
+                key = (call.model.number, len(training))
+                if key not in self._kinds:
+                    self._kinds[key] = mode_sensitivity.kinds(training)
+                call.kinds = self._kinds[key]
+        if call.mode == GRAD and len(self._calls) < 100:
+            self._calls.append(call)
+
+    def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
+        calls, several = self._calls, self.recorder.trainings.several
+        if len(calls) == 1 and not several and calls[0].trained:  # nearly always
+            call = calls.pop()
+            row["model_in_train"] = call.in_train
+            row["modules_sensitive"] = call.sensitive
+            row["modules_in_train"] = call.sensitive_in_train
+            return
+        trained: dict[int, Call] = {}
+        left = []
+        for call in self._calls:
+            if several and self._is_of_another(call, tracked.group):
+                left.append(call)
+            elif call.trained:
+                trained[call.model.number] = call
+            elif not call.dead:
+                left.append(call)
+        self._calls = left
+        if trained:
+            row["model_in_train"] = all(call.in_train for call in trained.values())
+            row["modules_sensitive"] = sum(call.sensitive for call in trained.values())
+            row["modules_in_train"] = sum(call.sensitive_in_train for call in trained.values())
+
+    def _is_of_another(self, call: Call, group: Any) -> bool:
+        """Whether the call trains, but in another training than the one that steps."""
+        return self.recorder.trainings.of_models(frozenset((call.model.number,))) not in (group, None)

@@ -1,0 +1,206 @@
+"""Weights against their updates, and gradients, parameter by parameter: has a step changed them, and by how much?
+
+Of every tensor a few hundred elements are copied before a sampled step and compared after it: a step that leaves all of
+them as they were, bit for bit, did not happen for that tensor; one that leaves most of them was lost to rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tracelyze.collectors.cadence.decimation import Thinning
+from tracelyze.collectors.internals.private_names import NORMS, UNSEEN
+from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.storage.pending_rows import Arrivals
+from tracelyze.collectors.tensors.norms import norms_of
+from tracelyze.collectors.tensors.readback import Readback
+from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute
+
+ELEMENTS = 256  # of each tensor
+MAX_TENSORS = 256  # looked at; of larger models every so many-th
+MAX_ROWS = 200_000
+PER_TENSOR = 9
+Row = dict[str, Any]
+
+
+class _Before:
+    """What a step found, of the tensors with these indices."""
+
+    def __init__(self, indices: list[int], lengths: list[int], comparable: list[bool]) -> None:
+        self.indices = indices
+        self.lengths = lengths  # elements of each that are copied
+        self.comparable = comparable  # elements of weight and gradient lie in the same order
+        self.weights: Any = None  # [tensors, ELEMENTS]: the copies, zeros where a tensor has fewer
+        self.reached: Any = None  # [tensors, ELEMENTS]: that element's gradient is not zero
+        self.gradients: Any = None  # [tensors, 4]: norm, largest, elements of the sample that are not zero, finite
+        self.since: int | None = None  # steps since the look before, and
+        self.same: Any = None  # [tensors]: elements that are as they were then
+
+
+class Parameters(Signal):
+    name = "parameters"
+    needs = (*UNSEEN, NORMS)
+    columns = tuple(
+        f"parameters.{name}"
+        for name in (
+            "time", "step", "optimizer", "parameter", "dtype", "elements", "lr", "weight_norm", "update_norm",
+            "unchanged", "unchanged_reached", "unchanged_since", "since",
+            "grad_norm", "grad_largest", "grad_zeros", "grad_finite", "closure",
+        )
+    )  # fmt: skip
+    about = "Norms of every parameter, its gradient and its update; elements that a step left as they were."
+    cost = "25 us per parameter tensor and look"
+    sampled = True
+    every = 10
+    young = 2
+    resting = ("before_step", "after_step")
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._arrivals = Arrivals(recorder, "parameters")
+        self._names: dict[tuple[int, int], str] = {}
+        self._before: _Before | None = None
+        self._last: dict[int, tuple[int, list[int], Any]] = {}  # by optimizer: step, indices and copies of a look
+        self._rows = 0
+        self._thinning: dict[int, Thinning] = {}
+
+    def before_step(self, tracked: Tracked) -> None:
+        self._before = None
+        thinning = self._thinning.get(tracked.index)
+        if thinning is None:
+            thinning = self._thinning[tracked.index] = Thinning(self.meter)
+        if thinning.due(tracked.count) and self._rows < MAX_ROWS and may_compute(self.torch, tracked.on_cuda):
+            chosen = self._choose(tracked)
+            if chosen:
+                with self.torch.no_grad():
+                    self._before = self._gather(tracked, chosen)
+
+    def after_step(self, tracked: Tracked, row: Row) -> None:
+        before, self._before = self._before, None
+        if before is not None and not row.get("skipped") and may_compute(self.torch, tracked.on_cuda):
+            self._compare(tracked, before)
+        if self._arrivals.waiting:
+            self._arrivals.release()
+        elif tracked.index in self._thinning:  # GradScaler may skip steps before any begins
+            self.rest(self.recorder.steps + self._thinning[tracked.index].pause(tracked.count))
+
+    def finished(self) -> None:
+        self._arrivals.release(wait=True)
+
+    def _choose(self, tracked: Tracked) -> list[tuple[int, Any, Any]]:
+        """Index, weight and gradient of the tensors to look at, spread over the model; all on one device."""
+        torch = self.torch
+        held = tracked.parameters()
+        stride = max(1, -(-len(held) // MAX_TENSORS))
+        found = []
+        for index in range(0, len(held), stride):
+            weight, gradient = held[index], held[index].grad
+            if gradient is None or not weight.numel() or weight.device != held[0].device:
+                continue
+            if is_plain(torch, weight) and is_plain(torch, gradient) and gradient.shape == weight.shape:
+                found.append((index, weight, gradient))
+        return found
+
+    def _gather(self, tracked: Tracked, chosen: list[tuple[int, Any, Any]]) -> _Before:
+        torch = self.torch
+        gradients = [gradient for _, _, gradient in chosen]
+        weights, lengths = _table(torch, [weight for _, weight, _ in chosen])
+        before = _Before([index for index, _, _ in chosen], lengths, [w.stride() == g.stride() for _, w, g in chosen])
+        before.weights = weights
+        self._compare_with_last_look(tracked, before)
+        before.reached = _table(torch, gradients)[0] != 0
+        norms, largest = norms_of(torch, gradients), norms_of(torch, gradients, math.inf)
+        scale = getattr(tracked.optimizer, "grad_scale", None)
+        if isinstance(scale, torch.Tensor):  # fused optimizers get their gradients still scaled
+            norms, largest = norms / scale, largest / scale
+        finite = norms.isfinite().to(torch.float32)
+        before.gradients = torch.stack([norms, largest, before.reached.sum(1, dtype=torch.float32), finite], 1)
+        return before
+
+    def _compare_with_last_look(self, tracked: Tracked, before: _Before) -> None:
+        """Small updates to weights of few bits may add up in copies of more bits: one step alone does not tell."""
+        weights = before.weights
+        last = self._last.get(tracked.index)
+        self._last[tracked.index] = (tracked.count, before.indices, weights)
+        before.same = self.torch.zeros(len(weights), device=weights.device)
+        if last is not None and last[1] == before.indices and last[2].device == weights.device:
+            before.since = tracked.count - last[0]
+            before.same = (weights == last[2]).sum(1, dtype=self.torch.float32)
+
+    def _compare(self, tracked: Tracked, before: _Before) -> None:
+        torch = self.torch
+        held = tracked.parameters()
+        if not held or before.indices[-1] >= len(held):
+            return
+        tensors = [held[index] for index in before.indices]
+        with torch.no_grad():
+            after = _table(torch, tensors)[0]
+            if after.shape != before.weights.shape:
+                return
+            same = after == before.weights
+            sums = [before.weights.square(), (after - before.weights).square(), same, same & before.reached]
+            weights = torch.stack([one.sum(1, dtype=torch.float32) for one in sums], 1)
+            numbers = torch.cat([weights, before.gradients, before.same.unsqueeze(1)], 1)
+        rows = [self._row(tracked, index, tensor) for index, tensor in zip(before.indices, tensors, strict=True)]
+        self._rows += len(rows)
+        self._arrivals.put(rows, Readback(torch, numbers, lambda _row, read: fill(rows, before, read)))
+
+    def _row(self, tracked: Tracked, index: int, tensor: Any) -> Row:
+        return {
+            "time": self.recorder.now(),
+            "step": tracked.count,
+            "optimizer": tracked.index,
+            "parameter": self._name(tracked, index, tensor),
+            "dtype": str(tensor.dtype).removeprefix("torch."),
+            "elements": tensor.numel(),
+            "lr": rate_of(tracked.optimizer, tensor),
+            "closure": self.recorder.backwards > self.recorder.backwards_at_step,
+        }
+
+    def _name(self, tracked: Tracked, index: int, tensor: Any) -> str:
+        """Its name in the model that was called. Looked for once: the search goes through all models."""
+        key = (tracked.index, index)
+        if key not in self._names:
+            name = self.recorder.calls.parameter_name(tensor)
+            self._names[key] = name or f"tensor {index} of the optimizer"
+        return self._names[key]
+
+
+def _table(torch: Any, tensors: list[Any]) -> tuple[Any, list[int]]:
+    """Up to ELEMENTS of each tensor as a row of one new table, filled up with zeros; and how many there are of each."""
+    pieces: list[Any] = []
+    lengths: list[int] = []
+    nothing = torch.zeros(ELEMENTS, device=tensors[0].device)
+    for tensor in tensors:
+        piece = every_nth(tensor, ELEMENTS)
+        lengths.append(piece.numel())
+        pieces += [piece, nothing[: ELEMENTS - piece.numel()]]
+    return torch.cat(pieces).view(len(tensors), ELEMENTS), lengths
+
+
+def rate_of(optimizer: Any, parameter: Any) -> float | None:
+    """Learning rate of the group that holds a parameter; None if it has none, or one that lives on a device."""
+    for group in getattr(optimizer, "param_groups", ()):
+        if any(held is parameter for held in group["params"]):
+            rate = group.get("lr")
+            return float(rate) if isinstance(rate, (int, float)) else None
+    return None
+
+
+def fill(rows: list[Row], before: _Before, read: list[float]) -> None:
+    """Put the numbers that came back from the device into the rows."""
+    for index, row in enumerate(rows):
+        numbers = read[PER_TENSOR * index :][:PER_TENSOR]
+        weight, update, same, same_reached, norm, largest, reached, finite, same_since = numbers
+        length = before.lengths[index]
+        whole = row["elements"] / length
+        row["weight_norm"], row["update_norm"] = math.sqrt(weight * whole), math.sqrt(update * whole)
+        row["unchanged"] = (same - (ELEMENTS - length)) / length
+        if before.since:
+            row["since"], row["unchanged_since"] = before.since, (same_since - (ELEMENTS - length)) / length
+        if before.comparable[index] and reached:
+            row["unchanged_reached"] = same_reached / reached
+        row["grad_norm"], row["grad_largest"], row["grad_finite"] = norm, largest, bool(finite)
+        row["grad_zeros"] = 1.0 - reached / length

@@ -1,0 +1,148 @@
+"""Learning-rate schedulers: how often they step, how far they are meant to go, and whose rate they set."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections import Counter
+from typing import Any
+
+from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.signal import Signal
+
+REPORTS = (20, 100, 1000, 10_000, 100_000, math.inf)  # steps of an optimizer after which schedulers are written down
+RESOLVED_EVERY = 20  # steps of a scheduler after which its optimizer is looked up anew
+HORIZONS = ("total_steps", "T_max", "total_iters")
+MAX_SCHEDULERS = 100
+
+
+class _Scheduler:
+    """What is known of one scheduler. Holds neither it nor its optimizer."""
+
+    def __init__(self, number: int, scheduler: Any) -> None:
+        self.number = number
+        self.name = type(scheduler).__name__
+        self.horizon = next((h for name in HORIZONS if isinstance(h := getattr(scheduler, name, None), int)), None)
+        self.optimizer = weakref.ref(scheduler.optimizer)
+        self.steps = 0
+        self.inner = False
+        self.site: int | None = None
+        self.optimizer_index: int | None = None
+        self.optimizer_steps = 0
+        self.shares = False
+        self.base = _base_rate(scheduler)
+        self.lowest: float | None = None
+        self.highest: float | None = None
+
+
+class Schedules(Signal):
+    name = "schedules"
+    columns = tuple(
+        f"schedules.{name}"
+        for name in (
+            "step", "scheduler", "name", "optimizer", "shares_parameters", "inner", "steps", "optimizer_steps",
+            "horizon", "base_lr", "lowest_lr", "highest_lr", "site",
+        )
+    )  # fmt: skip
+    dormant = ("after_step",)
+    repeats = ()
+    about = "Learning-rate schedulers: their steps, their length, the range of the rates that they set."
+    cost = "2 us per step of a scheduler"
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._known: weakref.WeakKeyDictionary[Any, _Scheduler] = weakref.WeakKeyDictionary()
+        self._all: list[_Scheduler] = []
+        self._reported: Counter[int] = Counter()  # of REPORTS, by optimizer
+        self._next: float = math.inf  # steps of the process until the one that stepped last is to be reported
+
+    def scheduled(self, scheduler: Any, inner: bool) -> None:
+        one = self._known.get(scheduler)
+        if one is None:
+            if len(self._all) >= MAX_SCHEDULERS:
+                return
+            one = self._known[scheduler] = _Scheduler(len(self._all), scheduler)
+            self._all.append(one)
+            self.wake()
+        one.inner |= inner
+        if not self.recorder.backwards:
+            return  # its constructor makes a first step
+        if one.site is None:
+            one.site = self.recorder.sites.here("schedule")
+        one.steps += 1
+        if one.optimizer_index is None or one.steps % RESOLVED_EVERY == 0:
+            self._resolve(one)
+        rate = _rate(scheduler.optimizer)
+        if rate is not None:
+            one.lowest = rate if one.lowest is None else min(rate, one.lowest)
+            one.highest = rate if one.highest is None else max(rate, one.highest)
+
+    def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
+        if tracked.count >= REPORTS[self._reported[tracked.index]]:
+            self._reported[tracked.index] += 1
+            self._report()
+        self._next = self.recorder.steps + REPORTS[self._reported[tracked.index]] - tracked.count
+
+    def hears_again(self) -> float:
+        return self._next - 1
+
+    def finished(self) -> None:
+        self._report()
+
+    def _report(self) -> None:
+        for one in self._all:
+            self._resolve(one)
+            self.recorder.emit(
+                "schedules",
+                {
+                    "step": self.recorder.steps,
+                    "scheduler": one.number,
+                    "name": one.name,
+                    "optimizer": one.optimizer_index,
+                    "shares_parameters": one.shares,
+                    "inner": one.inner,
+                    "steps": one.steps,
+                    "optimizer_steps": one.optimizer_steps,
+                    "horizon": one.horizon,
+                    "base_lr": one.base,
+                    "lowest_lr": one.lowest,
+                    "highest_lr": one.highest,
+                    "site": one.site,
+                },
+            )
+
+    def _resolve(self, one: _Scheduler) -> None:
+        """Whose rate it sets. At the end of the program the optimizer may be gone: what was known before stays."""
+        optimizer = one.optimizer()
+        if optimizer is None:
+            return
+        tracked = [stepped for stepped in self.recorder.tracked() if stepped.optimizer is not None]
+        for stepped in tracked:
+            if stepped.optimizer is optimizer:
+                one.optimizer_index, one.optimizer_steps = stepped.index, stepped.count
+                one.shares = False
+                return
+        if tracked and one.optimizer_index is None:
+            one.shares = _shares(optimizer, tracked)
+
+
+def _shares(optimizer: Any, others: list[Tracked]) -> bool:
+    """Whether an optimizer holds a tensor that one of the others holds too, in a parameter group of its own."""
+    groups = {id(group) for other in others for group in other.optimizer.param_groups}
+    held = {id(p) for other in others for p in other.parameters()}
+    own = optimizer.param_groups
+    if any(id(group) in groups for group in own):
+        return False  # one wraps the other
+    return any(id(p) in held for group in own for p in group["params"])
+
+
+def _rate(optimizer: Any) -> float | None:
+    """The rate of the first group; None for one on a device, which would have to be waited for."""
+    rate = optimizer.param_groups[0].get("lr")
+    return float(rate) if isinstance(rate, (int, float)) else None
+
+
+def _base_rate(scheduler: Any) -> float | None:
+    """The rate that a schedule starts from or climbs to."""
+    rate = scheduler.optimizer.param_groups[0].get("max_lr", next(iter(getattr(scheduler, "base_lrs", [])), None))
+    return float(rate) if isinstance(rate, (int, float)) else None

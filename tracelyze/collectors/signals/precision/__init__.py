@@ -1,0 +1,1 @@
+"""What is recorded of mixed precision: autocast, the loss scale, how a GradScaler is used."""

@@ -1,0 +1,45 @@
+"""GradScaler's loss scale at every step, and the steps it skipped because gradients overflowed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.tensors.readback import Readback
+
+
+class LossScale(Signal):
+    name = "loss_scale"
+    dormant = ("after_step",)
+    about = "GradScaler's loss scale, and the steps that it skipped."
+    cost = "1 us a step"
+    columns = ("steps.scale", "steps.skipped")
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._scale: Readback | None = None
+        self._used = False
+
+    def scaler_step(self, scaler: Any) -> None:
+        """Copy the scale now: `update()` changes it in place."""
+        self._used = True
+        self.wake()
+        self.recorder.sites.here("step")
+        tensor = scaler._scale
+        if tensor is not None:
+            self._scale = Readback(self.torch, [tensor], lambda row, values: row.update(scale=values[0]))
+
+    def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
+        if not self._used:
+            return
+        if self._scale is not None:
+            self.recorder.later(self._scale)
+        # A fused optimizer is called even when its kernel will skip; GradScaler hands it the verdict as an attribute.
+        found = getattr(tracked.optimizer, "found_inf", None)
+        if "skipped" not in row and isinstance(found, self.torch.Tensor):
+            self.recorder.later(Readback(self.torch, [found], lambda r, values: r.update(skipped=values[0] > 0)))
+        else:
+            row.setdefault("skipped", False)
+        self._scale = None
+        self._used = False

@@ -1,0 +1,173 @@
+"""A training's folder in the run directory, and the thread that writes its rows there twice a second.
+
+A disk that refuses ends the recording, with one line for people and the reason on disk; the program goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracelyze import redaction, schema
+from tracelyze.collectors.storage.stream import TableStream
+from tracelyze.collectors.system import identity
+from tracelyze.collectors.system.threads import Threads
+
+if TYPE_CHECKING:
+    from tracelyze.collectors.recording.recorder import Recorder
+
+FLUSH_SECONDS = 0.5  # half of the second that may be lost
+FIRST_FLUSH_SECONDS = 0.05  # doubles up to the above: a run that dies young leaves something too
+FIRST_LEDGER_SECONDS, LEDGER_SECONDS = 1.0, 60.0  # between two statements of what everything cost; doubles too
+CONVERT_BYTES = 64 * 2**20  # streams above this are left to the first reader: exit must not take seconds
+LONGEST_REASON = 500  # characters of why recording stopped, within the
+RESERVED_BYTES = 1024  # kept on disk from the start, so that "the disk is full" can still be written down
+
+
+class Writer:
+    """Rows of one recorder on their way to the disk."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self.opened = False
+        self.ended = False
+        self.folder: Path | None = None
+        self.seconds = 0.0  # processor time of the thread
+        self._facts: dict[str, Any] = {}
+        self._stopped: dict[str, Any] | None = None  # why and where recording stopped early
+        self._lock = threading.Lock()
+        self.threads = Threads()
+        self._next_ledger, self._between_ledgers = FIRST_LEDGER_SECONDS, FIRST_LEDGER_SECONDS
+        self.streams = {table.name: TableStream(table) for table in schema.TABLES}
+
+    def emit(self, table: str, row: dict[str, Any]) -> None:
+        """Queue a row."""
+        if self.threads.paused:
+            self.threads.resume()
+        self.streams[table].append(row)
+
+    def add_facts(self, facts: dict[str, Any]) -> None:
+        """More for process.json, now or when there is one."""
+        self._facts |= facts
+        if self.folder is not None and not self._recorder.off:
+            identity.write_json(self.folder / schema.PROCESS_FILE, self._facts)
+
+    def open(self) -> None:
+        """Make the folder and start writing. Any failure switches the recording off, once, with one line."""
+        recorder = self._recorder
+        self.opened = True
+        try:
+            facts = identity.facts(recorder.torch)
+            facts["clock"]["zero"] = time.time() - recorder.now()
+            facts["thread"], facts["thread_name"] = recorder.thread, recorder.thread_name
+            recorder.fire("opened")
+            facts["signals"] = recorder.ledger.entries
+            self._facts = facts = facts | self._facts
+            self.folder = recorder.run / identity.folder_name(facts)
+            self.folder.mkdir(parents=True)
+            # First, so that what fails next can be told there.
+            (self.folder / schema.STOPPED_FILE).write_bytes(b" " * RESERVED_BYTES)
+            identity.write_json(self.folder / schema.PROCESS_FILE, facts)
+            from tracelyze.collectors.recording import ending
+
+            if recorder.thread == 1 and not ending.watch_fatal_signals(self.folder):
+                self.add_facts({"own_faulthandler": True})
+            import pyarrow.ipc  # noqa: F401  # now, on this thread: an import on the writer's could meet a fork
+
+            for stream in self.streams.values():
+                stream.folder = self.folder
+            self._next_ledger += recorder.now()
+            self.threads.start("tracelyze", self._write_forever)
+            recorder.start_sampling(self.threads)
+        except Exception as error:
+            self.stop(_explained(error))
+
+    def flush(self) -> None:
+        """Write all rows that are complete. A disk that refuses ends the recording, never the program."""
+        if not self.opened or self._recorder.off or not self._lock.acquire(timeout=2.0):
+            return
+        try:
+            for stream in self.streams.values():
+                stream.flush()
+        except Exception as error:
+            self.stop(error)
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        """Write the rest and, unless that would take long, turn the streams into Parquet."""
+        self.flush()
+        with self._lock:
+            try:
+                for stream in self.streams.values():
+                    stream.close(convert=stream.size < CONVERT_BYTES)
+                if self.folder is not None:
+                    identity.write_json(self.folder / schema.PROCESS_FILE, self._facts)
+            except Exception as error:
+                self.stop(error)
+
+    def end(self) -> None:
+        """No more writing by the thread."""
+        self.ended = True
+        self.threads.end()
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: let go of files that the parent writes, before Python warns that nobody closed them."""
+        for stream in self.streams.values():
+            stream.leave_to_parent()
+
+    def stop(self, error: Exception) -> None:
+        """End the recording because of an error of ours or of the disk; the reason goes to the reserved file."""
+        recorder = self._recorder
+        if recorder.off:
+            return
+        recorder.off = True
+        reason = redaction.redact_text(f"{type(error).__name__}: {error}")[:LONGEST_REASON]
+        self._stopped = {"step": recorder.steps, "reason": reason}
+        self._tell_stopped()
+        self.complain(error)
+
+    def note_end(self, name: str, code: float | None) -> None:
+        """How the program ended, where no row can say it any more: what is recorded up to a full disk is no death."""
+        if self._stopped is not None:
+            self._stopped |= {"end": name, "code": code}
+            self._tell_stopped()
+
+    def _tell_stopped(self) -> None:
+        try:
+            if self.folder is not None:
+                with open(self.folder / schema.STOPPED_FILE, "r+b") as reserved:
+                    reserved.write(json.dumps(self._stopped).encode()[:RESERVED_BYTES])
+        except OSError:
+            pass
+
+    def complain(self, error: Exception) -> None:
+        """One line for people."""
+        try:
+            sys.stderr.write(f"[tracelyze] recording stopped, the program goes on: {type(error).__name__}: {error}\n")
+        except (OSError, ValueError, AttributeError):
+            pass
+
+    def _write_forever(self, stop: threading.Event) -> None:
+        recorder = self._recorder
+        pause = FIRST_FLUSH_SECONDS
+        while not stop.wait(pause) and not recorder.off:
+            pause = min(FLUSH_SECONDS, 2 * pause)
+            if recorder.now() >= self._next_ledger:
+                self._between_ledgers = min(LEDGER_SECONDS, 2 * self._between_ledgers)
+                self._next_ledger += self._between_ledgers
+                recorder.write_costs()
+            self.flush()
+            self.seconds = time.thread_time()
+
+
+def _explained(error: Exception) -> Exception:
+    """What to do about the one thing that an environment other than tracelyze's own can lack."""
+    if not isinstance(error, ImportError) or "pyarrow" not in str(error):
+        return error
+    remedy = f"install it for {sys.executable} (python -m pip install pyarrow; uv run --with pyarrow ...)"
+    return ImportError(f"the environment of the program has no pyarrow, which recording takes: {remedy}")

@@ -1,0 +1,247 @@
+"""Sequences of ids that a loss goes back to, told from the autograd graph of its scores.
+
+What a model looked up in its embeddings is what it really saw, whoever shifted it where. Beside the targets of the same
+positions it tells whether a target is the id that the model was given there, and whether padding counts in the loss.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tracelyze.collectors.tensors.safe_computing import is_plain
+from tracelyze.collectors.tensors.saved_values import saved
+
+MAX_NODES = 2**14  # of a graph
+ROWS, COLUMNS = 64, 4096  # of a batch of sequences
+ONLY = 0.99  # of what fills the ends of rows that stands there: an id that is used elsewhere is no padding
+HIGHEST = 2**31 - 1  # above any id
+LINEAR, ATTENTION, RECURRENT = ("Mm", "Addmm", "Bmm", "Baddbmm"), ("Softmax", "SafeSoftmax"), ("RnnLayer", "Rnn")
+ALONG_LAST = ("Mean", "Slice", "Cat", "Split", "SplitWithSizes")  # whose kind says whether that is the dimension
+# Operations that leave every value at its position, on the way from an embedding to the scores
+IN_PLACE = frozenset((
+    "View", "UnsafeView", "ReshapeAlias", "Transpose", "T", "Permute", "Squeeze", "Unsqueeze", "Expand", "Clone",
+    "Alias", "ToCopy", "Add", "Sub", "Mul", "Div", "Neg", "Relu", "Gelu", "Silu", "Tanh", "Sigmoid", "NativeDropout",
+    "NativeLayerNorm", "FusedRmsNorm", "Pow", "Rsqrt", "Sqrt", "Mean along last",
+    "LogSoftmax", "_DDPSink", "Embedding", "torch::autograd::AccumulateGrad",
+))  # fmt: skip
+# Those beside them within attention, and between the steps of a recurrent layer that is unrolled
+IN_ATTENTION = frozenset((
+    "Split along last", "SplitWithSizes along last", "Slice along last", "Cat along last", "Unbind", "Select",
+    "Stack", "MaskedFill", "Where", "Cos", "Sin",
+))  # fmt: skip
+UNROLLED = frozenset(("UnsafeSplit", "Unbind", "Stack"))
+
+
+class Graph:
+    """The operations behind a tensor, as far as they were found within MAX_NODES."""
+
+    def __init__(self, root: Any) -> None:
+        self.root = root
+        self.nodes: dict[Any, str] = {}  # and their kinds, the root first
+        self.edges: list[tuple[Any, Any, int]] = []  # user, used, which of its outputs
+        waiting = [root]
+        self.nodes[root] = kind_of(root)
+        while waiting and len(self.nodes) <= MAX_NODES:
+            node = waiting.pop()
+            for following, output in node.next_functions:
+                if following is None:
+                    continue
+                self.edges.append((node, following, output))
+                if following not in self.nodes:
+                    self.nodes[following] = kind_of(following)
+                    waiting.append(following)
+        self.whole = not waiting
+
+    def of_kind(self, *kinds: str) -> list[Any]:
+        return [node for node, kind in self.nodes.items() if kind in kinds]
+
+
+def kind_of(node: Any) -> str:
+    """ "Softmax", "Slice along last"."""
+    name: str = node.name()
+    kind = name.partition("Backward")[0]
+    if kind not in ALONG_LAST:
+        return kind
+    made, given = _shape(node, 0), getattr(node, "_saved_self_sym_sizes", ())
+    if kind == "Slice" and made == tuple(given):
+        return "Alias"
+    if kind == "Cat" and made and any(_shape(one, output) == made for one, output in node.next_functions):
+        return "Alias"  # the rest is empty
+    dims = getattr(node, "_saved_dim", None)
+    dims = dims if isinstance(dims, tuple) else (dims,)
+    rank = len(given if kind == "Mean" else made)
+    return f"{kind} along {'last' if dims in ((rank - 1,), (2**64 - 1,), (-1,)) else 'another'}"
+
+
+def _shape(node: Any, output: int) -> tuple[int, ...]:
+    """The sizes of an output of an operation, which is an input of its backward."""
+    known = getattr(node, "_input_metadata", ())
+    return tuple(known[output].shape) if output < len(known) else ()
+
+
+def columns(torch: Any, given: Any, target: Any, ignored: int, weight: Any) -> dict[str, Any]:
+    """Columns of a row of loss_calls, as tensors without dimensions: scores `given` with the classes in dimension 1."""
+    graph = Graph(given.grad_fn)
+    rows = [_beside(torch, graph, node, given, target, ignored, weight) for node in graph.of_kind("Embedding")]
+    rows = [row for row in rows if row] if graph.whole else []
+    return _best(torch, rows, "ids_equal") | _best(torch, rows, "pad_share")
+
+
+def _beside(
+    torch: Any, graph: Graph, embedding: Any, given: Any, target: Any, ignored: int, weight: Any
+) -> dict[str, Any]:
+    """What the ids of one embedding tell, if there is one for every target: of sequences, one beside the other."""
+    ids = saved(embedding, "indices")
+    if ids is None or ids.numel() != target.numel() or ids.dim() != 2 or ids.shape[1] < 2:
+        return {}
+    if target.shape not in (ids.shape, (ids.numel(),)) or given.numel() != ids.numel() * given.shape[1]:
+        return {}
+    if not is_plain(torch, ids) or ids.device != target.device:
+        return {}
+    target = target.detach().reshape(ids.shape)[:ROWS, :COLUMNS]
+    ids = ids.detach()[:ROWS, :COLUMNS]
+    found = _compared(ids, target, ignored)
+    later = sees_later(torch, graph, embedding, given.shape[1], ids.device)
+    found["sees_later"] = torch.full((), math.nan, device=ids.device) if later is None else later
+    ways = [_padding(ids, target, ignored, weight)]
+    if ids.shape[0] > 1:  # the time may come first
+        ways.append(_padding(ids.T, target.T, ignored, weight))
+    return found | _best(torch, ways, "pad_share")
+
+
+def _best(torch: Any, rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """The row whose column `name` is largest, chosen where the values are."""
+    if len(rows) < 2:
+        return rows[0] if rows else {}
+    kind = name.partition("_")[0]
+    mine = [column for column in rows[0] if column.startswith(kind) or (kind == "ids" and column == "sees_later")]
+    best = torch.stack([row[name] for row in rows]).argmax().reshape(1)
+    return {column: torch.stack([row[column].double() for row in rows]).gather(0, best)[0] for column in mine}
+
+
+def _compared(ids: Any, target: Any, ignored: int) -> dict[str, Any]:
+    """Targets beside the ids at their positions, where the next id is another one (in whichever order they are)."""
+    last = max(1, ids.shape[0] - 1)
+    tells = (ids[:, 1:] != ids[:, :-1])[:last] & (target[:last, :-1] != ignored)
+    if ids.shape[0] > 1:
+        tells = tells & (ids[1:, :-1] != ids[:-1, :-1])
+    equal = (ids == target)[:last, :-1] & tells
+    count = tells.sum()
+    return {"ids_compared": count, "ids_equal": equal.sum() / count.clamp(min=1)}
+
+
+def _padding(ids: Any, target: Any, ignored: int, weight: Any) -> dict[str, Any]:
+    """The ends of rows that are filled with one id and nowhere else hold it, and what the targets are there."""
+    filled = ids == ids[:, -1].mode().values
+    tail = filled.flip(1).cumprod(1).flip(1)
+    lengths = tail.sum(1)
+    spread, ends = lengths.amax() - lengths.amin(), lengths.sum()
+    counts = tail.bool() & (target != ignored)
+    value = target.masked_fill(~counts, -1).amax()  # there is but one, if it is padding
+    same, number = (counts & (target == value)).sum(), counts.sum()
+    if weight is not None:
+        number = number * (weight.detach().index_select(0, value.clamp(0, len(weight) - 1).reshape(1))[0] != 0)
+    # Rows of equal lengths or without anything else are no sequences that are filled up (a task with pauses, say), and
+    # beside a single other id it is no padding either (segment A, segment B).
+    padded = (spread > 0) & (lengths.amax() < ids.shape[1]) & (ends >= ONLY * filled.sum())
+    padded = padded & (ids.masked_fill(filled, -1).amax() > ids.masked_fill(filled, HIGHEST).amin())
+    return {
+        "pad_share": padded * number / ids.numel(),
+        "pad_rows": padded * (lengths > 1).sum() / ids.shape[0],
+        "pad_target": value,
+        "pad_same": same / number.clamp(min=1),
+    }
+
+
+def sees_later(torch: Any, graph: Graph, embedding: Any, classes: int, device: Any) -> Any:
+    """The largest weight that any position of the model gives to a later one, or leaves for its own: 0 if the scores of
+    a position come from its own id and those before. None where the graph does not tell."""
+    if not graph.whole or not _keeps_positions(graph, embedding, classes):
+        return None
+    kinds = set(graph.nodes.values())
+    recurrent = [node for node, kind in graph.nodes.items() if kind.endswith(RECURRENT)]
+    attending = [node for node, kind in graph.nodes.items() if kind.startswith("ScaledDotProduct")]
+    attending += graph.of_kind(*ATTENTION)
+    stacks = [node for node in graph.of_kind("Stack") if len(node.next_functions) > 1]
+    if recurrent or not attending:
+        allowed = IN_PLACE | UNROLLED | set(LINEAR) | {graph.nodes[node] for node in recurrent}
+        if not kinds <= allowed or not (recurrent or stacks):
+            return None
+        final = any(edge[2] for edge in graph.edges if edge[1] in set(recurrent))
+        both = any(getattr(node, "_saved_bidirectional", True) for node in recurrent)
+        back = any(getattr(node, "_saved_reverse", False) for node in recurrent)
+        if final or both or back or not all(_starts_alone(graph, node) for node in stacks):
+            return None
+        return torch.zeros((), device=device)
+    if not kinds <= IN_PLACE | IN_ATTENTION | set(LINEAR) | {graph.nodes[node] for node in attending}:
+        return None
+    weights = [_later(torch, node, device) for node in attending]
+    return None if any(one is None for one in weights) else torch.stack(weights).amax()
+
+
+def _keeps_positions(graph: Graph, embedding: Any, classes: int) -> bool:
+    """Whether nothing is moved between the embedding and the first layer, nor between the last one and the scores."""
+    users: dict[Any, list[Any]] = {}
+    for user, used, _ in graph.edges:
+        users.setdefault(used, []).append(user)
+    mixing = {*LINEAR, *ATTENTION, *(kind for kind in graph.nodes.values() if kind.startswith("ScaledDot"))}
+    mixing |= {kind for kind in graph.nodes.values() if kind.endswith(RECURRENT)} | {"Unbind"}
+    up = _region(graph, embedding, lambda node: users.get(node, ()), mixing)
+    down = _region(graph, graph.root, lambda node: [one for one, _ in node.next_functions if one is not None], mixing)
+    last = [node for node in down if graph.nodes[node] in LINEAR]
+    wide = [size[-1] for node in last if (size := getattr(node, "_saved_mat2_sym_sizes", None))]
+    plain = all(graph.nodes[node] in IN_PLACE or graph.nodes[node] in mixing for node in up | down)
+    return plain and len(last) == 1 and wide == [classes]
+
+
+def _region(graph: Graph, start: Any, following: Any, ends: set[str]) -> set[Any]:
+    """What is reached from a node, up to and with the first operations of the kinds `ends`."""
+    found, waiting = {start}, [start]
+    while waiting:
+        node = waiting.pop()
+        if graph.nodes[node] not in ends:
+            fresh = {one for one in following(node) if one in graph.nodes} - found
+            found |= fresh
+            waiting += fresh
+    return found
+
+
+def _starts_alone(graph: Graph, stack: Any) -> bool:
+    """Whether the first of the outputs that are stacked comes from the first input alone."""
+    waiting, seen, inputs = [stack.next_functions[0][0]], set(), set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        kind = graph.nodes.get(node)
+        if kind is None or kind in ("Stack", "Embedding"):
+            return False
+        for following, output in node.next_functions:
+            if following is not None and graph.nodes.get(following) == "Unbind":
+                inputs.add((following, output))  # a state that was handed over comes from another one
+            else:
+                waiting.append(following)
+    return [output for _, output in inputs] == [0]
+
+
+def _later(torch: Any, node: Any, device: Any) -> Any:
+    """What attention gives to later positions; 1 where it keeps every position from its own. None: cannot be told."""
+    if not kind_of(node).endswith("Softmax"):
+        if getattr(node, "_saved_is_causal", False):
+            return torch.zeros((), device=device)
+        mask = saved(node, "attn_mask") if hasattr(node, "_saved_attn_mask") else None
+        if mask is None:
+            return None
+        given = mask if mask.dtype is torch.bool else (mask > torch.finfo(mask.dtype).min / 2)
+    else:
+        result = saved(node, "result")
+        if result is None:
+            return None
+        given = result
+    if given.dim() < 2 or given.shape[-1] != given.shape[-2] or given.shape[-1] < 2:
+        return None
+    square = given.detach().reshape(-1, *given.shape[-2:])[:4].float()
+    own = square.diagonal(dim1=1, dim2=2).amax(0).amin()
+    return torch.where(own > 0, square.triu(1).amax(), torch.ones((), device=device))
