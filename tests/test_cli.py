@@ -95,7 +95,7 @@ def test_json_is_the_contract_and_nothing_else_is_written(run: Path, tmp_path: P
     done = tracelyze("diagnose", run, "--format", "json", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     data = json.loads(done.stdout)
-    assert list(data)[:6] == ["schema_version", "tracelyze_version", "run", "verdict", "findings", "checks"]
+    assert list(data)[:6] == ["schema_version", "tracelyze_version", "run", "verdict", "verdict_reason", "findings"]
     assert data["verdict"] == "critical"
     assert [finding["rule"] for finding in data["findings"]] == ["loss-nonfinite"]
     assert data["findings"][0]["first_step"] == 7
@@ -142,6 +142,9 @@ def test_page_goes_to_the_current_directory_if_the_run_cannot_be_written(run: Pa
         (["--fail-on", "info", "--ignore", "loss-nonfinite"], 0),
         (["--fail-on", "info", "--select", "crash"], 0),
         (["--fail-on", "critical", "--select", "crash,loss-nonfinite"], 1),
+        (["--fail-on", "unknown"], 0),
+        (["--fail-on", "unknown", "--select", "fp16-overflow"], 1),
+        (["--fail-on", "critical", "--fail-on", "unknown", "--select", "fp16-overflow"], 1),
     ],
 )
 def test_fail_on(run: Path, tmp_path: Path, arguments: list[str], status: int) -> None:
@@ -174,7 +177,8 @@ def test_a_profiler_trace_instead_of_a_run(run: Path, tmp_path: Path) -> None:
     done = tracelyze("diagnose", run, "--select", "host-bound", "--format", "json", cwd=tmp_path)
     (check,) = json.loads(done.stdout)["checks"]
     assert (check["rule"], check["status"]) == ("host-bound", "skipped")
-    assert "--profile-every" in check["reason"]
+    assert check["why"] == "needs-more"
+    assert check["command"].startswith("tracelyze collect --profile-every 100 -- ")
 
 
 def test_wrong_calls_and_inputs(tmp_path: Path) -> None:

@@ -12,9 +12,12 @@ from typing import Any, Final, Literal
 SCHEMA_VERSION: Final = 1
 
 Severity = Literal["critical", "warning", "info"]
-Verdict = Literal["critical", "warning", "info", "ok"]
+Verdict = Literal["critical", "warning", "info", "ok", "unknown"]
+"""`unknown`: nothing was found because nothing, or too little, could be checked."""
 Confidence = Literal["certain", "likely", "possible"]
 Status = Literal["fired", "passed", "skipped"]
+Why = Literal["not-applicable", "needs-more"]
+"""Why a check was skipped: the run does not do what the rule is about, or more has to be recorded to tell."""
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
 CONFIDENCES: Final[tuple[Confidence, ...]] = ("certain", "likely", "possible")
@@ -51,13 +54,22 @@ class Evidence:
     threshold: float | int | str | None = None
     source: str = ""
 
+    @property
+    def fires_at(self) -> str:
+        """The side of the threshold on which the rule fires, ">=" or "<="; empty where nothing numeric was compared."""
+        value, threshold = self.value, self.threshold
+        if not isinstance(value, float | int) or not isinstance(threshold, float | int) or value != value:
+            return ""
+        return ">=" if value >= threshold else "<="
+
 
 @dataclass(frozen=True)
 class Cost:
-    """What the fault cost so far: seconds of the run, and their share of it (0 to 1)."""
+    """What the fault cost so far: seconds, and their share (0 to 1) of `of`, the base that a report names once."""
 
     seconds: float | None
     share: float | None
+    of: str = "the training time"
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,28 @@ class Location:
     line: int
     function: str = ""
     source: str = ""
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Lines of the user's program around a location, as they ran: `first_line` is the number of the first of them."""
+
+    first_line: int
+    lines: list[str]
+
+
+@dataclass(frozen=True)
+class Diff:
+    """An edit of the user's program that the rule knows to be right: a reader who applies it has a working script.
+
+    From `line` of `file` on the `removed` lines stand in the program, and the `added` ones take their place. With
+    nothing removed, the added lines go in front of `line`.
+    """
+
+    file: str
+    line: int
+    removed: list[str]
+    added: list[str]
 
 
 @dataclass(frozen=True)
@@ -173,7 +207,12 @@ class Picture:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong. Words are plain text; only `fix_code` is code.
+    """One thing that is wrong. Words are plain text; only `fix_code`, `excerpt` and `diff` are code.
+
+    `fix_code` is an example of the repair, not an edit of the reader's own lines; `diff` is one, where the rule knows
+    it. `verify` says how to see that the repair worked. `excerpt` shows the lines around `location`. `excluded` lists
+    the healthy explanations of the same evidence that were ruled out, a short sentence each. `first_at`: the onset in
+    wall time, ISO 8601 in UTC.
 
     `first_step` and `last_step` are inclusive step numbers; `first_second` is the onset on the run's clock.
     `trainings` names those that it holds for, in a run that made several ("training 3 of 5", "thread fold-2").
@@ -198,16 +237,27 @@ class Finding:
     caused_by: str | None = None
     charts: list[Chart] = field(default_factory=list)
     false_alarm: str = ""
+    verify: str = ""
+    excerpt: Excerpt | None = None
+    diff: Diff | None = None
+    excluded: list[str] = field(default_factory=list)
+    first_at: str | None = None
 
 
 @dataclass(frozen=True)
 class Check:
-    """What became of one rule: it fired, passed (and on what evidence), or could not be evaluated (and why)."""
+    """What became of one rule: it fired, passed (and on what evidence), or could not be evaluated (and why).
+
+    `why` tells skipped checks apart, and is None for all others. `command` records what a check needs, where a command
+    can.
+    """
 
     rule: str
     status: Status
     reason: str
     title: str = ""
+    why: Why | None = None
+    command: str = ""
 
 
 @dataclass(frozen=True)
@@ -253,7 +303,8 @@ class TrainingFacts:
 class RunFacts:
     """What the reader has to know about the run itself. `overhead` is the collector's own share of the step time.
 
-    `trainings` lists them where the run made several: a sweep, folds, training threads; else it is empty.
+    `trainings` lists them where the run made several: a sweep, folds, training threads; else it is empty. `commit` is
+    the git commit of the folder that the program was started in, `clean` whether its tracked files were unchanged.
     """
 
     path: str
@@ -268,6 +319,8 @@ class RunFacts:
     overhead: float | None = None
     signals: list[SignalFacts] = field(default_factory=list)
     trainings: list[TrainingFacts] = field(default_factory=list)
+    commit: str = ""
+    clean: bool | None = None
 
     def turned_down(self) -> list[SignalFacts]:
         """Signals that looked less often than usual, because the collector keeps within a budget."""
@@ -278,6 +331,7 @@ class RunFacts:
 class Diagnosis:
     """The whole answer. Findings are ordered: root causes first, then by severity, confidence and cost.
 
+    `verdict_reason`: a sentence that says why the verdict is unknown; empty for all others.
     `picture` is no part of the JSON contract: a thousand slices say nothing that the findings do not.
     """
 
@@ -289,12 +343,16 @@ class Diagnosis:
     tracelyze_version: str = ""
     schema_version: int = SCHEMA_VERSION
     picture: Picture | None = None
+    verdict_reason: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON contract as plain data, keys in the order of the contract."""
         data = asdict(replace(self, picture=None))
-        order = ("schema_version", "tracelyze_version", "run", "verdict", "findings", "checks", "charts")
-        return {key: data[key] for key in order}
+        for finding, row in zip(self.findings, data["findings"], strict=True):
+            for evidence, entry in zip(finding.evidence, row["evidence"], strict=True):
+                entry["fires_at"] = evidence.fires_at
+        head = ("schema_version", "tracelyze_version", "run", "verdict", "verdict_reason")
+        return {key: data[key] for key in (*head, "findings", "checks", "charts")}
 
     def roots(self) -> list[Finding]:
         """Findings that nothing else explains."""
@@ -317,9 +375,12 @@ class Diagnosis:
         return sorted(found, key=lambda finding: (finding.first_step is None, finding.first_step or 0))
 
 
-def worst(findings: list[Finding]) -> Verdict:
-    """The verdict of a list of findings: the highest severity, or ok."""
-    for severity in SEVERITIES:
-        if any(finding.severity == severity for finding in findings):
-            return severity
-    return "ok"
+def verdict_of(findings: list[Finding], unknown: str = "") -> Verdict:
+    """The highest severity among the findings, or ok.
+
+    `unknown`, a reason why too little was checked, takes the place of everything below a warning.
+    """
+    grave = next((one for one in SEVERITIES if any(finding.severity == one for finding in findings)), None)
+    if unknown and grave in (None, "info"):
+        return "unknown"
+    return grave or "ok"

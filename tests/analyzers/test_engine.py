@@ -9,13 +9,14 @@ import pytest
 
 from tracelyze.analyzers import causality, diagnose, merging
 from tracelyze.analyzers.kineto.rules import RULES as TRACE_RULES
-from tracelyze.analyzers.rule import Passed, Rule
+from tracelyze.analyzers.rule import Passed, Rule, Skipped, together
 from tracelyze.analyzers.rules import RULES
-from tracelyze.diagnosis import Cost, Diagnosis, Exit, Finding
+from tracelyze.diagnosis import Cost, Diagnosis, Excerpt, Exit, Finding, Location, verdict_of
 from tracelyze.errors import InputError
 
 COUNT = 400
 NAN = float("nan")
+RULE = Rule("a", "loss", "info", "A", "About a.", lambda _process, _limits: Passed("seen"))
 
 
 def finding(rule: str, **changes) -> Finding:
@@ -197,3 +198,73 @@ def test_an_empty_run_is_not_called_healthy(make) -> None:
     diagnosis: Diagnosis = diagnose(make.run())
     assert {check.status for check in diagnosis.checks} == {"skipped"}
     assert diagnosis.run.notes == ["nothing trained in this run: no optimizer took a step"]
+    assert diagnosis.verdict == "unknown"
+    assert diagnosis.verdict_reason == "Nothing trained in this run: no optimizer took a step."
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("interrupted", "The run was interrupted before its first optimizer step."),
+        ("running", "The run is still starting: it has not taken an optimizer step yet."),
+        ("finished", "Nothing trained in this run: no optimizer took a step."),
+    ],
+)
+def test_a_run_without_a_step_is_unknown_and_says_why(make, kind: str, reason: str) -> None:
+    diagnosis = diagnose(make.run(make.process(steps={}, end=Exit(kind))))
+    assert (diagnosis.verdict, diagnosis.verdict_reason) == ("unknown", reason)
+
+
+def test_a_run_of_which_every_check_was_skipped_is_unknown(make) -> None:
+    needs = replace(RULE, needs=(("steps.grad_norm",),))
+    diagnosis = diagnose(make.run(make.process(steps={"loss": [1.0, 1.0]})), rules=[needs])
+    assert diagnosis.verdict == "unknown"
+    assert diagnosis.verdict_reason.startswith("No check could run: ")
+
+
+def test_an_interruption_is_no_verdict_and_a_crash_is_one() -> None:
+    note = Finding("a", "info", "certain", "t", "s", "f")
+    assert verdict_of([], "nothing trained") == "unknown"
+    assert verdict_of([note], "nothing trained") == "unknown"
+    assert verdict_of([note, replace(note, severity="critical")], "nothing trained") == "critical"
+    assert verdict_of([note]) == "info"
+    assert verdict_of([]) == "ok"
+
+
+@pytest.mark.parametrize(
+    ("signals", "why", "record"),
+    [
+        ({"clipping": {"columns": ["steps.clips"], "reason": ""}}, "not-applicable", ""),
+        ({"clipping": {"columns": ["steps.clips"], "reason": "switched off"}}, "needs-more", "--signal clipping=on"),
+        ({}, "needs-more", ""),
+    ],
+)
+def test_a_skipped_check_says_whether_it_applies(make, signals, why: str, record: str) -> None:
+    rule = replace(RULE, needs=(("steps.clips",),))
+    run = make.run(make.process(steps={"loss": [1.0, 1.0]}, facts={"signals": signals}))
+    (check,) = diagnose(run, rules=[rule]).checks
+    assert (check.status, check.why) == ("skipped", why)
+    assert record in check.command
+    assert bool(check.command) == bool(record)
+
+
+def test_what_needs_more_counts_before_what_does_not_apply() -> None:
+    off = Skipped("signal off", record="--signal x=on")
+    answers = [Skipped("one rank", "not-applicable"), Skipped("too short"), off]
+    assert together(answers) == Skipped("too short; signal off", "needs-more", "--signal x=on")
+    assert together(answers[:1]) == answers[0]
+
+
+def test_findings_show_the_lines_around_and_the_time_of_day(make) -> None:
+    lines = "for x in data:\n    loss = model(x)\n    loss.backward()"
+    place = {"file": "train.py", "line": 12, "function": "main", "source": "loss.backward()"}
+    sites = [{"site": 0, "role": "backward", **place, "excerpt": lines, "excerpt_line": 10}]
+    facts = {"clock": {"zero": 1_700_000_000.0}}
+    process = make.process(sites=sites, facts=facts)
+    finding = Finding("a", "info", "certain", "t", "s", "f", location=Location(**place), first_second=61.5)
+    (found,) = diagnose(make.run(process), rules=[replace(RULE, check=lambda *_: [finding])]).findings
+    assert found.excerpt == Excerpt(10, lines.split("\n"))
+    assert found.first_at == "2023-11-14T22:14:21+00:00"
+    elsewhere = replace(finding, location=Location(**place | {"line": 13}))
+    (found,) = diagnose(make.run(process), rules=[replace(RULE, check=lambda *_: [elsewhere])]).findings
+    assert found.excerpt is None

@@ -61,9 +61,10 @@ def answer(diagnosis: Diagnosis, rule: str) -> tuple[str, str]:
 
 
 def test_without_windows_the_rules_for_traces_are_skipped(make) -> None:
-    status, reason = answer(diagnose(make.run(make.process())), "host-bound")
-    assert status == "skipped"
-    assert "--profile-every" in reason
+    checks = diagnose(make.run(make.process())).checks
+    check = next(check for check in checks if check.rule == "host-bound")
+    assert (check.status, check.why) == ("skipped", "needs-more")
+    assert check.command == "tracelyze collect --profile-every 100 -- python train.py"
 
 
 def test_what_most_windows_show_is_found_in_the_steps_of_the_run(make, tmp_path) -> None:

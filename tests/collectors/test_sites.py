@@ -8,6 +8,7 @@ from textwrap import dedent
 
 import pytest
 
+from tracelyze.collectors.program.call_sites import source_excerpt
 from tracelyze.collectors.signals.machine.script_lines import lines_of_loop
 
 from .conftest import Collect, run_plain
@@ -103,10 +104,26 @@ def test_every_line_of_a_loop_is_found_once(collect: Collect, tmp_path: Path) ->
     assert {row["line"] for row in sites if row["role"] in ("zero_grad", "read", "clip", "step", "backward")} == {
         line for role, line in marked if role in ("zero_grad", "read", "clip", "step", "backward")
     }
+    lines = SCRIPT.splitlines()
+    (backward,) = (row for row in sites if row["role"] == "backward")
+    assert backward["excerpt_line"] == backward["line"] - 3
+    assert backward["excerpt"].split("\n") == lines[backward["line"] - 4 : backward["line"] + 3]
     made = {row["site"]: row["line"] for row in sites if row["role"] == "dataloader"}
     by_batch = {row["batch_size"]: made[row["made_at"]] for row in process.loaders.records()}
     assert by_batch[8] == next(line for role, line in marked if role == "dataloader")
     assert by_batch[32] in (by_batch[8] + 1, by_batch[8] + 2)
+
+
+def test_excerpts_end_with_the_file_and_hold_no_secrets(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import wandb\nwandb.login(key='0123456789abcdef0123456789abcdef01234567')\ntrain(" + "x" * 500)
+    found = source_excerpt(str(script), 2)
+    first, second, third = found["excerpt"].split("\n")
+    assert found["excerpt_line"] == 1
+    assert (first, len(third)) == ("import wandb", 160)
+    assert "0123456789abcdef" not in second
+    assert source_excerpt(str(script), 9) == {}
+    assert source_excerpt("<string>", 1) == {}
 
 
 @pytest.mark.parametrize(

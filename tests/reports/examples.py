@@ -358,7 +358,8 @@ def crash() -> Diagnosis:
 def empty() -> Diagnosis:
     """A run that recorded nothing."""
     facts = RunFacts("runs/x", [], None, None, 0, 0, Exit("unknown"))
-    return Diagnosis(facts, "ok", [], [], tracelyze_version=VERSION)
+    reason = "Nothing trained in this run: no optimizer took a step."
+    return Diagnosis(facts, "unknown", [], [], tracelyze_version=VERSION, verdict_reason=reason)
 
 
 def many() -> Diagnosis:

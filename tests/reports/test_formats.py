@@ -25,15 +25,21 @@ def load(name: str, form: str) -> dict[str, object]:
 
 def test_json_is_the_contract() -> None:
     data = json.loads(reports.render(examples.chain(), "json"))
-    assert list(data)[:6] == ["schema_version", "tracelyze_version", "run", "verdict", "findings", "checks"]
+    assert list(data)[:6] == ["schema_version", "tracelyze_version", "run", "verdict", "verdict_reason", "findings"]
     assert set(data["run"]) >= {"path", "command", "started_at", "duration_s", "steps", "ranks", "exit"}
     contract = {
         "rule", "severity", "confidence", "title", "summary", "first_step", "last_step", "ranks", "evidence", "cost",
         "location", "fix", "caused_by",
     }  # fmt: skip
     assert all(set(finding) >= contract for finding in data["findings"])
-    assert all(set(one) == {"name", "value", "unit", "threshold", "source"} for one in data["findings"][0]["evidence"])
-    assert all(set(check) >= {"rule", "status", "reason"} for check in data["checks"])
+    evidence = {"name", "value", "unit", "threshold", "source", "fires_at"}
+    assert all(set(one) == evidence for one in data["findings"][0]["evidence"])
+    assert all(set(check) >= {"rule", "status", "why", "reason"} for check in data["checks"])
+
+
+def test_evidence_says_on_which_side_of_its_threshold_a_rule_fires() -> None:
+    cases = {(0.4, 0.3): ">=", (1e-9, 1e-6): "<=", (math.nan, 1.0): "", ("fp16", "bf16"): "", (None, 1.0): ""}
+    assert {case: Evidence("x", case[0], "", case[1]).fires_at for case in cases} == cases
 
 
 def test_json_holds_the_diagnosis_unchanged_where_json_can() -> None:

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import tracelyze
-from tracelyze.analyzers import attempts, causality, naming, overview, several
+from tracelyze.analyzers import attempts, causality, context, naming, overview, several
 from tracelyze.analyzers.merging import merge
 from tracelyze.analyzers.recorded import clocks, run_directory
 from tracelyze.analyzers.recorded.run import Process, Run
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, missing, together
 from tracelyze.analyzers.rules import RULES
-from tracelyze.diagnosis import Check, Diagnosis, Finding, worst
+from tracelyze.diagnosis import Check, Diagnosis, Finding, verdict_of
 from tracelyze.errors import InputError
 
 if TYPE_CHECKING:
@@ -70,11 +70,12 @@ def diagnose(
         if not answers[rule.id].findings:  # what ended the last attempt matters more
             answers[rule.id].add(process, outcome, naming.of(process, run))
     nothing = facts.why_nothing(run)
+    command = overview.command_of(run)
     outcomes = {rule.id: answers[rule.id].outcome(nothing) for rule in chosen}
     profiled = windows.judge([rule.id for rule in extra], thresholds or {}, nothing)
     outcomes |= {rule: joined(outcomes[rule], seen) if rule in outcomes else seen for rule, seen in profiled.items()}
     told: list[Rule | TraceRule] = [*chosen, *(rule for rule in extra if rule.id not in answers)]
-    checks = [_check(rule, outcomes[rule.id]) for rule in told]
+    checks = [check_of(rule, outcomes[rule.id], command) for rule in told]
     found = [finding for rule in told for finding in _findings(outcomes[rule.id])]
     findings = causality.order(causality.explain(found, told))
     charts = facts.charts(findings)
@@ -82,7 +83,27 @@ def diagnose(
     facts_of_run = facts.run(run)
     facts_of_run.notes.extend([*clocks.notes(run), *windows.notes])
     charts = [*profiled_charts, *charts]
-    return Diagnosis(facts_of_run, worst(findings), findings, checks, charts, tracelyze.__version__, picture=shown)
+    unknown = facts.why_unknown(run) or _why_unchecked(told, outcomes)
+    verdict = verdict_of(findings, unknown)
+    return Diagnosis(
+        facts_of_run,
+        verdict,
+        findings,
+        checks,
+        charts,
+        tracelyze.__version__,
+        picture=shown,
+        verdict_reason=unknown if verdict == "unknown" else "",
+    )
+
+
+def _why_unchecked(rules: Sequence[Rule | TraceRule], outcomes: Mapping[str, Outcome]) -> str:
+    """Why nothing is known about the training, if only rules on the program's end could look at it; else empty."""
+    about = [outcomes[rule.id] for rule in rules if rule.family != "end of run"]
+    skipped = [outcome for outcome in about if isinstance(outcome, Skipped)]
+    if len(skipped) < len(about) or not about:
+        return ""
+    return f"No check could run: {together(skipped[:1]).reason}."
 
 
 def _of_whole(rule: Rule) -> bool:
@@ -93,9 +114,9 @@ def _of_whole(rule: Rule) -> bool:
 
 def evaluate(rule: Rule, process: Process, limits: Limits) -> Outcome:
     """One rule on one process. A rule that raises is skipped and says so; InputError (a bad file) passes through."""
-    missing = _missing(rule, process)
-    if missing is not None:
-        return Skipped(missing)
+    lacking = _lacking(rule, process)
+    if lacking is not None:
+        return lacking
     try:
         return rule.check(process, limits)
     except InputError:
@@ -104,16 +125,16 @@ def evaluate(rule: Rule, process: Process, limits: Limits) -> Outcome:
         return Skipped(f"the rule itself failed: {type(error).__name__}: {error}")
 
 
-def _missing(rule: Rule, process: Process) -> str | None:
+def _lacking(rule: Rule, process: Process) -> Skipped | None:
     """Why none of the alternatives that the rule needs is complete, or None if one is."""
     if rule.needs and len(process.steps) == 0 and any(need.startswith("steps.") for need in rule.needs[0]):
-        return "no optimizer took a step in this process"
-    first: str | None = None
+        return Skipped("no optimizer took a step in this process")
+    first: Skipped | None = None
     for alternative in rule.needs:
         absent = [name for name in alternative if not _has(process, name)]
         if not absent:
             return None
-        first = first or process.lacks(absent[0])
+        first = first or missing(process, absent[0])
     return first
 
 
@@ -162,10 +183,14 @@ def _findings(outcome: Outcome) -> list[Finding]:
     return outcome if isinstance(outcome, list) else []
 
 
-def _check(rule: Rule | TraceRule, outcome: Outcome) -> Check:
+def check_of(rule: Rule | TraceRule, outcome: Outcome, command: str = "") -> Check:
+    """What became of a rule. `command`: how the program was started, for those that need more of it."""
     if isinstance(outcome, list):
         return Check(rule.id, "fired", outcome[0].title, rule.title)
-    return Check(rule.id, "passed" if isinstance(outcome, Passed) else "skipped", outcome.reason, rule.title)
+    if isinstance(outcome, Passed):
+        return Check(rule.id, "passed", outcome.reason, rule.title)
+    record = f"tracelyze collect {outcome.record} -- {command or 'python train.py'}" if outcome.record else ""
+    return Check(rule.id, "skipped", outcome.reason, rule.title, outcome.why, record)
 
 
 @dataclass
@@ -174,15 +199,16 @@ class _Answers:
 
     findings: list[Finding] = field(default_factory=list)
     passed: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
 
     def add(self, process: Process, outcome: Outcome, name: str) -> None:
         if isinstance(outcome, Passed):
             self.passed.append(outcome.reason)
         elif isinstance(outcome, Skipped):
-            self.skipped.append(outcome.reason)
+            self.skipped.append(outcome)
         else:
-            self.findings += [naming.named(causality.on_rank(finding, process.rank), name) for finding in outcome]
+            told = [causality.on_rank(context.completed(finding, process), process.rank) for finding in outcome]
+            self.findings += [naming.named(finding, name) for finding in told]
 
     def outcome(self, nothing: str | None) -> Outcome:
         """One answer for all processes: a finding, else what passed, else why not. `nothing`: why nobody trained."""
@@ -191,4 +217,6 @@ class _Answers:
         if self.passed:
             others = f" ({len(self.passed)} processes)" if len(self.passed) > 1 else ""
             return Passed(self.passed[0] + others)
-        return Skipped(nothing or (self.skipped[0] if self.skipped else "the run holds no process"))
+        if nothing or not self.skipped:
+            return Skipped(nothing or "the run holds no process")
+        return together(self.skipped[:1]) if self.skipped[0].why == "needs-more" else self.skipped[0]

@@ -41,6 +41,7 @@ def merge(findings: Sequence[Finding]) -> list[Finding]:
             first_step=min((f.first_step for f in findings if f.first_step is not None), default=None),
             last_step=max((f.last_step for f in findings if f.last_step is not None), default=None),
             first_second=min((f.first_second for f in findings if f.first_second is not None), default=None),
+            first_at=min((f.first_at for f in findings if f.first_at is not None), default=None),
             cost=_largest([finding.cost for finding in findings]),
             charts=charts,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -75,6 +76,18 @@ class Facts:
         known = "; ".join(run.notes) if not run.processes and run.notes else "no optimizer took a step"
         return f"nothing trained in this run: {known}"
 
+    def why_unknown(self, run: Run) -> str:
+        """If nothing trained, a sentence that says so by how the run ended; empty if something did."""
+        nothing = self.why_nothing(run)
+        if nothing is None:
+            return ""
+        kinds = {end.kind for end in self.exits}
+        if "running" in kinds:
+            return "The run is still starting: it has not taken an optimizer step yet."
+        if "interrupted" in kinds:
+            return "The run was interrupted before its first optimizer step."
+        return f"{nothing[:1].upper()}{nothing[1:].rstrip('.')}."
+
     def run(self, run: Run) -> RunFacts:
         """The facts of the whole run."""
         nothing = self.why_nothing(run)
@@ -92,6 +105,7 @@ class Facts:
             signals=self.signals,
             trainings=self.trainings,
             overhead=self.overhead / self.seconds if self.overhead_known and self.seconds > 0 else None,
+            **_revision(run.manifest.get("git")),
         )
 
     def charts(self, findings: Sequence[Finding]) -> list[Chart]:
@@ -99,6 +113,19 @@ class Facts:
         roots = [f for f in findings if f.caused_by is None and f.first_step is not None]
         marks = [Mark(float(f.first_step or 0), f.rule) for f in sorted(roots, key=lambda f: f.first_step or 0)]
         return [replace(picture, marks=[*marks, *picture.marks]) for picture in self.drawn]
+
+
+def command_of(run: Run) -> str:
+    """How the program was started, as it can be typed again; empty where that was not recorded."""
+    return shlex.join(_words(run.manifest.get("command")))
+
+
+def _revision(recorded: Any) -> dict[str, Any]:
+    """The git commit that the program was started from, and whether its tracked files were unchanged."""
+    if not isinstance(recorded, Mapping):
+        return {}
+    clean = recorded.get("clean")
+    return {"commit": str(recorded.get("commit") or ""), "clean": clean if isinstance(clean, bool) else None}
 
 
 def environment(facts: Mapping[str, Any]) -> dict[str, str]:

@@ -6,11 +6,11 @@ A rule's check looks at one process of the run and answers with findings, with :
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tracelyze.diagnosis import Finding, Severity
+from tracelyze.diagnosis import Finding, Severity, Why
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -57,9 +57,15 @@ class Passed:
 
 @dataclass(frozen=True)
 class Skipped:
-    """The rule could not be evaluated. `reason` names the signal that the run lacks, and why where known."""
+    """The rule could not be evaluated. `reason` is a sentence for the user that says what is missing.
+
+    `why`: "not-applicable" where the run does not do what the rule is about (no GradScaler, one rank), "needs-more"
+    where more has to be recorded, or the run has to be longer. `record`: options of `tracelyze collect` that record it.
+    """
 
     reason: str
+    why: Why = "needs-more"
+    record: str = ""
 
 
 Outcome = list[Finding] | Passed | Skipped
@@ -91,6 +97,19 @@ class Rule:
     whole_process: bool = False
 
 
+def missing(process: Process, column: str) -> Skipped:
+    """The answer where the run holds nothing for `column` ("steps.grad_norm").
+
+    A signal that was on and saw nothing means that the run does not do such a thing. One that was off, or that the run
+    does not know, means that a new recording is needed.
+    """
+    reason, signal = process.lacks(column), process.signal_of(column)
+    if signal is None:
+        return Skipped(reason)
+    name, state = signal
+    return Skipped(reason, record=f"--signal {name}=on") if state.get("reason") else Skipped(reason, "not-applicable")
+
+
 def combine(outcomes: Iterable[OneOutcome]) -> Outcome:
     """One answer for a process from those for its trainings: findings, else what passed, else why it was skipped."""
     answers = list(outcomes)
@@ -100,5 +119,13 @@ def combine(outcomes: Iterable[OneOutcome]) -> Outcome:
     passed = [answer.reason for answer in answers if isinstance(answer, Passed)]
     if passed:
         return Passed("; ".join(dict.fromkeys(passed)))
-    skipped = [answer.reason for answer in answers if isinstance(answer, Skipped)]
-    return Skipped("; ".join(dict.fromkeys(skipped)) or "no optimizer took a step")
+    return together([answer for answer in answers if isinstance(answer, Skipped)])
+
+
+def together(skipped: Sequence[Skipped]) -> Skipped:
+    """One answer for several that were skipped: what needs more counts before what does not apply."""
+    needing = [one for one in skipped if one.why == "needs-more"] or list(skipped)
+    if not needing:
+        return Skipped("no optimizer took a step")
+    reasons = "; ".join(dict.fromkeys(one.reason for one in needing))
+    return Skipped(reasons, needing[0].why, next((one.record for one in needing if one.record), ""))

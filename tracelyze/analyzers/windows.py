@@ -16,7 +16,7 @@ from tracelyze.analyzers.kineto.attribution.summary import summarise_file, summa
 from tracelyze.analyzers.kineto.diagnose import as_job, job_charts, judge
 from tracelyze.analyzers.kineto.reading.reader import read_trace
 from tracelyze.analyzers.merging import gravity
-from tracelyze.analyzers.rule import Outcome, Passed, Skipped
+from tracelyze.analyzers.rule import Outcome, Passed, Skipped, together
 from tracelyze.diagnosis import Chart, Cost, Evidence, Finding, Picture
 from tracelyze.errors import InputError
 from tracelyze.formatting import plural
@@ -24,7 +24,7 @@ from tracelyze.formatting import plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
-NONE: Final = "no profiler window was recorded; collect --profile-every N records some"
+NONE: Final = "no timeline of a few steps was recorded"
 MOST: Final = 0.5
 MOST_SOURCE: Final = "derived: what is so all the time shows in most windows; single ones meet a checkpoint or an epoch"
 
@@ -74,8 +74,9 @@ class Windows:
                 continue
             for rule, outcome in outcomes.items():
                 answers[rule].append((self.found[key], outcome))
-        unread = nothing or (f"no profiler window could be read: {self.notes[0]}" if self.notes else NONE)
-        return {rule: _together(answers[rule]) if answers[rule] else Skipped(unread) for rule in rules}
+        noted = nothing or (f"no profiler window could be read: {self.notes[0]}" if self.notes else "")
+        unread = Skipped(noted) if noted else Skipped(NONE, record="--profile-every 100")
+        return {rule: _together(answers[rule]) if answers[rule] else unread for rule in rules}
 
     def picture(self) -> tuple[Picture, list[Chart]]:
         """Timelines and tables of the last window that can be read, when the training was warm, and its charts."""
@@ -105,8 +106,8 @@ def _together(answers: Sequence[tuple[Window, Outcome]]) -> Outcome:
     passed = [outcome for _, outcome in answers if isinstance(outcome, Passed)]
     judged = len(fired) + len(passed)
     if not judged:
-        reasons = [outcome.reason for _, outcome in answers if isinstance(outcome, Skipped)]
-        return Skipped(f"{plural(len(answers), 'profiler window')}: {reasons[0]}")
+        first = together([outcome for _, outcome in answers if isinstance(outcome, Skipped)])
+        return replace(first, reason=f"{plural(len(answers), 'profiler window')}: {first.reason}")
     if len(fired) <= MOST * judged:
         others = f"; {len(fired)} of {judged} profiler windows show more" if fired else ""
         return Passed(f"{passed[0].reason} (profiler window){others}")
@@ -126,7 +127,7 @@ def _of_the_run(fired: Sequence[tuple[Window, list[Finding]]], judged: int) -> F
         last_step=max(window.last_step for window, _ in fired),
         ranks=sorted({rank for _, found in fired for rank in found[0].ranks}),
         evidence=[*lead.evidence, share],
-        cost=Cost(None, lead.cost.share) if lead.cost else None,
+        cost=Cost(None, lead.cost.share, lead.cost.of) if lead.cost else None,
         charts=[replace(chart, title=f"{chart.title}, {steps}") for chart in lead.charts],
     )
 

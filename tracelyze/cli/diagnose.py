@@ -33,11 +33,12 @@ class Format(StrEnum):
 
 
 class FailOn(StrEnum):
-    """Severities for --fail-on, the worst first."""
+    """What --fail-on takes: severities, the worst first, and a verdict of which nothing is known."""
 
     critical = "critical"
     warning = "warning"
     info = "info"
+    unknown = "unknown"
 
 
 @app.command(
@@ -54,7 +55,11 @@ def diagnose(
         typer.Option("--output", "-o", metavar="FILE", help="Also write .html, .md, .json, .sarif, .txt; repeatable."),
     ] = None,
     fail_on: Annotated[
-        FailOn | None, typer.Option("--fail-on", help="Exit with 1 if a finding is at least this severe.")
+        list[FailOn] | None,
+        typer.Option(
+            "--fail-on",
+            help="Exit with 1 if a finding is at least this severe; unknown: if nothing could be checked; repeatable.",
+        ),
     ] = None,
     select: Annotated[
         list[str] | None, typer.Option("--select", metavar="ID,...", help="Only these rules, whatever is configured.")
@@ -93,7 +98,7 @@ def diagnose(
             _write_page(diagnosis, run)
     else:
         emit(reports.render(diagnosis, "markdown" if format is Format.md else format.value))
-    if fail_on is not None and _reaches(diagnosis, fail_on):
+    if any(_reaches(diagnosis, bar) for bar in fail_on or []):
         raise typer.Exit(ExitCode.FINDINGS)
 
 
@@ -153,5 +158,8 @@ def _write_page(diagnosis: Diagnosis, run: Path) -> None:
 
 
 def _reaches(diagnosis: Diagnosis, bar: FailOn) -> bool:
+    if bar is FailOn.unknown:
+        return diagnosis.verdict == "unknown"
     severities = [severity.value for severity in FailOn]
-    return diagnosis.verdict in severities[: severities.index(bar.value) + 1]
+    grave = severities[: severities.index(bar.value) + 1]
+    return any(finding.severity in grave for finding in diagnosis.findings)

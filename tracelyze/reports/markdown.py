@@ -20,7 +20,7 @@ LIMIT: Final = 60_000
 
 _LONGEST: Final = 2_000  # characters of one text
 _LONGEST_CELL: Final = 300
-_SIGNS: Final = {"critical": "🔴", "warning": "🟠", "info": "🔵", "ok": "🟢"}
+_SIGNS: Final = {"critical": "🔴", "warning": "🟠", "info": "🔵", "ok": "🟢", "unknown": "⚪"}
 
 
 def render(diagnosis: Diagnosis) -> str:
@@ -45,9 +45,7 @@ def render(diagnosis: Diagnosis) -> str:
 
 
 def _heading(diagnosis: Diagnosis, chapters: list[Chapter]) -> str:
-    looked = chapters or story.checks(diagnosis, "passed")
-    sign = f"{_SIGNS[diagnosis.verdict]} " if looked else ""
-    lines = [f"## {sign}{words.verdict(diagnosis)}"]
+    lines = [f"## {_SIGNS[diagnosis.verdict]} {words.verdict(diagnosis)}"]
     if chapters:
         first = chapters[0].root.finding
         kind = "Worth knowing" if first.severity == "info" else "Root cause"

@@ -18,8 +18,8 @@ _NUMBERS = 4  # of the evidence
 _REASONS = 3  # why checks could not be made
 _LONGEST = 600  # characters of one text
 _CODE_LINES = 20
-_COLORS = {"critical": "31", "warning": "33", "info": "34", "ok": "32"}
-_SIGNS = {"critical": "✖", "warning": "▲", "info": "●", "ok": "✔"}
+_COLORS = {"critical": "31", "warning": "33", "info": "34", "ok": "32", "unknown": ""}
+_SIGNS = {"critical": "✖", "warning": "▲", "info": "●", "ok": "✔", "unknown": "?"}
 
 
 def render(diagnosis: Diagnosis, color: bool = False, width: int = 88) -> str:
@@ -58,10 +58,8 @@ class _Page:
         self.lines: list[str] = []
 
     def heading(self, diagnosis: Diagnosis) -> None:
-        looked = diagnosis.findings or story.checks(diagnosis, "passed")
-        sign = f"{_SIGNS[diagnosis.verdict]} " if looked else ""
-        color = _COLORS[diagnosis.verdict] if looked else ""
-        self.words(sign + words.verdict(diagnosis), "", code=color, bold=True, hanging="  " if looked else "")
+        sign, color = _SIGNS[diagnosis.verdict], _COLORS[diagnosis.verdict]
+        self.words(f"{sign} {words.verdict(diagnosis)}", "", code=color, bold=True, hanging="  ")
         run = diagnosis.run
         facts = [formatting.plural(run.steps, "step")]
         facts += [formatting.plural(run.ranks, "rank")] if run.ranks > 1 else []

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from tracelyze.diagnosis import Diagnosis, Evidence, Finding, Location, RunFacts
 
-SEVERITY: Final = {"critical": "Critical", "warning": "Warning", "info": "Note", "ok": "OK"}
+SEVERITY: Final = {"critical": "Critical", "warning": "Warning", "info": "Note", "ok": "OK", "unknown": "Unknown"}
 CONFIDENCE: Final = {
     "certain": "the mechanism itself was recorded",
     "likely": "inferred from what was recorded, which fits this cause well",
@@ -113,9 +113,9 @@ def verdict(diagnosis: Diagnosis) -> str:
         return "This run works, but something costs it quality, money or time."
     if diagnosis.verdict == "info":
         return "No fault found. There is something worth knowing."
+    if diagnosis.verdict == "unknown":
+        return f"Nothing is known about this run. {diagnosis.verdict_reason}".rstrip()
     passed = sum(check.status == "passed" for check in diagnosis.checks)
-    if passed == 0:
-        return "Nothing is known about this run: no check could be made."
     return f"No fault found by the {formatting.plural(passed, 'check')} that could be made."
 
 

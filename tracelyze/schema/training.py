@@ -261,6 +261,8 @@ SITES = Table(
         Column("line", "int32", "", "line number"),
         Column("function", "string", "", "function that contains it"),
         Column("source", "string", "", "the line itself"),
+        Column("excerpt", "string", "", "that line with the three before and after it, separated by line feeds"),
+        Column("excerpt_line", "int32", "", "number of the first line of the excerpt"),
         Column("device", "string", "", "role read: kind of device whose values are read back (cpu: nobody waits)"),
         Column("per_step", "float64", "", "role read: reads per optimizer step, while they were counted"),
     ),

@@ -14,11 +14,11 @@ from tracelyze.analyzers.kineto.attribution.collectives import Arrivals
 from tracelyze.analyzers.kineto.attribution.summary import TraceSummary, summarise, summarise_trace
 from tracelyze.analyzers.kineto.page.pictures import rank_chart, step_chart
 from tracelyze.analyzers.kineto.reading.reader import read_trace
-from tracelyze.analyzers.kineto.rule import MICROSECONDS, Job, TraceRule
+from tracelyze.analyzers.kineto.rule import ENOUGH, MICROSECONDS, Job, TraceRule, too_short
 from tracelyze.analyzers.kineto.rules import RULES
 from tracelyze.analyzers.kineto.timeline.table import Floats
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped
-from tracelyze.diagnosis import Chart, Check, Diagnosis, Exit, Finding, RunFacts, worst
+from tracelyze.diagnosis import Chart, Check, Diagnosis, Exit, Finding, RunFacts, verdict_of
 from tracelyze.errors import InputError
 from tracelyze.formatting import percent
 
@@ -82,11 +82,30 @@ def diagnose_job(
         checks.append(_check(rule, outcome))
         if isinstance(outcome, list):
             findings += outcome
-    checks += [
-        Check(name, "skipped", "a profiler trace does not show this; it needs a recorded run") for name in elsewhere
-    ]
+    needed = "a profiler trace does not show this; it needs a recorded run"
+    checks += [Check(name, "skipped", needed, why="needs-more") for name in elsewhere]
     ordered = causality.order(_explained(findings, chosen))
-    return Diagnosis(_facts(named, job), worst(ordered), ordered, checks, job_charts(job), tracelyze.__version__)
+    unknown = _why_unknown(job, checks)
+    verdict = verdict_of(ordered, unknown)
+    return Diagnosis(
+        _facts(named, job),
+        verdict,
+        ordered,
+        checks,
+        job_charts(job),
+        tracelyze.__version__,
+        verdict_reason=unknown if verdict == "unknown" else "",
+    )
+
+
+def _why_unknown(job: Job, checks: Sequence[Check]) -> str:
+    """Why the traces say too little, in a sentence: each of them is too short, or no rule could look; else empty."""
+    limits = Limits(ENOUGH)
+    short = [too_short(summary, limits) for summary in job.summaries]
+    if all(short):
+        return f"Too little was recorded to judge: {short[0]}."
+    skipped = [check.reason for check in checks if check.status == "skipped"]
+    return f"No check could run: {skipped[0]}." if checks and len(skipped) == len(checks) else ""
 
 
 def job_charts(job: Job) -> list[Chart]:
@@ -160,7 +179,7 @@ def _check(rule: TraceRule, outcome: Outcome) -> Check:
     if isinstance(outcome, Passed):
         return Check(rule.id, "passed", outcome.reason, rule.title)
     if isinstance(outcome, Skipped):
-        return Check(rule.id, "skipped", outcome.reason, rule.title)
+        return Check(rule.id, "skipped", outcome.reason, rule.title, outcome.why)
     return Check(rule.id, "fired", outcome[0].title, rule.title)
 
 

@@ -13,11 +13,13 @@ from tracelyze.analyzers.kineto.attribution.summary import TraceSummary
 from tracelyze.analyzers.kineto.attribution.totals import CallTotal
 from tracelyze.analyzers.kineto.timeline.table import Floats, Mask, median
 from tracelyze.analyzers.merging import merge
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold, together
 from tracelyze.diagnosis import Chart, Cost, Evidence, Finding, Location, Severity
 from tracelyze.formatting import duration, number, percent
 
 MICROSECONDS: Final = 1e6
+PROFILED: Final = "the profiled time"
+"""What the costs of traces are shares of."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ def _each(check: OneTraceCheck, need_device: bool) -> TraceCheck:
                 findings += [replace(finding, ranks=[summary.rank]) for finding in outcome]
         if findings:
             return merge(findings)
-        return passed[0] if passed else skipped[0] if skipped else Skipped("no trace was given")
+        return passed[0] if passed else together(skipped) if skipped else Skipped("no trace was given")
 
     return every
 
@@ -199,7 +201,7 @@ def place(call: CallTotal | None) -> Location | None:
 
 def lost(summary: TraceSummary, time: float) -> Cost:
     """What `time` (microseconds, over all steps) cost."""
-    return Cost(round(time / MICROSECONDS, 6), round(time / max(summary.window, 1e-9), 4))
+    return Cost(round(time / MICROSECONDS, 6), round(time / max(summary.window, 1e-9), 4), PROFILED)
 
 
 def passed_below(what: str, value: float, limits: Limits, threshold: str) -> Passed:

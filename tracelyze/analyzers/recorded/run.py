@@ -318,14 +318,19 @@ class Process:
                 entries[row["name"]] |= {"state": "failed", "traceback": text, "reason": text.rpartition("\n")[2]}
         return entries
 
+    def signal_of(self, column: str) -> tuple[str, dict[str, Any]] | None:
+        """Name and entry of the signal that records `column` ("steps.grad_norm"); None where the run knows none."""
+        return next(((name, state) for name, state in self.signals.items() if column in state.get("columns", ())), None)
+
     def lacks(self, column: str) -> str:
         """Why the run holds nothing for `column` ("steps.grad_norm"), as a clause."""
-        for name, state in self.signals.items():
-            if column in state.get("columns", ()):
-                if state.get("reason"):
-                    return f"{column} was not recorded: the signal {name} is off ({state['reason']})"
-                return f"{column}: the signal {name} was on and saw nothing of it"
-        return f"{column} was not recorded"
+        signal = self.signal_of(column)
+        if signal is None:
+            return f"{column} was not recorded"
+        name, state = signal
+        if state.get("reason"):
+            return f"{column} was not recorded: the signal {name} is off ({state['reason']})"
+        return f"{column}: the signal {name} was on and saw nothing of it"
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ _LIBRARIES = tuple(
     if path
 )
 _MAX_SOURCE = 160
+_AROUND = 3  # lines before and after
 _START = os.getcwd()
 
 
@@ -75,7 +76,8 @@ class Sites:
     def _tell(self, number: int, role: str, filename: str, line: int, function: str, **more: Any) -> None:
         self._places[number] = filename, line
         place = {"file": shown_path(filename), "line": line, "function": function}
-        self._emit({"site": number, "role": role, **place, "source": source_line(filename, line), **more})
+        excerpt = source_excerpt(filename, line)
+        self._emit({"site": number, "role": role, **place, "source": source_line(filename, line), **excerpt, **more})
 
 
 def is_library(filename: str) -> bool:
@@ -95,3 +97,16 @@ def source_line(filename: str, line: int) -> str | None:
     """The text of a line, shortened and without secrets; None if the file cannot be read."""
     text = linecache.getline(filename, line).strip()
     return redaction.redact_text(text[:_MAX_SOURCE]) if text else None
+
+
+def source_excerpt(filename: str, line: int) -> dict[str, Any]:
+    """The line with its neighbours, as columns of the table sites: each shortened, all without secrets.
+
+    Empty if the file cannot be read, or where the redaction takes out whole lines, so that the numbers would be wrong.
+    """
+    first = max(1, line - _AROUND)
+    lines = [text.rstrip()[:_MAX_SOURCE] for text in linecache.getlines(filename)[first - 1 : line + _AROUND]]
+    text = redaction.redact_text("\n".join(lines))
+    if len(lines) <= line - first or text.count("\n") != len(lines) - 1:
+        return {}
+    return {"excerpt": text, "excerpt_line": first}

@@ -82,6 +82,8 @@ def note_exception(recorder: Recorder, error: BaseException, kind: str) -> None:
     users = [frame for frame in frames if not is_library(frame.filename)] or list(frames)
     line = users[-1] if users else None
     text = "".join(traceback.format_exception(error))
+    if line:
+        recorder.sites.add("exception", line.filename, line.lineno or 0, line.name)
     recorder.event(
         kind,
         type(error).__name__,

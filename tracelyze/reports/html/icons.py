@@ -1,4 +1,4 @@
-"""The four signs of a severity: each its own shape, so that none is told by colour alone."""
+"""The signs of a verdict: each its own shape, so that none is told by colour alone."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ _SHAPES: Final = {
     "warning": "M8 1.6 15 14H1zM8 6v4M8 12v.01",
     "info": "M8 1a7 7 0 1 0 0 14A7 7 0 0 0 8 1zM8 7.2v4M8 4.6v.01",
     "ok": "M8 1a7 7 0 1 0 0 14A7 7 0 0 0 8 1zM4.8 8.2l2.2 2.3 4.2-4.6",
+    "unknown": "M8 1a7 7 0 1 0 0 14A7 7 0 0 0 8 1zM6.1 6.2a2 2 0 1 1 2.6 2.1L8 9.4M8 11.6v.01",
 }
 
 

@@ -128,7 +128,7 @@ def _hero(diagnosis: Diagnosis, chapters: list[Chapter]) -> Markup:
 
 
 def _looked(diagnosis: Diagnosis) -> bool:
-    return bool(story.checks(diagnosis, "passed"))
+    return diagnosis.verdict != "unknown"
 
 
 def _headline(diagnosis: Diagnosis, chapters: list[Chapter]) -> Child:

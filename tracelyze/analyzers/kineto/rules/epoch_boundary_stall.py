@@ -8,7 +8,17 @@ import numpy as np
 
 from tracelyze.analyzers.kineto.attribution.attribution import CAUSES
 from tracelyze.analyzers.kineto.attribution.summary import TraceSummary
-from tracelyze.analyzers.kineto.rule import ENOUGH, MICROSECONDS, Job, TraceRule, charts, on_any_trace, place, too_short
+from tracelyze.analyzers.kineto.rule import (
+    ENOUGH,
+    MICROSECONDS,
+    PROFILED,
+    Job,
+    TraceRule,
+    charts,
+    on_any_trace,
+    place,
+    too_short,
+)
 from tracelyze.analyzers.kineto.timeline.table import median
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding
@@ -62,7 +72,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
                 Evidence("longest wait", round(longest / 1e3, 3), "ms"),
                 Evidence("median wait", round(usual / 1e3, 3), "ms"),
             ],
-            cost=Cost(round(excess / MICROSECONDS, 6), round(value, 4)),
+            cost=Cost(round(excess / MICROSECONDS, 6), round(value, 4), PROFILED),
             location=place(summary.loaders[0] if summary.loaders else None),
             charts=charts(summary, job),
         )

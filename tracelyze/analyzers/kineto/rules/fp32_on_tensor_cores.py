@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from tracelyze.analyzers.kineto.attribution.summary import TraceSummary
-from tracelyze.analyzers.kineto.rule import ENOUGH, Job, TraceRule, charts, measured, on_device, span
+from tracelyze.analyzers.kineto.rule import ENOUGH, PROFILED, Job, TraceRule, charts, measured, on_device, span
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding
 from tracelyze.formatting import percent
@@ -67,7 +67,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
                 measured("products in full float32, of the step", value, limits, "share"),
                 Evidence("predicted saving, at most", round(GAIN * value, 4), "share of the step", None, SAVED),
             ],
-            cost=Cost(None, round(GAIN * value, 4)),
+            cost=Cost(None, round(GAIN * value, 4), PROFILED),
             charts=charts(summary, job),
             false_alarm="Full float32 on purpose: small systems of equations, physics, or a comparison of precisions.",
         )

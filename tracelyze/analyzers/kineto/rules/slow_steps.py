@@ -9,7 +9,16 @@ import numpy as np
 from tracelyze.analyzers.kineto.attribution.attribution import CAUSE_TEXT
 from tracelyze.analyzers.kineto.attribution.coincidence import coincidence
 from tracelyze.analyzers.kineto.attribution.summary import TraceSummary
-from tracelyze.analyzers.kineto.rule import ENOUGH, MICROSECONDS, Job, TraceRule, charts, on_any_trace, too_short
+from tracelyze.analyzers.kineto.rule import (
+    ENOUGH,
+    MICROSECONDS,
+    PROFILED,
+    Job,
+    TraceRule,
+    charts,
+    on_any_trace,
+    too_short,
+)
 from tracelyze.analyzers.kineto.timeline.table import median
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding
@@ -70,7 +79,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
                 Evidence("time lost", round(lost, 4), "share of the steps", limits["lost"], limits.source("lost")),
                 Evidence("what it went into", reason),
             ],
-            cost=Cost(round(seconds, 6), round(lost, 4)),
+            cost=Cost(round(seconds, 6), round(lost, 4), PROFILED),
             charts=charts(summary, job),
         )
     ]

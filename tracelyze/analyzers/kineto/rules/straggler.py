@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from tracelyze.analyzers.kineto.attribution.collectives import Arrivals, Blame, blame
-from tracelyze.analyzers.kineto.rule import MICROSECONDS, Job, TraceRule, charts
+from tracelyze.analyzers.kineto.rule import MICROSECONDS, PROFILED, Job, TraceRule, charts
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding
 from tracelyze.formatting import duration, percent
@@ -76,7 +76,7 @@ def _finding(
                 "the others wait", round(float(np.median([waited[r] for r in waited if r != worst])) / 1e3, 3), "ms"
             ),
         ],
-        cost=Cost(round(delays[worst] / MICROSECONDS, 6), round(lost, 4)),
+        cost=Cost(round(delays[worst] / MICROSECONDS, 6), round(lost, 4), PROFILED),
         charts=charts(summary, job),
         false_alarm="A single traced step shows who was late once, not who is always late."
         if steps < limits["sure_steps"]

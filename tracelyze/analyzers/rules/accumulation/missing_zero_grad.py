@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine, missing
 from tracelyze.analyzers.signatures import growing_gradients
 from tracelyze.diagnosis import Chart, Evidence, Finding, Mark
 from tracelyze.formatting import percent
@@ -33,7 +33,7 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
         return _direct(training, limits)
     if training.steps.has("grad_norm"):
         return growing_gradients.finding(training, RULE.id, FIX, FIX_CODE)
-    return Skipped(training.process.lacks("steps.grads_carried"))
+    return missing(training.process, "steps.grads_carried")
 
 
 def _direct(training: Training, limits: Limits) -> Finding | Passed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, missing
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 def check(process: Process, limits: Limits) -> Outcome:
     """A model was given back its own tensors, which it had handed out some steps before."""
     if "state_loads" not in process.signals:
-        return Skipped(process.lacks("loads.own"))
+        return missing(process, "loads.own")
     loads = list(process.tables["loads"].records())
     if not loads:
         return Passed("no load_state_dict of a model was called")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, missing
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 def check(process: Process, limits: Limits) -> Outcome:
     """Names that were missed on both sides; a later load of the same module that finds its weights makes up for it."""
     if "state_loads" not in process.signals:
-        return Skipped(process.lacks("loads.missing"))
+        return missing(process, "loads.missing")
     loads = list(process.tables["loads"].records())
     if not loads:
         return Passed("no load_state_dict of a model was called")

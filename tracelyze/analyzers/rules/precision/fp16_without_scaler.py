@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, missing
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent
 
@@ -21,7 +21,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Autocast to float16, or weights in it, with no scaler and no loss multiplied by a constant instead."""
     state = (process.facts.get("signals") or {}).get("loss_scale")
     if isinstance(state, dict) and state.get("reason"):
-        return Skipped(process.lacks("steps.scale"))
+        return missing(process, "steps.scale")
     findings = [found for training in process.trainings if (found := _find(training, limits)) is not None]
     return findings or Passed("no float16 autocast without a loss scaler")
 
