@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tracelyze import analyzers
-from tracelyze.importing import logs
+from tracelyze.importing import recordings
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "tracelyze"
@@ -150,8 +150,8 @@ def test_diagnosing_needs_no_torch_and_no_plotly(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("step,loss\n1,2\n2,nan\n")
     program = (
         "import sys; sys.modules.update(torch=None, plotly=None)\n"
-        "from pathlib import Path; from tracelyze import analyzers, reports; from tracelyze.importing import logs\n"
-        "logs.import_log(Path('log.csv'), Path('run')); diagnosis = analyzers.diagnose('run')\n"
+        "from pathlib import Path; from tracelyze import analyzers, reports; from tracelyze.importing import recordings\n"
+        "recordings.import_recording(Path('log.csv'), Path('run')); diagnosis = analyzers.diagnose('run')\n"
         "for name in ('r.html', 'r.md', 'r.json', 'r.sarif', 'r.txt'): reports.write(diagnosis, name)"
     )
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=120)
@@ -197,7 +197,7 @@ def test_the_example_rule_of_the_contributors_guide_works(tmp_path: Path) -> Non
         log = tmp_path / f"{last}.csv"
         rates = [0.1] * (200 - last) + [0.0] * last
         log.write_text("step,loss,lr\n" + "".join(f"{step},1.0,{rate}\n" for step, rate in enumerate(rates, 1)))
-        logs.import_log(log, tmp_path / f"run{last}")
+        recordings.import_recording(log, tmp_path / f"run{last}")
         diagnosis = analyzers.diagnose(tmp_path / f"run{last}", rules=(names["RULE"],))
         assert [finding.first_step for finding in diagnosis.findings] == ([201 - last] if diagnosis.findings else [])
         return diagnosis.checks[0].status

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tracelyze import analyzers
 from tracelyze.errors import InputError
-from tracelyze.importing import logs, tensorboard
+from tracelyze.importing import recordings, tensorboard
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -25,7 +25,7 @@ NAN = math.nan
 
 
 def imported(file: Path, run: Path) -> Process:
-    logs.import_log(file, run)
+    recordings.import_recording(file, run)
     (process,) = analyzers.load(run).processes
     return process
 
@@ -148,7 +148,7 @@ def test_what_is_no_log_is_refused_in_one_line(name: str, text: str, message: st
     file = tmp_path / name
     file.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(InputError, match=message) as refused:
-        logs.import_log(file, tmp_path / "run")
+        recordings.import_recording(file, tmp_path / "run")
     assert "\n" not in str(refused.value)
     assert str(file) in str(refused.value)
     assert not (tmp_path / "run").exists()
@@ -158,7 +158,7 @@ def test_a_folder_that_holds_something_is_not_touched(tmp_path: Path) -> None:
     file = tmp_path / "log.csv"
     file.write_text("step,loss\n1,2\n")
     with pytest.raises(InputError, match="is not empty"):
-        logs.import_log(file, tmp_path)
+        recordings.import_recording(file, tmp_path)
     assert list(tmp_path.iterdir()) == [file]
 
 
@@ -205,7 +205,7 @@ def test_event_file(tmp_path: Path, tensor: bool) -> None:
         event(101.0, 301, "train/loss", NAN, tensor=tensor), event(102.0, 301, "val/loss", 3.0, tensor=tensor),
     ]  # fmt: skip
     file.write_bytes(b"".join(records))
-    summary = tensorboard.import_events(file, tmp_path / "run")
+    summary = recordings.import_recording(file, tmp_path / "run")
     assert summary.startswith("imported 2 steps and 1 evaluations")
     (process,) = analyzers.load(tmp_path / "run").processes
     assert column(process, "step") == [300, 301]
@@ -221,7 +221,7 @@ def test_damaged_event_file_is_read_up_to_the_damage(tmp_path: Path, cut: int | 
     last = event(3.0, 3, "loss", 1.0)
     flipped = last if cut else last[:-6] + bytes([last[-6] ^ 1]) + last[-5:]
     file.write_bytes((event(1.0, 1, "loss", 3.0) + event(2.0, 2, "loss", 2.0) + flipped)[:cut])
-    summary = tensorboard.import_events(file, tmp_path / "run")
+    summary = recordings.import_recording(file, tmp_path / "run")
     assert says in summary
     (process,) = analyzers.load(tmp_path / "run").processes
     assert column(process, "loss") == [3.0, 2.0]
@@ -244,11 +244,11 @@ def test_two_trainings_in_one_folder_are_refused(tmp_path: Path) -> None:
     for number in (1, 2):
         (tmp_path / f"events.out.tfevents.{number}").write_bytes(event(number, 1, "loss", 3.0))
     with pytest.raises(InputError, match="starts over at step 1"):
-        tensorboard.import_events(tmp_path, tmp_path / "run")
+        recordings.import_recording(tmp_path, tmp_path / "run")
     (tmp_path / "above" / "one").mkdir(parents=True)
     (tmp_path / "events.out.tfevents.1").rename(tmp_path / "above" / "one" / "events.out.tfevents.1")
     with pytest.raises(InputError, match="holds no event files itself; give one of its runs"):
-        tensorboard.import_events(tmp_path / "above", tmp_path / "run")
+        recordings.import_recording(tmp_path / "above", tmp_path / "run")
 
 
 def test_real_event_files(tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_real_event_files(tmp_path: Path) -> None:
         pytest.skip("no recorded event files: set TRACELYZE_TRACES to the folder that holds them")
     counts = []
     for number, file in enumerate(files):
-        tensorboard.import_events(file, tmp_path / str(number))
+        recordings.import_recording(file, tmp_path / str(number))
         (process,) = analyzers.load(tmp_path / str(number)).processes
         counts.append(len(process.steps))
         assert set(map(float, process.steps["step"] % 128)) == {0.0}

@@ -26,9 +26,9 @@ Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory to make.
 @imports.command("log")
 def import_log(file: File, run: Run) -> None:
     """Import trainer_state.json, or a CSV or JSONL log with columns such as step, loss, grad_norm, lr, val_loss."""
-    from tracelyze.importing import logs
+    from tracelyze.importing import recordings
 
-    _say(logs.import_log(file, run), run)
+    _say(recordings.import_recording(file, run), run)
 
 
 @imports.command("tensorboard")
@@ -36,7 +36,7 @@ def import_tensorboard(file: File, run: Run) -> None:
     """Import the scalars of a TensorBoard event file, or of a folder of them."""
     from tracelyze.importing import tensorboard
 
-    _say(tensorboard.import_events(file, run), run)
+    _say(recordings.import_recording(file, run), run)
 
 
 @imports.command("kineto")

@@ -1,4 +1,7 @@
-"""`tracelyze import tensorboard`: the scalars of TensorBoard event files, without TensorBoard.
+"""The scalars of TensorBoard event files, without TensorBoard.
+
+TensorBoard's own reader without TensorFlow takes 12 times as long (100,000 scalars: 39.7 s against 3.4 s, measured with
+tensorboard 2.21 on two busy cores) and 0.9 s to be imported; a test holds that both read the same.
 
 An event file is a sequence of TFRecords (length, checksum of the length, data, checksum of the data; checksums are
 masked CRC-32C), each holding one protocol buffer `Event`. Only what scalars need is decoded:
@@ -14,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tracelyze.errors import InputError
-from tracelyze.importing.run_builder import Log, write_run
+from tracelyze.importing.run_builder import Log
 
 _FLOAT, _DOUBLE = 1, 2  # DataType of a TensorProto
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -25,30 +28,44 @@ class _DamagedError(Exception):
     """The rest of the file cannot be read."""
 
 
-def import_events(file: Path, run: Path) -> str:
-    """Make the run directory `run` from one event file, or from a folder with the event files of one training.
+def find(folder: Path) -> Path | None:
+    """The folder, or the only folder below it, that holds event files; None without any."""
+    if any(folder.glob("*tfevents*")):
+        return folder
+    below = {path.parent for pattern in ("*/*tfevents*", "*/*/*tfevents*") for path in folder.glob(pattern)}
+    return below.pop() if len(below) == 1 else folder if below else None
 
-    A file that ends in the middle of a record, or has a wrong checksum, is read up to there, and the returned sentence
-    says so. InputError, one line, if there is nothing to import, or if the folder holds several trainings.
+
+def looks_so(head: bytes) -> bool:
+    """Whether a file begins as a TFRecord does: with a length and its checksum."""
+    return len(head) > 12 and _masked(memoryview(head)[:8]) == struct.unpack_from("<I", head, 8)[0]
+
+
+def read(path: Path) -> Log:
+    """The scalars of one event file, or of a folder with the event files of one training.
+
+    A file that ends in the middle of a record, or has a wrong checksum, is read up to there, and a note says so.
+    InputError, one line, if there is nothing to import, or if the folder holds several trainings.
     """
+    file = (find(path) or path) if path.is_dir() else path
     rows: list[dict[str, float | None]] = []
     notes: list[str] = []
-    for path in _files(file):
-        found, damage = read_scalars(path)
+    for part in _files(file):
+        found, damage = read_scalars(part)
         if rows and found and _step(found[0]) <= _step(rows[0]):
             raise InputError(
-                f"{path}: starts over at step {_step(found[0]):.0f}: another training; import one file at a time"
+                f"{part}: starts over at step {_step(found[0]):.0f}: another training; import one file at a time"
             )
         rows += found
         if damage:
-            notes.append(f"{path}: {damage}; what comes before is imported")
+            notes.append(f"{part}: {damage}; what comes before is imported")
             if not found:
-                raise InputError(f"{path}: {damage}; give a TensorBoard event file with scalars")
+                raise InputError(f"{part}: {damage}; give a TensorBoard event file with scalars")
     if not rows:
         raise InputError(f"{file}: holds no scalars; give the event file of a training that logs its loss")
     start = min(row["elapsed_s"] or 0.0 for row in rows)
     rows = [{**row, "elapsed_s": (row["elapsed_s"] or 0.0) - start} for row in rows]
-    return write_run(Log("tensorboard", file, rows, notes=tuple(notes)), run)
+    return Log("tensorboard", file, rows, notes=tuple(notes))
 
 
 def _files(file: Path) -> list[Path]:

@@ -91,7 +91,8 @@ EVALS = Table(
         Column("loss", "float64", "", "mean of those loss values"),
         Column("loader", "int16", "", "DataLoader whose batches were evaluated (table loaders)"),
         Column("site", "int32", "", "line of the script that called the model (table sites)"),
-        Column("purpose", "string", "", "what a callback called it: validation, sanity check, test, predict"),
+        Column("purpose", "string", "", "validation, sanity check, test, predict, training: by a callback or a log"),
+        Column("set", "string", "", "name of what was evaluated, where a log tells several sets apart"),
     ),
 )
 

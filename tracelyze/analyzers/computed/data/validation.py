@@ -14,7 +14,7 @@ import numpy as np
 from tracelyze.analyzers.evidence import timing
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Floats, Mask, Process, Training
+    from tracelyze.analyzers.recorded.run import Floats, Mask, Process, Table, Training
 
 RARE = 5  # steps per pass: a pass more often than that belongs to the step itself
 GRAD = 2
@@ -80,18 +80,33 @@ def curve(process: Process) -> tuple[Floats, Floats, Floats]:
     """The validation curve: steps done before, losses, and samples per pass, each of shape [passes], in order.
 
     Only the most frequent kind of pass (validation set, line of the script), so that two validation sets do not mix. In
-    a log made elsewhere, where nothing is known but the losses, all of them. Non-finite losses stay in.
+    a log made elsewhere, where nothing is known but the losses, those of the set that was evaluated most often, the
+    first one of several. Non-finite losses stay in; evaluations of a test set or of training data do not count.
     """
     evals = process.evals
     chosen = passes(process) if evals.has("forwards") else np.ones(len(evals), dtype=bool)
-    chosen = chosen & evals.known("loss") & ~evals.matches("purpose", "test")
+    chosen = chosen & evals.known("loss") & ~evals.matches("purpose", "test") & ~evals.matches("purpose", "training")
     if not chosen.any():
         return np.empty(0), np.empty(0), np.empty(0)
-    columns = [_validation_sets(process, chosen), evals["site"], evals["model"]]
+    columns = [_named_sets(evals), _validation_sets(process, chosen), evals["site"], evals["model"]]
     keys = np.stack([np.nan_to_num(column, nan=-1.0) for column in columns], axis=1)
     _kinds, inverse, counts = np.unique(keys[chosen], axis=0, return_inverse=True, return_counts=True)
     frequent = np.flatnonzero(chosen)[inverse.reshape(-1) == int(np.argmax(counts))]
     return evals["after_step"][frequent], evals["loss"][frequent], evals["samples"][frequent]
+
+
+def _named_sets(evals: Table) -> Floats:
+    """A number for each name of an evaluated set, in the order of their first passes, shape [evals]."""
+    names = evals.text("set")
+    numbers = {name: float(index) for index, name in enumerate(dict.fromkeys(names))}
+    return np.array([numbers[name] for name in names], dtype=np.float64)
+
+
+def of_training_data(process: Process) -> tuple[Floats, Floats]:
+    """Evaluations of training data that a log holds: steps done before, and losses, each of shape [passes]."""
+    evals = process.evals
+    rows = evals.matches("purpose", "training") & evals.known("loss")
+    return evals["after_step"][rows], evals["loss"][rows]
 
 
 def _validation_sets(process: Process, chosen: Mask) -> Floats:

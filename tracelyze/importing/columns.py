@@ -1,0 +1,175 @@
+"""What the columns of a log mean: which one is the training loss, which are evaluations, which number the steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+Row = Mapping[str, float | None]
+
+_PHASES: Mapping[str, str] = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "eval", "evaluation", "dev"), "eval"),
+    "test": "test",
+}
+# Names as Trainer, Lightning, Weights & Biases, TensorBoard, Megatron and hand-written loops have them, as words.
+# The first counts. What stands before a slash and says nothing (`optim/lr`, `trainer/global_step`) is left out.
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "step": (
+        "step", "global step", "steps", "iteration", "iter", "iter num", "update", "num updates", "total timesteps",
+    ),
+    "loss": ("loss", "loss step", "total loss", "lm loss", "losses", "nll loss", "loss epoch", "loss mean"),
+    "grad_norm": (
+        "grad norm", "gradient norm", "gradnorm", "global grad norm", "total grad norm", "grad 2 0 norm total", "gnorm",
+        "global gradient norm",
+    ),
+    "lr": ("lr", "learning rate"),
+    "scale": ("loss scale", "grad scale", "scaler scale", "amp scale", "scale"),
+    "time": ("runtime", "elapsed s", "elapsed seconds"),
+    "seconds": ("elapsed time per iteration",),
+}  # fmt: skip
+_NAMESPACES = frozenset(("trainer", "optim", "optimizer", "metrics", "scalars", "reduced", "log", "time"))
+# Losses that are a part of an objective, or of an adversary: none of them is the loss of the training.
+_PARTS = frozenset(
+    ("policy", "value", "vf", "pg", "actor", "critic", "entropy", "kl", "aux", "balance", "z", "router",
+     "d", "g", "gen", "disc", "generator", "discriminator", "adv", "adversarial", "q", "qf", "alpha", "commit")
+)  # fmt: skip
+_UNKNOWN = 50  # rank of a loss under a name of its own (`ctc_loss`), behind all names that say plainly what they are
+_EARLIER = 0.1  # a column that ends before a tenth of another's is not the curve of the run
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a column holds: `column` is one of ours or "", `phase` train, eval or test, `set` an evaluated set's name.
+
+    `rank` tells how well the name fits, 0 is best. `explicit`: the name says its phase. `metric` is the name without it.
+    """
+
+    column: str
+    phase: str
+    set: str
+    rank: int
+    explicit: bool
+    metric: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which column of the log becomes what. `evaluations` map names to phase (train, eval, test) and set."""
+
+    step: str | None
+    steps: Mapping[str, str]
+    evaluations: Mapping[str, tuple[str, str]]
+    scalars: Mapping[str, tuple[str, str]]
+
+    def named(self) -> dict[str, str]:
+        """Our columns with the log's names for them, as they are told to the user and kept in run.json."""
+        found = {"step": self.step} if self.step else {}
+        found |= dict(self.steps)
+        for name, (phase, held) in self.evaluations.items():
+            ours = {"eval": "val_loss", "test": "test_loss", "train": "evaluated_train_loss"}[phase]
+            found.setdefault(f"{ours} ({held})" if held else ours, name)
+        return found
+
+
+@lru_cache(maxsize=4096)
+def meaning(name: str) -> Meaning:
+    """What the log's column `name` holds, by its name alone."""
+    words = [word for word in re.split(r"[^a-z0-9]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()) if word]
+    phase, rest = _phase(words)
+    while len(rest) > 1 and rest[0] in _NAMESPACES:
+        rest = rest[1:]
+    text, explicit = " ".join(rest), phase != ""
+    metric = _without_phase(name) if explicit else name
+    if phase in ("eval", "test"):
+        held = _evaluated_set(rest)
+        return Meaning("" if held is None else "loss", phase, held or "", 0, True, metric)
+    for ours, theirs in _NAMES.items():
+        if text in theirs:
+            return Meaning(ours, "train", "", 2 * theirs.index(text) + explicit, explicit, metric)
+    if re.fullmatch(r"lr [a-z0-9 ]+|lr0|learning rate [a-z0-9 ]+", text):
+        return Meaning("lr", "train", "", 100, explicit, metric)
+    if rest and rest[-1] in ("loss", "losses") and len(rest) <= 4 and not _PARTS & set(rest):
+        return Meaning("loss", "train", _evaluated_set(rest) or "", _UNKNOWN + explicit, explicit, metric)
+    return Meaning("", "train", "", 0, explicit, metric)
+
+
+def plan(rows: Sequence[Row]) -> Plan:
+    """Which column becomes what, by the names and, where several could be the training loss, by where they have values.
+
+    A loss of training data that only ever stands beside a validation loss is an evaluation of that data, if the log has
+    another training loss. Of the others the plainest name counts, unless it ends before a tenth of another one's run:
+    then that one is the curve of the run. Without a plain name, a loss under a name of its own counts if there is one.
+    """
+    names = {name: meaning(name) for name in dict.fromkeys(name for row in rows for name in row)}
+    best: dict[str, str] = {}
+    for name, what in names.items():
+        if what.column not in ("", "loss") and (what.column not in best or what.rank < names[best[what.column]].rank):
+            best[what.column] = name
+    evaluations = {n: (w.phase, w.set) for n, w in names.items() if w.column == "loss" and w.phase != "train"}
+    losses = [n for n, w in names.items() if w.column == "loss" and w.phase == "train"]
+    at = _steps_of((*losses, *evaluations), best.get("step"), rows)
+    evaluated = {step for name in evaluations for step in at[name]}
+    beside = [n for n in losses if names[n].explicit and at[n] and len(at[n] & evaluated) >= 0.9 * len(at[n])]
+    others = [n for n in losses if n not in beside]
+    training = _training_loss(others or beside, names, rows)
+    if training is not None:
+        best["loss"] = training
+    evaluations |= {n: ("train", names[n].set) for n in beside if n != training}
+    step = best.pop("step", None)
+    used = {step, *best.values(), *evaluations}
+    scalars = {name: (what.phase, what.metric) for name, what in names.items() if name not in used}
+    ordered = {ours: best[ours] for ours in _NAMES if ours in best}
+    return Plan(step, ordered, evaluations, scalars)
+
+
+def known(names: Iterable[str]) -> bool:
+    """Whether one of the names is a column of ours, which must hold a number."""
+    return any(meaning(name).column for name in names)
+
+
+def _phase(words: list[str]) -> tuple[str, list[str]]:
+    """The phase that the first or last word names ("" without one), and the other words."""
+    trailing = 1 if len(words) > 2 and words[-1] in ("step", "epoch") else 0
+    for place in (0, len(words) - 1 - trailing):
+        if words and words[place] in _PHASES and len(words) > 1:
+            return _PHASES[words[place]], words[:place] + words[place + 1 :]
+    return "", words
+
+
+def _without_phase(name: str) -> str:
+    """The name as the log has it, without the word for the phase at its beginning or end."""
+    word = "|".join(_PHASES)
+    return re.sub(rf"^(?:{word})[^A-Za-z0-9]+|[^A-Za-z0-9]+(?:{word})$", "", name, count=1, flags=re.IGNORECASE)
+
+
+def _evaluated_set(words: list[str]) -> str | None:
+    """The name of the evaluated set in `eval_<set>_loss`, "" for the only one; None if this is no loss."""
+    if words and words[-1] in ("epoch", "step", "value"):
+        words = words[:-1]
+    if not words or words[-1] not in ("loss", "losses") or len(words) > 5 or _PARTS & set(words):
+        return None
+    held = [word for word in words[:-1] if word not in ("total", "mean", "lm", "nll", "at", "iteration")]
+    return " ".join(held)
+
+
+def _steps_of(names: Iterable[str], step: str | None, rows: Sequence[Row]) -> dict[str, set[float]]:
+    """The steps at which each column has a value; numbers of the rows where nothing numbers the steps."""
+    at: dict[str, set[float]] = {name: set() for name in names}
+    for index, row in enumerate(rows):
+        number = row.get(step) if step else None
+        for name in at.keys() & row.keys():
+            if row[name] is not None:
+                at[name].add(float(index) if number is None else number)
+    return at
+
+
+def _training_loss(candidates: list[str], names: Mapping[str, Meaning], rows: Sequence[Row]) -> str | None:
+    plain = sorted((n for n in candidates if names[n].rank < _UNKNOWN), key=lambda n: names[n].rank)
+    if not plain:
+        return candidates[0] if len(candidates) == 1 else None
+    last = {name: max((i for i, row in enumerate(rows) if row.get(name) is not None), default=-1) for name in plain}
+    furthest = max(last.values())
+    return next(name for name in plain if last[name] >= _EARLIER * furthest)

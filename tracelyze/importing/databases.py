@@ -1,0 +1,110 @@
+"""Stores of trackers in SQLite, opened so that nothing in them can change: MLflow's and Trackio's.
+
+Their own clients are not used: MLflow's migrates a database of another version before it reads, Trackio's starts a
+server, and each brings dozens of packages; what they would run here is a SELECT.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from tracelyze.errors import InputError
+from tracelyze.importing.reading import Numbers, numbers
+from tracelyze.importing.run_builder import Log
+
+MAGIC = b"SQLite format 3\x00"
+_ROWS = 20_000_000  # values that are read at most
+
+
+def kind_of(file: Path) -> str:
+    """mlflow, trackio, or "" for any other database."""
+    try:
+        with _opened(file) as connection:
+            columns = {row[1] for row in connection.execute("PRAGMA table_info(metrics)")}
+    except (sqlite3.Error, InputError):
+        return ""
+    if {"key", "value", "run_uuid", "step", "is_nan"} <= columns:
+        return "mlflow"
+    return "trackio" if {"metrics", "run_name", "step"} <= columns else ""
+
+
+def read_mlflow(file: Path) -> Log:
+    """The metrics of the only run, or InputError naming the runs of which one has to be exported."""
+    with _opened(file) as connection:
+        runs = list(
+            connection.execute(
+                "SELECT run_uuid, name, status FROM runs WHERE run_uuid IN (SELECT DISTINCT run_uuid FROM metrics)"
+                " AND lifecycle_stage = 'active' ORDER BY start_time"
+            )
+        )
+        run = _only(file, [(str(one[0]), str(one[1]), str(one[2])) for one in runs])
+        query = (
+            "SELECT step, timestamp, key, CASE WHEN is_nan THEN NULL ELSE value END FROM metrics WHERE run_uuid = ?"
+            " ORDER BY step, timestamp, rowid LIMIT ?"
+        )
+        rows = _by_step(connection.execute(query, (run[0], _ROWS)))
+    return Log("mlflow", file, rows, {"run": run[1], "status": run[2]})
+
+
+def _by_step(records: Any) -> list[Numbers]:
+    """MLflow keeps infinities as the largest double, and marks NaN: both are what they were again."""
+    rows: list[Numbers] = []
+    start: float | None = None
+    for step, timestamp, key, value in records:
+        start = timestamp if start is None else start
+        if not rows or rows[-1]["step"] != step or key in rows[-1]:
+            rows.append({"step": float(step), "elapsed_s": (timestamp - start) / 1e3})
+        number = float("nan") if value is None else float(value)
+        rows[-1][str(key)] = number if abs(number) < 1.7976931348623157e308 else number * 10
+    return rows
+
+
+def read_trackio(file: Path) -> Log:
+    """The metrics of the only run: a JSON object a row."""
+    with _opened(file) as connection:
+        names = [str(row[0]) for row in connection.execute("SELECT DISTINCT run_name FROM metrics")]
+        run = _only(file, [(name, name, "") for name in names])
+        query = "SELECT step, timestamp, metrics FROM metrics WHERE run_name = ? ORDER BY id LIMIT ?"
+        records = list(connection.execute(query, (run[0], _ROWS)))
+    rows: list[Numbers] = []
+    start: datetime | None = None
+    for step, timestamp, text in records:
+        try:
+            told, time = json.loads(text), datetime.fromisoformat(timestamp)
+        except (ValueError, TypeError, RecursionError):
+            continue
+        if isinstance(told, dict):
+            start = start or time
+            values = numbers(file, f"step {step}", told)
+            rows.append({**values, "step": float(step), "elapsed_s": (time - start).total_seconds()})
+    return Log("trackio", file, rows, {"run": run[1]})
+
+
+def _only(file: Path, runs: list[tuple[str, str, str]]) -> tuple[str, str, str]:
+    if not runs:
+        raise InputError(f"{file}: holds no run with metrics; give the store of a training that logged its loss")
+    if len(runs) > 1:
+        named = ", ".join(name for _, name, _ in runs[:8]) + (", ..." if len(runs) > 8 else "")
+        raise InputError(f"{file}: holds {len(runs)} runs ({named}); name one with --run NAME")
+    return runs[0]
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[sqlite3.Connection]:
+    """The database, read-only: also of a run that still writes to it."""
+    try:
+        connection = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)
+    except sqlite3.Error as error:
+        raise InputError(f"{file}: {error}; give the database of MLflow or Trackio") from None
+    try:
+        yield connection
+    except sqlite3.Error as error:
+        raise InputError(f"{file}: {error}; the database is damaged or in use") from None
+    finally:
+        connection.close()

@@ -1,0 +1,48 @@
+"""Logs in CSV: with a header, separated by commas, semicolons or tabs. Lightning's CSVLogger writes such files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from pathlib import Path
+
+from tracelyze.errors import InputError
+from tracelyze.importing.reading import numbers, text_of
+from tracelyze.importing.run_builder import Log
+
+LIGHTNING = "metrics.csv"
+_VERSION = re.compile(r"version_(\d+)")
+
+
+def looks_so(head: str) -> bool:
+    """Whether the beginning of a file is a header and a row of as many fields, more than one."""
+    lines = head.split("\n")
+    separator = max(",;\t", key=lines[0].count)
+    fields = lines[0].count(separator)
+    return fields > 0 and (len(lines) < 2 or not lines[1].strip() or lines[1].count(separator) == fields)
+
+
+def find(folder: Path) -> Path | None:
+    """The metrics.csv of a folder that Lightning logged to: of a version, or of the last of its versions."""
+    if (folder / LIGHTNING).is_file():
+        return folder / LIGHTNING
+    versions = [int(match[1]) for path in folder.glob("version_*") if (match := _VERSION.fullmatch(path.name))]
+    files = [folder / f"version_{number}" / LIGHTNING for number in sorted(versions, reverse=True)]
+    return next((file for file in files if file.is_file()), None)
+
+
+def read(path: Path) -> Log:
+    """The rows of the log. InputError where there is no header, or a value that must be a number is none."""
+    file = (find(path) or path) if path.is_dir() else path
+    text = text_of(file)
+    header = text.split("\n", 1)[0]
+    delimiter = max(",;\t", key=header.count)
+    if delimiter not in header:
+        raise InputError(f"{file}: not a log that tracelyze reads: no header with step and loss in its first line")
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, restkey="", skipinitialspace=True)
+    try:
+        rows = [numbers(file, f"line {reader.line_num}", record) for record in reader]
+    except csv.Error as error:
+        raise InputError(f"{file}: line {reader.line_num}: {error}") from None
+    return Log("csv", file, rows)

@@ -1,0 +1,46 @@
+"""Logs in JSON: one object a line, or one list of objects."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tracelyze.errors import InputError
+from tracelyze.importing import trainer_state
+from tracelyze.importing.reading import Numbers, numbers, text_of
+from tracelyze.importing.run_builder import Log
+
+
+def read(file: Path) -> Log:
+    """The rows of the log. A last line that a dying program left half-written is dropped."""
+    text = text_of(file)
+    try:
+        data = json.loads(text)
+    except ValueError:
+        return Log("jsonl", file, _lines(file, text))
+    except RecursionError:
+        raise InputError(f"{file}: JSON that is nested too deeply; give one object a step, with step and loss") from None
+    if isinstance(data, dict) and "log_history" in data:
+        return trainer_state.of_state(file, data)
+    if isinstance(data, dict) and "traceEvents" in data:
+        raise InputError(f"{file}: a profiler trace, not a log")
+    records = data if isinstance(data, list) else [data]
+    if not all(isinstance(record, dict) for record in records):
+        raise InputError(f"{file}: JSON, but no list of objects; give one object a step, with step and loss")
+    return Log("jsonl", file, [numbers(file, f"record {n}", record) for n, record in enumerate(records, 1)])
+
+
+def _lines(file: Path, text: str) -> list[Numbers]:
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    rows: list[Numbers] = []
+    for number, line in lines:
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            if number == lines[-1][0] and rows:
+                break
+            raise InputError(f"{file}: line {number} is not JSON; give a log with one JSON object a line") from None
+        if not isinstance(record, dict):
+            raise InputError(f"{file}: line {number} is no JSON object; give a log with one JSON object a line")
+        rows.append(numbers(file, f"line {number}", record))
+    return rows

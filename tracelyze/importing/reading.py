@@ -1,0 +1,100 @@
+"""Reading other programs' files: never more than a bound, never anything but text and numbers, errors in one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tracelyze.errors import InputError
+from tracelyze.importing import columns
+
+LARGEST = 2 * 2**30  # bytes of a file that is read as a whole: its rows take several times as much memory
+LONGEST_LINE = 2**20  # characters of a line that is looked at; the rest of it is passed over
+HEAD = 64 * 2**10  # bytes that tell a format
+Numbers = dict[str, float | None]
+
+_ABSENT = frozenset(("", "none", "null", "na", "n/a", "-"))
+_COLORS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def text_of(file: Path) -> str:
+    """The text of a file that is read as a whole. InputError if it is too large, no text, or cannot be read."""
+    try:
+        if file.stat().st_size > LARGEST:
+            raise InputError(f"{file}: larger than {LARGEST >> 30} GiB; keep the columns step, loss, grad_norm, lr only")
+        text = file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{file}: not a text file; give a log as text, JSON, JSON lines or CSV") from None
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror}; give the path of a log") from None
+    if not text.strip():
+        raise InputError(f"{file}: is empty; give the log of a training that has made steps")
+    return text
+
+
+def lines_of(file: Path) -> Iterator[str]:
+    """The lines of a console log without colors, one after the other; what overwrites itself (progress) as lines."""
+    try:
+        with file.open(encoding="utf-8", errors="replace") as stream:
+            while line := stream.readline(LONGEST_LINE):
+                for part in line.rstrip("\r\n").split("\r"):
+                    yield _COLORS.sub("", part) if "\x1b" in part else part
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror}; give the path of a log") from None
+
+
+def head_of(file: Path) -> bytes:
+    """The first bytes of a file, by which its format is told; empty if it is none or cannot be read."""
+    try:
+        with file.open("rb") as stream:
+            return stream.read(HEAD)
+    except OSError:
+        return b""
+
+
+def number(text: str) -> float | None:
+    """The number in a text as logs write them (`1,234`, `NaN`, `inf`), None if there is none."""
+    try:
+        return float(text.replace(",", "").replace("_", "").strip())
+    except ValueError:
+        return None
+
+
+def numbers(file: Path, where: str, record: dict[str, Any]) -> Numbers:
+    """The numbers of a record by name, nested objects as `outer/inner`.
+
+    Text that is no number becomes None, but InputError where a loss or another known column must hold a number.
+    """
+    found: Numbers = {}
+    for name, value in _flat(record):
+        if value is None or (isinstance(value, str) and value.strip().lower() in _ABSENT):
+            found[name] = None
+        elif isinstance(value, int | float):
+            found[name] = _finite_integer(value)
+        elif isinstance(value, str):
+            try:
+                found[name] = float(value)
+            except ValueError:
+                if columns.known([name]):
+                    raise InputError(f"{file}: {where}: {name} is {value[:40]!r}, not a number") from None
+                found[name] = None
+    return found
+
+
+def _finite_integer(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return float("inf") if value > 0 else float("-inf")
+
+
+def _flat(record: dict[str, Any]) -> list[tuple[str, Any]]:
+    flat: list[tuple[str, Any]] = []
+    for name, value in record.items():
+        if isinstance(value, dict):
+            flat += [(f"{name}/{inner}", item) for inner, item in value.items()]
+        else:
+            flat.append((str(name), value))
+    return flat

@@ -1,0 +1,132 @@
+"""What a file or folder was recorded by, told by its content, and turned into a run directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tracelyze.errors import InputError
+from tracelyze.importing import (
+    console,
+    databases,
+    delimited,
+    json_log,
+    mlflow_store,
+    mlperf,
+    monitor_csv,
+    tensorboard,
+    trainer_state,
+    training_log,
+    wandb_run,
+)
+from tracelyze.importing.reading import head_of
+from tracelyze.importing.run_builder import Log, write_run
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A file or folder whose format is known. `title` says what it is, after "read as"."""
+
+    path: Path
+    title: str
+    read: Callable[[Path], Log]
+
+
+READABLE = (
+    "a run directory",
+    "profiler traces (.json, .json.gz, or a folder)",
+    "trainer_state.json, or a checkpoint folder",
+    "TensorBoard event files",
+    "metrics.csv of Lightning, CSV or JSON lines with a step and a loss",
+    "W&B offline runs",
+    "stores of MLflow and Trackio",
+    "console logs (Trainer, TRL, torchtitan, Megatron-LM, NeMo, nanoGPT, MLPerf, or lines with a step and a loss)",
+    "monitor.csv of Stable-Baselines3",
+)
+
+
+def recognize(path: Path, pattern: str | None = None) -> Recording | None:
+    """What `path` is, by what lies in a folder or by the first 64 KiB of a file; None if it is no known recording.
+
+    `pattern` says that it is a text log, and what its lines look like.
+    """
+    if pattern is not None:
+        return Recording(path, "a text log, by your pattern", lambda file: training_log.read(file, pattern))
+    return _folder(path) if path.is_dir() else _file(path)
+
+
+def import_recording(path: Path, run: Path, pattern: str | None = None) -> str:
+    """Make the run directory `run` of what lies at `path`; returns sentences on what was imported.
+
+    InputError, one line, if it cannot be read, or is none of the formats that can.
+    """
+    if not path.exists():
+        raise InputError(f"{path}: No such file or directory; give the path of a recording")
+    recording = recognize(path, pattern)
+    if recording is None:
+        raise InputError(f"{path}: {unreadable(path)}")
+    said = write_run(recording.read(path), run)
+    return f"read as {recording.title}\n{said}"
+
+
+def unreadable(path: Path) -> str:
+    """What can be read instead of `path`, as the end of a one-line error."""
+    if path.is_file() and path.stat().st_size == 0:
+        return "is empty; give the log of a training that has made steps"
+    what = "no folder" if path.is_dir() else "not a log"
+    return f"{what} that tracelyze reads; it reads {'; '.join(READABLE)}"
+
+
+def _folder(folder: Path) -> Recording | None:
+    if trainer_state.find(folder):
+        return Recording(folder, "trainer_state.json of the Hugging Face Trainer", trainer_state.read)
+    if wandb_run.find(folder):
+        return Recording(folder, "an offline run of Weights & Biases", wandb_run.read)
+    if delimited.find(folder):
+        return Recording(folder, "metrics.csv of Lightning", delimited.read)
+    if mlflow_store.find(folder):
+        return Recording(folder, "a file store of MLflow", mlflow_store.read)
+    if tensorboard.find(folder):
+        return Recording(folder, "TensorBoard event files", tensorboard.read)
+    stores = [found for file in sorted(folder.glob("*.db")) if (found := _database(file)) is not None]
+    return stores[0] if len(stores) == 1 else None
+
+
+def _file(file: Path) -> Recording | None:
+    head = head_of(file)
+    if not head.strip():
+        return None
+    if head.startswith(wandb_run.MAGIC) or file.suffix == wandb_run.SUFFIX:
+        return Recording(file, "an offline run of Weights & Biases", wandb_run.read)
+    if head.startswith(databases.MAGIC):
+        return _database(file)
+    if tensorboard.looks_so(head) or "tfevents" in file.name:
+        return Recording(file, "a TensorBoard event file", tensorboard.read)
+    if b"\x00" in head:
+        return None
+    return _text(file, head.decode("utf-8", "replace").removeprefix("\ufeff"))
+
+
+def _text(file: Path, head: str) -> Recording | None:
+    if monitor_csv.looks_so(head):
+        return Recording(file, "monitor.csv of Stable-Baselines3", monitor_csv.read)
+    if mlperf.MARK in head:
+        return Recording(file, "an MLPerf log", mlperf.read)
+    if '"log_history"' in head and head.lstrip().startswith("{") or file.name == trainer_state.FILE:
+        return Recording(file, "trainer_state.json of the Hugging Face Trainer", trainer_state.read)
+    if console.looks_so(head):
+        return Recording(file, "the console log of the Hugging Face Trainer", console.read)
+    if head.lstrip()[0] in "{[" and not head.startswith("[rank"):
+        return Recording(file, "a log in JSON", json_log.read)
+    program = next((found for line in head.splitlines() if (found := training_log.program_of(line))), None)
+    if program is None and delimited.looks_so(head):
+        return Recording(file, "a log in CSV", delimited.read)
+    return Recording(file, f"a console log{f' of {program[1]}' if program else ''}", training_log.read)
+
+
+def _database(file: Path) -> Recording | None:
+    kind = databases.kind_of(file)
+    if kind == "mlflow":
+        return Recording(file, "a store of MLflow", databases.read_mlflow)
+    return Recording(file, "a store of Trackio", databases.read_trackio) if kind == "trackio" else None

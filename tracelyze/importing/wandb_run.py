@@ -1,0 +1,92 @@
+"""Weights & Biases' offline runs, read by wandb itself: `wandb leet inspect --json` prints the records of a file.
+
+It stands for NaN with the text "NaN", and prints what a file that was cut off holds before it ends.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tracelyze.errors import InputError
+from tracelyze.importing.reading import Numbers, number
+from tracelyze.importing.run_builder import Log
+
+MAGIC = b":W&B"
+SUFFIX = ".wandb"
+_SECONDS = 600.0
+_OWN = ("_wandb", "_timestamp")
+
+
+def find(folder: Path) -> Path | None:
+    """The file of a run's folder, or of the only run below a folder called wandb; None without one."""
+    files = sorted(folder.glob(f"*{SUFFIX}")) or sorted(folder.glob(f"*run-*/*{SUFFIX}"))
+    files = files or sorted(folder.glob(f"wandb/*run-*/*{SUFFIX}"))
+    return files[0] if len({file.resolve() for file in files}) == 1 else None
+
+
+def read(path: Path) -> Log:
+    """The history of the run. InputError where wandb is not installed or cannot read the file."""
+    file = (find(path) or path) if path.is_dir() else path
+    if importlib.util.find_spec("wandb") is None:
+        raise InputError(f"{file}: an offline run of Weights & Biases; pip install 'tracelyze[wandb]' to read it")
+    rows: list[Numbers] = []
+    facts: dict[str, Any] = {}
+    with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as errors:
+        command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(file.resolve())]
+        try:
+            with tempfile.TemporaryDirectory() as elsewhere:  # it may write a folder of its own where it is started
+                done = subprocess.run(  # noqa: S603  # wandb's own reader, with a path as its only argument
+                    command, stdin=subprocess.DEVNULL, stdout=said, stderr=errors, cwd=elsewhere, timeout=_SECONDS,
+                    check=False,
+                )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise InputError(f"{file}: wandb could not read it ({error}); give the run's .wandb file") from None
+        said.seek(0)
+        for line in said:
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            _take(record, rows, facts)
+        errors.seek(0)
+        trouble = errors.read(2000).decode("utf-8", "replace").strip().splitlines()
+    if not rows:
+        why = trouble[-1][:200] if trouble else "it holds no history"
+        raise InputError(f"{file}: wandb could not read it ({why}); wandb 0.31 or later is needed")
+    notes = (f"{file}: {trouble[-1][:200]}; what comes before is imported",) if done.returncode and trouble else ()
+    return Log("wandb", file, rows, facts, notes)
+
+
+def _take(record: Any, rows: list[Numbers], facts: dict[str, Any]) -> None:
+    if not isinstance(record, dict):
+        return
+    if record.get("type") == "history":
+        item = (record.get("history") or {}).get("item")
+        if isinstance(item, dict):
+            rows.append(_numbers(item))
+    elif record.get("type") == "run":
+        run = record.get("run") or {}
+        facts.update({name: run[name] for name in ("display_name", "run_id", "start_time") if isinstance(run.get(name), str)})
+    elif record.get("type") == "exit":
+        code = (record.get("exit") or {}).get("exit_code", 0)
+        facts["exit_code"] = code
+
+
+def _numbers(item: dict[str, Any], prefix: str = "") -> Numbers:
+    found: Numbers = {}
+    for name, value in item.items():
+        if name in _OWN:
+            continue
+        if isinstance(value, bool | int | float):
+            found[prefix + name] = float(value)
+        elif isinstance(value, str):
+            found[prefix + name] = number(value)
+        elif isinstance(value, dict) and not prefix and "_type" not in value:
+            found |= _numbers(value, f"{name}/")
+    return found
