@@ -150,7 +150,8 @@ def test_diagnosing_needs_no_torch_and_no_plotly(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("step,loss\n1,2\n2,nan\n")
     program = (
         "import sys; sys.modules.update(torch=None, plotly=None)\n"
-        "from pathlib import Path; from tracelyze import analyzers, reports; from tracelyze.importing import recordings\n"
+        "from pathlib import Path; from tracelyze import analyzers, reports\n"
+        "from tracelyze.importing import recordings\n"
         "recordings.import_recording(Path('log.csv'), Path('run')); diagnosis = analyzers.diagnose('run')\n"
         "for name in ('r.html', 'r.md', 'r.json', 'r.sarif', 'r.txt'): reports.write(diagnosis, name)"
     )

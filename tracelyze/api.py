@@ -6,7 +6,9 @@ inside a training imports neither numpy nor pandas. docs/python.md shows them at
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +26,15 @@ def diagnose(
     ignore: Collection[str] = (),
     thresholds: Mapping[str, Mapping[str, float]] | None = None,
     picture: bool = False,
+    pattern: str | None = None,
 ) -> Diagnosis:
-    """What went wrong in the run directory, profiler trace or folder of traces at `path`.
+    """What went wrong in what lies at `path`: a run directory, profiler traces, or a recording of another program.
 
-    `select` limits the diagnosis to these rule ids, `ignore` leaves some out, `thresholds[rule][name]` overrides a
-    number of a rule. `picture`: with the timelines that only a page shows. No configuration file is read. Raises
-    :class:`tracelyze.InputError`, one line, for what cannot be read and for unknown rules and thresholds.
+    What it is is told by its content, and said in the notes of the diagnosis. `select` limits the diagnosis to these
+    rule ids, `ignore` leaves some out, `thresholds[rule][name]` overrides a number of a rule. `picture`: with the
+    timelines that only a page shows. `pattern`: a regular expression with the groups `step` and `loss` for the lines of
+    a text log. No configuration file is read. Raises :class:`tracelyze.InputError`, one line, for what cannot be read
+    and for unknown rules and thresholds.
 
     >>> diagnosis = tracelyze.diagnose("runs/train-20260101-120000")  # doctest: +SKIP
     >>> diagnosis.verdict  # doctest: +SKIP
@@ -41,9 +46,28 @@ def diagnose(
     from tracelyze.analyzers import kineto
 
     path = Path(path)
-    is_trace = kineto.is_trace(path) or (path.exists() and not path.is_dir())  # which says why a file is none
-    judge = kineto.diagnose_traces if is_trace else analyzers.diagnose
-    return judge(path, select=select, ignore=ignore, thresholds=thresholds or {}, picture=picture)
+    chosen: dict[str, Any] = {"select": select, "ignore": ignore, "thresholds": thresholds or {}, "picture": picture}
+    if pattern is None and kineto.is_trace(path):
+        return kineto.diagnose_traces(path, **chosen)
+    if pattern is None and (not path.exists() or analyzers.is_run(path)):
+        return analyzers.diagnose(path, **chosen)
+    return _diagnose_recording(path, pattern, chosen)
+
+
+def _diagnose_recording(path: Path, pattern: str | None, chosen: Mapping[str, Any]) -> Diagnosis:
+    """The diagnosis of a file or folder that another program wrote: it becomes a run directory that is thrown away."""
+    from tracelyze import analyzers
+    from tracelyze.analyzers import kineto
+    from tracelyze.importing import recordings
+
+    recording = recordings.recognize(path, pattern)
+    if recording is None and kineto.is_named_like_trace(path):
+        return kineto.diagnose_traces(path, **chosen)  # which says why it is none
+    with tempfile.TemporaryDirectory(prefix="tracelyze-") as folder:
+        said = recordings.import_recording(path, Path(folder) / "run", pattern)
+        run = analyzers.load(Path(folder) / "run")
+        notes = [line for line in said.splitlines() if not line.startswith("imported ")]
+        return analyzers.diagnose(replace(run, path=path, notes=[*notes, *run.notes]), **chosen)
 
 
 def load(run: str | Path) -> Run:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.engine import diagnose
-    from tracelyze.analyzers.recorded.run_directory import compact, load
+    from tracelyze.analyzers.recorded.run_directory import compact, is_run, load
 
-__all__ = ["compact", "diagnose", "load"]
+__all__ = ["compact", "diagnose", "is_run", "load"]
 
 
 def __getattr__(name: str) -> Any:
@@ -19,7 +19,7 @@ def __getattr__(name: str) -> Any:
         from tracelyze.analyzers.engine import diagnose
 
         return diagnose
-    if name in ("compact", "load"):
+    if name in ("compact", "is_run", "load"):
         from tracelyze.analyzers.recorded import run_directory
 
         return getattr(run_directory, name)

@@ -47,7 +47,11 @@ class FailOn(StrEnum):
 )
 def diagnose(
     run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="Run directory, or a profiler trace (.json, .json.gz, or a folder).")
+        Path,
+        typer.Argument(
+            metavar="PATH",
+            help="Run directory, profiler trace, or what another program recorded: a log, a folder of a tracker.",
+        ),
     ],
     format: Annotated[Format, typer.Option("--format", "-f", help="What to print on stdout.")] = Format.text,
     output: Annotated[
@@ -71,13 +75,17 @@ def diagnose(
         Path | None,
         typer.Option("--config", metavar="FILE", help="Instead of the nearest tracelyze.toml or pyproject.toml."),
     ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option("--pattern", metavar="REGEX", help="Of a text log's lines, with (?P<step>...) and (?P<loss>...)."),
+    ] = None,
     max_gib: MaxGib = None,
     no_html: Annotated[bool, typer.Option("--no-html", help=f"Do not write {PAGE}.")] = False,
 ) -> None:
-    """Say what went wrong in RUN, since when, what it cost, and how to fix it.
+    """Say what went wrong in PATH, since when, what it cost, and how to fix it.
 
-    Prints a summary and writes diagnosis.html into the run directory. With --format other than text, or with -o, only
-    what was asked for is written.
+    It finds out what PATH is. Prints a summary and writes diagnosis.html into the folder, or beside the file. With
+    --format other than text, or with -o, only what was asked for is written.
     """
     from tracelyze import reports
 
@@ -88,7 +96,7 @@ def diagnose(
     settings = _settings(config, _identifiers(select), _identifiers(ignore))
     page = not no_html and not files and format is Format.text
     drawn = page or format is Format.html or any(reports.format_of(file) == "html" for file in files)
-    diagnosis = _diagnose(run, settings, picture=drawn)
+    diagnosis = _diagnose(run, settings, drawn, pattern)
     for file in files:
         reports.write(diagnosis, file)
         sys.stderr.write(f"wrote {file}\n")
@@ -116,19 +124,15 @@ def _settings(config: Path | None, select: tuple[str, ...], ignore: tuple[str, .
     return replace(settings, select=select or settings.select, ignore=(*settings.ignore, *ignore))
 
 
-def _diagnose(path: Path, settings: Settings, picture: bool) -> Diagnosis:
-    """The diagnosis of a run directory or of profiler traces. One configuration serves both.
+def _diagnose(path: Path, settings: Settings, picture: bool, pattern: str | None) -> Diagnosis:
+    """The diagnosis of whatever lies at `path`. One configuration serves all of it.
 
     `picture`: with what only a page shows, which reads a part of a trace twice.
     """
-    from tracelyze import analyzers
-    from tracelyze.analyzers import kineto
+    from tracelyze import api
 
-    traces = kineto.is_trace(path) or (path.exists() and not path.is_dir())  # which says why the file is none
-    diagnose = kineto.diagnose_traces if traces else analyzers.diagnose
-    return diagnose(
-        path, select=settings.select, ignore=settings.ignore, thresholds=settings.thresholds, picture=picture
-    )
+    rules, numbers = {"select": settings.select, "ignore": settings.ignore}, settings.thresholds
+    return api.diagnose(path, **rules, thresholds=numbers, picture=picture, pattern=pattern)
 
 
 def _identifiers(given: list[str] | None) -> tuple[str, ...]:

@@ -12,29 +12,37 @@ from tracelyze import schema
 from tracelyze.cli import CONTEXT, MaxGib, allow, app
 
 imports = typer.Typer(
-    help="Turn a log made elsewhere into a run directory.",
+    help="Turn what another program recorded into a run directory, to keep it.",
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings=CONTEXT,
 )
 app.add_typer(imports, name="import")
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The log.")]
+File = Annotated[Path, typer.Argument(metavar="PATH", help="What another program recorded: a file or a folder.")]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory to make.")]
+Pattern = Annotated[
+    str | None,
+    typer.Option("--pattern", metavar="REGEX", help="Of a text log's lines, with (?P<step>...) and (?P<loss>...)."),
+]
 
 
 @imports.command("log")
-def import_log(file: File, run: Run) -> None:
-    """Import trainer_state.json, or a CSV or JSONL log with columns such as step, loss, grad_norm, lr, val_loss."""
+def import_log(file: File, run: Run, pattern: Pattern = None) -> None:
+    """Import what another program recorded; `diagnose` reads the same without keeping it.
+
+    trainer_state.json, CSV and JSON lines, TensorBoard, Lightning, W&B, MLflow, Trackio, MLPerf, monitor.csv, console
+    logs with a step and a loss in a line.
+    """
     from tracelyze.importing import recordings
 
-    _say(recordings.import_recording(file, run), run)
+    _say(recordings.import_recording(file, run, pattern), run)
 
 
 @imports.command("tensorboard")
 def import_tensorboard(file: File, run: Run) -> None:
-    """Import the scalars of a TensorBoard event file, or of a folder of them."""
-    from tracelyze.importing import tensorboard
+    """Import the scalars of a TensorBoard event file, or of a folder of them (as `import log` does)."""
+    from tracelyze.importing import recordings
 
     _say(recordings.import_recording(file, run), run)
 

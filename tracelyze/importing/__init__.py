@@ -5,5 +5,6 @@ It may import the schema of the run directory, the collectors' storage (`stream`
 and, where a format needs it, the library that wrote the file, inside the function that uses it. Analyzers do not
 import it, nor does it import them: both know the run directory only.
 
-Begin with `run_builder`: a reader of a format fills a `Log`, and `write_run` makes a run directory of it.
+Begin with `recordings`, which finds out what a file or folder is. A format's `read` fills a `Log` with the columns as
+they are called there, `columns` tells what each means, and `run_builder.write_run` makes a run directory of it.
 """

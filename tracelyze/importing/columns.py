@@ -44,7 +44,7 @@ _EARLIER = 0.1  # a column that ends before a tenth of another's is not the curv
 class Meaning:
     """What a column holds: `column` is one of ours or "", `phase` train, eval or test, `set` an evaluated set's name.
 
-    `rank` tells how well the name fits, 0 is best. `explicit`: the name says its phase. `metric` is the name without it.
+    `rank` tells how well the name fits, 0 is best. `explicit`: the name says its phase; `metric` is it without.
     """
 
     column: str
@@ -78,9 +78,8 @@ class Plan:
 def meaning(name: str) -> Meaning:
     """What the log's column `name` holds, by its name alone."""
     words = [word for word in re.split(r"[^a-z0-9]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()) if word]
-    phase, rest = _phase(words)
-    while len(rest) > 1 and rest[0] in _NAMESPACES:
-        rest = rest[1:]
+    phase, rest = _phase(_without_namespace(words))
+    rest = _without_namespace(rest)
     text, explicit = " ".join(rest), phase != ""
     metric = _without_phase(name) if explicit else name
     if phase in ("eval", "test"):
@@ -128,6 +127,12 @@ def plan(rows: Sequence[Row]) -> Plan:
 def known(names: Iterable[str]) -> bool:
     """Whether one of the names is a column of ours, which must hold a number."""
     return any(meaning(name).column for name in names)
+
+
+def _without_namespace(words: list[str]) -> list[str]:
+    while len(words) > 1 and words[0] in _NAMESPACES:
+        words = words[1:]
+    return words
 
 
 def _phase(words: list[str]) -> tuple[str, list[str]]:

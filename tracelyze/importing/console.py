@@ -42,7 +42,7 @@ def read(file: Path) -> Log:
         else:
             ending.read(line)
     if not rows:
-        raise InputError(f"{file}: holds no dict of the Trainer with an epoch; give the log of a training that made steps")
+        raise InputError(f"{file}: holds no dict of the Trainer with an epoch; give a log of Trainer or TRL")
     per_epoch = _steps_per_epoch(rows, summary, total)
     count = 0
     for row in rows:

@@ -35,7 +35,7 @@ def kind_of(file: Path) -> str:
 
 
 def read_mlflow(file: Path) -> Log:
-    """The metrics of the only run, or InputError naming the runs of which one has to be exported."""
+    """The metrics of the run that began last."""
     with _opened(file) as connection:
         runs = list(
             connection.execute(
@@ -43,13 +43,13 @@ def read_mlflow(file: Path) -> Log:
                 " AND lifecycle_stage = 'active' ORDER BY start_time"
             )
         )
-        run = _only(file, [(str(one[0]), str(one[1]), str(one[2])) for one in runs])
+        run, note = _last(file, [(str(one[0]), str(one[1]), str(one[2])) for one in runs])
         query = (
             "SELECT step, timestamp, key, CASE WHEN is_nan THEN NULL ELSE value END FROM metrics WHERE run_uuid = ?"
             " ORDER BY step, timestamp, rowid LIMIT ?"
         )
         rows = _by_step(connection.execute(query, (run[0], _ROWS)))
-    return Log("mlflow", file, rows, {"run": run[1], "status": run[2]})
+    return Log("mlflow", file, rows, {"run": run[1], "status": run[2]}, note)
 
 
 def _by_step(records: Any) -> list[Numbers]:
@@ -66,10 +66,12 @@ def _by_step(records: Any) -> list[Numbers]:
 
 
 def read_trackio(file: Path) -> Log:
-    """The metrics of the only run: a JSON object a row."""
+    """The metrics of the run that began last: a JSON object a row."""
     with _opened(file) as connection:
-        names = [str(row[0]) for row in connection.execute("SELECT DISTINCT run_name FROM metrics")]
-        run = _only(file, [(name, name, "") for name in names])
+        names = [
+            str(row[0]) for row in connection.execute("SELECT run_name FROM metrics GROUP BY run_name ORDER BY MIN(id)")
+        ]
+        run, note = _last(file, [(name, name, "") for name in names])
         query = "SELECT step, timestamp, metrics FROM metrics WHERE run_name = ? ORDER BY id LIMIT ?"
         records = list(connection.execute(query, (run[0], _ROWS)))
     rows: list[Numbers] = []
@@ -83,16 +85,17 @@ def read_trackio(file: Path) -> Log:
             start = start or time
             values = numbers(file, f"step {step}", told)
             rows.append({**values, "step": float(step), "elapsed_s": (time - start).total_seconds()})
-    return Log("trackio", file, rows, {"run": run[1]})
+    return Log("trackio", file, rows, {"run": run[1]}, note)
 
 
-def _only(file: Path, runs: list[tuple[str, str, str]]) -> tuple[str, str, str]:
+def _last(file: Path, runs: list[tuple[str, str, str]]) -> tuple[tuple[str, str, str], tuple[str, ...]]:
+    """The run that began last, and a note that names the others."""
     if not runs:
         raise InputError(f"{file}: holds no run with metrics; give the store of a training that logged its loss")
-    if len(runs) > 1:
-        named = ", ".join(name for _, name, _ in runs[:8]) + (", ..." if len(runs) > 8 else "")
-        raise InputError(f"{file}: holds {len(runs)} runs ({named}); name one with --run NAME")
-    return runs[0]
+    if len(runs) == 1:
+        return runs[0], ()
+    others = ", ".join(name for _, name, _ in runs[-2:-10:-1]) + (", ..." if len(runs) > 9 else "")
+    return runs[-1], (f"{file}: holds {len(runs)} runs; the last one, {runs[-1][1]}, is read, not {others}",)
 
 
 @contextmanager

@@ -7,9 +7,13 @@ from collections import deque
 from typing import Any
 
 _BEGINS = "Traceback (most recent call last):"
-_RAISED = re.compile(r"^((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Warning|Timeout))(?::\s?(.*))?$")
+_RAISED = re.compile(
+    r"^((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Warning|Timeout))(?::\s?(.*))?$"
+)
 _FRAME = re.compile(r'^\s+File "([^"]+)", line (\d+), in (\S+)')
-_LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python|/pytorch/torch/|/torch/(?:nn|distributed|utils)/|<frozen")
+_LIBRARY = re.compile(
+    r"site-packages|dist-packages|/lib/python|/pytorch/torch/|/torch/(?:nn|distributed|utils)/|<frozen"
+)
 _PREFIX = re.compile(r"^(?:\[?(?:rank|default|worker)?\s?\d+\]?:)+\s?")
 # What schedulers, the kernel and launchers say when they end a job, with the signal or the reason.
 _KILLS = tuple(

@@ -19,7 +19,7 @@ def read(file: Path) -> Log:
     except ValueError:
         return Log("jsonl", file, _lines(file, text))
     except RecursionError:
-        raise InputError(f"{file}: JSON that is nested too deeply; give one object a step, with step and loss") from None
+        raise InputError(f"{file}: JSON that is nested too deeply; give one object a step") from None
     if isinstance(data, dict) and "log_history" in data:
         return trainer_state.of_state(file, data)
     if isinstance(data, dict) and "traceEvents" in data:

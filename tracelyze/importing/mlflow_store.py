@@ -11,20 +11,20 @@ from tracelyze.importing.run_builder import Log
 
 def find(folder: Path) -> list[Path]:
     """The runs in a folder: the run itself, those of an experiment, or those of the whole store."""
-    for pattern in (".", "*", "*/*"):
-        runs = [path for path in sorted(folder.glob(pattern)) if (path / "metrics").is_dir() and (path / "meta.yaml").is_file()]
+    for below in ([folder], folder.glob("*"), folder.glob("*/*")):
+        runs = [path for path in below if (path / "metrics").is_dir() and (path / "meta.yaml").is_file()]
         if runs:
-            return runs
+            return sorted(runs)
     return []
 
 
 def read(path: Path) -> Log:
-    """The metrics of the only run in the folder: lines of timestamp (ms), value and step."""
-    runs = find(path)
-    if len(runs) != 1:
-        named = ", ".join(run.name for run in runs[:8])
-        raise InputError(f"{path}: holds {len(runs)} runs ({named}); give the folder of one")
-    folder = runs[0] / "metrics"
+    """The metrics of the run in the folder that was written to last: lines of timestamp (ms), value and step."""
+    runs = sorted(find(path), key=lambda run: (run / "metrics").stat().st_mtime)
+    if not runs:
+        raise InputError(f"{path}: holds no run of MLflow; give a folder with metrics and meta.yaml")
+    note = (f"{path}: holds {len(runs)} runs; the last one, {runs[-1].name}, is read",) if len(runs) > 1 else ()
+    folder = runs[-1] / "metrics"
     rows: dict[float, Numbers] = {}
     start: float | None = None
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
@@ -37,4 +37,4 @@ def read(path: Path) -> Log:
             rows.setdefault(step, {"step": step, "elapsed_s": told[0]})[name] = told[1]
     for row in rows.values():
         row["elapsed_s"] = ((row["elapsed_s"] or 0.0) - (start or 0.0)) / 1e3
-    return Log("mlflow", runs[0], [rows[step] for step in sorted(rows)], {"run": runs[0].name})
+    return Log("mlflow", runs[-1], [rows[step] for step in sorted(rows)], {"run": runs[-1].name}, note)

@@ -13,8 +13,21 @@ from tracelyze.importing.run_builder import Log
 
 MARK = ":::MLLOG"
 # Where a step or what stands for it is written, the plainest first; values under one of them are one curve.
-_STEPS = ("step_num", "curr_global_step", "current_iter_num", "samples_count", "epoch_num", "epoch_count", "first_epoch_num")
-_LOSSES: Mapping[str, str] = {"train_loss": "loss", "loss": "loss", "eval_loss": "val_loss", "validation_loss": "val_loss"}
+_STEPS = (
+    "step_num",
+    "curr_global_step",
+    "current_iter_num",
+    "samples_count",
+    "epoch_num",
+    "epoch_count",
+    "first_epoch_num",
+)
+_LOSSES: Mapping[str, str] = {
+    "train_loss": "loss",
+    "loss": "loss",
+    "eval_loss": "val_loss",
+    "validation_loss": "val_loss",
+}
 
 
 def read(file: Path) -> Log:
@@ -37,7 +50,7 @@ def read(file: Path) -> Log:
     rows = [row for entry in entries for row in _rows(entry, start, unit)]
     facts = {"step_unit": unit, "benchmark": _value(entries, "submission_benchmark"), "status": _status(entries)}
     note = () if unit in _STEPS[:3] else (f"{file}: steps are numbered by {unit}",)
-    return Log("mlperf", file, rows, {k: v for k, v in facts.items() if v is not None}, note)
+    return Log("mlperf", file, rows, {k: v for k, v in facts.items() if v is not None}, note, of_training=True)
 
 
 def _metadata(entry: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ def text_of(file: Path) -> str:
     """The text of a file that is read as a whole. InputError if it is too large, no text, or cannot be read."""
     try:
         if file.stat().st_size > LARGEST:
-            raise InputError(f"{file}: larger than {LARGEST >> 30} GiB; keep the columns step, loss, grad_norm, lr only")
+            raise InputError(f"{file}: larger than {LARGEST >> 30} GiB; keep step, loss, grad_norm, lr only")
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{file}: not a text file; give a log as text, JSON, JSON lines or CSV") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from tracelyze.importing import (
 )
 from tracelyze.importing.reading import head_of
 from tracelyze.importing.run_builder import Log, write_run
+
+_JSON = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*(?:[\[{\"\]]|-?[\d.]+\s*[,\]]\s*[-\d]))")
 
 
 @dataclass(frozen=True)
@@ -66,15 +69,17 @@ def import_recording(path: Path, run: Path, pattern: str | None = None) -> str:
     recording = recognize(path, pattern)
     if recording is None:
         raise InputError(f"{path}: {unreadable(path)}")
-    said = write_run(recording.read(path), run)
+    said = write_run(recording.read(recording.path), run)
     return f"read as {recording.title}\n{said}"
 
 
 def unreadable(path: Path) -> str:
     """What can be read instead of `path`, as the end of a one-line error."""
-    if path.is_file() and path.stat().st_size == 0:
+    if path.is_dir() and not any(path.iterdir()):
+        return "an empty folder; record a run with `tracelyze collect -- python train.py`"
+    if path.is_file() and not head_of(path).strip():
         return "is empty; give the log of a training that has made steps"
-    what = "no folder" if path.is_dir() else "not a log"
+    what = "not a folder" if path.is_dir() else "not a log"
     return f"{what} that tracelyze reads; it reads {'; '.join(READABLE)}"
 
 
@@ -113,13 +118,15 @@ def _text(file: Path, head: str) -> Recording | None:
         return Recording(file, "monitor.csv of Stable-Baselines3", monitor_csv.read)
     if mlperf.MARK in head:
         return Recording(file, "an MLPerf log", mlperf.read)
-    if '"log_history"' in head and head.lstrip().startswith("{") or file.name == trainer_state.FILE:
+    if ('"log_history"' in head and head.lstrip().startswith("{")) or file.name == trainer_state.FILE:
         return Recording(file, "trainer_state.json of the Hugging Face Trainer", trainer_state.read)
     if console.looks_so(head):
         return Recording(file, "the console log of the Hugging Face Trainer", console.read)
-    if head.lstrip()[0] in "{[" and not head.startswith("[rank"):
+    if _JSON.match(head):
         return Recording(file, "a log in JSON", json_log.read)
     program = next((found for line in head.splitlines() if (found := training_log.program_of(line))), None)
+    if program is None and file.suffix == ".json":
+        return None
     if program is None and delimited.looks_so(head):
         return Recording(file, "a log in CSV", delimited.read)
     return Recording(file, f"a console log{f' of {program[1]}' if program else ''}", training_log.read)

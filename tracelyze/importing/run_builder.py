@@ -27,7 +27,8 @@ class Log:
     """What a log says. `rows` map the log's own column names to numbers, None where nothing was written.
 
     `kind` names the format; `facts` are kept in run.json; `notes` are said to the user. `tables` are rows of tables of
-    the run directory that the format itself has, by name: the events of a console log.
+    the run directory that the format itself has, by name: the events of a console log. `of_training`: the format says
+    that it is of a training, whatever was logged; of any other a loss, a gradient norm or a reward has to say so.
     """
 
     kind: str
@@ -36,6 +37,7 @@ class Log:
     facts: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     tables: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
+    of_training: bool = False
 
 
 def write_run(log: Log, run: Path) -> str:
@@ -83,7 +85,7 @@ def _require(log: Log, chosen: Plan) -> None:
     if chosen.step is None:
         raise InputError(f"{log.file}: has no column that numbers the steps; rename one to 'step' (it has: {shown})")
     rewarded = any(metric.split("/")[0] in ("reward", "rewards", "return") for _, metric in chosen.scalars.values())
-    if not (chosen.steps.keys() & {"loss", "grad_norm"} or chosen.evaluations or rewarded):
+    if not (chosen.steps.keys() & {"loss", "grad_norm"} or chosen.evaluations or rewarded or log.of_training):
         raise InputError(f"{log.file}: has no loss; rename the column to 'loss' or 'val_loss' (it has: {shown})")
 
 

@@ -31,7 +31,7 @@ def read(path: Path) -> Log:
     try:
         data = json.loads(text_of(file))
     except (ValueError, RecursionError):
-        raise InputError(f"{file}: not valid JSON, half-written or damaged; give the state of another checkpoint") from None
+        raise InputError(f"{file}: half-written or damaged; give the state of another checkpoint") from None
     return of_state(file, data)
 
 

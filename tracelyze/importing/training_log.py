@@ -35,7 +35,11 @@ _PROGRAMS: tuple[tuple[str, str, re.Pattern[str]], ...] = (
     ("megatron", "Megatron-LM", re.compile(r"\biteration\s+\d+/\s*\d+ \|.*\bconsumed samples:")),
     ("nemo", "NeMo", re.compile(r"\breduced_train_loss\b|\btrain_step_timing in s\b")),
     ("modded-nanogpt", "modded-nanogpt", re.compile(r"^step:\d+/\d+ (?:train|val)_loss:")),
-    ("nanogpt", "nanoGPT", re.compile(r"^iter \d+: loss [\d.naif]+, time |^step \d+: train loss [\d.naif]+, val loss ")),
+    (
+        "nanogpt",
+        "nanoGPT",
+        re.compile(r"^iter \d+: loss \S+, time |^step \d+: train loss \S+, val loss "),
+    ),
     ("llm.c", "llm.c", re.compile(r"^s:\d+ t[re]l:|^step\s+\d+/\d+ \| .*loss ")),
 )
 Reader = Callable[[str], Numbers]
@@ -75,7 +79,7 @@ def by_pattern(pattern: str) -> Reader:
     except re.error as error:
         raise InputError(f"--pattern {pattern!r}: {error}; give a regular expression") from None
     if not {"step", "loss"} <= compiled.groupindex.keys():
-        raise InputError(f"--pattern {pattern!r}: lacks a group; write (?P<step>\\d+) and (?P<loss>\\S+) for their places")
+        raise InputError(f"--pattern {pattern!r}: lacks a group; write (?P<step>\\d+) and (?P<loss>\\S+)")
 
     def values(line: str) -> Numbers:
         match = compiled.search(line)

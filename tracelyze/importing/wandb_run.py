@@ -20,6 +20,7 @@ from tracelyze.importing.run_builder import Log
 MAGIC = b":W&B"
 SUFFIX = ".wandb"
 _SECONDS = 600.0
+_NAMED = ("display_name", "run_id", "start_time")
 _OWN = ("_wandb", "_timestamp")
 
 
@@ -72,7 +73,9 @@ def _take(record: Any, rows: list[Numbers], facts: dict[str, Any]) -> None:
             rows.append(_numbers(item))
     elif record.get("type") == "run":
         run = record.get("run") or {}
-        facts.update({name: run[name] for name in ("display_name", "run_id", "start_time") if isinstance(run.get(name), str)})
+        facts.update(
+            {name: run[name] for name in ("display_name", "run_id", "start_time") if isinstance(run.get(name), str)}
+        )
     elif record.get("type") == "exit":
         code = (record.get("exit") or {}).get("exit_code", 0)
         facts["exit_code"] = code

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.kineto.reading.rankfiles import is_trace
+from tracelyze.analyzers.kineto.reading.rankfiles import is_named_like_trace, is_trace
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.kineto.attribution.summary import TraceSummary, summarise
     from tracelyze.analyzers.kineto.diagnose import diagnose_traces
 
-__all__ = ["TraceSummary", "diagnose_traces", "is_trace", "summarise"]
+__all__ = ["TraceSummary", "diagnose_traces", "is_named_like_trace", "is_trace", "summarise"]
 
 
 def __getattr__(name: str) -> Any:

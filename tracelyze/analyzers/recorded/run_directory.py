@@ -35,6 +35,14 @@ def load(path: str | Path) -> Run:
     return Run(root, manifest, processes, notes)
 
 
+def is_run(path: str | Path) -> bool:
+    """Whether `path` is a run directory: it holds a manifest, a folder of a process, or a note of a program."""
+    root = Path(path)
+    if not root.is_dir():
+        return False
+    return (root / schema.RUN_FILE).exists() or bool(_process_folders(root)) or any(root.glob("seen-*.json"))
+
+
 def compact(path: str | Path) -> None:
     """Turn the streams of all dead processes of a run into Parquet files; see :func:`compact_process`."""
     for folder in _process_folders(Path(path)):
@@ -47,8 +55,7 @@ def _manifest(root: Path) -> dict[str, Any]:
         raise InputError(f"{root}: no such folder; give the run directory that `tracelyze collect` printed")
     if not root.is_dir():
         raise InputError(f"{root}: a file, not a run directory; give the folder, or import the file first")
-    found = (root / schema.RUN_FILE).exists() or bool(_process_folders(root)) or any(root.glob("seen-*.json"))
-    if not found:
+    if not is_run(root):
         what = "an empty folder" if not any(root.iterdir()) else f"no run directory (it holds no {schema.RUN_FILE})"
         raise InputError(f"{root}: {what}; record a run with `tracelyze collect -- python train.py`")
     return _json(root / schema.RUN_FILE)

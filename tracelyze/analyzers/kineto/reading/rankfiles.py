@@ -42,6 +42,11 @@ def is_trace(path: Path | str) -> bool:
     return path.is_file() and _looks_like_trace(path)
 
 
+def is_named_like_trace(path: Path) -> bool:
+    """Whether the name of a file is one that profilers give their traces, so that a reader can say why it is none."""
+    return path.is_file() and path.name.endswith(_SUFFIXES)
+
+
 def stored_in(run: Path) -> list[Path]:
     """The folders of the traces that were imported into the run directory `run`, in their order; often none."""
     return sorted(folder for folder in run.glob(f"{STORED}*") if is_stored(folder))
