@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tracelyze.collectors.recording.recorder import Recorder
 
+from tracelyze.collectors.program.manual_updates import ByHand
 from tracelyze.collectors.tensors import shards
 
 FIRST_GAP = 16  # steps of other optimizers that may lie between the first two of one
@@ -57,6 +58,7 @@ class Tracked:
         self.index = index
         self.count = 0
         self.inside_backward = isinstance(optimizer, InsideBackward)  # its gradients are gone when backward ends
+        self._outlives_parameters = isinstance(optimizer, ByHand)  # which holds them weakly, and so must this
         self.group: Any = None  # its training (trainings.Group), from its first step on
         self.at_step = 0  # of the process, when it stepped last
         self.gap = FIRST_GAP  # steps of the process between its last two
@@ -87,13 +89,19 @@ class Tracked:
         optimizer = self.reference()
         if optimizer is None:
             return []
+        if self._outlives_parameters:
+            return self._trainable(optimizer)
         held = sum([len(group["params"]) for group in optimizer.param_groups])
         if held != self._held or self.count - self._refreshed >= REFRESH_EVERY:
             self._held, self._refreshed = held, self.count
-            self._parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
-            self.on_cuda = bool(self._parameters) and bool(self._parameters[0].is_cuda)
-            self.sharded = any(shards.is_sharded(parameter) for parameter in self._parameters)
+            self._parameters = self._trainable(optimizer)
         return self._parameters
+
+    def _trainable(self, optimizer: Any) -> list[Any]:
+        parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+        self.on_cuda = bool(parameters) and bool(parameters[0].is_cuda)
+        self.sharded = any(shards.is_sharded(parameter) for parameter in parameters)
+        return parameters
 
 
 class Optimizers:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections import deque
 from typing import Any
 
 from tracelyze.collectors.internals.private_names import SAVED
@@ -32,7 +31,8 @@ class _Backward:
         self.value: Any = None
         self.divisor: float | None = None
         self.batch_size = 0
-        self.used: Any = None  # by a step of this optimizer, the latest one
+        # Number of the optimizer whose step used it last: not its record, which would keep a finished model alive.
+        self.used: int | None = None
 
 
 class Loss(Signal):
@@ -49,7 +49,7 @@ class Loss(Signal):
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
         saved_values.watch(self.torch)
-        self._scaled: deque[tuple[weakref.ref[Any], Any]] = deque(maxlen=MAX_SCALED)
+        self._scaled: list[tuple[weakref.ref[Any], Any]] = []
         self._backwards: list[_Backward] = []
         self._running: _Backward | None = None
         self._line_known = False
@@ -60,7 +60,7 @@ class Loss(Signal):
     def scale(self, original: Any, scaled: Any) -> None:
         if isinstance(scaled, self.torch.Tensor):
             self.recorder.steady.interrupt()  # the loss is another one than backward is called on
-            self._scaled.append((weakref.ref(scaled), original.detach()))
+            self._scaled = [*self._scaled[1 - MAX_SCALED :], (weakref.ref(scaled), original.detach())]
 
     def loss(self, value: Any) -> None:
         """A loss function returned: where a framework calls backward, its line is the one that the user wrote."""
@@ -107,10 +107,10 @@ class Loss(Signal):
         if call is not None and call.batch_size is not None:
             backward.batch_size = call.batch_size
         held = self._backwards
-        if len(held) == 1 and held[0].used and held[0].models == backward.models:  # nearly always
+        if len(held) == 1 and held[0].used is not None and held[0].models == backward.models:  # nearly always
             held[0] = backward
         else:
-            self._backwards = [one for one in held if not (one.used and self._outdated(one, backward))]
+            self._backwards = [one for one in held if one.used is None or not self._outdated(one, backward)]
             self._backwards.append(backward)
         self._unused += 1
         value = backward.value
@@ -142,18 +142,20 @@ class Loss(Signal):
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
         if self.recorder.steps >= LINES_FIRST and not self.meter.resting:
             self.rest(self.recorder.steps // STEP_LINES_EVERY * STEP_LINES_EVERY + STEP_LINES_EVERY)
+        if self._scaled:  # nothing of a loss whose graph is gone stays alive
+            self._scaled = [pair for pair in self._scaled if pair[0]() is not None]
         self._unused = 0
         models = tracked.group.models
         if len(self._backwards) == 1:  # nearly always
             one = self._backwards[0]
             own = not one.models or not models or not models.isdisjoint(one.models)
-            if own and one.used is not tracked and type(one.value) is float:
-                one.used = tracked
+            if own and one.used != tracked.index and type(one.value) is float:
+                one.used = tracked.index
                 row["backwards"], row["batch_size"] = 1, one.batch_size or None
                 row["loss_divisor"], row["loss"] = one.divisor, one.value
                 return
         self._of_several(tracked, row)
-        self._unused = sum([not one.used for one in self._backwards])
+        self._unused = sum([one.used is None for one in self._backwards])
 
     def _of_several(self, tracked: Any, row: dict[str, Any]) -> None:
         """The same where it takes a closer look: backwards of several trainings, several of one step, or none."""
@@ -161,11 +163,11 @@ class Loss(Signal):
         # those of micro-batches before it (Lightning runs the last one of an accumulation in a closure).
         closure = self.recorder.backwards > self.recorder.backwards_at_step and not row.get("skipped")
         models = tracked.group.models
-        new = [one for one in self._backwards if one.used is not tracked]
+        new = [one for one in self._backwards if one.used != tracked.index]
         own = [one for one in new if not one.models or not models or not models.isdisjoint(one.models)]
         divisor = None
         for one in own:
-            one.used = tracked
+            one.used = tracked.index
             divisor = divisor if one.divisor is None else one.divisor
         row["backwards"] = count = len(own)
         row["batch_size"] = sum([one.batch_size for one in own]) or None

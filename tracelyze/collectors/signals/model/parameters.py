@@ -7,6 +7,7 @@ them as they were, bit for bit, did not happen for that tensor; one that leaves 
 from __future__ import annotations
 
 import math
+import weakref
 from typing import Any
 
 from tracelyze.collectors.cadence.decimation import Thinning
@@ -62,7 +63,8 @@ class Parameters(Signal):
         self._arrivals = Arrivals(recorder, "parameters")
         self._names: dict[tuple[int, int], str] = {}
         self._before: _Before | None = None
-        self._last: dict[int, tuple[int, list[int], Any]] = {}  # by optimizer: step, indices and copies of a look
+        # Step, indices and copies of the latest sample of each optimizer; gone with the optimizer.
+        self._last: weakref.WeakKeyDictionary[Tracked, tuple[int, list[int], Any]] = weakref.WeakKeyDictionary()
         self._rows = 0
         self._thinning: dict[int, Thinning] = {}
 
@@ -122,8 +124,8 @@ class Parameters(Signal):
     def _compare_with_last_look(self, tracked: Tracked, before: _Before) -> None:
         """Small updates to weights of few bits may add up in copies of more bits: one step alone does not tell."""
         weights = before.weights
-        last = self._last.get(tracked.index)
-        self._last[tracked.index] = (tracked.count, before.indices, weights)
+        last = self._last.get(tracked)
+        self._last[tracked] = (tracked.count, before.indices, weights)
         before.same = self.torch.zeros(len(weights), device=weights.device)
         if last is not None and last[1] == before.indices and last[2].device == weights.device:
             before.since = tracked.count - last[0]

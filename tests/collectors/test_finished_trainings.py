@@ -1,0 +1,25 @@
+"""What a training leaves in memory when it is over: what plain Python would leave, and nothing of ours beside it."""
+
+from __future__ import annotations
+
+import sys
+
+from .conftest import Collect, program, run_plain
+
+# Updates by hand have no optimizer whose end would be noticed: the copies of one weight sample, indices and values,
+# stay until the next training begins. They are copies of ours; the program's tensors are gone.
+COPIES = {"by_hand": 2}
+
+
+def alive(printed: str) -> dict[str, int]:
+    return {line.split()[0]: int(line.split()[1]) for line in printed.splitlines()}
+
+
+def test_nothing_of_a_finished_training_stays_alive(collect: Collect) -> None:
+    command = (sys.executable, program("alive.py"))
+    plain, recorded = alive(run_plain(*command).stdout), alive(collect(*command).process.stdout)
+    assert len(plain) == 11
+    beyond = {idiom: recorded[idiom] - plain[idiom] for idiom in plain}
+    assert {
+        idiom: count - COPIES.get(idiom, 0) for idiom, count in beyond.items() if count > COPIES.get(idiom, 0)
+    } == {}
