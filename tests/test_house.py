@@ -32,6 +32,7 @@ WALLS = {
     "importing": {
         "pyarrow", "tracelyze", "tracelyze.schema", "tracelyze.redaction", "tracelyze.errors",
         "tracelyze.collectors.system.identity", "tracelyze.collectors.storage.stream",  # the collectors' storage
+        "tracelyze.formatting", "tracelyze.reading",
     },
     "analyzers": {
         "numpy", "pandas", "pyarrow", "msgspec",

@@ -12,12 +12,12 @@ The nearest file from the current directory upwards counts; of two in one direct
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tracelyze import reading
 from tracelyze.catalogue import check_ids
 from tracelyze.errors import InputError
 from tracelyze.suggestions import unknown
@@ -69,11 +69,11 @@ def _table(file: Path) -> Mapping[str, Any] | None:
     import tomllib
 
     try:
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
+        data = tomllib.loads(reading.read_text(file))
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror})") from None
-    except ValueError as error:
-        raise InputError(f"{file}: not valid TOML ({error})") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{file}: not valid TOML ({str(error)[:200]})") from None
     if file.name != PROJECT_FILE and "tool" not in data:
         return data
     tools = data.get("tool")
@@ -111,7 +111,7 @@ def _thresholds(file: Path, value: Any, rules: Rules) -> dict[str, dict[str, flo
         for name, number in numbers.items():
             if name not in rules[rule]:
                 raise unknown(f"{where}: no such threshold", name, rules[rule])
-            if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
-                raise InputError(f"{where}.{name}: {number!r} is not a number")
+            if reading.finite(number) is None:
+                raise InputError(f"{where}.{name}: {str(number)[:80]!r} is not a number")
         chosen[rule] = {name: float(number) for name, number in numbers.items()}
     return chosen

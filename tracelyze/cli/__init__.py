@@ -23,7 +23,7 @@ class ExitCode(IntEnum):
 
     DONE = 0
     FINDINGS = 1  # --fail-on was reached
-    WRONG_INPUT = 2  # the call, the configuration or the input is wrong
+    WRONG_INPUT = 2  # the call, the configuration or the input is wrong, or tracelyze failed on it
     INTERRUPTED = 130  # Ctrl-C, as shells have it
     BROKEN_PIPE = 141  # the reader of our output went away, as shells have it
 
@@ -85,7 +85,7 @@ def emit(text: str) -> None:
 
 
 def main() -> None:
-    """Entry point of `tracelyze` and `python -m tracelyze`. Expected errors are one line on stderr, no traceback."""
+    """Entry point of `tracelyze` and `python -m tracelyze`. Every error is one line on stderr, never a traceback."""
     try:
         app(prog_name="tracelyze")
     except InputError as error:
@@ -95,6 +95,12 @@ def main() -> None:
         sys.exit(ExitCode.WRONG_INPUT)
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
+    except Exception as error:
+        from tracelyze.cli import failure
+        from tracelyze.reports.escaping import one_line
+
+        sys.stderr.write(f"tracelyze: {one_line(failure.describe(error, sys.argv[1:]))}\n")
+        sys.exit(ExitCode.WRONG_INPUT)
 
 
 # The commands register themselves with `app`; listed in the order of --help.

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tracelyze import reading
 from tracelyze.analyzers.recorded.run import Process, Run
 from tracelyze.comparison import SettingChange
 
@@ -86,11 +87,7 @@ def _rows(rows: Sequence[Mapping[str, Any]], group: str, noun: str) -> Settings:
 
 
 def _options(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {"options": text}
-    return found if isinstance(found, dict) else {"options": text}
+    return reading.parse_object(text) or {"options": text}
 
 
 def _text(value: object) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze import schema
+from tracelyze import reading, schema
 from tracelyze.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,11 +25,10 @@ class ParquetPart:
 
     def __init__(self, path: Path) -> None:
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         self.path = path
         try:
-            with pq.ParquetFile(path) as file:
+            with reading.open_parquet(path) as file:
                 self._metadata = file.metadata
                 self.schema: pa.Schema = file.schema_arrow
         except (pa.ArrowException, OSError, ValueError) as error:
@@ -40,30 +39,28 @@ class ParquetPart:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        # Text stays in its dictionary until it is known how much it is.
+        coded = [name] if _is_text(self.schema.field(name).type) else []
         try:
-            with pq.ParquetFile(self.path, metadata=self._metadata) as file:
-                return file.read(columns=[name]).column(name)
+            with pq.ParquetFile(self.path, metadata=self._metadata, read_dictionary=coded) as file:
+                return reading.decoded_text(self.path, file.read(columns=[name]).column(name))
         except (pa.ArrowException, OSError, ValueError) as error:
             reason = _first_line(error)
             raise InputError(f"{self.path}: column {name} cannot be read ({reason}); {FRAGMENT}") from error
 
 
-def complete_batches(path: Path, source: Any) -> Iterator[Any]:
+def complete_batches(path: Path) -> Iterator[Any]:
     """Record batches of an Arrow stream up to the last one that is whole; what follows was never finished."""
     import pyarrow as pa
 
     try:
-        if path.stat().st_size == 0:
-            return
-        with source(str(path)) as file, pa.ipc.open_stream(file) as reader:
-            while True:
-                batch, noted = reader.read_next_batch_with_custom_metadata()
-                batch.validate(full=True)
-                if noted and noted.get(schema.CHECKSUM, b"") not in (b"", schema.checksum(batch)):
-                    return  # its length reached the disk before a power cut, its values did not
-                yield batch
-    except (StopIteration, pa.ArrowException, OSError, ValueError):
-        return  # the end, or what the program was writing when it died
+        for batch, noted in reading.stream_batches(path):
+            batch.validate(full=True)
+            if noted and noted.get(schema.CHECKSUM, b"") not in (b"", schema.checksum(batch)):
+                return  # its length reached the disk before a power cut, its values did not
+            yield batch
+    except (pa.ArrowException, OSError, ValueError):
+        return  # what the program was writing when it died
 
 
 class StreamPart:
@@ -76,14 +73,15 @@ class StreamPart:
         import pyarrow as pa
 
         self.path = path
-        self.batches: list[Any] = list(complete_batches(path, pa.memory_map))
+        self.batches: list[Any] = list(complete_batches(path))
         self.schema: pa.Schema = self.batches[0].schema if self.batches else pa.schema([])
         self.rows = sum(batch.num_rows for batch in self.batches)
 
     def column(self, name: str) -> Any:
         import pyarrow as pa
 
-        return pa.chunked_array([batch.column(name) for batch in self.batches], type=self.schema.field(name).type)
+        column = pa.chunked_array([batch.column(name) for batch in self.batches], type=self.schema.field(name).type)
+        return reading.decoded_text(self.path, column)
 
 
 Part = ParquetPart | StreamPart
@@ -188,12 +186,18 @@ def _fits(declared: schema.ColumnType, found: pa.DataType) -> bool:
     if types.is_null(found):
         return True
     if declared == "string":
-        return bool(types.is_string(found) or types.is_large_string(found) or types.is_dictionary(found))
+        return _is_text(found) or (types.is_dictionary(found) and _is_text(found.value_type))
     if declared == "bool":
         return bool(types.is_boolean(found))
     if declared == "float64":
         return bool(types.is_floating(found) or types.is_integer(found))
     return bool(types.is_integer(found))
+
+
+def _is_text(found: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
 
 
 def _first_line(error: BaseException) -> str:

@@ -25,7 +25,7 @@ def compact_process(folder: Path) -> None:
     for stream in sorted(folder.glob(f"*{schema.STREAM_SUFFIX}")):
         try:
             _convert(stream)
-        except OSError:  # read-only, full disk, or deleted by another reader
+        except (OSError, InputError):  # read-only, full disk, deleted by another reader, or no stream of ours
             return
 
 
@@ -33,7 +33,7 @@ def _convert(stream: Path) -> None:
     import pyarrow as pa
 
     target = stream.with_suffix(schema.TABLE_SUFFIX)
-    rows = sum(batch.num_rows for batch in complete_batches(stream, pa.OSFile))
+    rows = sum(batch.num_rows for batch in complete_batches(stream))
     if rows == 0:
         return
     if _holds(target, rows):  # converted before, but the stream was not deleted any more
@@ -58,7 +58,7 @@ def _write(stream: Path, target: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    batches = complete_batches(stream, pa.OSFile)
+    batches = complete_batches(stream)
     first = next(batches, None)
     if first is None:
         raise FileNotFoundError(stream)  # another reader was faster

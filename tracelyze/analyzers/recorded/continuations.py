@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracelyze import reading
 from tracelyze.analyzers.recorded.run import Columns, Floats, Mask, Table
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 COMPARED = ("name", "groups", "parameters", "elements", "device", "dtype", "site")
 RATES = ("lr", "initial_lr", "max_lr", "min_lr")  # options that may differ
 SHARE, FEWEST, MOST = 0.1, 3, 50  # losses at each end of an optimizer's steps that say where it began and ended
+MOST_OPTIMIZERS = 1_000_000  # they are numbered from 0; larger numbers were not written by the collector
 REFERRING = ("steps", "evals", "parameters", "reach", "schedules", "links")  # tables with a column `optimizer`
 COUNTING = ("steps", "parameters")  # and those whose column `step` counts the steps of one optimizer
 
@@ -28,7 +30,7 @@ def joined(tables: Mapping[str, Table]) -> tuple[dict[str, Table], list[str]]:
     """The tables of a process with such optimizers as one, and sentences that say so."""
     whole = dict(tables)
     rows = {int(row["optimizer"]): row for row in tables["optimizers"].records() if row["optimizer"] is not None}
-    if len(rows) < 2 or not tables["steps"].has("loss"):
+    if len(rows) < 2 or not tables["steps"].has("loss") or not 0 <= min(rows) <= max(rows) < MOST_OPTIMIZERS:
         return whole, []
     first = _first_of_each(rows, _models(tables["links"]), tables["steps"])
     if all(index == beginning for index, beginning in first.items()):
@@ -93,9 +95,8 @@ def _error(losses: Floats) -> float:
 
 
 def _options(row: Mapping[str, Any]) -> str:
-    try:
-        options = json.loads(row["options"] or "{}")
-    except ValueError:
+    options = reading.parse_object(row["options"])
+    if not options:
         return str(row["options"])
     return json.dumps({name: value for name, value in options.items() if name not in RATES}, sort_keys=True)
 
@@ -103,7 +104,7 @@ def _options(row: Mapping[str, Any]) -> str:
 def _models(links: Table) -> dict[int, set[int]]:
     found: dict[int, set[int]] = {}
     for row in links.records():
-        if row["model"] is not None:
+        if row["model"] is not None and row["optimizer"] is not None:
             found.setdefault(int(row["optimizer"]), set()).add(int(row["model"]))
     return found
 

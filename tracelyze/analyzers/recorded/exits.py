@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracelyze import schema
+from tracelyze import reading, schema
 from tracelyze.diagnosis import Exit
+from tracelyze.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +58,7 @@ def exit_of(folder: Path, facts: Mapping[str, Any], events: Table) -> Exit:
 def stop_of(text: str) -> dict[str, Any]:
     """What a recording that stopped early says of it: "reason", "step", and the "end" of the program if it came."""
     try:
-        told = json.loads(text)
+        told = reading.parse_json(text)
     except ValueError:
         told = None
     return told if isinstance(told, dict) and "reason" in told else {"reason": text}
@@ -69,8 +69,8 @@ def _with_status(row: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     if row["value"] is not None:
         return row
     try:
-        told = (folder / schema.STATUS_FILE).read_bytes()
-    except OSError:
+        told = reading.read_start(folder / schema.STATUS_FILE, 2)
+    except (OSError, InputError):
         return row
     return {**row, "value": told[0]} if len(told) == 1 else row
 
@@ -160,8 +160,8 @@ def _start_of(pid: int) -> str | None:
 
 
 def text_of(path: Path) -> str:
-    """The file's text without blank ends; empty if there is no such file."""
+    """The file's text without blank ends, the first MiB of it; empty if there is no such file."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace").strip("\x00 \t\r\n")
-    except OSError:
+        return reading.read_start(path).decode("utf-8", errors="replace").strip("\x00 \t\r\n")
+    except (OSError, InputError):
         return ""

@@ -210,11 +210,11 @@ class Process:
 
     @property
     def rank(self) -> int:
-        return int(self.facts.get("rank", 0))
+        return int(self.facts.get("rank") or 0)
 
     @property
     def attempt(self) -> int:
-        return int(self.facts.get("attempt", 0))
+        return int(self.facts.get("attempt") or 0)
 
     @property
     def device(self) -> str:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
-from tracelyze import schema
+from tracelyze import reading, schema
 from tracelyze.analyzers.recorded import continuations, logged
 from tracelyze.analyzers.recorded.columns import FileColumns, ParquetPart, Part, StreamPart
 from tracelyze.analyzers.recorded.compaction import compact_process
 from tracelyze.analyzers.recorded.exits import exit_of, may_live, stop_of, text_of
 from tracelyze.analyzers.recorded.run import Process, Run, Table
 from tracelyze.errors import InputError
+from tracelyze.schema import manifests
 
-FOLDER = re.compile(r"rank(?P<rank>\d+)-attempt(?P<attempt>\d+)-pid(?P<pid>\d+)(?:-thread(?P<thread>\d+))?")
+FOLDER = re.compile(
+    r"rank(?P<rank>\d{1,9})-attempt(?P<attempt>\d{1,9})-pid(?P<pid>\d{1,10})(?:-thread(?P<thread>\d{1,9}))?"
+)
 
 
 def load(path: str | Path) -> Run:
@@ -25,12 +27,12 @@ def load(path: str | Path) -> Run:
     InputError, in one line, for everything that is not a readable run.
     """
     root = Path(path)
-    manifest = _manifest(root)
+    manifest, wrong = _manifest(root)
     processes = [_process(folder) for folder in _process_folders(root)]
     processes.sort(key=lambda process: (process.rank, process.attempt, process.name))
-    notes = [note for process in processes for note in process.notes]
+    notes = wrong + [note for process in processes for note in process.notes]
     notes += _what_was_seen(root, errors_only=bool(processes))
-    if not processes and not notes:
+    if not processes and len(notes) == len(wrong):
         notes.append(_why_unseen(manifest))
     return Run(root, manifest, processes, notes)
 
@@ -46,11 +48,12 @@ def is_run(path: str | Path) -> bool:
 def compact(path: str | Path) -> None:
     """Turn the streams of all dead processes of a run into Parquet files; see :func:`compact_process`."""
     for folder in _process_folders(Path(path)):
-        if not may_live(folder, _json(folder / schema.PROCESS_FILE)):
+        facts, _ = _json(folder / schema.PROCESS_FILE, manifests.PROCESS)
+        if not may_live(folder, facts):
             compact_process(folder)
 
 
-def _manifest(root: Path) -> dict[str, Any]:
+def _manifest(root: Path) -> tuple[dict[str, Any], list[str]]:
     if not root.exists():
         raise InputError(f"{root}: no such folder; give the run directory that `tracelyze collect` printed")
     if not root.is_dir():
@@ -58,7 +61,7 @@ def _manifest(root: Path) -> dict[str, Any]:
     if not is_run(root):
         what = "an empty folder" if not any(root.iterdir()) else f"no run directory (it holds no {schema.RUN_FILE})"
         raise InputError(f"{root}: {what}; record a run with `tracelyze collect -- python train.py`")
-    return _json(root / schema.RUN_FILE)
+    return _json(root / schema.RUN_FILE, manifests.RUN)
 
 
 def _process_folders(root: Path) -> list[Path]:
@@ -71,15 +74,18 @@ def _process_folders(root: Path) -> list[Path]:
     return folders
 
 
-def _json(path: Path) -> dict[str, Any]:
-    """A manifest as a dictionary; empty if the file does not exist."""
+def _json(path: Path, shape: manifests.Shape) -> tuple[dict[str, Any], list[str]]:
+    """A manifest as a dictionary, and a note on every field of a wrong type, which is left out.
+
+    Empty if the file does not exist.
+    """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = reading.read_text(path)
         if not text.strip("\0 \r\n\t"):
-            return {}  # its name reached the disk before a power cut, its text did not
-        data = json.loads(text)
+            return {}, []  # its name reached the disk before a power cut, its text did not
+        data = reading.parse_json(text)
     except FileNotFoundError:
-        return {}
+        return {}, []
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); check the permissions") from error
     except ValueError as error:
@@ -96,11 +102,12 @@ def _json(path: Path) -> dict[str, Any]:
             f"{path}: written in format version {version}, this tracelyze reads up to {schema.SCHEMA_VERSION}; "
             "upgrade tracelyze"
         )
-    return data
+    data, wrong = manifests.conformed(data, shape)
+    return data, [f"{path.name}: {clause}; it is left out" for clause in wrong]
 
 
 def _process(folder: Path) -> Process:
-    facts = _json(folder / schema.PROCESS_FILE)
+    facts, wrong = _json(folder / schema.PROCESS_FILE, manifests.PROCESS)
     name = FOLDER.fullmatch(folder.name)
     for key, value in (name.groupdict() if name else {}).items():
         facts.setdefault(key, int(value or 1))
@@ -109,7 +116,7 @@ def _process(folder: Path) -> Process:
     tables = {spec.name: Table(spec, _columns(folder, spec)) for spec in schema.TABLES}
     tables, joined = continuations.joined(tables)
     tables, notes = logged.completed(tables)
-    notes += joined
+    notes = [*wrong, *notes, *joined]
     notes += logged.ignored(tables["events"])
     stopped = text_of(folder / schema.STOPPED_FILE)
     if stopped:
@@ -162,12 +169,13 @@ def _what_was_seen(root: Path, errors_only: bool) -> list[str]:
     notes = []
     for path in sorted(root.glob("seen-*.json")):
         try:
-            seen = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            seen, _ = _json(path, manifests.SEEN)
+        except InputError:
+            continue  # it says nothing of a training
+        if not seen or (errors_only and not seen.get("error")):
             continue
-        if not isinstance(seen, dict) or (errors_only and not seen.get("error")):
-            continue
-        program = " ".join(str(word) for word in seen.get("argv") or []) or "a program"
+        words = seen.get("argv") or []
+        program = words if isinstance(words, str) else " ".join(map(str, words)) or "a program"
         notes.append(f"{program}: {_seen(seen)}")
     return notes
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tracelyze import schema
+from tracelyze import reading, schema
 from tracelyze.analyzers.kineto.reading.source import BYTE_ORDER_MARK, GZIP_MAGIC
 from tracelyze.errors import InputError
 
@@ -55,9 +54,9 @@ def stored_in(run: Path) -> list[Path]:
 def left_out(run: Path) -> list[str]:
     """Why files were left out when the run directory `run` was imported."""
     try:
-        facts = json.loads((run / schema.RUN_FILE).read_text(encoding="utf-8"))
+        facts = reading.parse_json(reading.read_text(run / schema.RUN_FILE))
         return [str(reason) for reason in facts["source"]["left_out"]]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (InputError, OSError, ValueError, KeyError, TypeError):
         return []
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tracelyze import schema
+from tracelyze import reading, schema
 from tracelyze.analyzers.kineto.timeline.categories import Activity
 from tracelyze.analyzers.kineto.timeline.table import Array, Table
 from tracelyze.analyzers.kineto.timeline.trace import (
@@ -27,6 +27,7 @@ from tracelyze.analyzers.kineto.timeline.trace import (
     Trace,
 )
 from tracelyze.errors import InputError
+from tracelyze.schema import manifests
 
 ROW_GROUP: Final = 1 << 17
 _NO_NAME: Final = -1
@@ -58,7 +59,7 @@ def write_trace(trace: Trace, folder: Path, rank: int) -> None:
 def open_trace(folder: Path) -> Trace:
     """The trace that :func:`write_trace` stored. InputError, in one line, where the folder is not as it was written."""
     try:
-        facts = json.loads((folder / schema.TRACE_FILE).read_text(encoding="utf-8"))
+        facts = _facts(folder / schema.TRACE_FILE)
         if facts["schema_version"] > schema.SCHEMA_VERSION:
             raise InputError(
                 f"{folder}: imported in format version {facts['schema_version']}, this tracelyze reads up to "
@@ -74,9 +75,9 @@ def open_trace(folder: Path) -> Trace:
             memory=_read(schema.MEMORY, folder, MEMORY_COLUMNS),
             device_names=labels["device name"],
             host_names=labels["host name"],
-            queues=[tuple(json.loads(text)) for text in labels["queue"]],
-            threads=[tuple(json.loads(text)) for text in labels["thread"]],
-            collectives=[Collective(*json.loads(text)) for text in labels["collective"]],
+            queues=[tuple(reading.parse_json(text)) for text in labels["queue"]],
+            threads=[tuple(reading.parse_json(text)) for text in labels["thread"]],
+            collectives=[Collective(*reading.parse_json(text)) for text in labels["collective"]],
             properties=facts["properties"],
             base=facts["base_us"],
             events=facts["events"],
@@ -90,6 +91,17 @@ def open_trace(folder: Path) -> Trace:
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:  # pyarrow's errors are ValueErrors
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise InputError(f"{folder}: an imported trace that is damaged ({reason}); import it again") from error
+
+
+def _facts(file: Path) -> dict[str, Any]:
+    """The description of an imported trace. TypeError, ValueError or OSError where it is not as it was written."""
+    facts = reading.parse_json(reading.read_text(file))
+    if not isinstance(facts, dict):
+        raise TypeError(f"{file.name} holds no object")
+    facts, wrong = manifests.conformed(facts, manifests.TRACE)
+    if wrong:
+        raise TypeError(f"{file.name}: {wrong[0]}")
+    return facts
 
 
 def _check_numbers(trace: Trace) -> None:
@@ -151,9 +163,7 @@ def _write(table: schema.Table, folder: Path, parts: Iterable[dict[str, Any]]) -
 
 
 def _row_groups(table: schema.Table, folder: Path) -> Iterator[dict[str, Array]]:
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(folder / f"{table.name}{schema.TABLE_SUFFIX}") as file:
+    with reading.open_parquet(folder / f"{table.name}{schema.TABLE_SUFFIX}") as file:
         for index in range(file.num_row_groups):
             columns = file.read_row_group(index, use_threads=False)
             yield {column.name: _values(columns.column(column.name), column.type) for column in table.columns}
@@ -193,10 +203,8 @@ def _read_host(folder: Path) -> dict[Activity, Table]:
 
 
 def _read_labels(folder: Path) -> dict[str, list[str]]:
-    import pyarrow.parquet as pq
-
     found: dict[str, list[str]] = {name: [] for name in ("device name", "host name", "queue", "thread", "collective")}
-    with pq.ParquetFile(folder / f"{schema.LABELS.name}{schema.TABLE_SUFFIX}") as file:
+    with reading.open_parquet(folder / f"{schema.LABELS.name}{schema.TABLE_SUFFIX}") as file:
         columns = file.read(use_threads=False).to_pydict()
     for name, text in zip(columns["set"], columns["text"], strict=True):
         found[name].append(text)

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from tracelyze import schema
+from tracelyze import reading, schema
 from tracelyze.analyzers.kineto.reading import detail, events
 from tracelyze.analyzers.kineto.reading.blocks import HOST_KINDS, Blocks
 from tracelyze.analyzers.kineto.reading.detail import HostArguments, HostSpan
@@ -46,10 +46,8 @@ def read_ranges(folder: Path, windows: Sequence[tuple[float, float]]) -> Iterato
 
     Raises InputError where they cannot be read.
     """
-    import pyarrow.parquet as pq
-
     try:
-        with pq.ParquetFile(_file(folder)) as file:
+        with reading.open_parquet(_file(folder)) as file:
             start, end = (file.schema_arrow.get_field_index(name) for name in ("start", "end"))
             for index in range(file.num_row_groups):
                 group = file.metadata.row_group(index)
@@ -115,8 +113,8 @@ def _span(row: dict[str, Any]) -> HostSpan:
     return HostSpan(
         cat=row["category"],
         name=row["name"],
-        pid=json.loads(row["process"]),
-        tid=json.loads(row["thread"]),
+        pid=reading.parse_json(row["process"]),
+        tid=reading.parse_json(row["thread"]),
         ts=row["start"],
         dur=row["end"] - row["start"],
         args=HostArguments(stack or "", -1 if sequence is None else sequence, int(row["backward"])),

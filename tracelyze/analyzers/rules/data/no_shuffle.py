@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracelyze import reading
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -50,7 +50,7 @@ def _handed_out(process: Process, loader: int, known: list[Row], limits: Limits)
     fields: dict[str, list[Row]] = {}
     for row in process.tables["batches"].records():
         if row["loader"] == loader and row["trained"] and row["classes"]:
-            counts = {float(label): count for label, count in json.loads(row["classes"]).items()}
+            counts = {float(label): count for label, count in reading.parse_object(row["classes"]).items()}
             if sum(counts.values()) >= limits["samples"]:
                 found = {"step": row["step"], "target_lowest": min(counts), "target_highest": max(counts)}
                 fields.setdefault(row["field"], []).append(found)
