@@ -260,3 +260,21 @@ def test_interrupt(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 130
     assert "Traceback" not in done.stderr
+
+
+def test_what_nobody_foresaw_is_one_line_and_a_report_file(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import tracelyze.analyzers.overview as overview\n"
+        "def broken(*a, **k): raise RuntimeError('token=hf_abcdefghijklmnopqrstuvwxyz is no number')\n"
+        "overview.Facts.add = broken\n"
+    )
+    path = os.pathsep.join((str(tmp_path), str(Path(__file__).resolve().parent.parent)))
+    done = tracelyze("diagnose", run, cwd=tmp_path, PYTHONPATH=path, TMPDIR=str(tmp_path))
+    assert_refused(done, "an error of tracelyze itself", "RuntimeError", "please send it in")
+    (report,) = tmp_path.glob("tracelyze-error-*.txt")
+    assert str(report) in done.stderr
+    text = report.read_text()
+    assert f"tracelyze {__version__}, Python" in text
+    assert "Traceback (most recent call last)" in text
+    assert "in broken" in text
+    assert "hf_abc" not in text + done.stderr

@@ -63,6 +63,7 @@ PROCESS: Final[Shape] = {
 SEEN: Final[Shape] = {"argv": "words", "error": "text", "forwards": "count", "backwards": "count"}
 
 TRACE: Final[Shape] = {
+    "schema_version": "count",
     "file": "text",
     "rank": "count",
     "base_us": "number",

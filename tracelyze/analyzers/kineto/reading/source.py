@@ -18,6 +18,8 @@ UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 LARGEST_TRACE: Final = 64
 """Most GiB of JSON that are read from one file."""
 
+_BLANK: Final = 1 << 12
+
 FREE_EXPANSION: Final = 1 << 30
 LARGEST_EXPANSION: Final = 200
 """Beyond FREE_EXPANSION bytes a compressed file may be at most this many times larger when unpacked. Traces are packed
@@ -75,6 +77,9 @@ class TraceBytes:
         """The next bytes, at most `size`; empty at the end."""
         first = self.total == 0
         data = self._file.read(size) if self._inflate is None else self._unpack(size)
+        if len(data) >= _BLANK and not data.strip(b"\0"):  # JSON holds no zero byte: nothing was written from here on
+            self.damaged = "the file holds nothing but zeros from here on"
+            return b""
         self.total += len(data)
         limit = LARGEST_TRACE if ALLOWED.gib is None else ALLOWED.gib
         if self.total > limit * (1 << 30):

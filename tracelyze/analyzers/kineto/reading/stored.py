@@ -30,6 +30,7 @@ from tracelyze.errors import InputError
 from tracelyze.schema import manifests
 
 ROW_GROUP: Final = 1 << 17
+_REQUIRED: Final = ("schema_version", "file", "base_us", "events", "notes", "properties")
 _NO_NAME: Final = -1
 _ARROW: Final = {"float64": "double"}
 """What Arrow calls a type, where the schema has another name."""
@@ -99,6 +100,7 @@ def _facts(file: Path) -> dict[str, Any]:
     if not isinstance(facts, dict):
         raise TypeError(f"{file.name} holds no object")
     facts, wrong = manifests.conformed(facts, manifests.TRACE)
+    wrong += [f"{name} is missing" for name in _REQUIRED if facts.get(name) is None]
     if wrong:
         raise TypeError(f"{file.name}: {wrong[0]}")
     return facts
