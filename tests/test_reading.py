@@ -24,7 +24,7 @@ from tracelyze.analyzers.kineto.reading.importer import import_traces
 from tracelyze.analyzers.recorded import run_directory
 from tracelyze.catalogue import ThresholdNames
 from tracelyze.errors import InputError
-from tracelyze.importing import logs
+from tracelyze.importing import recordings
 
 SAMPLE = Path(__file__).resolve().parent.parent / "sample_traces" / "healthy"
 PROCESS = "rank00000-attempt0-pid1"
@@ -333,7 +333,7 @@ def test_single_files_cost_no_more_than_a_line(kind: str, tmp_path: Path) -> Non
         file.write_text(text)
         spoil(file, kind, 12345)
         judged(file)
-        answer(lambda file=file, name=name: logs.import_log(file, tmp_path / f"run-{name}-{kind}"))  # type: ignore[misc]
+        answer(lambda file=file, name=name: recordings.import_recording(file, tmp_path / f"run-{name}-{kind}"))  # type: ignore[misc]
         answer(lambda file=file: config.load(file, tmp_path, ThresholdNames()))  # type: ignore[misc]
         remove(file)
 

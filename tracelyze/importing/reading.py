@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tracelyze import reading
 from tracelyze.errors import InputError
+from tracelyze.formatting import size
 from tracelyze.importing import columns
 
-LARGEST = 2 * 2**30  # bytes of a file that is read as a whole: its rows take several times as much memory
+LARGEST = 2**29  # bytes of a file that is read as a whole: its rows take several times as much memory
 LONGEST_LINE = 2**20  # characters of a line that is looked at; the rest of it is passed over
 HEAD = 64 * 2**10  # bytes that tell a format
 Numbers = dict[str, float | None]
@@ -23,8 +26,8 @@ def text_of(file: Path) -> str:
     """The text of a file that is read as a whole. InputError if it is too large, no text, or cannot be read."""
     try:
         if file.stat().st_size > LARGEST:
-            raise InputError(f"{file}: larger than {LARGEST >> 30} GiB; keep step, loss, grad_norm, lr only")
-        text = file.read_text(encoding="utf-8-sig")
+            raise InputError(f"{file}: larger than {size(LARGEST)}; keep step, loss, grad_norm, lr only")
+        text = reading.read_text(file, LARGEST, "utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{file}: not a text file; give a log as text, JSON, JSON lines or CSV") from None
     except OSError as error:
@@ -37,8 +40,8 @@ def text_of(file: Path) -> str:
 def lines_of(file: Path) -> Iterator[str]:
     """The lines of a console log without colors, one after the other; what overwrites itself (progress) as lines."""
     try:
-        with file.open(encoding="utf-8", errors="replace") as stream:
-            while line := stream.readline(LONGEST_LINE):
+        with io.TextIOWrapper(reading.open_file(file), encoding="utf-8", errors="replace") as stream:
+            while (line := stream.readline(LONGEST_LINE)).strip("\0"):  # zeros: nothing was written from here on
                 for part in line.rstrip("\r\n").split("\r"):
                     yield _COLORS.sub("", part) if "\x1b" in part else part
     except OSError as error:
@@ -48,9 +51,8 @@ def lines_of(file: Path) -> Iterator[str]:
 def head_of(file: Path) -> bytes:
     """The first bytes of a file, by which its format is told; empty if it is none or cannot be read."""
     try:
-        with file.open("rb") as stream:
-            return stream.read(HEAD)
-    except OSError:
+        return reading.read_start(file, HEAD)
+    except (OSError, InputError):
         return b""
 
 

@@ -16,11 +16,13 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from tracelyze import reading
 from tracelyze.errors import InputError
 from tracelyze.importing.run_builder import Log
 
 _FLOAT, _DOUBLE = 1, 2  # DataType of a TensorProto
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_LARGEST_FILE = 2 << 30  # bytes: a file with images may be large
 _LARGEST_SCALAR = 4096  # bytes: images and histograms are skipped without summing them up
 
 
@@ -90,7 +92,7 @@ def read_scalars(path: Path) -> tuple[list[dict[str, float | None]], str]:
     Also says what is wrong with the file; empty if it is whole.
     """
     try:
-        data = path.read_bytes()
+        data = reading.read_bytes(path, _LARGEST_FILE)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}; give the path of a TensorBoard event file") from None
     rows: list[dict[str, float | None]] = []
