@@ -101,6 +101,12 @@ ACTIVATIONS = Table(
         Column("std", "float64", "", "their standard deviation"),
         Column("largest", "float64", "", "the largest of them, signs aside"),
         Column("zeros", "float64", "share", "those that are exactly zero"),
+        Column(
+            "dead", "float64", "share", "ReLU: units that were zero for all samples, in this look and the one before"
+        ),
+        Column("inputs", "int32", "", "linear layers and convolutions: features or channels that go in"),
+        Column("outputs", "int32", "", "the same: features or channels that come out"),
+        Column("fed_by", "string", "", "the same: layer of this kind, with a bias, whose output went in as it was"),
         Column("nonfinite", "int8", "", "whether all elements are finite", NONFINITE),
         Column("weights_finite", "bool", "", "the module's own parameters are (looked at on alert)"),
     ),

@@ -20,6 +20,7 @@ CLASSES: Final = (
     "gradients.gradient_lifecycle.GradientLifecycle",
     "gradients.gradient_norm.GradientNorm",
     "gradients.clipping.Clipping",
+    "gradients.microbatches.MicroBatches",
     "model.learning_rate.LearningRate",
     "model.schedules.Schedules",
     "gradients.reached.Reached",

@@ -128,7 +128,9 @@ def _compared(ids: Any, target: Any, ignored: int) -> dict[str, Any]:
         tells = tells & (ids[1:, :-1] != ids[:-1, :-1])
     equal = (ids == target)[:last, :-1] & tells
     count = tells.sum()
-    return {"ids_compared": count, "ids_equal": equal.sum() / count.clamp(min=1)}
+    ahead = (ids[:, 2:] == target[:, :-2])[:last] & tells[:, :-1] if ids.shape[1] > 2 else equal[:, :0]
+    share = ahead.sum() / tells[:, :-1].sum().clamp(min=1)
+    return {"ids_compared": count, "ids_equal": equal.sum() / count.clamp(min=1), "ids_ahead": share}
 
 
 def _padding(ids: Any, target: Any, ignored: int, weight: Any) -> dict[str, Any]:

@@ -14,13 +14,12 @@ from typing import Any
 from tracelyze.collectors.internals.private_names import DISPATCH_MODES, SAVED, TRANSFORMS
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.signal import Signal
-from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors import loss_targets, saved_values
 from tracelyze.collectors.tensors.embedded_ids import columns
+from tracelyze.collectors.tensors.loss_targets import CLASS_LOSSES, some
 from tracelyze.collectors.tensors.readback import Readback
 
-CLASS_LOSSES = {"cross_entropy": 1, "nll_loss": 1, "kl_div": -1}  # and the dimension of the classes in their input
 CLASS_TARGETS = ("cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits")
-MAX_ROWS, MAX_INNER, MAX_VALUES = 64, 8, 2**16  # of a batch that are looked at: first samples, first positions, all
 MAX_TARGETS = 1024
 SEQUENCE_LOSSES, SEQUENCE_LOOKS = ("cross_entropy", "nll_loss"), 8  # at each line: a graph is walked for them
 MAX_TRAININGS = 32  # of a process that are young once more
@@ -40,8 +39,8 @@ class LossInputs(Signal):
         for name in (
             "step", "function", "site", "loader", "training", "reduction", "input_shape", "target_shape",
             "target_integer", "made_by", "made_dim", "made_whole", "lowest", "highest", "sum_error", "log_sum_error",
-            "target_lowest", "target_highest", "value", "ids_compared", "ids_equal", "sees_later", "pad_share",
-            "pad_rows", "pad_target", "pad_same",
+            "target_lowest", "target_highest", "value", "ignored", "varies", "target_varies", "ids_compared",
+            "ids_equal", "ids_ahead", "sees_later", "pad_share", "pad_rows", "pad_target", "pad_same",
         )
     )  # fmt: skip
     about = "Arguments of torch's loss functions: shapes, ranges, whether rows are probabilities, and what made them."
@@ -83,6 +82,8 @@ class LossInputs(Signal):
         if given.grad_fn is not None:
             row["made_by"], row["made_dim"], row["made_whole"] = origin(given.grad_fn, given.dim())
         found = self._values(function, given, target, value)
+        with torch.no_grad():
+            found |= loss_targets.columns(torch, function, given, target, args, kwargs)
         if row["training"] and function in SEQUENCE_LOSSES and row["reduction"] != "none":
             found |= self._sequence_values(row, given, target, args, kwargs)
         self._emit(row, found)
@@ -142,7 +143,7 @@ class LossInputs(Signal):
         looks = self._sequences.get(key, 0)
         if looks >= SEQUENCE_LOOKS or given.grad_fn is None or given.dim() < 2 or not row["target_integer"]:
             return {}
-        option = dict(zip(("weight", "size_average", "ignore_index"), args[2:], strict=False)) | dict(kwargs)
+        option = loss_targets.options(args, kwargs)
         with torch.no_grad():
             found = columns(torch, given, target, option.get("ignore_index", -100), option.get("weight"))
         self._sequences[key] = looks + (1 if found else SEQUENCE_LOOKS // 2)
@@ -164,17 +165,6 @@ class LossInputs(Signal):
             row, readback = self._late.popleft()
             readback.fill(row)
             self.recorder.emit("loss_calls", row)
-
-
-def some(tensor: Any, classes: int | None) -> Any:
-    """A view of the first samples and positions of a batch, with all classes (dimension `classes`)."""
-    kept = tensor.dim() - 1 if classes == -1 else classes
-    width = 1 if kept is None else tensor.shape[kept]
-    rows = max(1, min(MAX_ROWS, MAX_VALUES // (width * MAX_INNER ** max(0, tensor.dim() - (1 if kept is None else 2)))))
-    for dim in range(tensor.dim()):
-        if dim != kept:
-            tensor = tensor.narrow(dim, 0, min(tensor.shape[dim], MAX_INNER if dim else rows))
-    return tensor
 
 
 def shape_of(tensor: Any) -> str:

@@ -17,6 +17,7 @@ from tracelyze.collectors.program.calls import tensors_of
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending_rows import Arrivals
+from tracelyze.collectors.tensors.layers import RELUS, Products, Silence
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute
 
@@ -25,7 +26,7 @@ MAX_MODULES = 256  # of one forward: of larger models every so many-th, but all 
 MAX_ALERTS = 20  # forwards watched because the loss was out of the ordinary
 MAX_ROWS = 100_000
 FINITE, NAN, INFINITE, MINUS_INFINITE = 0, 1, 2, 3
-PER_MODULE = 6  # numbers that are read back for each
+PER_MODULE = 7  # numbers that are read back for each
 Row = dict[str, Any]
 
 
@@ -36,7 +37,7 @@ class Activations(Signal):
         f"activations.{name}"
         for name in (
             "time", "step", "alert", "order", "module", "kind", "dtype", "elements", "mean", "std", "largest", "zeros",
-            "nonfinite", "weights_finite",
+            "dead", "inputs", "outputs", "fed_by", "nonfinite", "weights_finite",
         )
     )  # fmt: skip
     about = "Statistics of what every module of the model puts out, and the first whose output is not finite."
@@ -52,6 +53,7 @@ class Activations(Signal):
         self._alerts = 0
         self._rows = 0
         self._thinning = Thinning(self.meter)
+        self.silence = Silence(self.torch)
 
     def opened(self) -> None:
         if self.recorder.watch is None:  # nobody else looks at the first forward
@@ -97,6 +99,7 @@ class _Forward:
         self._rows: list[Row] = []
         self._values: list[Any] = []
         self._names: dict[int, str] = {}
+        self._products = Products(self._torch)
         self._order = 0
         self._every = 1
         self._seconds = 0.0
@@ -112,7 +115,7 @@ class _Forward:
             return None
         start = time.perf_counter()
         try:
-            self._rows, self._values, self._order = [], [], 0
+            self._rows, self._values, self._order, self._products = [], [], 0, Products(self._torch)
             self._names = {id(module): name for name, module in root.named_modules()}
             self._every = max(1, -(-len(self._names) // MAX_MODULES))
         except Exception as error:  # a model that hides its modules, say
@@ -144,7 +147,7 @@ class _Forward:
         spent = self._seconds + time.perf_counter() - start
         self._signal.meter.spent(spent)
         self._signal.recorder.overhead += spent
-        self._names, self._rows, self._values = {}, [], []
+        self._names, self._rows, self._values, self._products = {}, [], [], Products(self._torch)
 
     def _look(self, module: Any, output: Any) -> None:
         torch = self._torch
@@ -157,15 +160,20 @@ class _Forward:
             deviation, mean = torch.std_mean(values, correction=0)
             there = torch.count_nonzero(values) / values.numel()
             total = tensor.detach().sum(dtype=torch.float32)
-            self._values += [mean, deviation, values.abs().amax(), there, total, self._own_weights(module, total)]
+            name, kind = self._names.get(id(module)), type(module).__name__
+            units = self._products.outputs if kind in RELUS else None
+            dead = self._signal.silence.share(str(name), tensor, units) if kind in RELUS else None
+            dead = torch.full_like(total, math.nan) if dead is None else dead
+            self._values += [mean, deviation, values.abs().amax(), there, total, self._own_weights(module, total), dead]
         self._rows.append(
-            {
+            self._products.facts(module, str(name), tensor)
+            | {
                 "time": self._signal.recorder.now(),
                 "step": self._signal.recorder.steps,
                 "alert": self._alert,
                 "order": self._order,
-                "module": self._names.get(id(module)),
-                "kind": type(module).__name__,
+                "module": name,
+                "kind": kind,
                 "dtype": str(tensor.dtype).removeprefix("torch."),
                 "elements": tensor.numel(),
             }
@@ -183,9 +191,11 @@ class _Forward:
 def fill(rows: list[Row], read: list[float]) -> None:
     """Put the numbers that came back from the device into their rows."""
     for index, row in enumerate(rows):
-        mean, deviation, largest, there, total, weights = read[PER_MODULE * index : PER_MODULE * (index + 1)]
+        mean, deviation, largest, there, total, weights, dead = read[PER_MODULE * index : PER_MODULE * (index + 1)]
         row |= {"mean": mean, "std": deviation, "largest": largest, "zeros": 1.0 - there}
         row["nonfinite"] = kind_of(total)
+        if not math.isnan(dead):
+            row["dead"] = dead
         if row["alert"]:
             row["weights_finite"] = math.isfinite(weights)
 

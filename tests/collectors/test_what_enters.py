@@ -1,0 +1,102 @@
+"""What enters a model, its layers and its losses: micro-batches, layers in a row, dead units, predictions."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from tracelyze.collectors.tensors.layers import Products, Silence  # noqa: E402
+from tracelyze.collectors.tensors.loss_targets import columns  # noqa: E402
+
+from .conftest import Collect, program  # noqa: E402
+
+
+def test_batches_of_a_step_are_counted_whatever_fed_them(collect: Collect) -> None:
+    done = collect(sys.executable, program("microbatches.py"))
+    (process,) = done.run.processes
+    assert process.steps["microbatches"].tolist() == json.loads(done.process.stdout)
+
+
+def facts_of(model: nn.Sequential, batch: torch.Tensor) -> list[dict[str, object]]:
+    products, found = Products(torch), []
+    for name, layer in model.named_children():
+        batch = layer(batch)
+        found.append(products.facts(layer, name, batch))
+    return found
+
+
+def test_layers_that_follow_on_each_other() -> None:
+    plain = nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 4), nn.ReLU(), nn.Linear(4, 2))
+    found = facts_of(plain, torch.randn(5, 8))
+    assert [one.get("fed_by") for one in found] == [None, "0", None, None]
+    assert (found[0]["inputs"], found[0]["outputs"]) == (8, 16)
+    tokens = facts_of(
+        nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 4)), torch.randn(5, 3, 8)
+    )  # [batch, time, features]
+    assert tokens[1]["fed_by"] == "0"
+    pictures = facts_of(nn.Sequential(nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 3)), torch.randn(2, 1, 9, 9))
+    assert pictures[1]["fed_by"] == "0"
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        (nn.Linear(8, 16), nn.ReLU(inplace=True), nn.Linear(16, 4)),
+        (nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 4)),
+        (nn.Linear(8, 16, bias=False), nn.Linear(16, 4, bias=False)),  # factors of one matrix
+    ],
+)
+def test_layers_with_something_between(layers: tuple[nn.Module, ...]) -> None:
+    assert not any("fed_by" in one for one in facts_of(nn.Sequential(*layers), torch.randn(5, 8)))
+
+
+def test_depthwise_and_pointwise_convolutions_belong_together() -> None:
+    separable = nn.Sequential(nn.Conv2d(4, 4, 3, groups=4), nn.Conv2d(4, 8, 1))
+    assert not any("fed_by" in one for one in facts_of(separable, torch.randn(2, 4, 9, 9)))
+
+
+def test_units_that_are_silent_in_two_looks() -> None:
+    silence = Silence(torch)
+    first = torch.zeros(6, 4)
+    first[0, 0] = first[3, 1] = 1.0
+    assert silence.share("a", first, 4) is None, "there was no look before"
+    second = torch.zeros(6, 4)
+    second[:, 2] = 1.0
+    assert float(silence.share("a", second, 4)) == 0.25
+    assert float(silence.share("a", torch.zeros(6, 4), 4)) == 0.75
+    pictures = torch.zeros(2, 3, 5, 5)
+    silence.share("b", pictures, 3)
+    pictures[1, 2, 4, 4] = 1.0
+    assert float(silence.share("b", pictures, 3)) == pytest.approx(2 / 3)
+    sequences = torch.zeros(2, 7, 3)  # units in the last dimension
+    silence.share("c", sequences, 3)
+    assert float(silence.share("c", sequences, 3)) == 1.0
+
+
+def test_predictions_beside_targets() -> None:
+    labels = torch.arange(40) % 4
+    sure = nn.functional.one_hot(labels, 4) * 50.0
+    found = columns(torch, "cross_entropy", sure, labels, (), {})
+    assert float(found["varies"]) == pytest.approx(math.sqrt(0.75), abs=1e-3)
+    assert float(found["target_varies"]) == pytest.approx(math.sqrt(0.75), abs=1e-3)
+    assert float(columns(torch, "cross_entropy", torch.ones(40, 4), labels, (), {})["varies"]) == 0.0
+    values = torch.randn(40, 1)
+    found = columns(torch, "mse_loss", 0.5 * values, values, (), {})
+    assert float(found["varies"] / found["target_varies"]) == pytest.approx(0.5)
+    assert columns(torch, "mse_loss", values, values.squeeze(1), (), {}) == {}
+
+
+def test_targets_that_do_not_count() -> None:
+    labels = torch.tensor([3, -100, -100, 1, 2, 0, 1, 1])
+    assert float(columns(torch, "cross_entropy", torch.randn(8, 4), labels, (), {})["ignored"]) == 0.25
+    given = columns(torch, "cross_entropy", torch.randn(8, 4), labels.clamp(min=0), (), {"ignore_index": 0})
+    assert float(given["ignored"]) == 0.375
+    maps = torch.full((2, 5, 5), -100)
+    assert float(columns(torch, "cross_entropy", torch.randn(2, 4, 5, 5), maps, (), {})["ignored"]) == 1.0

@@ -1,0 +1,68 @@
+"""How many different batches went into the gradients of a step: what is accumulated, whatever fed the model.
+
+A micro-batch is a forward of the outermost module in training whose backward follows. Two backwards that go back to the
+same input (two losses of one batch, two passes over it) are one.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from tracelyze.collectors.program.calls import GRAD, Call
+from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute
+
+ELEMENTS = 64  # of an input, by which it is told from others
+MAX_CALLS = 256  # of a step
+Key = tuple[Any, ...]
+
+
+class MicroBatches(Signal):
+    name = "microbatches"
+    about = "Different batches whose backwards made up the gradients of a step."
+    cost = "5 us a forward"
+    repeats = ("microbatches",)
+    columns = ("steps.microbatches",)
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self._calls: list[tuple[Call, Key]] = []  # since the step before
+        self._met: set[Key] = set()  # inputs that a backward went back to
+        self._alive: dict[Key, weakref.ref[Any]] = {}
+        self._count: int | None = 0
+
+    def forward(self, call: Call, args: Any, kwargs: Any) -> None:
+        if call.mode == GRAD and len(self._calls) < MAX_CALLS:
+            self._calls.append((call, self._key(call, args, kwargs)))
+
+    def after_backward(self, roots: Any) -> None:
+        reached = {id(call) for call in self.recorder.calls.reached}
+        keys = {key for call, key in self._calls if id(call) in reached}
+        if self._count is not None:
+            self._count += not keys <= self._met
+        self._met |= keys
+
+    def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
+        if self._count and not self.recorder.trainings.several:
+            row["microbatches"] = self._count
+        self._calls.clear()
+        self._met.clear()
+        self._alive.clear()
+        self._count = 0
+
+    def _key(self, call: Call, args: Any, kwargs: Any) -> Key:
+        """What the input is recognised by; a key of its own for one that cannot be read."""
+        torch = self.torch
+        given = next((one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)), None)
+        if given is None or not is_plain(torch, given) or not given.numel():
+            return (id(call),)
+        if given.is_cpu and may_compute(torch):
+            return (*given.shape, *every_nth(given, ELEMENTS).tolist())
+        key = (*given.shape, given.data_ptr())
+        before = self._alive.get(key)
+        if before is not None and before() is None:
+            self._count = None  # its memory was used again: the same batch or another one, nobody can tell
+        self._alive[key] = weakref.ref(given)
+        return key

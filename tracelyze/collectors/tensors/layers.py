@@ -1,0 +1,86 @@
+"""What a layer makes of the output of another one, within one forward: dead units, and layers in a row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracelyze.collectors.tensors.safe_computing import is_plain
+
+RELUS = ("ReLU", "ReLU6")
+VIEWS = ("View", "UnsafeView", "ReshapeAlias", "Transpose", "T", "Permute", "Squeeze", "Unsqueeze", "Alias")
+PRODUCTS = {"Addmm": 1, "Mm": 0, "Convolution": 0}  # and which of their inputs is the data
+MAX_ELEMENTS = 2**18  # of an output in which dead units are looked for
+WALK_DEPTH = 8
+
+
+class Silence:
+    """Units of each ReLU that put out zero for every sample of a look, and did so at the look before."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._alive: dict[str, Any] = {}  # at the look before, by module: shape [units]
+
+    def share(self, name: str, output: Any, units: int | None) -> Any:
+        """Share of the units that are dead, without its tensor's dimensions; None if it is not known which are units.
+
+        `units`: how many the layer before puts out. The first look has none before it.
+        """
+        dim = 1 if output.dim() in (2, 4, 5) else None
+        if output.dim() == 3:
+            dim = next((one for one in (2, 1) if output.shape[one] == units), None)
+        if dim is None:
+            return None
+        rows = max(1, MAX_ELEMENTS * output.shape[0] // output.numel())
+        part = output.detach()[:rows]
+        alive = part.ne(0).movedim(dim, -1).reshape(-1, part.shape[dim]).any(0)
+        before, self._alive[name] = self._alive.get(name), alive
+        if before is None or before.shape != alive.shape or before.device != alive.device:
+            return None
+        return 1.0 - (alive | before).float().mean()
+
+
+class Products:
+    """The linear layers and convolutions of one forward, each with the one that it was fed by, if by one alone."""
+
+    def __init__(self, torch: Any) -> None:
+        self._kinds = (torch.nn.Linear, torch.nn.modules.conv._ConvNd)
+        self._torch = torch
+        self._nodes: list[tuple[Any, str]] = []  # of layers with a bias, as a script that forgets an activation has
+        self.outputs: int | None = None  # of the last layer that was seen
+
+    def facts(self, module: Any, name: str, output: Any) -> dict[str, Any]:
+        """Columns of the table activations: sizes of the layer and what it was fed by. Empty for other modules."""
+        weight = module._parameters.get("weight") if isinstance(module, self._kinds) else None
+        if weight is None or not is_plain(self._torch, weight):
+            return {}
+        convolution = not isinstance(module, self._kinds[0])
+        if convolution and module.transposed:
+            return {}
+        self.outputs = int(weight.shape[0])
+        found: dict[str, Any] = {"inputs": int(weight.shape[1]), "outputs": self.outputs}
+        if convolution and (module.groups > 1 or max(module.kernel_size) < 2):
+            return found  # one by one, or channel by channel: parts of a factorisation that is meant
+        node = _through_views(output.grad_fn)
+        place = PRODUCTS.get(_kind(node))
+        if place is None:
+            return found
+        source = _through_views(node.next_functions[place][0])
+        fed_by = next((other for one, other in self._nodes if one is source), None)
+        if fed_by is not None:
+            found["fed_by"] = fed_by
+        if module._parameters.get("bias") is not None:
+            self._nodes.append((node, name))
+        return found
+
+
+def _kind(node: Any) -> str:
+    return "" if node is None else str(node.name()).partition("Backward")[0]
+
+
+def _through_views(node: Any) -> Any:
+    """The operation behind views of its values."""
+    for _ in range(WALK_DEPTH):
+        if _kind(node) not in VIEWS:
+            return node
+        node = node.next_functions[0][0]
+    return None
