@@ -130,7 +130,9 @@ class Mark:
 class Chart:
     """A picture of the evidence, already thinned to at most a few hundred points.
 
-    `x` is shared by all lines; `threshold` is a horizontal line; `marks` are vertical ones, the onset first.
+    `x` is shared by all lines; `threshold` is a horizontal line; `marks` are vertical ones, the onset first. `about`
+    qualifies the title: the rank, what the loss is. `healthy`: the side of the threshold on which runs are healthy,
+    where that is known. `log_y` asks for a logarithmic axis where the values span enough for one.
     """
 
     title: str
@@ -142,6 +144,8 @@ class Chart:
     threshold: float | None = None
     threshold_label: str = ""
     log_y: bool = False
+    about: str = ""
+    healthy: Literal["", "above", "below"] = ""
 
 
 @dataclass(frozen=True)

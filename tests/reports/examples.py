@@ -10,7 +10,9 @@ from tracelyze.diagnosis import (
     Check,
     Cost,
     Diagnosis,
+    Diff,
     Evidence,
+    Excerpt,
     Exit,
     Finding,
     Line,
@@ -106,11 +108,18 @@ def passed(count: int) -> list[Check]:
 
 
 SKIPPED = [
-    Check("straggler", "skipped", "the run has one rank", "One rank is slower than the others"),
-    Check("ranks-out-of-sync", "skipped", "the run has one rank", "Ranks hold different weights"),
-    Check("rank-hang", "skipped", "the run has one rank", "A rank hangs"),
-    Check("fp16-overflow", "skipped", "the run used no GradScaler", "The loss scale collapses"),
-    Check("host-bound", "skipped", "no profiler window was recorded (collect with --profile)", "The host is too slow"),
+    Check("straggler", "skipped", "the run has one rank", "One rank is slower than the others", "not-applicable"),
+    Check("ranks-out-of-sync", "skipped", "the run has one rank", "Ranks hold different weights", "not-applicable"),
+    Check("rank-hang", "skipped", "the run has one rank", "A rank hangs", "not-applicable"),
+    Check("fp16-overflow", "skipped", "the run used no GradScaler", "The loss scale collapses", "not-applicable"),
+    Check(
+        "host-bound",
+        "skipped",
+        "a timeline of a few steps is needed",
+        "The host is too slow",
+        "needs-more",
+        "tracelyze collect --profile-every 100 -- python train.py",
+    ),
 ]
 
 
@@ -148,6 +157,17 @@ def loss() -> Chart:
     return Chart("Training loss", "optimizer step", "loss", x, [Line("loss", y)], [Mark(133.0, "NaN from step 133 on")])
 
 
+SOURCE = [
+    "def train_epoch(model, loader, optimizer):",
+    "    for images, labels in loader:",
+    "        loss = F.cross_entropy(model(images), labels)",
+    "        loss.backward()",
+    "        optimizer.step()",
+    "    return loss.item()",
+    "",
+]
+
+
 def chain() -> Diagnosis:
     """One root cause with three consequences, on a run that finished."""
     findings = [
@@ -176,6 +196,11 @@ def chain() -> Diagnosis:
             cost=Cost(106.2, 0.98),
             location=Location("train.py", 41, "train_epoch", "        loss.backward()"),
             charts=[growth()],
+            verify="Run again: this check must pass and the loss fall",
+            excerpt=Excerpt(38, SOURCE),
+            diff=Diff("train.py", 41, [], ["        optimizer.zero_grad()"]),
+            excluded=["Accumulation on purpose: every step has one backward pass", "Bad data: all batches were finite"],
+            first_at="2026-11-21T10:15:00.410+00:00",
             false_alarm="If the script adds gradients of several batches on purpose and clears them after the step, "
             "this finding is wrong: please report it.",
         ),
@@ -429,11 +454,21 @@ def hostile(*texts: str) -> Diagnosis:
             location=Location(text(), 7, text(), text()),
             charts=[chart()],
             false_alarm=text(),
+            verify=text(),
+            excerpt=Excerpt(6, [text(), text(), text()]),
+            diff=Diff(text(), 7, [text()], [text()]),
+            excluded=[text(), text()],
+            first_at=text(),
             caused_by=cause,
         )
         for rule, cause in (("first-rule", None), ("second-rule", "first-rule"))
     ]
-    checks = [Check(text(), status, text(), text()) for status in ("fired", "passed", "passed", "skipped", "skipped")]  # type: ignore[arg-type]
+    checks = [
+        Check(text(), status, text(), text(), why, text())  # type: ignore[arg-type]
+        for status, why in (
+            ("fired", None), ("passed", None), ("skipped", "not-applicable"), ("skipped", "needs-more"),
+        )
+    ]  # fmt: skip
     facts = RunFacts(
         text(),
         [text(), text()],
@@ -446,7 +481,11 @@ def hostile(*texts: str) -> Diagnosis:
         [text(), text()],
         0.01,
     )
-    charts = [chart(), pictures.stack(text)]
+    points = [float(index) for index in range(600)]
+    explored = Chart(
+        text(), text(), text(), points, [Line(text(), [*points]), Line(text(), points[::-1])], about=text()
+    )
+    charts = [chart(), explored, pictures.stack(text)]
     return Diagnosis(facts, "critical", findings, checks, charts, text(), picture=pictures.picture(text))
 
 
@@ -466,7 +505,34 @@ def traced() -> Diagnosis:
     return Diagnosis(facts, "ok", [], passed(6), [chart], VERSION, picture=pictures.picture(lambda: next(names)))
 
 
+def ranks() -> Diagnosis:
+    """Eight ranks, each with a line of its own: a chart worth exploring, with a limit and its healthy side."""
+    x = [float(step) for step in range(1, 301)]
+    lines = [Line(f"rank {rank}", [0.1 + 0.02 * rank + 0.01 * math.sin(step) for step in x]) for rank in range(8)]
+    chart = Chart(
+        "Arrival after the first rank", "step", "share", x, lines, [Mark(1.0, "from the start")], 0.2, "limit",
+        about="8 ranks", healthy="below",
+    )  # fmt: skip
+    finding = Finding(
+        rule="straggler",
+        severity="warning",
+        confidence="likely",
+        title="Rank 7 holds up the other 7",
+        summary="Every collective waits for rank 7.",
+        fix="Move its other load away.",
+        first_step=1,
+        last_step=300,
+        ranks=[7],
+        cost=Cost(600.0, 0.2),
+        charts=[chart],
+    )
+    facts = run_facts(steps=300, ranks=8, commit="4be71c9d", clean=False)
+    check = Check(finding.rule, "fired", finding.summary, finding.title)
+    return Diagnosis(facts, "warning", [finding], [check, *passed(9)], [], VERSION)
+
+
 ALL = {
+    "ranks": ranks,
     "chain": chain,
     "warning": warning,
     "healthy": healthy,

@@ -6,12 +6,14 @@ import base64
 import hashlib
 import html
 import json
+import math
 import re
+from dataclasses import replace
 from importlib.resources import files
 
 import pytest
 
-from tracelyze.diagnosis import Chart, Line
+from tracelyze.diagnosis import Chart, Cost, Line
 from tracelyze.reports import html as html_report
 from tracelyze.reports import render
 from tracelyze.reports.html import thinned
@@ -55,7 +57,7 @@ def test_links_within_the_page_have_targets() -> None:
 
 
 def test_policy_allows_exactly_the_scripts_of_the_page() -> None:
-    page = render(examples.chain(), "html")
+    page = render(examples.ranks(), "html")
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)
     assert policy is not None
     rules = dict(rule.split(" ", 1) for rule in html.unescape(policy[1]).split("; "))
@@ -68,23 +70,111 @@ def test_policy_allows_exactly_the_scripts_of_the_page() -> None:
 
 
 def test_order_is_cause_then_consequences_then_the_rest() -> None:
-    said = words("chain").split("tracelyze", 1)[1]  # after the title of the window
+    said = words("chain").split("Sections", 1)[-1]
     order = [
-        "Something is seriously wrong with this run.", "Root cause: ", "About this record", "What to change",
-        "Evidence",
-        "When this would be a false alarm", "What followed: 3 consequences", "The loss is not a number",
-        "What was checked", "The run at a glance", "python train.py --lr 3e-4", "How to read this report",
+        "train.py", "21 Nov 2026, 10:15:00 UTC", "Critical", "Root cause", "Gradients are never cleared",
+        "Step 2 of 500", "10:15:00 UTC, 410 ms into the run", "Seen at train.py:41", "Fix", "To verify:",
+        "What followed", "The loss is not a number", "Why we say so", "Other readings, excluded",
+        "Limits of this record", "What was checked", "31 passed", "4 do not apply", "1 need more data",
+        "The run", "python train.py --lr 3e-4", "Five lines for a chat or a ticket",
     ]  # fmt: skip
-    positions = [said.index(part) for part in order]
+    positions, at = [], 0
+    for part in order:
+        at = said.index(part, at)
+        positions.append(at)
     assert positions == sorted(positions)
+
+
+def test_the_headline_is_said_once() -> None:
+    page = render(examples.chain(), "html")
+    assert len(re.findall(r"<h[1-6][^>]*>Gradients are never cleared</h", page)) == 1
+
+
+def test_the_edit_is_a_diff_and_an_example_is_called_one() -> None:
+    page = render(examples.chain(), "html")
+    added = re.findall(r'<ins data-n="(\d+)"[^>]*><i>\+</i>([^<]+)</ins>', page)
+    assert added == [("41", "    optimizer.zero_grad()")]
+    assert "Example fix" not in words("chain")
+    example = words("warning")
+    assert "Example fix" in example
+    for misleading in ("Now,", "Instead"):
+        assert misleading not in example
+
+
+def test_consequences_carry_no_fix_of_their_own() -> None:
+    said = words("chain")
+    assert "Fix the cause first. These should go away with it." in said
+    assert "clip_grad_norm_" not in said
+    assert said.count("Example fix") + said.count("What to do") == 0
+
+
+def test_a_cost_names_its_base_once_and_never_the_whole_run() -> None:
+    said = words("ranks")
+    assert "10 min of training" in said
+    assert "20% of the training time" in said
+    gpus = examples.ranks()
+    slow = replace(gpus.findings[0], ranks=list(range(8)), cost=Cost(7200.0, 0.5))
+    assert "16 GPU hours" in " ".join(Elements(render(replace(gpus, findings=[slow]), "html")).words)
+    whole = replace(gpus.findings[0], cost=Cost(7200.0, 1.0))
+    assert "100%" not in " ".join(Elements(render(replace(gpus, findings=[whole]), "html")).words)
+
+
+def test_the_verdict_says_how_sure_it_is() -> None:
+    assert "Root cause , certain: recorded directly" in words("chain")
+    assert "Likely cause : it explains what was recorded best" in words("ranks")
+
+
+def test_limits_say_their_side() -> None:
+    assert "fires at \u2265 3 of 500" in words("chain")
+    assert "margin" not in words("chain").lower()
+
+
+def test_a_crash_shows_own_frames_and_the_end_of_its_traceback() -> None:
+    page = render(examples.crash(), "html")
+    assert page.count('class="frame own"') == 3
+    error = re.search(r'<pre class="error">([^<]+)</pre>', page)
+    assert error is not None
+    assert error[1].startswith("RuntimeError: one of the variables")
+    assert error[1].endswith("expected version 0 instead.")
+
+
+def test_the_commit_and_the_state_of_the_tree_stand_in_the_line_of_what_ran() -> None:
+    assert "commit 4be71c9d, with changes" in words("ranks")
+
+
+def test_the_summary_for_a_chat_has_five_lines() -> None:
+    page = render(examples.chain(), "html")
+    text = re.search(r'<pre id="summary"[^>]*>([^<]+)</pre>', page)
+    assert text is not None
+    lines = html.unescape(text[1]).splitlines()
+    assert len(lines) == 5
+    assert lines[0] == "CRITICAL missing-zero-grad: Gradients are never cleared"
+    assert lines[2] == "At train.py:41 in train_epoch: loss.backward()"
+
+
+def test_the_library_is_in_the_page_only_where_a_chart_is_worth_exploring() -> None:
+    for name, make in examples.ALL.items():
+        assert (' id="plotly"' in render(make(), "html")) == (name in ("ranks", "hostile"))
+        if name not in ("ranks", "hostile"):
+            assert len(render(make(), "html").encode()) < 200_000
+
+
+def test_no_chart_is_drawn_twice_and_none_is_empty() -> None:
+    found = examples.chain()
+    empty = Chart("Nothing", "step", "loss", [1.0, 2.0], [Line("loss", [None, math.nan])])
+    page = render(replace(found, charts=[*found.charts, *found.charts, empty]), "html")
+    titles = re.findall(r"<figcaption><b>([^<]+)</b>", page)
+    assert "Step time" in titles
+    assert "Nothing" not in titles
+    assert len(titles) == len(set(titles))
 
 
 def test_every_finding_appears_once_and_none_is_lost() -> None:
     page = render(examples.many(), "html")
-    assert len(re.findall(r'<article id="', page)) + len(re.findall(r"card consequence", page)) == 25
-    assert 'id="gradient-spikes"' in page
-    assert 'id="gradient-spikes-2"' in page
-    assert 'id="rule-10"' in page  # its cause is not among the findings
+    for index in range(25):
+        name = "gradient-spikes" if index == 3 else "gradient-spikes-2" if index == 4 else f"rule-{index}"
+        assert page.count(f' id="{name}"') == 1
+    assert len(re.findall(r'class="(?:consequence|other) ', page)) == 25 - 1 - 1  # the first, and one told inside
 
 
 def test_numbers_that_are_none_are_named() -> None:
@@ -95,16 +185,18 @@ def test_numbers_that_are_none_are_named() -> None:
 
 def test_a_healthy_run_says_what_was_looked_at_and_what_was_not() -> None:
     said = words("healthy")
-    assert "No fault found" in said
-    assert "44 checks passed" in said
-    assert "5 checks could not be made" in said
-    assert "the run has one rank" in said
-    assert "Root cause" not in said.replace("A root cause", "")
+    assert "No fault found in 500 steps" in said
+    assert "49 checks: 44 passed, 4 do not apply, 1 needs more data." in said
+    assert "The run has one rank." in said
+    assert "tracelyze collect --profile-every 100 -- python train.py" in said
+    assert "cause" not in said.lower()
 
 
 def test_an_empty_run_is_not_called_healthy() -> None:
     said = words("empty")
     assert "Nothing could be checked" in said
+    assert "Unknown" in said
+    assert "What to do" in said
     assert "No fault found" not in said
     assert "OK" not in said.split()
 
@@ -138,13 +230,14 @@ def test_limit_leaves_room_below_ten_megabytes() -> None:
     assert html_report.LIMIT < 10_000_000
 
 
-# Text on its ground, as the style sheet pairs them.
+# Text on its background, as the style sheet pairs them.
+SEVERITIES = ("critical", "warning", "info", "ok", "none")
 PAIRS = [
-    *((ink, ground) for ink in ("ink", "quiet", "link") for ground in ("ground", "surface", "sunken")),
-    *((severity, ground) for severity in ("critical", "warning", "info", "ok") for ground in ("ground", "surface")),
-    *((severity, f"{severity}-tint") for severity in ("critical", "warning", "info", "ok")),
-    ("quiet", "critical-tint"), ("ink", "critical-tint"), ("quiet", "warning-tint"), ("quiet", "info-tint"),
-    *((f"series-{number}", "surface") for number in range(8)),
+    *((ink, ground) for ink in ("text", "muted", "link") for ground in ("bg", "surface", "sunk")),
+    *((severity, ground) for severity in SEVERITIES for ground in ("bg", "surface", f"{severity}-bg")),
+    *(("text", f"{severity}-bg") for severity in SEVERITIES),
+    ("muted", "critical-bg"), ("added", "added-bg"), ("removed", "removed-bg"), ("muted", "added-bg"),
+    ("muted", "removed-bg"), *((f"series-{number}", "surface") for number in range(8)),
 ]  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tracelyze import reports
-from tracelyze.diagnosis import KINDS, Picture
+from tracelyze.diagnosis import KINDS, Chart, Line, Picture
 from tracelyze.reports import html as html_report
 from tracelyze.reports import json as json_report
 from tracelyze.reports import lanes, render
@@ -89,11 +89,11 @@ def test_bars_stand_on_each_other_and_reach_the_sum() -> None:
     paths = re.findall(r'<path d="([^"]+)" class="bars (k-[\w-]+)"', page)
     assert [kind for _, kind in paths] == ["k-compute", "k-input", "k-other"]
     spans = [[float(y) for y in re.findall(r"[V ]([\d.]+)", path)] for path, _ in paths]
-    # The first bar: 50, 40 and 10 of 100, on a plot of 190 pixels.
+    # The first bar: 50, 40 and 10 of 100, in a drawing of 300 units.
     assert [span[:2] for span in spans] == [
-        [pytest.approx(190), pytest.approx(95)],
-        [pytest.approx(95), pytest.approx(19)],
-        [pytest.approx(19), pytest.approx(0)],
+        [pytest.approx(300), pytest.approx(150)],
+        [pytest.approx(150), pytest.approx(30)],
+        [pytest.approx(30), pytest.approx(0)],
     ]
 
 
@@ -238,8 +238,13 @@ def test_without_script_the_picture_is_complete_and_has_no_dead_buttons(browser:
 
 
 @in_browser
-def test_stacked_bars_open_live(opened: Chromium) -> None:
-    opened.evaluate("document.querySelector('.zoom').click()")
+def test_stacked_bars_open_live(browser: Chromium, tmp_path: Path) -> None:
+    steps = [float(step) for step in range(400)]
+    lines = [Line(kind, [1.0 for _ in steps], "bars", kind) for kind in ("compute", "copy", "input")]
+    long = replace(examples.traced(), charts=[Chart("Where each step went", "step", "ms", steps, lines)])
+    opened = browser
+    opened.open(reports.write(long, tmp_path / "bars.html"))
+    opened.evaluate("document.querySelector('.explore').click()")
     opened.evaluate("""new Promise((done) => {
       const look = () => document.querySelector(".canvas.live .barlayer .trace") ? done(true) : setTimeout(look, 20);
       look();

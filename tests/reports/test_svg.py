@@ -29,7 +29,7 @@ def chart(y: list[float | None], **changes: object) -> Chart:
 
 def drawn(one: Chart) -> ElementTree.Element:
     """The drawing as a tree; the parser refuses what is not well-formed."""
-    return ElementTree.fromstring(svg.draw(one, "c"))
+    return ElementTree.fromstring(svg.draw(one))
 
 
 def paths(one: Chart, kind: str) -> list[str]:
@@ -37,7 +37,7 @@ def paths(one: Chart, kind: str) -> list[str]:
 
 
 def labels(one: Chart) -> list[str]:
-    return ["".join(part.itertext()) for part in drawn(one).iter("text")]
+    return ["".join(part.itertext()) for part in drawn(one).iter("span")]
 
 
 def test_a_line_has_a_point_for_each_value() -> None:
@@ -87,11 +87,46 @@ def test_threshold_is_a_line_inside_and_words_outside() -> None:
     assert "limit: 5,000, far above" in labels(chart([1.0, 2.0], threshold=5000.0, threshold_label="limit"))
 
 
-def test_onset_is_marked_and_shaded() -> None:
+def test_onset_is_marked() -> None:
     one = chart([1.0, 2.0, 3.0], marks=[Mark(1.0, "since step 1"), Mark(2.0, "end")])
-    shade = [part for part in drawn(one).iter("rect") if part.get("class") == "since"]
-    assert [part.get("x") for part in shade] == ["50%"]
+    onset = [part for part in drawn(one).iter("i") if "onset" in part.get("class", "")]
+    assert [part.get("style", "").split(";")[0] for part in onset] == ["left:50%"]
     assert {"since step 1", "end"} <= set(labels(one))
+
+
+def test_the_healthy_side_of_a_limit_is_shaded_and_only_where_it_is_known() -> None:
+    def shaded(side: str) -> list[tuple[str | None, str | None]]:
+        one = chart([0.0, 50.0, 100.0], threshold=25.0, healthy=side)
+        return [(part.get("y"), part.get("height")) for part in drawn(one).iter("rect")]
+
+    below, above = shaded("below"), shaded("above")
+    assert shaded("") == []
+    assert float(below[0][0] or 0) == pytest.approx(float(above[0][1] or 0))
+    assert float(below[0][0] or 0) + float(below[0][1] or 0) == pytest.approx(300)
+
+
+def test_a_log_axis_is_drawn_only_where_values_span_more_than_a_factor_of_twenty() -> None:
+    assert not svg.is_log(chart([1.0, 19.0], log_y=True))
+    assert svg.is_log(chart([1.0, 500.0], log_y=True))
+    assert not svg.is_log(chart([1.0, 500.0]))
+
+
+def test_looks_far_apart_are_joined_by_dashes() -> None:
+    x = [*map(float, range(20)), 70.0, 120.0]
+    one = chart([1.0] * 22, x=x, lines=[Line("norm", [1.0 + index for index in range(22)])])
+    assert paths(one, "sparse")[0].count("M") == 2
+    assert paths(one, "dots")[0].count("M") == 2
+    assert [path.count("L") for path in paths(one, "stroke") if path.count("L") > 2] == [19]
+
+
+def test_the_last_value_stands_at_the_end_of_the_only_line() -> None:
+    assert "30 ms at the end" in labels(chart([10.0, 20.0, 30.0], y_label="milliseconds"))
+    two = chart([1.0, 2.0], lines=[Line("a", [1.0, 2.0]), Line("b", [2.0, 1.0])])
+    assert not [label for label in labels(two) if label.endswith("at the end")]
+
+
+def test_shares_read_in_percent() -> None:
+    assert "50%" in labels(chart([0.0, 0.5, 1.0], y_label="share"))
 
 
 def test_marks_without_room_are_listed_below() -> None:
@@ -103,14 +138,19 @@ def test_marks_without_room_are_listed_below() -> None:
 
 
 def test_it_can_be_read_aloud() -> None:
-    tree = drawn(examples.growth())
-    picture = next(tree.iter("svg"))
+    picture = next(drawn(examples.growth()).iter("svg"))
     assert picture.get("role") == "img"
-    names = {part.get("id"): part.text or "" for part in tree.iter() if part.tag in ("title", "desc")}
-    named, described = (picture.get("aria-labelledby") or "").split()
-    assert "Gradient norm" in names[named]
-    for words in ("from 0.8 at 1", "20 gaps", "Threshold 100", "not a number from step 131 on at 131"):
-        assert words in names[described]
+    said = picture.get("aria-label") or ""
+    for words in ("Gradient norm", "from 0.8 at 1", "20 gaps", "Limit 100", "not a number from step 131 on at 131"):
+        assert words in said
+
+
+def test_charts_of_one_card_share_their_x_axis() -> None:
+    long, short = chart([1.0] * 101), chart([2.0] * 11)
+    x = svg.span([long, short])
+    assert (x.low, x.high) == (0.0, 100.0)
+    area = next(part for part in ElementTree.fromstring(svg.draw(short, x)).iter("div") if part.get("class") == "area")
+    assert area.get("data-x1") == "100"
 
 
 @settings(max_examples=150, deadline=None)

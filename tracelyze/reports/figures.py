@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.reports import bars, escaping
+from tracelyze.reports import axes, bars, escaping, svg
 
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Chart, Line
@@ -17,23 +17,42 @@ _DASHES = ("solid", "dash", "dot", "dashdot")  # as in the still charts
 
 
 def figure(chart: Chart) -> dict[str, Any]:
-    """The figure of a chart: one trace a line, a shape and a label for each mark and for the threshold."""
-    shapes: list[dict[str, Any]] = []
-    labels: list[dict[str, Any]] = []
+    """The figure of a chart: one trace a line, a shape and a label for each mark and for the limit, as in the drawing.
+
+    The `name` of a shape or label is its role; the page gives it a color by that.
+    """
+    log = svg.is_log(chart)
+    shapes, labels = _marks(chart)
+    if chart.threshold is not None and math.isfinite(chart.threshold) and (chart.threshold > 0 or not log):
+        shapes += _limit(chart, log)
+        labels.append(_limit_label(chart, log))
+    return {
+        "data": [_trace(line, chart.x, _DASHES[index % len(_DASHES)]) for index, line in enumerate(chart.lines)],
+        "layout": {
+            "xaxis": {"title": {"text": _text(chart.x_label)}, "showgrid": True},
+            "yaxis": {
+                "title": {"text": _text(chart.y_label)},
+                "type": "log" if log else "linear",
+                **({"tickformat": ".0%"} if axes.is_share(chart.y_label) else {}),
+            },
+            "shapes": shapes,
+            "annotations": labels,
+            "showlegend": len(chart.lines) > 1,
+            "hovermode": "x unified",
+            **({"barmode": "stack", "bargap": 0.1} if bars.are_drawn(chart) else {}),
+        },
+    }
+
+
+def _marks(chart: Chart) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """A vertical line and a label for each mark, the onset first."""
+    shapes, labels = [], []
     middle = _middle(chart)
     for index, mark in enumerate(mark for mark in chart.marks if math.isfinite(mark.x)):
-        shapes.append(
-            {
-                "type": "line",
-                "xref": "x",
-                "yref": "paper",
-                "x0": mark.x,
-                "x1": mark.x,
-                "y0": 0,
-                "y1": 1,
-                "line": {"width": 1.5 if index == 0 else 1, "dash": "solid" if index == 0 else "dot"},
-            }
-        )
+        role = "mark" if index else "onset"
+        line = {"width": 1 if index else 1.5, "dash": "dash" if index else "solid"}
+        place = {"type": "line", "xref": "x", "yref": "paper", "x0": mark.x, "x1": mark.x, "y0": 0, "y1": 1}
+        shapes.append({**place, "line": line, "name": role})
         labels.append(
             {
                 "x": mark.x,
@@ -44,45 +63,39 @@ def figure(chart: Chart) -> dict[str, Any]:
                 "showarrow": False,
                 "xanchor": "left" if mark.x <= middle else "right",
                 "yanchor": "bottom",
+                "name": role,
             }
         )
-    if chart.threshold is not None and math.isfinite(chart.threshold) and (chart.threshold > 0 or not chart.log_y):
-        height = math.log10(chart.threshold) if chart.log_y else chart.threshold
-        shapes.append(
-            {
-                "type": "line",
-                "xref": "paper",
-                "yref": "y",
-                "x0": 0,
-                "x1": 1,
-                "y0": chart.threshold,
-                "y1": chart.threshold,
-                "line": {"width": 1, "dash": "dash"},
-            }
-        )
-        labels.append(
-            {
-                "x": 1,
-                "y": height,
-                "xref": "paper",
-                "yref": "y",
-                "text": _text(chart.threshold_label or "threshold"),
-                "showarrow": False,
-                "xanchor": "right",
-                "yanchor": "bottom",
-            }
-        )
+    return shapes, labels
+
+
+def _limit(chart: Chart, log: bool) -> list[dict[str, Any]]:
+    """The horizontal line, and the healthy side of it shaded as far as values reach."""
+    at = chart.threshold or 0.0
+    across = {"xref": "paper", "yref": "y", "x0": 0, "x1": 1}
+    line = {"type": "line", **across, "y0": at, "y1": at, "line": {"width": 1, "dash": "dash"}, "name": "limit"}
+    if not chart.healthy:
+        return [line]
+    y = svg.scales(chart)[1]
+    edge = max(y.high, at) if chart.healthy == "above" else min(y.low, at)
+    if log and edge <= 0:
+        return [line]
+    return [{"type": "rect", **across, "y0": at, "y1": edge, "layer": "below", "name": "healthy"}, line]
+
+
+def _limit_label(chart: Chart, log: bool) -> dict[str, Any]:
+    at = chart.threshold or 0.0
     return {
-        "data": [_trace(line, chart.x, _DASHES[index % len(_DASHES)]) for index, line in enumerate(chart.lines)],
-        "layout": {
-            "xaxis": {"title": {"text": _text(chart.x_label)}},
-            "yaxis": {"title": {"text": _text(chart.y_label)}, "type": "log" if chart.log_y else "linear"},
-            "shapes": shapes,
-            "annotations": labels,
-            "showlegend": len(chart.lines) > 1,
-            "hovermode": "x unified",
-            **({"barmode": "stack", "bargap": 0.1} if bars.are_drawn(chart) else {}),
-        },
+        "x": 1,
+        # Annotations stand at the exponent on a logarithmic axis, shapes at the value.
+        "y": math.log10(at) if log else at,
+        "xref": "paper",
+        "yref": "y",
+        "text": _text(chart.threshold_label or "limit"),
+        "showarrow": False,
+        "xanchor": "right",
+        "yanchor": "bottom",
+        "name": "limit",
     }
 
 

@@ -1,16 +1,17 @@
-"""Charts as inline SVG: readable without script, at any width, printed, in both themes.
+"""Charts as static SVG with HTML labels: readable without scripts, at any width, printed, in both themes.
 
-The drawing is as wide as its box. Positions along x are percentages and lines keep their width when stretched, so
-that words stay the same size on a telephone and on paper. Colours come from the style sheet of the page.
+The drawing is stretched to the width of its box; lines keep their thickness. Every label is HTML placed in percent, so
+that its size stays the same on a phone and on paper. Colors come from the style sheet of the page.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from tracelyze.formatting import number, plural
+from tracelyze import formatting
 from tracelyze.reports import axes, bars, escaping
 from tracelyze.reports.markup import Child, Markup, element
 
@@ -20,57 +21,102 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Chart, Line, Mark
     from tracelyze.reports.axes import Axis
 
-HEIGHT = 190  # of the plot itself, px
-STYLES = 8  # colours with their dash patterns in the style sheet
-_HEAD = 26  # px above the plot for the name of the y axis
-_ROW = 16  # px for one row of mark labels
-_FOOT = 38  # px below the plot for ticks and the name of the x axis
+STYLES: Final = 8
+"""Colors with their dash patterns in the style sheet."""
+
+TALL: Final = 168
+SHORT: Final = 120
+"""Pixels: the height of the first chart of a card, and of the ones below it."""
+
+_WIDTH: Final = 1000
+_HEIGHT: Final = 300
+"""Units of the stretched drawing."""
+
+_ROW = 18  # px for one row of mark labels above the plot
+_ROWS = 3
 _CHARACTER = 6.4  # px, of a label on average
-_NARROW = 300  # px: the plot on a telephone, for which labels are laid out
-_WIDTH = 1000  # user units along x inside the stretched plot
-_LONGEST_LABEL = 40  # characters
-_LONGEST_END_LABEL = 16
+_NARROW = 300  # px: the plot on a phone, for which labels are laid out
+_LONGEST_LABEL = 44  # characters
 _FEW = 40  # points
+_RARE = 8  # times the usual distance between two values: what lies between was not looked at
+_LABEL_SPAN = 0.33  # share of a phone's plot that the label of the last value takes
+_EDGE = 0.04  # share of the width within which a tick label would leave the plot
 
 
-def draw(chart: Chart, ident: str, onset: bool = True) -> Markup:
-    """The chart as one `<svg>` inside a box that leaves room for its labels.
+def draw(chart: Chart, x: Axis | None = None, height: int = TALL, scale: bool = True, onset: bool = True) -> Markup:
+    """The plot of a chart: its y axis, the drawing with its labels, and the x axis unless `scale` is off.
 
-    `ident` makes the ids of its title and description unique; with `onset` the time since the first mark is shaded.
+    `x` is the axis that several charts share. With `onset` the first mark is drawn as the onset of a fault.
     """
-    x, y = _axes(chart)
-    marks = _place(chart.marks, x)
-    top = _HEAD + _ROW * _rows(marks)
-    ends = _end_labels(chart, y)
-    gutter = 12 + _CHARACTER * max((len(axes.label(tick)) for tick in y.ticks), default=1)
+    across, y = scales(chart, x)
+    marks = _place(chart.marks, across)
+    head = _ROW * _rows(marks)
     drawing = element(
         "svg",
-        element("title", escaping.one_line(chart.title), id=f"{ident}-title"),
-        element("desc", describe(chart), id=f"{ident}-description"),
-        _shade(chart.marks, x, top) if onset else None,
-        _grid(x, y, top),
-        element("text", _cut(chart.y_label, 44), x=-round(gutter) + 2, y=12, class_="name"),
-        element("text", _cut(chart.x_label, 44), x="100%", y=top + HEIGHT + 34, class_="name end"),
-        _lines(chart, x, y, top),
-        _threshold(chart, y, top),
-        _marks(marks, top, onset),
-        [
-            element("text", name, x="100%", dx=7, y=round(top + at + 4), class_=f"label end-label s{index % STYLES}")
-            for index, name, at in ends
-        ],
+        _healthy(chart, y),
+        _grid(across, y),
+        bars.shapes(chart, across, y, _WIDTH, _HEIGHT),
+        _lines(chart, across, y),
+        _limit(chart, y),
+        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
+        preserveAspectRatio="none",
         role="img",
-        aria_labelledby=f"{ident}-title {ident}-description",
-        width="100%",
-        height=top + HEIGHT + _FOOT,
-        class_="drawing",
+        aria_label=f"{escaping.one_line(chart.title)}. {describe(chart)}",
     )
-    room = "plot labelled" if ends else "plot"
-    return element("div", drawing, class_=room, style=f"padding-left:{round(gutter)}px")
+    area = element(
+        "div",
+        drawing,
+        _marks(marks, head, onset),
+        _limit_label(chart, y),
+        _last_label(chart, across, y),
+        class_="area",
+        data_x0=_plain(across.low),
+        data_x1=_plain(across.high),
+        data_lo=_plain(y.low),
+        data_hi=_plain(y.high),
+        data_log="1" if y.log else None,
+    )
+    return element(
+        "div",
+        _y_axis(chart, y),
+        area,
+        _x_axis(chart, across) if scale else None,
+        class_="plot",
+        style=f"--height:{height}px" + (f";--head:{head}px" if head else ""),
+    )
+
+
+def scales(chart: Chart, x: Axis | None = None) -> tuple[Axis, Axis]:
+    """The axes of a chart; `x` where it shares one with others."""
+    if bars.are_drawn(chart):
+        own, y = bars.scales(chart)
+        return own, y
+    across = x or span([chart])
+    values = [value for line in chart.lines for value in line.y if _finite(value)]
+    if chart.log_y:
+        y_log = axes.logarithmic([*values, chart.threshold], ticks=4)
+        if y_log is not None and y_log.high > axes.WIDE * y_log.low:
+            return across, y_log
+    # A limit far outside would flatten the lines; it is then named at the edge instead.
+    near = chart.threshold if chart.threshold is not None and _near(chart.threshold, values) else None
+    return across, axes.linear([*values, near], ticks=4, from_zero=True, room=0.04)
+
+
+def span(charts: Sequence[Chart]) -> Axis:
+    """One x axis for several charts."""
+    positions = [value for chart in charts for value in [*chart.x, *(mark.x for mark in chart.marks)]]
+    whole = all(float(value).is_integer() for value in positions if math.isfinite(value))
+    return axes.linear(positions, whole=whole)
+
+
+def is_log(chart: Chart) -> bool:
+    """Whether the y axis is drawn on a logarithmic scale."""
+    return scales(chart)[1].log
 
 
 def describe(chart: Chart) -> str:
     """The chart in words, for those who do not see it."""
-    said = [f"{escaping.one_line(chart.y_label)} over {escaping.one_line(chart.x_label)}."]
+    said = [f"{escaping.one_line(chart.y_label)} by {escaping.one_line(chart.x_label)}."]
     for line in chart.lines[:12]:
         known = [(at, value) for at, value in zip(chart.x, line.y, strict=False) if _finite(value)]
         if not known:
@@ -78,40 +124,28 @@ def describe(chart: Chart) -> str:
             continue
         values = [value for _, value in known if value is not None]
         if line.style == "bars":
-            said.append(f"{escaping.one_line(line.name)}: {number(sum(values) / len(values))} on average.")
+            said.append(f"{escaping.one_line(line.name)}: {formatting.number(sum(values) / len(values))} on average.")
             continue
         gaps = len(line.y) - len(known)
+        first, last, low, high = map(formatting.number, (values[0], values[-1], min(values), max(values)))
+        begin, end = formatting.number(known[0][0]), formatting.number(known[-1][0])
         said.append(
-            f"{escaping.one_line(line.name)}: from {number(values[0])} at {number(known[0][0])} to "
-            f"{number(values[-1])} at {number(known[-1][0])}, lowest {number(min(values))}, "
-            f"highest {number(max(values))}" + (f", {plural(gaps, 'gap')}" if gaps else "") + "."
+            f"{escaping.one_line(line.name)}: from {first} at {begin} to {last} at {end}, lowest {low}, highest {high}"
+            + (f", {formatting.plural(gaps, 'gap')}" if gaps else "")
+            + "."
         )
     if chart.threshold is not None:
-        said.append(f"Threshold {number(chart.threshold)} {escaping.one_line(chart.threshold_label)}".strip() + ".")
-    said += [f"{escaping.one_line(mark.label)} at {number(mark.x)}." for mark in chart.marks[:12]]
+        said.append(
+            f"Limit {formatting.number(chart.threshold)} {escaping.one_line(chart.threshold_label)}".strip() + "."
+        )
+    said += [f"{escaping.one_line(mark.label)} at {formatting.number(mark.x)}." for mark in chart.marks[:12]]
     return " ".join(said)
 
 
-def unlabelled(chart: Chart) -> list[Mark]:
-    """The marks whose labels find no room in the drawing, so that the page can say them below it."""
-    x, _ = _axes(chart)
-    placed = _place(chart.marks, x)
+def unlabelled(chart: Chart, x: Axis | None = None) -> list[Mark]:
+    """The marks whose labels find no room in the drawing, so that the page can name them below it."""
+    placed = _place(chart.marks, scales(chart, x)[0])
     return [one.full for one in placed if one.row is None or one.label.endswith("…")]
-
-
-def _axes(chart: Chart) -> tuple[Axis, Axis]:
-    if bars.are_drawn(chart):
-        return bars.scales(chart)
-    whole = all(float(value).is_integer() for value in chart.x if math.isfinite(value))
-    x = axes.linear([*chart.x, *(mark.x for mark in chart.marks)], whole=whole)
-    values = [value for line in chart.lines for value in line.y if _finite(value)]
-    if chart.log_y:
-        y = axes.logarithmic([*values, chart.threshold], ticks=4)
-        if y is not None:
-            return x, y
-    # A threshold far outside would flatten the lines; it is then named at the edge instead.
-    near = chart.threshold if chart.threshold is not None and _near(chart.threshold, values) else None
-    return x, axes.linear([*values, near], ticks=4, from_zero=True, room=0.04)
 
 
 def _near(threshold: float, values: Sequence[float | None]) -> bool:
@@ -123,46 +157,28 @@ def _near(threshold: float, values: Sequence[float | None]) -> bool:
     return low - reach <= threshold <= high + reach
 
 
-def _grid(x: Axis, y: Axis, top: int) -> Child:
-    bottom = top + HEIGHT
-    lines: list[Child] = []
-    for tick in y.ticks:
-        at = round(bottom - HEIGHT * (y.fraction(tick) or 0.0), 1)
-        lines.append(element("line", x1="0", x2="100%", y1=at, y2=at, class_="grid"))
-        lines.append(element("text", axes.label(tick), x=-8, y=at + 4, class_="tick end"))
-    for tick in x.ticks:
-        at_x = _percent(x.fraction(tick))
-        lines.append(element("line", x1=at_x, x2=at_x, y1=bottom, y2=bottom + 4, class_="axis"))
-        lines.append(element("text", axes.label(tick), x=at_x, y=bottom + 18, class_="tick middle"))
-    lines.append(element("line", x1="0", x2="100%", y1=bottom, y2=bottom, class_="axis"))
-    return lines
+def _grid(x: Axis, y: Axis) -> Child:
+    rows = [_up(y.fraction(tick)) for tick in y.ticks]
+    columns = [_short((x.fraction(tick) or 0.0) * _WIDTH) for tick in x.ticks]
+    data = "".join(f"M0 {at}H{_WIDTH}" for at in rows) + "".join(f"M{at} 0V{_HEIGHT}" for at in columns)
+    return element("path", d=data, class_="grid-line") if data else None
 
 
-def _lines(chart: Chart, x: Axis, y: Axis, top: int) -> Markup:
-    paths: list[Child] = list(bars.shapes(chart, x, y, _WIDTH, HEIGHT))
+def _lines(chart: Chart, x: Axis, y: Axis) -> Child:
+    paths: list[Child] = []
     for index, line in enumerate(chart.lines):
-        if line.style == "bars":
-            continue
-        for shape, data in _paths(line, chart.x, x, y):
-            paths.append(
-                element("path", d=data, class_=f"{shape} s{index % STYLES}", vector_effect="non-scaling-stroke")
-            )
-    return element(
-        "svg",
-        paths,
-        x="0",
-        y=top,
-        width="100%",
-        height=HEIGHT,
-        viewBox=f"0 0 {_WIDTH} {HEIGHT}",
-        preserveAspectRatio="none",
-        overflow="visible",
-    )
+        if line.style != "bars":
+            paths += [
+                element("path", d=data, class_=f"{shape} s{index % STYLES}")
+                for shape, data in _paths(line, chart.x, x, y)
+            ]
+    return paths
 
 
 def _paths(line: Line, positions: Sequence[float], x: Axis, y: Axis) -> Iterator[tuple[str, str]]:
     """The path of a line, and the path of its points that stand alone between gaps."""
     strokes: list[str] = []
+    sparse: list[str] = []
     dots: list[str] = []
     for run in _runs(line, positions, x, y):
         if line.style == "points" or len(run) == 1:
@@ -171,9 +187,16 @@ def _paths(line: Line, positions: Sequence[float], x: Axis, y: Axis) -> Iterator
             steps = [f"H{across}V{down}" for across, down in run[1:]]
             strokes.append(f"M{run[0][0]} {run[0][1]}" + "".join(steps))
         else:
-            strokes.append("M" + "L".join(f"{across} {down}" for across, down in run))
+            parts = _dense(run)
+            strokes += ["M" + "L".join(f"{across} {down}" for across, down in part) for part in parts if len(part) > 1]
+            for before, after in itertools.pairwise(parts):
+                sparse.append(f"M{before[-1][0]} {before[-1][1]}L{after[0][0]} {after[0][1]}")
+            if len(parts) > 1:
+                dots += [f"M{part[0][0]} {part[0][1]}h.01" for part in parts if len(part) == 1]
     if strokes:
         yield "stroke", "".join(strokes)
+    if sparse:
+        yield "stroke sparse", "".join(sparse)
     if dots:
         # Few points among a line of many are drawn larger, on a rim, so that the line does not hide them.
         few = line.style == "points" and len(dots) <= _FEW
@@ -183,7 +206,7 @@ def _paths(line: Line, positions: Sequence[float], x: Axis, y: Axis) -> Iterator
 
 
 def _runs(line: Line, positions: Sequence[float], x: Axis, y: Axis) -> Iterator[list[tuple[str, str]]]:
-    """Stretches of neighbouring points that can be drawn, in user units."""
+    """Stretches of neighboring points that can be drawn, in units of the drawing."""
     run: list[tuple[str, str]] = []
     for at, value in zip(positions, line.y, strict=False):
         across, up = x.fraction(at), y.fraction(value)
@@ -192,35 +215,77 @@ def _runs(line: Line, positions: Sequence[float], x: Axis, y: Axis) -> Iterator[
                 yield run
             run = []
         else:
-            run.append((_short(across * _WIDTH), _short(HEIGHT * (1 - up))))
+            run.append((_short(across * _WIDTH), _up(up)))
     if run:
         yield run
 
 
-def _threshold(chart: Chart, y: Axis, top: int) -> Child:
-    if chart.threshold is None:
-        return None
+def _dense(run: list[tuple[str, str]]) -> list[list[tuple[str, str]]]:
+    """A stretch cut where it was looked at far more rarely than elsewhere."""
+    gaps = sorted(float(after[0]) - float(before[0]) for before, after in itertools.pairwise(run))
+    rare = _RARE * gaps[len(gaps) // 2] if gaps else 0.0
+    parts = [run[:1]]
+    for before, after in itertools.pairwise(run):
+        if rare and float(after[0]) - float(before[0]) > rare:
+            parts.append([])
+        parts[-1].append(after)
+    return parts
+
+
+def _limit(chart: Chart, y: Axis) -> Child:
     up = y.fraction(chart.threshold)
-    if up is None:
+    if up is None or not 0 <= up <= 1:
         return None
-    name = f"{_cut(chart.threshold_label) or 'threshold'}: {number(chart.threshold)}"
+    return element("path", d=f"M0 {_up(up)}H{_WIDTH}", class_="healthy-limit" if chart.healthy else "limit")
+
+
+def _healthy(chart: Chart, y: Axis) -> Child:
+    """The healthy side of the limit, shaded where it lies in the plot."""
+    up = y.fraction(chart.threshold)
+    if up is None or not chart.healthy or not 0 <= up <= 1:
+        return None
+    top = 0.0 if chart.healthy == "above" else _HEIGHT * (1 - up)
+    height = _HEIGHT * (1 - up) if chart.healthy == "above" else _HEIGHT * up
+    return element("rect", x=0, y=_short(top), width=_WIDTH, height=_short(height), class_="healthy")
+
+
+def _limit_label(chart: Chart, y: Axis) -> Child:
+    up = y.fraction(chart.threshold)
+    if chart.threshold is None or up is None:
+        return None
+    said = _cut(chart.threshold_label) or "limit"
+    number = axes.label(chart.threshold)
+    name = said if number in said else f"{said}: {number}"
+    kind = "healthy-label" if chart.healthy else "limit-label"
     if not 0 <= up <= 1:
-        where = "far above" if up > 1 else "far below"
-        edge = top + 12 if up > 1 else top + HEIGHT - 6
-        return element("text", f"{name}, {where}", x="100%", dx=-4, y=edge, class_="label threshold end")
-    at = round(top + HEIGHT * (1 - up), 1)
-    below = up > 0.9
-    return [
-        element("line", x1="0", x2="100%", y1=at, y2=at, class_="threshold"),
-        element("text", name, x="100%", dx=-4, y=at + (14 if below else -5), class_="label threshold end"),
-    ]
+        edge = "top:4px" if up > 1 else "bottom:4px"
+        far = "far above" if up > 1 else "far below"
+        return element("span", f"{name}, {far}", class_=f"chart-label {kind} end", style=f"left:100%;{edge}")
+    inside = up > 0.85 or (chart.healthy == "below" and up > 0.1)
+    side = f"top:calc({_percent(1 - up)} + 2px)" if inside else f"bottom:calc({_percent(up)} + 2px)"
+    return element("span", name, class_=f"chart-label {kind} end", style=f"left:100%;{side}")
 
 
-def _shade(marks: Sequence[Mark], x: Axis, top: int) -> Child:
-    start = x.fraction(marks[0].x) if marks else None
-    if start is None:
+def _last_label(chart: Chart, x: Axis, y: Axis) -> Child:
+    """The last value of the only line, next to its end."""
+    if len(chart.lines) != 1 or chart.lines[0].style not in ("line", "steps"):
         return None
-    return element("rect", x=_percent(start), y=top, width=_percent(1 - start), height=HEIGHT, class_="since")
+    known = [(at, value) for at, value in zip(chart.x, chart.lines[0].y, strict=False) if y.fraction(value) is not None]
+    if len(known) < 2:
+        return None
+    (at, value) = known[-1]
+    across, up = x.fraction(at), y.fraction(value)
+    if across is None or up is None or across < 0.5:
+        return None
+    near = [one for place, one in known if (x.fraction(place) or 0.0) > across - _LABEL_SPAN]
+    above = max((y.fraction(one) or 0.0) for one in near)
+    below = min((y.fraction(one) or 0.0) for one in near)
+    # Where the line leaves room: above what it reached near its end, else below.
+    place = f"bottom:calc({_percent(above)} + 3px)" if above < 0.88 else f"top:calc({_percent(1 - below)} + 3px)"
+    if above >= 0.88 and below < 0.12:
+        return None
+    said = f"{axes.quantity(value, chart.y_label)} at the end"
+    return element("span", said, class_="chart-label last end s0", style=f"left:{_percent(across)};{place}")
 
 
 @dataclass(frozen=True)
@@ -240,7 +305,7 @@ class _Placed:
 
 def _place(marks: Sequence[Mark], x: Axis) -> list[_Placed]:
     """The marks that can be drawn, each with the first row in which its label touches no other; else with none."""
-    taken: list[list[tuple[float, float]]] = [[], [], []]
+    taken: list[list[tuple[float, float]]] = [[] for _ in range(_ROWS)]
     placed: list[_Placed] = []
     for mark in marks:
         fraction = x.fraction(mark.x)
@@ -250,7 +315,7 @@ def _place(marks: Sequence[Mark], x: Axis) -> list[_Placed]:
         width = len(label) * _CHARACTER + 10
         left = fraction * _NARROW - (width if fraction > 0.5 else 0)
         free = (row for row, spans in enumerate(taken) if all(left + width < low or left > high for low, high in spans))
-        row = next(free, None)
+        row = next(free, None) if label else None
         if row is not None:
             taken[row].append((left, left + width))
         placed.append(_Placed(fraction, label, row, mark))
@@ -261,60 +326,69 @@ def _rows(placed: Sequence[_Placed]) -> int:
     return max((one.row + 1 for one in placed if one.row is not None), default=0)
 
 
-def _marks(placed: Sequence[_Placed], top: int, onset: bool) -> Child:
+def _marks(placed: Sequence[_Placed], head: int, onset: bool) -> Child:
     drawn: list[Child] = []
     for index, one in enumerate(placed):
-        kind = "mark onset" if onset and index == 0 else "mark"
-        start = top if one.row is None else top - _ROW * (_rows(placed) - 1 - one.row) - 4
-        at = _percent(one.fraction)
-        drawn.append(element("line", x1=at, x2=at, y1=start, y2=top + HEIGHT, class_=kind))
+        kind = " onset" if onset and index == 0 else ""
+        top = 0 if one.row is None else one.row * _ROW - head
+        left = f"left:{_percent(one.fraction)}"
+        drawn.append(element("i", class_=f"mark-line{kind}", style=f"{left};top:{top}px"))
         if one.row is not None:
-            side = "end" if one.leftwards else "begin"
-            drawn.append(
-                element(
-                    "text", one.label, x=at, dx=-3 if one.leftwards else 3, y=start - 3, class_=f"label {kind} {side}"
-                )
-            )
+            side = " end" if one.leftwards else ""
+            drawn.append(element("span", one.label, class_=f"chart-label{kind}{side}", style=f"{left};top:{top}px"))
     return drawn
 
 
-def _end_labels(chart: Chart, y: Axis) -> list[tuple[int, str, float]]:
-    """Names of two to six lines beside their last points, moved apart so that they do not cover each other.
+def _y_axis(chart: Chart, y: Axis) -> Markup:
+    ticks = [
+        element("span", axes.tick(tick, chart.y_label), style=f"top:{_percent(1 - (y.fraction(tick) or 0.0))}")
+        for tick in y.ticks
+    ]
+    return element("div", ticks, class_="y-axis", aria_hidden="true")
 
-    None where a name is too long for the room; the legend says them all.
-    """
-    names = [escaping.one_line(line.name) for line in chart.lines if line.style != "bars"]
-    if len(names) < len(chart.lines) or not 2 <= len(names) <= 6 or max(map(len, names)) > _LONGEST_END_LABEL:
-        return []
-    labels: list[tuple[float, int, str]] = []
-    for index, line in enumerate(chart.lines):
-        last = next((up for value in reversed(line.y) if (up := y.fraction(value)) is not None), None)
-        if last is not None:
-            labels.append((HEIGHT * (1 - last), index, names[index]))
-    labels.sort()
-    placed: list[tuple[int, str, float]] = []
-    floor = 0.0
-    for position, (at, index, name) in enumerate(labels):
-        latest = HEIGHT - 14.0 * (len(labels) - 1 - position)
-        floor = min(max(at, floor), latest)
-        placed.append((index, name, floor))
-        floor += 14
-    return placed
+
+def _x_axis(chart: Chart, x: Axis) -> Markup:
+    """Ticks, and the name of the axis with its last position, which makes room for itself."""
+    unit = escaping.one_line(chart.x_label)
+    last = f"{_cut(unit, 24)} {axes.label(x.high)}".strip()
+    room = 1 - (len(last) * _CHARACTER + 24) / _NARROW
+    ticks: list[Child] = []
+    for index, tick in enumerate(x.ticks):
+        at = x.fraction(tick) or 0.0
+        if at > room and not bars.are_drawn(chart):
+            # On a wide screen there is room for more ticks than on a phone.
+            if at > 1 - (len(last) * _CHARACTER + 24) / 900:
+                continue
+            ticks.append(element("span", axes.label(tick), class_="optional", style=f"left:{_percent(at)}"))
+            continue
+        kind = "begin" if at < _EDGE else "optional" if index % 2 and len(x.ticks) > 5 else None
+        ticks.append(element("span", axes.label(tick), class_=kind, style=f"left:{_percent(at)}"))
+    if not bars.are_drawn(chart):
+        ticks.append(element("span", last, class_="end", style="left:100%"))
+    return element("div", ticks, class_="x-axis", aria_hidden="true")
 
 
 def _cut(label: str, room: int = _LONGEST_LABEL) -> str:
-    """The label on one line, cut to the room that a telephone has for it."""
+    """The label on one line, cut to the room that a phone has for it."""
     line = escaping.one_line(label)
     longest = min(room, _LONGEST_LABEL)
-    return line if len(line) <= longest else line[: longest - 1] + "…"
+    return line if len(line) <= longest else line[: max(0, longest - 1)] + "…"
 
 
 def _finite(value: float | None) -> bool:
     return value is not None and math.isfinite(value)
 
 
+def _up(fraction: float | None) -> str:
+    return _short(_HEIGHT * (1 - (fraction or 0.0)))
+
+
 def _percent(fraction: float | None) -> str:
     return f"{_short((fraction or 0.0) * 100, 2)}%"
+
+
+def _plain(value: float) -> str:
+    return f"{value:.6g}"
 
 
 def _short(value: float, digits: int = 1) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Chart, Mark
 
 MIB = 2.0**20
+WIDE = 20
+"""From this factor between its smallest and largest value on a loss is drawn on a logarithmic axis."""
 
 
 def over_steps(
@@ -46,7 +49,7 @@ def over_steps(
         title, "step", y_label, timing.numbers(training), lines, known=known, scattered=scattered, marks=marks,
         threshold=threshold, threshold_label=threshold_label, log_y=log_y,
     )  # fmt: skip
-    return [drawn]
+    return [replace(drawn, about=f"rank {training.process.rank}")]
 
 
 def loss(training: Training, marks: Sequence[Mark] = (), name: str = "") -> list[Chart]:
@@ -57,9 +60,9 @@ def loss(training: Training, marks: Sequence[Mark] = (), name: str = "") -> list
         measured &= evals["trained"] != 0
     validation = {"validation": (evals["after_step"][measured], evals["loss"][measured])} if measured.any() else {}
     finite = steps["loss"][np.isfinite(steps["loss"])]
-    wide = len(finite) > 0 and float(finite.min()) > 0 and float(finite.max()) > 1e3 * float(finite.min())
+    wide = len(finite) > 0 and float(finite.min()) > 0 and float(finite.max()) > WIDE * float(finite.min())
     return over_steps(
-        training, f"Loss{name}", "loss", {"training": "loss"}, marks, scattered=validation, log_y=bool(wide)
+        training, f"Training loss{name}", "loss", {"training": "loss"}, marks, scattered=validation, log_y=bool(wide)
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tracelyze.reports import escaping
 from tracelyze.reports.comparison import words
 from tracelyze.reports.html.head import asset, head
-from tracelyze.reports.html.icons import icon
+from tracelyze.reports.html.icons import icon, logo
 from tracelyze.reports.markup import Child, Markup, element
 
 if TYPE_CHECKING:
@@ -28,16 +28,21 @@ def render(comparison: Comparison) -> str:
         [_section(section) for section in comparison.sections],
         _findings(comparison.findings),
         _settings(comparison),
-        element("p", words.NOISE, class_="quiet words") if words.has_noise(comparison) else None,
-        id="top",
+        element("p", words.NOISE, class_="cost-of-recording") if words.has_noise(comparison) else None,
+        element("footer", element("p", f"tracelyze {comparison.tracelyze_version}, comparison."), class_="page-foot"),
+        id="main",
+        class_="wrap",
     )
     data = escaping.script_json(comparison.to_dict())
     body = element(
         "body",
         element("script", Markup(data), type="application/json", id="comparison"),
-        element("div", element("span", "tracelyze", class_="brand"), class_="bar"),
+        element(
+            "header",
+            element("div", element("span", logo(), element("span", "tracelyze"), class_="brand"), class_="wrap"),
+            class_="top",
+        ),
         main,
-        element("footer", element("p", f"tracelyze {comparison.tracelyze_version}, comparison.")),
     )
     return "<!DOCTYPE html>\n" + element("html", _head(comparison), body, lang="en") + "\n"
 
@@ -50,19 +55,19 @@ def _head(comparison: Comparison) -> Markup:
 
 def _hero(comparison: Comparison) -> Markup:
     like = words.severity(comparison)
-    badge = element("span", icon(like), " ", words.VERDICT[comparison.verdict], class_=f"badge {like}")
+    badge = element("span", icon(like), words.VERDICT[comparison.verdict], class_=f"badge {like}")
     return element(
-        "header",
+        "div",
         element("p", badge, class_="verdict"),
         element("h1", comparison.headline),
-        element("dl", _side("A, before", comparison.a), _side("B, after", comparison.b), class_="keys"),
+        element("dl", _side("A, before", comparison.a), _side("B, after", comparison.b), class_="key-facts"),
         class_=f"hero {like}",
     )
 
 
 def _side(name: str, side: Side) -> Markup:
     return element(
-        "div", element("dt", name), element("dd", element("code", side.path), element("br"), words.side(side))
+        "div", element("dt", name), element("dd", element("code", side.path)), element("dd", words.side(side))
     )
 
 
@@ -70,30 +75,44 @@ def _notes(comparison: Comparison) -> Child:
     if not comparison.notes:
         return None
     rows = [element("li", escaping.shortened(note, _LONGEST)) for note in comparison.notes]
-    return element("aside", element("h2", icon("info"), " About this comparison"), element("ul", rows), class_="notes")
+    return element(
+        "section",
+        element("h2", "Limits of this comparison"),
+        element("div", element("ul", rows, class_="notes"), class_="card"),
+    )
 
 
 def _section(section: Section) -> Markup:
-    about = element("p", section.about, class_="quiet")
+    about = element("p", section.about, class_="intro")
     if section.id in _OPEN:
-        return element("section", element("h2", section.title), about, _table(section), id=section.id)
+        return element("section", element("h2", section.title), about, _card(_table(section)), id=section.id)
     return element(
         "section",
         element(
-            "details",
-            element("summary", element("span", section.title, class_="name")),
-            element("div", about, _table(section), class_="inside"),
-            class_="card",
+            "div",
+            element(
+                "details",
+                element("summary", element("span", section.title, class_="title")),
+                element("div", about, _card(_table(section)), class_="inside page"),
+            ),
+            class_="rows",
         ),
         id=section.id,
     )
 
 
+def _card(table: Markup) -> Markup:
+    return element("div", element("div", table, class_="wide"), class_="card")
+
+
 def _table(section: Section) -> Markup:
     largest = max((abs(change.difference) for change in section.changes if change.unit == "ms"), default=0.0)
-    head = [element("th", name, scope="col") for name in ("", "A", "B", "B - A", "", "", "")]
+    head = [
+        element("th", name, scope="col", class_="number" if name else None)
+        for name in ("", "A", "B", "B - A", "", "", "")
+    ]
     rows = [_row(change, largest) for change in section.changes]
-    return element("table", element("thead", element("tr", head)), element("tbody", rows), class_="evidence changes")
+    return element("table", element("thead", element("tr", head)), element("tbody", rows), class_="stacked changes")
 
 
 def _row(change: Change, largest: float) -> Markup:
@@ -124,7 +143,7 @@ def _bar(change: Change, largest: float) -> Child:
         element("rect", x=f"{start:.2f}%", y=3, width=f"{length:.2f}%", height=8, class_="delta"),
         element("line", x1="50%", x2="50%", y1=0, y2=14, class_="zero"),
     ]
-    return element("svg", shapes, class_="bars", height=14, width="100%", aria_hidden="true")
+    return element("svg", shapes, class_="difference", height=14, width="100%", aria_hidden="true")
 
 
 def _findings(changes: list[FindingChange]) -> Child:
@@ -140,12 +159,13 @@ def _findings(changes: list[FindingChange]) -> Child:
         )
         for one in changes
     ]
-    return element("section", element("h2", "Findings"), element("table", element("tbody", rows)), id="findings")
+    table = element("table", element("tbody", rows), class_="stacked")
+    return element("section", element("h2", "Findings"), _card(table), id="findings")
 
 
 def _fate(change: FindingChange) -> Markup:
     sign = _SIGN[change.fate]
-    return element("span", icon(sign), " ", words.FATE[change.fate], class_=f"badge {sign}")
+    return element("span", words.FATE[change.fate], class_=f"tag {sign}")
 
 
 def _settings(comparison: Comparison) -> Child:
@@ -156,10 +176,10 @@ def _settings(comparison: Comparison) -> Child:
         element(
             "tr",
             element("th", one.name, scope="row"),
-            element("td", element("code", one.before)),
-            element("td", element("code", one.after)),
+            element("td", element("code", one.before), data_label="A"),
+            element("td", element("code", one.after), data_label="B"),
         )
         for one in comparison.settings
     ]
-    table = element("table", element("thead", head), element("tbody", rows))
-    return element("section", element("h2", "Settings that differ"), table, id="settings")
+    table = element("table", element("thead", head), element("tbody", rows), class_="stacked")
+    return element("section", element("h2", "Settings that differ"), _card(table), id="settings")

@@ -1,48 +1,169 @@
-"""A chart on the page: its title, the drawing, its legend, and what the drawing has no room to say."""
+"""Charts on the page: cards with one step axis, captions, legends, values as a table. No chart is drawn twice."""
 
 from __future__ import annotations
 
 import base64
 import gzip
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 from tracelyze import formatting
-from tracelyze.reports import bars, escaping, figures, svg
+from tracelyze.reports import axes, bars, escaping, figures, svg
 from tracelyze.reports.markup import Child, Markup, element
 
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Chart, Line
 
+EXPLORE_FROM: Final = 1000
+"""Values in a chart from which on it can be explored: more than a screen has pixels across for them."""
+
+LEGEND: Final = 16
+"""Names in a legend; more lines than that are told apart by the interactive chart only."""
+
 _NAME = 80  # characters of a name in the legend
 _SINGLE_BARS = 8  # bars that get a column each in the table
-LEGEND = 16  # names; more lines than that are told apart by the interactive chart only
+_ROWS = 12  # rows of a table of values
+_ENOUGH = 3  # values since the onset, from which on a card says what they came to
+_CHANGED = 0.2  # of the value before the onset
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A chart with where it stands in the diagnosis, as the page's data: `findings.0.charts.1`."""
+
+    chart: Chart
+    path: str
 
 
 class Gallery:
-    """The charts of one page in their order, so that each is drawn once and its figure can be found by number."""
+    """The charts of one page in their order: each is drawn once, and those worth it can be explored."""
 
-    def __init__(self) -> None:
-        self.charts: list[Chart] = []
+    def __init__(self, data: bool = True) -> None:
+        self._drawn: set[object] = set()
+        self._data = data
+        self.explored: list[Chart] = []
 
-    def show(self, chart: Chart, onset: bool = True) -> Markup:
-        """The chart as a `<figure>`."""
-        number = len(self.charts)
-        self.charts.append(chart)
-        return element(
-            "figure",
-            element("figcaption", chart.title),
-            _legend(chart),
-            element("div", svg.draw(chart, f"chart-{number}", onset), class_="canvas"),
-            _aside(chart),
-            _numbers(chart),
-            element("button", "Zoom and hover", type="button", class_="zoom", data_figure=number, hidden=True),
-            class_="chart",
-        )
+    def cards(self, shown: Sequence[Shown], onset: bool = True, take: bool = True) -> list[Markup]:
+        """A card for the charts over steps, and one for each other chart; those drawn before are left out."""
+        fresh = [one for one in shown if self._is_new(one.chart)]
+        stepped = [one for one in fresh if one.chart.x_label == "step" and not bars.are_drawn(one.chart)]
+        groups = ([stepped] if stepped else []) + [[one] for one in fresh if one not in stepped]
+        return [self._card(group, onset, take) for group in groups]
 
     def figures(self) -> str:
-        """All charts as plotly figures: JSON, gzip, base64."""
-        text = escaping.json_text([figures.figure(chart) for chart in self.charts])
+        """The charts that can be explored as plotly figures: JSON, gzip, base64."""
+        text = escaping.json_text([figures.figure(chart) for chart in self.explored])
         return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+
+    def _is_new(self, chart: Chart) -> bool:
+        if not any(_finite(value) for line in chart.lines for value in line.y):
+            return False
+        key = _identity(chart)
+        known = key in self._drawn
+        self._drawn.add(key)
+        return not known
+
+    def _card(self, group: Sequence[Shown], onset: bool, take: bool) -> Markup:
+        x = svg.span([one.chart for one in group])
+        drawn = [self._figure(one, x, index, index == len(group) - 1, onset) for index, one in enumerate(group)]
+        heading = conclusion(group[0].chart) if take and onset else ""
+        everywhere = " in all of them" if len(group) > 1 else ""
+        hint = f"Point at a chart, or focus it and press ← →, to read one {_position(group[0].chart)}{everywhere}."
+        tables = [_values(one.chart) for one in group]
+        return element(
+            "div",
+            element("h3", heading, class_="take") if heading else None,
+            drawn,
+            element("p", hint, class_="hint", hidden=True),
+            element("details", element("summary", "Values as a table"), tables, class_="fold"),
+            class_="card charts",
+            data_crosshair=self._data,
+            role="group",
+            aria_label=f"{escaping.one_line(group[0].chart.title)}: charts. Left and right arrow keys read the values.",
+        )
+
+    def _figure(self, one: Shown, x: axes.Axis, index: int, last: bool, onset: bool) -> Markup:
+        chart = one.chart
+        own = x if not bars.are_drawn(chart) else None
+        height = svg.TALL if index == 0 else svg.SHORT
+        # Labels of the marks stand once, at the first chart of the card.
+        plain = chart if index == 0 else replace(chart, marks=[replace(mark, label="") for mark in chart.marks])
+        button = None
+        if sum(len(line.y) for line in chart.lines) >= EXPLORE_FROM:
+            button = element(
+                "button", "Zoom and pan", type="button", class_="explore", data_figure=len(self.explored), hidden=True
+            )
+            self.explored.append(chart)
+        return element(
+            "figure",
+            element(
+                "figcaption",
+                element("b", chart.title),
+                element("span", _qualified(chart)),
+                _legend(chart),
+                element("output"),
+            ),
+            element("div", svg.draw(plain, own, height, last, onset), class_="canvas"),
+            _unnamed(chart, own) if index == 0 else None,
+            button,
+            class_="chart",
+            data_chart=one.path,
+        )
+
+
+def conclusion(chart: Chart) -> str:
+    """What the chart proves: its value before the onset and at the end; empty where the onset is the beginning."""
+    if not chart.marks or len(chart.lines) != 1 or bars.are_drawn(chart):
+        return ""
+    onset = chart.marks[0].x
+    known = [
+        (at, value)
+        for at, value in zip(chart.x, chart.lines[0].y, strict=False)
+        if value is not None and math.isfinite(value)
+    ]
+    before, after = [pair for pair in known if pair[0] < onset], [pair for pair in known if pair[0] >= onset]
+    if not before or len(after) < _ENOUGH or abs(after[-1][1] - before[-1][1]) < _CHANGED * abs(before[-1][1]):
+        return ""
+    values = (axes.quantity(before[-1][1], chart.y_label), axes.quantity(after[-1][1], chart.y_label))
+    if values[0] == values[1]:
+        return ""
+    where = f"before {_position(chart)} {axes.label(onset)}"
+    return f"{escaping.one_line(chart.title)}: {values[0]} {where}, {values[1]} at the end"
+
+
+def kind_swatch(kind: str) -> Markup:
+    """The color of a kind, for a legend."""
+    shape = element("rect", width=24, height=10, rx=2, class_=f"bars {bars.kind_class(kind)}")
+    return element("svg", shape, viewBox="0 0 24 10", class_="swatch", aria_hidden="true")
+
+
+def in_numbers(heads: list[str], rows: list[Markup]) -> Markup:
+    """A table that unfolds: what a picture shows, for readers without it."""
+    return element("details", element("summary", "In numbers"), _table(heads, rows), class_="fold")
+
+
+def _identity(chart: Chart) -> object:
+    """What makes two charts the same picture, whatever they mark and however they were thinned."""
+    ends = []
+    for line in chart.lines:
+        known = [value for value in line.y if _finite(value)]
+        ends.append((line.name, known[0], known[-1]) if known else (line.name,))
+    return chart.title, chart.about, chart.x_label, chart.y_label, tuple(ends)
+
+
+def _qualified(chart: Chart) -> str:
+    """Rank, unit and scale, as far as the title does not say them."""
+    unit = axes.unit(chart.y_label) or escaping.one_line(chart.y_label)
+    said = [escaping.one_line(chart.about)]
+    said += [unit] if unit not in ("", "%") and unit.lower() not in chart.title.lower() else []
+    said += ["log scale"] if svg.is_log(chart) else []
+    return ", ".join(part for part in said if part)
+
+
+def _position(chart: Chart) -> str:
+    return escaping.one_line(chart.x_label) or "position"
 
 
 def _legend(chart: Chart) -> Child:
@@ -57,12 +178,6 @@ def _legend(chart: Chart) -> Child:
     return element("ul", shown, class_="legend")
 
 
-def kind_swatch(kind: str) -> Markup:
-    """The colour of a kind, for a legend."""
-    shape = element("rect", width=24, height=10, rx=2, class_=f"bars {bars.kind_class(kind)}")
-    return element("svg", shape, viewBox="0 0 24 10", class_="swatch", aria_hidden="true")
-
-
 def _swatch(index: int, line: Line) -> Markup:
     if line.style == "bars":
         return kind_swatch(line.kind)
@@ -75,57 +190,79 @@ def _swatch(index: int, line: Line) -> Markup:
     return element("svg", shape, viewBox="0 0 24 10", class_="swatch", aria_hidden="true")
 
 
-def _numbers(chart: Chart) -> Child:
-    """What the bars of a chart say, as a table: the mean of each part, its share, and each bar where they are few."""
+def _values(chart: Chart) -> Markup:
+    heads, rows = _of_bars(chart) if bars.are_drawn(chart) else _of_lines(chart)
+    return element("div", element("p", element("b", chart.title)), _table(heads, rows))
+
+
+def _of_bars(chart: Chart) -> tuple[list[str], list[Markup]]:
+    """The mean of each part, its share, and each bar where they are few."""
     parts = bars.stacked(chart)
-    if not parts:
-        return None
     total = sum(high - low for part in parts for low, high in part.spans)
     single = range(len(chart.x)) if len(chart.x) <= _SINGLE_BARS else range(0)
     unit = escaping.one_line(chart.y_label)
-    name = escaping.one_line(chart.x_label).partition(" ")[0]
+    name = _position(chart).partition(" ")[0]
     heads = ["", f"Mean, {unit}", "Share", *(f"{name} {formatting.number(chart.x[index])}" for index in single)]
     rows = []
     for part in parts:
         heights = [high - low for low, high in part.spans]
         said = [
-            formatting.number(float(f"{sum(heights) / len(heights):.4g}")),
+            formatting.number(sum(heights) / len(heights)),
             formatting.percent(sum(heights) / total if total else 0.0),
-            *(formatting.number(float(f"{heights[index]:.4g}")) for index in single),
+            *(formatting.number(heights[index]) for index in single),
         ]
-        cells = [
-            element("td", one, class_="number", data_label=head) for one, head in zip(said, heads[1:], strict=True)
-        ]
-        rows.append(element("tr", element("th", escaping.shortened(part.line.name, _NAME), scope="row"), cells))
-    return in_numbers(heads, rows)
+        rows.append(_row(escaping.shortened(part.line.name, _NAME), said, heads))
+    return heads, rows
 
 
-def in_numbers(heads: list[str], rows: list[Markup]) -> Markup:
-    """A table that unfolds: what a picture shows, for readers without it."""
-    return element(
-        "details",
-        element("summary", "In numbers"),
-        element(
-            "div",
-            element(
-                "table",
-                element("thead", element("tr", [element("th", head, scope="col") for head in heads])),
-                element("tbody", rows),
-                class_="evidence",
-            ),
-            class_="wide",
-        ),
-        class_="numbers",
+def _of_lines(chart: Chart) -> tuple[list[str], list[Markup]]:
+    """The values at the marks, at both ends and at even distances between them."""
+    places = sorted(
+        {round(index * (len(chart.x) - 1) / (_ROWS - 5)) for index in range(_ROWS - 4)} if chart.x else set()
     )
+    for mark in chart.marks[:4]:
+        if chart.x and math.isfinite(mark.x):
+            places.append(min(range(len(chart.x)), key=lambda index: abs(chart.x[index] - mark.x)))
+    heads = [_position(chart).capitalize(), *(escaping.shortened(line.name, _NAME) for line in chart.lines[:LEGEND])]
+    rows = [
+        _row(
+            axes.label(chart.x[index]),
+            [_value(chart, line, index) for line in chart.lines[:LEGEND]],
+            heads,
+        )
+        for index in sorted(set(places))
+    ]
+    return heads, rows
 
 
-def _aside(chart: Chart) -> Child:
+def _value(chart: Chart, line: Line, index: int) -> str:
+    value = line.y[index] if index < len(line.y) else None
+    return axes.quantity(value, chart.y_label) if value is not None else "not measured"
+
+
+def _row(name: str, said: Sequence[str], heads: Sequence[str]) -> Markup:
+    cells = [element("td", one, class_="number", data_label=head) for one, head in zip(said, heads[1:], strict=True)]
+    return element("tr", element("th", name, scope="row"), cells)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Markup]) -> Markup:
+    first, *others = heads
+    head = [element("th", first, scope="col"), *(element("th", one, scope="col", class_="number") for one in others)]
+    table = element("table", element("thead", element("tr", head)), element("tbody", rows), class_="stacked")
+    return element("div", table, class_="wide", tabindex="0", role="region", aria_label="Values")
+
+
+def _unnamed(chart: Chart, x: axes.Axis | None) -> Child:
     """Marks that the drawing has no room to name."""
-    rest = svg.unlabelled(chart)
+    rest = [mark for mark in svg.unlabelled(chart, x) if mark.label]
     if not rest:
         return None
     said = "; ".join(
         f"{escaping.shortened(escaping.one_line(mark.label), 200)} ({formatting.number(mark.x)})" for mark in rest[:20]
     )
     more = f"; and {len(rest) - 20:,} more" if len(rest) > 20 else ""
-    return element("p", f"Also marked: {said}{more}.", class_="quiet")
+    return element("p", f"Also marked: {said}{more}.", class_="quiet small")
+
+
+def _finite(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)

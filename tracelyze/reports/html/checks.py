@@ -1,77 +1,122 @@
-"""What was checked without a finding, and what could not be checked and why."""
+"""What was checked: passed, does not apply, needs more data with the command that records it. Folded, with a filter."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from tracelyze import formatting
-from tracelyze.reports import story, words
-from tracelyze.reports.html.icons import icon
+from tracelyze.reports import escaping, story
+from tracelyze.reports.html.hero import needs_more, not_applicable, with_code
 from tracelyze.reports.markup import Child, Markup, element
 
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Check, Diagnosis
 
+_FILTER_FROM = 8  # checks: fewer are read faster than filtered
 
-def section(diagnosis: Diagnosis) -> Markup:
-    """Both lists; open where nothing was found, because there they are the answer."""
-    passed, skipped = story.checks(diagnosis, "passed"), story.checks(diagnosis, "skipped")
-    calm = not diagnosis.findings
+
+def section(diagnosis: Diagnosis) -> Child:
+    """All three groups; None where the diagnosis made no checks."""
+    if not diagnosis.checks:
+        return None
+    fired = story.checks(diagnosis, "fired")
+    passed, without, more = story.checks(diagnosis, "passed"), not_applicable(diagnosis), needs_more(diagnosis)
+    counts = [("critical", fired), ("ok", passed), ("none", without), ("warning", more)]
+    meter = [element("i", class_=kind, style=f"flex:{len(found)}") for kind, found in counts if found]
+    groups = [
+        _group("ok", f"{len(passed):,} passed", "looked for, not found", [_list(passed, "ok")], passed),
+        _group(
+            "none", f"{len(without):,} do not apply", "nothing to check in this run", [_list(without, "none")], without
+        ),
+        _group("warning", f"{len(more):,} need more data", "what to record", _needs(more), more),
+    ]
+    folded = len(passed) + len(without) + len(more)
     return element(
         "section",
         element("h2", "What was checked"),
-        element("p", f"{formatting.plural(len(diagnosis.checks), 'check')}: {words.tally(diagnosis)}.", class_="quiet"),
-        _passed(passed, calm),
-        _skipped(skipped, calm),
-        id="checked",
+        element("p", _counted(diagnosis, len(fired), len(passed), len(without), len(more)), class_="intro"),
+        element(
+            "div",
+            element("div", meter, class_="meter", aria_hidden="true"),
+            _filter(folded) if folded >= _FILTER_FROM else None,
+            class_="tools",
+        ),
+        element("p", role="status", id="hits", class_="hits"),
+        element("div", [group for group in groups if group is not None], class_="rows"),
+        id="checks",
     )
 
 
-def _passed(checks: list[Check], opened: bool) -> Child:
-    if not checks:
+def _counted(diagnosis: Diagnosis, fired: int, passed: int, without: int, more: int) -> str:
+    said = [f"{fired:,} found something"] if fired else []
+    said += [f"{passed:,} passed"] if passed else []
+    said += [f"{without:,} {'does' if without == 1 else 'do'} not apply"] if without else []
+    said += [f"{more:,} {'needs' if more == 1 else 'need'} more data"] if more else []
+    return f"{formatting.plural(len(diagnosis.checks), 'check')}: {', '.join(said)}."
+
+
+def _filter(count: int) -> Markup:
+    return element(
+        "div",
+        element("label", "Filter checks", for_="filter", class_="hidden-label"),
+        element("input", type="search", id="filter", placeholder="Filter checks, e.g. softmax", data_count=count),
+        class_="filter",
+        hidden=True,
+    )
+
+
+def _group(kind: str, title: str, aside: str, inside: list[Markup], found: list[Check]) -> Markup | None:
+    if not found:
         return None
+    return element(
+        "details",
+        element(
+            "summary",
+            element("span", class_=f"dot {kind}"),
+            element("span", title, class_="title"),
+            element("span", aside, class_="aside"),
+        ),
+        element("div", inside, class_="inside"),
+        class_="group",
+    )
+
+
+def _list(found: list[Check], kind: str) -> Markup:
     rows = [
         element(
             "li",
-            icon("ok"),
-            element(
-                "span",
-                element("strong", check.reason or "no reason given"),
-                element("span", f"looked for: {check.title or check.rule}"),
-            ),
+            element("b", check.title or check.rule),
+            element("span", with_code(_sentence(check.reason)) if check.reason else None),
+            data_rule=escaping.one_line(check.rule),
         )
-        for check in checks
+        for check in found
     ]
-    return _folded(
-        "ok",
-        f"{formatting.plural(len(checks), 'check')} passed",
-        "These faults were looked for and not found.",
-        element("ul", rows, class_="passed"),
-        opened,
-    )
+    return element("ul", rows, class_=f"check-list {kind}")
 
 
-def _skipped(checks: list[Check], opened: bool) -> Child:
-    if not checks:
-        return None
-    groups = [
+def _needs(found: list[Check]) -> list[Markup]:
+    """Grouped by the command that records what they need; those that no command helps come last."""
+    groups: dict[str, list[Check]] = {}
+    for check in found:
+        groups.setdefault(check.command, []).append(check)
+    ordered = sorted(groups.items(), key=lambda item: (not item[0], -len(item[1])))
+    return [
         element(
             "div",
-            element("dt", reason or "no reason given"),
-            element("dd", "; ".join(check.title or check.rule for check in group)),
+            element(
+                "h3", f"Record more: {formatting.plural(len(checks), 'check')}" if command else "More or other data"
+            ),
+            element("code", escaping.shortened(escaping.one_line(command), 1000), class_="command")
+            if command
+            else None,
+            _list(checks, "none"),
+            class_="need",
         )
-        for reason, group in story.by_reason(checks).items()
+        for command, checks in ordered
     ]
-    note = "The run does not hold what they need. Nothing is said about them, good or bad."
-    title = f"{formatting.plural(len(checks), 'check')} could not be made"
-    return _folded("none", title, note, element("dl", groups, class_="skipped"), opened)
 
 
-def _folded(kind: str, title: str, note: str, content: Markup, opened: bool) -> Markup:
-    return element(
-        "details",
-        element("summary", element("span", title, class_="name")),
-        element("div", element("p", note, class_="quiet"), content, class_="inside"),
-        class_=f"card {kind}",
-        open=opened,
-    )
+def _sentence(reason: str) -> str:
+    line = escaping.shortened(escaping.one_line(reason), 400)
+    line = line[:1].upper() + line[1:]
+    return line if line.endswith((".", "!", "?", "…")) else f"{line}."

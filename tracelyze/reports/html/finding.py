@@ -1,204 +1,214 @@
-"""A finding on the page: what happened, since when, what it cost, where, what to change, and the evidence."""
+"""Findings on the page: the first root cause in full, what followed it, and the other causes as rows that open."""
 
 from __future__ import annotations
 
-import re
-import textwrap
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracelyze import formatting
-from tracelyze.reports import escaping, words
-from tracelyze.reports.html.icons import badge
-from tracelyze.reports.markup import Child, Markup, element, join
+from tracelyze.diagnosis import Mark
+from tracelyze.reports import axes, escaping
+from tracelyze.reports.html import evidence, hero, repair, tracebacks
+from tracelyze.reports.html.charts import Shown
+from tracelyze.reports.html.icons import icon
+from tracelyze.reports.markup import Child, Markup, element
 
 if TYPE_CHECKING:
-    from tracelyze.diagnosis import Evidence, Finding
+    from collections.abc import Sequence
+
+    from tracelyze.diagnosis import Chart, Diagnosis, Finding
     from tracelyze.reports.html.charts import Gallery
-    from tracelyze.reports.story import Told
+    from tracelyze.reports.story import Chapter, Told
 
-LONGEST = 4000  # characters of one text of a run; the rest is in the diagnosis as data
-_SIDE_BY_SIDE = 46  # characters of a line of code that still fits half the card
-_SHORT = 18  # characters that are kept on one line in a table
-_INLINE = 120  # characters of a value that still fits a table cell
+_MOST_CHARTS = 3  # of a card with the loss in front
+_TIME_OR_MEMORY = ("ms", "s", "MiB", "GiB", "%")
 
 
-def root(told: Told, gallery: Gallery, of_ranks: int) -> Markup:
-    """The card of a root cause, open."""
-    finding = told.finding
+def first(chapter: Chapter, diagnosis: Diagnosis, gallery: Gallery) -> Child:
+    """Below the head: the chart that convinces, the traceback of a crash, what followed, why we say so."""
+    cards = gallery.cards(charts(chapter, diagnosis))
+    chart = element(
+        "section", element("h2", "The chart", class_="hidden-label"), cards, id="chart", class_="after-hero"
+    )
+    traceback = evidence.traceback_section(chapter.root.finding)
+    convinced: Child = chart if cards else None
+    return [
+        [traceback, convinced] if traceback else convinced,
+        consequences(chapter.consequences, gallery, diagnosis),
+        evidence.section(chapter.root.finding),
+    ]
+
+
+def consequences(following: Sequence[Told], gallery: Gallery, diagnosis: Diagnosis) -> Child:
+    """One line each, without a fix of their own."""
+    if not following:
+        return None
+    goes = "This should go away with it." if len(following) == 1 else "These should go away with it."
     return element(
-        "article",
-        element(
-            "header",
-            element("p", badge(finding.severity), _confidence(finding), _permalink(told), class_="kicker"),
-            element("h2", finding.title),
-        ),
-        _body(finding, gallery, of_ranks),
-        id=told.anchor,
-        class_=f"card finding {finding.severity}",
+        "section",
+        element("h2", "What followed"),
+        element("p", f"Fix the cause first. {goes}", class_="intro"),
+        element("div", [_consequence(told, gallery, diagnosis) for told in following], class_="rows"),
+        id="after",
     )
 
 
-def consequence(told: Told, cause: Told | None, gallery: Gallery, of_ranks: int) -> Markup:
-    """The smaller card of something that followed, folded."""
+def others(chapters: Sequence[Chapter], gallery: Gallery, diagnosis: Diagnosis) -> Child:
+    """The other causes: one line each, the whole finding inside."""
+    if not chapters:
+        return None
+    faults = sum(chapter.root.finding.severity != "info" for chapter in chapters)
+    notes = len(chapters) - faults
+    said = [formatting.plural(faults, "fault")] if faults else []
+    said += [formatting.plural(notes, "note")] if notes else []
+    return element(
+        "section",
+        element("h2", "Also found"),
+        element("p", f"{' and '.join(said)} that the cause above does not explain.", class_="intro"),
+        element("div", [_other(chapter, gallery, diagnosis) for chapter in chapters], class_="rows"),
+        id="more",
+    )
+
+
+def charts(chapter: Chapter, diagnosis: Diagnosis) -> list[Shown]:
+    """What shows the finding best, first: the loss where the fault is about what the model learns, then its own charts.
+
+    The onset of each consequence is marked beside that of the cause.
+    """
+    finding = chapter.root.finding
+    own = _shown(finding, diagnosis)
+    marks = _following(chapter)
+    if _about_learning(finding):
+        loss = _loss(chapter, diagnosis)
+        if loss is not None and not any(_is_loss(one.chart) for one in own):
+            onset = own[0].chart.marks[:1] if own else _onset(finding)
+            own = [replace(loss, chart=replace(loss.chart, marks=onset)), *own][:_MOST_CHARTS]
+        elif any(_is_loss(one.chart) for one in own):
+            own.sort(key=lambda one: not _is_loss(one.chart))
+    return [replace(one, chart=replace(one.chart, marks=_placed(one.chart, marks))) for one in own]
+
+
+def _consequence(told: Told, gallery: Gallery, diagnosis: Diagnosis) -> Markup:
     finding = told.finding
-    after = None
-    if cause is not None:
-        after = element(
-            "p", "Follows from ", element("a", cause.finding.title, href=f"#{cause.anchor}"), ".", class_="quiet"
-        )
     return element(
         "details",
         element(
             "summary",
-            badge(finding.severity),
-            element("span", finding.title, class_="name"),
-            element("span", _since(finding), class_="when"),
+            element("span", icon(finding.severity), class_="sign"),
+            element("span", finding.title, class_="title"),
+            element("span", since(finding), class_="aside"),
         ),
         element(
             "div",
-            element("p", _confidence(finding), _permalink(told), class_="kicker"),
-            after,
-            _body(finding, gallery, of_ranks),
-            class_="inside",
+            repair.paragraphs(hero.lead(finding)),
+            gallery.cards(_shown(finding, diagnosis), take=False),
+            evidence.flat(finding),
+            class_="inside page",
         ),
         id=told.anchor,
-        class_=f"card consequence {finding.severity}",
+        class_=f"consequence {finding.severity}",
     )
 
 
-def paragraphs(text: str) -> Child:
-    """Plain words, a paragraph for every blank line, line breaks kept."""
-    parts = escaping.shortened(escaping.printable(text), LONGEST).strip().split("\n\n")
-    return [element("p", _with_code(part), class_="words") for part in parts if part.strip()]
-
-
-def _with_code(text: str) -> Child:
-    """Text in which what stands between backticks is set as code."""
-    return [element("code", part) if index % 2 else part for index, part in enumerate(re.split(r"`([^`\n]+)`", text))]
-
-
-def _body(finding: Finding, gallery: Gallery, of_ranks: int) -> Markup:
-    return join(
-        [
-            element("div", paragraphs(finding.summary), class_="summary"),
-            _key_facts(finding, of_ranks),
-            _repair(finding),
-            _evidence(finding.evidence),
-            [gallery.show(chart) for chart in finding.charts],
-            _doubt(finding),
-        ]
-    )
-
-
-def _key_facts(finding: Finding, of_ranks: int) -> Child:
-    known = finding.first_step is not None or finding.first_second is not None
-    # A single step, or all steps from the first one on, are said by "since" already.
-    steps = words.steps(finding) if finding.last_step not in (None, finding.first_step) else ""
-    facts = [
-        ("Since", words.onset(finding) if known else ""),
-        ("Affected", ", ".join(part for part in (steps, words.ranks(finding, of_ranks)) if part)),
-        ("Cost so far", words.cost(finding)),
-    ]
-    shown = [element("div", element("dt", name), element("dd", said)) for name, said in facts if said]
-    return element("dl", shown, class_="keys") if shown else None
-
-
-def _repair(finding: Finding) -> Child:
-    """The user's line beside the code that should stand there."""
-    columns: list[Child] = []
-    source = finding.location.source if finding.location is not None else ""
-    longest = max(map(len, [source.strip(), *finding.fix_code.splitlines()]))
-    if finding.location is not None:
-        where = element("code", words.place(finding.location))
-        if source.strip():
-            columns.append(_code(["Now, ", where], source, "now"))
-        else:
-            columns.append(element("p", "In ", where, class_="where"))
-    if finding.fix_code.strip():
-        columns.append(_code("Instead" if source.strip() else "Like this", finding.fix_code, "instead"))
-    if not columns and not finding.fix.strip():
-        return None
-    return element(
-        "section",
-        element("h3", "What to change"),
-        paragraphs(finding.fix),
-        element("div", columns, class_="compare wide" if longest > _SIDE_BY_SIDE else "compare") if columns else None,
-        class_="repair",
-    )
-
-
-def _code(title: Child, code: str, kind: str) -> Markup:
-    text = escaping.shortened(textwrap.dedent(escaping.printable(code)).strip("\n"), LONGEST)
-    return element(
-        "div",
-        element("p", title, class_="code-title"),
-        element("pre", element("code", text), tabindex="0"),
-        class_=f"code {kind}",
-    )
-
-
-def _evidence(evidence: list[Evidence]) -> Child:
-    if not evidence:
-        return None
-    compared = any(one.threshold is not None for one in evidence)
-    sourced = any(one.source for one in evidence)
-    heads = [
-        "What was measured",
-        "Value",
-        *(["Threshold", "Margin"] if compared else []),
-        *(["Basis"] if sourced else []),
-    ]
-    rows = [_row(one, compared, sourced, heads) for one in evidence]
-    return element(
-        "section",
-        element("h3", "Evidence"),
+def _other(chapter: Chapter, gallery: Gallery, diagnosis: Diagnosis) -> Markup:
+    told = chapter.root
+    finding = told.finding
+    following = [
         element(
-            "table",
-            element("thead", element("tr", [element("th", head, scope="col") for head in heads])),
-            element("tbody", rows),
-            class_="evidence",
-        ),
-    )
-
-
-def _row(one: Evidence, compared: bool, sourced: bool, heads: list[str]) -> Child:
-    value = formatting.quantity(one.value, one.unit)
-    long = len(value) > _INLINE or "\n" in value.strip()
-    cells = ["see below" if long else value]
-    cells += [words.threshold(one), words.margin(one)] if compared else []
-    cells += [one.source] if sourced else []
-    row = element(
-        "tr",
-        element("th", escaping.shortened(one.name, LONGEST), scope="row"),
-        [
-            element("td", cell, data_label=head, class_="number short" if len(cell) <= _SHORT else "number")
-            for head, cell in zip(heads[1:], cells, strict=True)
-        ],
-    )
-    if not long:
-        return row
-    text = element("pre", element("code", escaping.shortened(escaping.printable(value), LONGEST)), tabindex="0")
-    return [row, element("tr", element("td", text, colspan=len(heads)), class_="long")]
-
-
-def _doubt(finding: Finding) -> Child:
-    if not finding.false_alarm.strip():
-        return None
+            "li",
+            element("b", one.finding.title, id=one.anchor),
+            element("span", f"{since(one.finding)}. {hero.lead(one.finding)}".removeprefix(". ")),
+        )
+        for one in chapter.consequences
+    ]
     return element(
         "details",
-        element("summary", "When this would be a false alarm"),
-        paragraphs(finding.false_alarm),
-        class_="doubt",
+        element(
+            "summary",
+            element("span", icon(finding.severity), class_="sign"),
+            element("span", finding.title, class_="title"),
+            element("span", _aside(finding), class_="aside"),
+        ),
+        element(
+            "div",
+            hero.verdict_line(told),
+            repair.paragraphs(hero.lead(finding)),
+            hero.key_facts(finding, diagnosis.run),
+            repair.pair(told, diagnosis.run),
+            gallery.cards(charts(chapter, diagnosis)),
+            element("div", element("h3", "What followed"), element("ul", following, class_="readings"), class_="card")
+            if following
+            else None,
+            evidence.flat(finding),
+            class_="inside page",
+        ),
+        id=told.anchor,
+        class_=f"other {finding.severity}",
     )
 
 
-def _confidence(finding: Finding) -> Markup:
-    return element("span", f"{finding.confidence}: {words.CONFIDENCE[finding.confidence]}", class_="confidence")
+def since(finding: Finding) -> str:
+    """`since step 17, 13:32:29 UTC`."""
+    parts = [f"since step {finding.first_step:,}"] if finding.first_step is not None else []
+    parts += [at] if (at := hero.clock(finding.first_at)) else []
+    return ", ".join(parts)
 
 
-def _permalink(told: Told) -> Markup:
-    return element("a", told.finding.rule, href=f"#{told.anchor}", class_="permalink", title="Link to this finding")
+def _aside(finding: Finding) -> str:
+    cost = finding.cost
+    if cost is not None and cost.seconds is not None:
+        share = f", {formatting.percent(cost.share)}" if cost.share is not None and cost.share <= 0.995 else ""
+        return f"{formatting.duration(cost.seconds)}{share}"
+    return since(finding) if finding.first_step is None or finding.first_step > 1 else "from the start"
 
 
-def _since(finding: Finding) -> str:
-    return "" if finding.first_step is None else f"since step {finding.first_step:,}"
+def _shown(finding: Finding, diagnosis: Diagnosis) -> list[Shown]:
+    place = next(index for index, one in enumerate(diagnosis.findings) if one is finding)
+    return [Shown(chart, f"findings.{place}.charts.{index}") for index, chart in enumerate(finding.charts)]
+
+
+def _about_learning(finding: Finding) -> bool:
+    """Whether the charts of the finding show what the model does rather than where time or memory went."""
+    if any(tracebacks.is_traceback(one) for one in finding.evidence):
+        return True
+    return all(axes.unit(chart.y_label) not in _TIME_OR_MEMORY for chart in finding.charts) and bool(
+        finding.charts or finding.first_step is not None
+    )
+
+
+def _loss(chapter: Chapter, diagnosis: Diagnosis) -> Shown | None:
+    """The loss of the run, or of a consequence."""
+    for index, chart in enumerate(diagnosis.charts):
+        if _is_loss(chart):
+            return Shown(chart, f"charts.{index}")
+    shown = [one for told in chapter.consequences for one in _shown(told.finding, diagnosis)]
+    return next((one for one in shown if _is_loss(one.chart)), None)
+
+
+def _is_loss(chart: Chart) -> bool:
+    return chart.y_label == "loss"
+
+
+def _onset(finding: Finding) -> list[Mark]:
+    return [] if finding.first_step is None else [Mark(float(finding.first_step), f"since step {finding.first_step:,}")]
+
+
+def _following(chapter: Chapter) -> list[Mark]:
+    """The onset of each consequence, named by what it is."""
+    return [
+        Mark(float(told.finding.first_step), f"{escaping.one_line(told.finding.title).partition(':')[0]}")
+        for told in chapter.consequences[:3]
+        if told.finding.first_step is not None
+    ]
+
+
+def _placed(chart: Chart, further: Sequence[Mark]) -> list[Mark]:
+    """The marks of a chart and of what followed, each with its step."""
+    places = {mark.x for mark in chart.marks}
+    marks = [*chart.marks, *(mark for mark in further if mark.x not in places)]
+    if chart.x_label != "step":
+        return marks
+    return [
+        replace(mark, label=f"step {mark.x:,.0f}: {mark.label}" if "step" not in mark.label else mark.label)
+        for mark in marks
+    ]

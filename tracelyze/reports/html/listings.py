@@ -36,13 +36,17 @@ def table(listing: Listing) -> Markup:
             "table",
             element(
                 "thead",
-                element("tr", element("th", first, scope="col"), [element("th", head, scope="col") for head in heads]),
+                element(
+                    "tr",
+                    element("th", first, scope="col"),
+                    [element("th", head, scope="col", class_="number") for head in heads],
+                ),
             ),
             element("tbody", rows),
-            class_="evidence listing",
+            class_="stacked listing",
         ),
         element("p", listing.rest, class_="quiet") if listing.rest else None,
-        class_="listed",
+        class_="card",
     )
 
 

@@ -1,19 +1,19 @@
-"""The page: what went wrong first, then why that is known, then everything else."""
+"""The page: the verdict and the first cause on the first screen, then why that is known, then everything else."""
 
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from tracelyze import formatting
-from tracelyze.reports import escaping, story, words
+from tracelyze.reports import escaping, story
 from tracelyze.reports import json as json_report
-from tracelyze.reports.html import chain, checks, facts, finding, listings, timelines
-from tracelyze.reports.html.charts import Gallery
+from tracelyze.reports.html import checks, finding, hero, listings, repair, run, summary, timelines, unknown
+from tracelyze.reports.html.charts import Gallery, Shown
 from tracelyze.reports.html.head import asset, head, source_hash
-from tracelyze.reports.html.icons import badge
+from tracelyze.reports.html.icons import logo
 from tracelyze.reports.markup import Child, Markup, element
 
 if TYPE_CHECKING:
@@ -22,39 +22,43 @@ if TYPE_CHECKING:
 
 _ASSETS = files("tracelyze.reports") / "assets"
 _PLOTLY = "vendor/plotly/plotly-basic.min.js.gz"
-_INDEXED_FROM = 4  # findings: a page with fewer needs no list of them
+_SECTIONS = (
+    ("chart", "Chart"),
+    ("traceback", "Traceback"),
+    ("todo", "What to do"),
+    ("after", "What followed"),
+    ("evidence", "Evidence"),
+    ("more", "Also found"),
+    ("steps", "Single steps"),
+    ("checks", "Checks"),
+    ("run", "Run"),
+)
+"""Ids of sections with their names in the bar at the top."""
 
 
 def render(diagnosis: Diagnosis, interactive: bool, data: bool, thinned: bool) -> str:
     """The whole page. `thinned` says that it holds less than the diagnosis, to fit the limit."""
     chapters = story.chapters(diagnosis)
-    gallery = Gallery()
-    main = element(
-        "main",
-        _hero(diagnosis, chapters),
-        facts.notes(diagnosis.run),
-        element(
-            "p",
-            "This report was thinned to fit the size limit of attachments; the JSON report holds everything.",
-            class_="notes",
-        )
-        if thinned
-        else None,
-        _index(chapters),
-        [_chapter(chapter, gallery, diagnosis) for chapter in chapters],
-        _picture(diagnosis, gallery),
+    gallery = Gallery(data)
+    sections = [
+        element("div", _head(diagnosis, chapters), class_="hero"),
+        finding.first(chapters[0], diagnosis, gallery) if chapters else unknown.section(diagnosis.run),
+        finding.others(chapters[1:], gallery, diagnosis),
+        run.notes(diagnosis.run),
+        _picture(diagnosis, gallery, leading=not chapters),
         checks.section(diagnosis),
-        None if diagnosis.picture else _overview(diagnosis, gallery),
-        facts.section(diagnosis),
-        facts.reading(),
-        id="top",
-    )
-    interactive = interactive and bool(gallery.charts)
+        run.section(diagnosis),
+        _chat(diagnosis, chapters),
+        _thinned() if thinned else None,
+        _footer(diagnosis),
+    ]
+    main = element("main", hero.run_line(diagnosis.run), sections, id="main", class_="wrap")
+    interactive = interactive and bool(gallery.explored)
     return (
         "<!DOCTYPE html>\n"
         + element(
             "html",
-            _head(diagnosis, chapters, interactive),
+            _document_head(diagnosis, chapters, interactive),
             _body(diagnosis, main, gallery, interactive, data),
             lang="en",
         )
@@ -63,26 +67,38 @@ def render(diagnosis: Diagnosis, interactive: bool, data: bool, thinned: bool) -
 
 
 def title(diagnosis: Diagnosis, chapters: list[Chapter]) -> str:
-    """The first words of the page: the root cause, or that there is none."""
+    """The title of the window: the first finding, or that there is none, and the program."""
     if chapters:
-        return f"{_kind(chapters)}: {escaping.one_line(chapters[0].root.finding.title)}"
-    return "No fault found" if story.checks(diagnosis, "passed") else "Nothing could be checked"
+        said = escaping.one_line(chapters[0].root.finding.title)
+    else:
+        known = diagnosis.verdict != "unknown" and story.checks(diagnosis, "passed")
+        said = "No fault found" if known else "Nothing could be checked"
+    return f"{said}: {hero.program(diagnosis.run)}"
 
 
-def _kind(chapters: list[Chapter]) -> str:
-    """Notes are causes of nothing."""
-    return "Root cause" if chapters[0].root.finding.severity != "info" else "Worth knowing"
+def _head(diagnosis: Diagnosis, chapters: list[Chapter]) -> Child:
+    if not chapters:
+        return hero.of_nothing_found(diagnosis)
+    first = chapters[0]
+    return [
+        hero.of_finding(first, diagnosis, len(chapters) - 1),
+        repair.pair(first.root, diagnosis.run),
+    ]
 
 
-def _head(diagnosis: Diagnosis, chapters: list[Chapter], interactive: bool) -> Markup:
-    scripts = [asset("report.js")]
-    if diagnosis.picture and diagnosis.picture.timelines:
-        scripts.append(asset("lanes.js"))
-    allowed = [source_hash(script.encode()) for script in scripts]
+def _document_head(diagnosis: Diagnosis, chapters: list[Chapter], interactive: bool) -> Markup:
+    allowed = [source_hash(script.encode()) for script in _scripts(diagnosis, interactive)]
     if interactive:
         allowed.append(f"'sha256-{base64.b64encode(bytes.fromhex(_vendored('sha256'))).decode()}'")
     version, style = diagnosis.tracelyze_version, asset("report.css")
     return head(title(diagnosis, chapters), version, style, asset("theme.js"), allowed, "img-src data: blob:; ")
+
+
+def _scripts(diagnosis: Diagnosis, interactive: bool) -> list[str]:
+    scripts = [asset("report.js")]
+    scripts += [asset("explore.js")] if interactive else []
+    scripts += [asset("lanes.js")] if diagnosis.picture and diagnosis.picture.timelines else []
+    return scripts
 
 
 def _body(diagnosis: Diagnosis, main: Markup, gallery: Gallery, interactive: bool, data: bool) -> Markup:
@@ -90,127 +106,85 @@ def _body(diagnosis: Diagnosis, main: Markup, gallery: Gallery, interactive: boo
     if data:
         diagnosis_json = escaping.script_json(json_report.contract(diagnosis))
         blocks.append(element("script", Markup(diagnosis_json), type="application/json", id="diagnosis"))
-    blocks.append(element("script", Markup(asset("report.js"))))
+    blocks += [element("script", Markup(script)) for script in _scripts(diagnosis, interactive)]
     if diagnosis.picture and diagnosis.picture.timelines:
         slices = timelines.packed(diagnosis.picture.timelines)
-        blocks.append(element("script", Markup(asset("lanes.js"))))
         blocks.append(element("script", Markup(slices), type="text/plain", id="timelines"))
     if interactive:
         # Last, so that the words are on the screen before these have arrived.
         blocks.append(element("script", Markup(gallery.figures()), type="text/plain", id="figures"))
         blocks.append(element("script", Markup(_packed(_PLOTLY)), type="text/plain", id="plotly"))
-    return element("body", _bar(diagnosis), main, _footer(diagnosis), blocks)
+    skip = element("a", "Skip to the diagnosis", href="#main", class_="skip")
+    toast = element("div", role="status", id="toast", class_="toast")
+    return element("body", skip, _bar(main), main, toast, blocks)
 
 
-def _bar(diagnosis: Diagnosis) -> Markup:
-    return element(
-        "div",
-        element("a", "tracelyze", href="#top", class_="brand"),
-        element("span", diagnosis.run.path, class_="path"),
-        element("button", "Theme", type="button", id="theme", hidden=True, aria_label="Switch between light and dark"),
-        class_="bar",
-    )
-
-
-def _hero(diagnosis: Diagnosis, chapters: list[Chapter]) -> Markup:
+def _bar(main: Markup) -> Markup:
+    """The bar at the top, with links to the sections that the page has."""
+    places = sorted((main.find(f' id="{ident}"'), ident, name) for ident, name in _SECTIONS)
+    links = [element("a", name, href=f"#{ident}") for place, ident, name in places if place >= 0]
     return element(
         "header",
         element(
-            "p",
-            badge(diagnosis.verdict) if chapters or _looked(diagnosis) else None,
-            element("span", words.verdict(diagnosis)) if chapters else None,
-            class_="verdict",
-        ),
-        element("h1", _headline(diagnosis, chapters)),
-        _lead(diagnosis, chapters),
-        class_=f"hero {diagnosis.verdict if chapters or _looked(diagnosis) else 'none'}",
-    )
-
-
-def _looked(diagnosis: Diagnosis) -> bool:
-    return diagnosis.verdict != "unknown"
-
-
-def _headline(diagnosis: Diagnosis, chapters: list[Chapter]) -> Child:
-    if not chapters:
-        return title(diagnosis, chapters)
-    first = chapters[0].root
-    return [element("span", f"{_kind(chapters)}: "), element("a", first.finding.title, href=f"#{first.anchor}")]
-
-
-def _lead(diagnosis: Diagnosis, chapters: list[Chapter]) -> Child:
-    if not chapters:
-        return element("p", _counts(diagnosis) if _looked(diagnosis) else words.verdict(diagnosis), class_="lead")
-    notes = sum(chapter.root.finding.severity == "info" for chapter in chapters)
-    following = sum(len(chapter.consequences) for chapter in chapters)
-    found = [formatting.plural(len(chapters) - notes, "root cause")] if len(chapters) > notes else []
-    found += [formatting.plural(notes, "note")] if notes else []
-    found += [formatting.plural(following, "consequence")] if following else []
-    return element("p", f"{', '.join(found)}. {_counts(diagnosis)}", class_="lead")
-
-
-def _counts(diagnosis: Diagnosis) -> str:
-    passed, skipped = len(story.checks(diagnosis, "passed")), len(story.checks(diagnosis, "skipped"))
-    return f"{formatting.plural(passed, 'check')} passed, {skipped:,} could not be made."
-
-
-def _index(chapters: list[Chapter]) -> Child:
-    """The list of findings, where there are too many to see at once."""
-    if len(chapters) < 2 and sum(1 + len(chapter.consequences) for chapter in chapters) < _INDEXED_FROM + 1:
-        return None
-    rows: list[Child] = []
-    for chapter in chapters:
-        one = chapter.root.finding
-        following = [
-            element("li", element("a", told.finding.title, href=f"#{told.anchor}")) for told in chapter.consequences
-        ]
-        rows.append(
+            "div",
+            element("a", logo(), element("span", "tracelyze"), href="#main", class_="brand", aria_label="tracelyze"),
+            element("nav", links, aria_label="Sections"),
             element(
-                "li",
-                element(
-                    "div",
-                    badge(one.severity),
-                    element("a", one.title, href=f"#{chapter.root.anchor}"),
-                    element("span", words.cost(one), class_="when"),
-                ),
-                element("ul", following) if following else None,
-            )
-        )
-    return element("nav", element("h2", "Findings"), element("ol", rows), class_="index", aria_label="Findings")
-
-
-def _chapter(chapter: Chapter, gallery: Gallery, diagnosis: Diagnosis) -> Child:
-    run = diagnosis.run
-    return [
-        finding.root(chapter.root, gallery, run.ranks),
-        chain.section(chapter, gallery, run.ranks, run.steps),
-    ]
-
-
-def _overview(diagnosis: Diagnosis, gallery: Gallery) -> Child:
-    if not diagnosis.charts:
-        return None
-    charts = [gallery.show(chart, onset=False) for chart in diagnosis.charts]
-    return element(
-        "section", element("h2", "The run at a glance"), element("div", charts, class_="grid"), id="overview"
+                "div",
+                element("button", "Copy summary", type="button", data_copy="summary", hidden=True),
+                element("button", "Theme", type="button", id="theme", hidden=True),
+                class_="actions",
+            ),
+            class_="wrap",
+        ),
+        class_="top",
     )
 
 
-def _picture(diagnosis: Diagnosis, gallery: Gallery) -> Child:
-    """Where the time went, where a trace was read: all steps, single steps, kernels and operators."""
-    if diagnosis.picture is None:
-        return None
-    return [
-        _overview(diagnosis, gallery),
-        timelines.section(diagnosis.picture.timelines),
-        listings.section(diagnosis.picture.listings),
+def _picture(diagnosis: Diagnosis, gallery: Gallery, leading: bool) -> Child:
+    """The charts of the run that no finding has drawn; single steps and what took the time, where a trace was read."""
+    rules = {one.rule for one in diagnosis.findings}
+    shown = [
+        Shown(replace(chart, marks=[mark for mark in chart.marks if mark.label not in rules]), f"charts.{index}")
+        for index, chart in enumerate(diagnosis.charts)
     ]
+    cards = gallery.cards(shown, onset=False)
+    ident = None if not leading else "chart"
+    heading = element("h2", "The run at a glance", class_="hidden-label" if leading else None)
+    charts = element("section", heading, cards, id=ident, class_="after-hero" if leading else None)
+    picture = diagnosis.picture
+    return [
+        charts if cards else None,
+        timelines.section(picture.timelines) if picture else None,
+        listings.section(picture.listings) if picture else None,
+    ]
+
+
+def _chat(diagnosis: Diagnosis, chapters: list[Chapter]) -> Markup:
+    lines = "\n".join(summary.lines(diagnosis, chapters))
+    return element(
+        "section",
+        element(
+            "details",
+            element("summary", "Five lines for a chat or a ticket"),
+            element("pre", lines, id="summary", class_="command"),
+            class_="fold",
+        ),
+        id="chat",
+    )
+
+
+def _thinned() -> Markup:
+    said = "This report was thinned to fit the size limit of attachments; the JSON report holds everything."
+    return element("p", said, class_="cost-of-recording")
 
 
 def _footer(diagnosis: Diagnosis) -> Markup:
     return element(
         "footer",
         element("p", f"tracelyze {diagnosis.tracelyze_version}, diagnosis schema {diagnosis.schema_version}."),
+        element("p", "This file is complete and loads nothing. The diagnosis as data stands at its end."),
+        class_="page-foot",
     )
 
 

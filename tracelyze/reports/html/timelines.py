@@ -38,7 +38,7 @@ def figure(timeline: Timeline, number: int) -> Markup:
         ),
         element("div", lanes.draw(timeline, f"timeline-{number}"), class_="lanes"),
         _numbers(timeline),
-        class_="chart timeline-of-step",
+        class_="card timeline-of-step",
         data_timeline=number,
     )
 

@@ -1,0 +1,177 @@
+"""Why we say so: the numbers with their limits, next to the healthy explanations that were ruled out."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from tracelyze import formatting
+from tracelyze.reports import escaping
+from tracelyze.reports.html import tracebacks
+from tracelyze.reports.html.hero import limit, rest_of_summary, with_code
+from tracelyze.reports.html.repair import paragraphs
+from tracelyze.reports.markup import Child, Markup, element
+
+if TYPE_CHECKING:
+    from tracelyze.diagnosis import Evidence, Finding
+
+_SETTING: Final = re.compile(r"[a-z]+(?:_[a-z]+)+|dataset|sampler")
+"""The name of an argument, as code writes it."""
+
+_INLINE: Final = 120
+"""Characters of a value that still fits a table cell."""
+
+_LONGEST: Final = 4000
+"""Characters of a value that is shown in full."""
+
+
+def section(finding: Finding, heading: str = "h2") -> Child:
+    """Evidence and excluded explanations as two cards, the basis of the limits in a fold; None without any."""
+    cards, texts = _cards(finding)
+    rest = rest_of_summary(finding)
+    folds = _basis(finding)
+    if not cards and not rest and folds is None:
+        return None
+    return element(
+        "section",
+        element(heading, "Why we say so"),
+        element("div", paragraphs(rest), class_="intro") if rest else None,
+        element("div", cards, class_="halves") if cards else None,
+        texts,
+        folds,
+        id="evidence" if heading == "h2" else None,
+    )
+
+
+def flat(finding: Finding) -> Child:
+    """The same inside a row that opens."""
+    cards, texts = _cards(finding)
+    rest = rest_of_summary(finding)
+    return [
+        paragraphs(rest) if rest else None,
+        element("div", cards, class_="halves") if cards else None,
+        texts,
+        _basis(finding),
+    ]
+
+
+def traceback_section(finding: Finding) -> Child:
+    """The traceback of a crash; None where the finding holds none."""
+    texts = [str(one.value) for one in finding.evidence if tracebacks.is_traceback(one)]
+    if not texts:
+        return None
+    rank = f"Rank {finding.ranks[0]}" if len(finding.ranks) == 1 and finding.ranks != [0] else ""
+    return element(
+        "section",
+        element("h2", "Traceback" if len(texts) == 1 else "Tracebacks"),
+        element("p", "Your own frames are open; library frames are folded.", class_="intro"),
+        [tracebacks.cards(text, rank) for text in texts],
+        id="traceback",
+    )
+
+
+def _cards(finding: Finding) -> tuple[list[Markup], list[Child]]:
+    """Measured numbers on the left; settings and excluded explanations on the right; long texts for below."""
+    told, texts = _parts(finding)
+    settings = [one for one in told if one.threshold is None and _SETTING.fullmatch(one.name)]
+    numbers = [one for one in told if one not in settings]
+    further = [card for card in (_table("Settings", settings), _excluded(finding)) if card is not None]
+    right = further[0] if len(further) == 1 else element("div", further, class_="stack") if further else None
+    return [card for card in (_table("Evidence", numbers), right) if card is not None], texts
+
+
+def _parts(finding: Finding) -> tuple[list[Evidence], list[Child]]:
+    """Evidence for the tables, and long texts below them."""
+    numbers: list[Evidence] = []
+    texts: list[Child] = []
+    for one in finding.evidence:
+        if tracebacks.is_traceback(one):
+            continue
+        value = formatting.quantity(one.value, one.unit)
+        if len(value) > _INLINE or "\n" in value.strip():
+            text = escaping.shortened(escaping.printable(value), _LONGEST)
+            texts.append(
+                element(
+                    "details",
+                    element("summary", escaping.shortened(escaping.one_line(one.name), _INLINE)),
+                    element("pre", text, class_="command"),
+                    class_="fold",
+                )
+            )
+        elif one.value is not None:
+            numbers.append(one)
+    return numbers, texts
+
+
+def _table(heading: str, evidence: list[Evidence]) -> Markup | None:
+    if not evidence:
+        return None
+    rows = [
+        element(
+            "tr",
+            element("th", _named(one), scope="row"),
+            element("td", formatting.quantity(one.value, one.unit), class_="value"),
+            element("td", limit(one), class_="limit"),
+        )
+        for one in evidence
+    ]
+    head = [element("th", name, scope="col", class_="hidden-label") for name in ("Measured", "Value", "Limit")]
+    table = element("table", element("thead", element("tr", head)), element("tbody", rows), class_="evidence")
+    return element("div", element("h3", heading), table, class_="card")
+
+
+def _named(one: Evidence) -> Child:
+    """The name of a setting is code; that of a measurement begins a line."""
+    name = escaping.one_line(one.name)
+    return element("code", name) if _SETTING.fullmatch(name) else _capital(name)
+
+
+def _excluded(finding: Finding) -> Markup | None:
+    """Explanations that were ruled out; else when the finding would be wrong."""
+    if finding.excluded:
+        rows = [element("li", with_code(_capital(escaping.shortened(one, 400)))) for one in finding.excluded]
+        return element(
+            "div", element("h3", "Other readings, excluded"), element("ul", rows, class_="readings"), class_="card"
+        )
+    if finding.false_alarm.strip():
+        return element(
+            "div", element("h3", "When this would be a false alarm"), paragraphs(finding.false_alarm), class_="card"
+        )
+    return None
+
+
+def _basis(finding: Finding) -> Child:
+    """Where the limits come from, and when this would be a false alarm where no card says so."""
+    sourced = [one for one in finding.evidence if one.source and one.threshold is not None]
+    doubt = finding.false_alarm.strip() if finding.excluded else ""
+    if not sourced and not doubt:
+        return None
+    said = [
+        part
+        for part, known in (("Where the limits come from", sourced), ("when this would be a false alarm", doubt))
+        if known
+    ]
+    return element(
+        "details",
+        element("summary", _capital(", and ".join(said))),
+        element(
+            "ul",
+            [
+                element(
+                    "li",
+                    element("b", f"{_capital(escaping.one_line(one.name))}, {limit(one)}: "),
+                    escaping.shortened(escaping.one_line(one.source), 400),
+                    ".",
+                )
+                for one in sourced
+            ],
+        )
+        if sourced
+        else None,
+        element("div", element("p", element("b", "A false alarm: ")), paragraphs(doubt)) if doubt else None,
+        class_="fold",
+    )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

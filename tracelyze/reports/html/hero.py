@@ -1,0 +1,364 @@
+"""The first screen: what ran, the verdict, one headline, the lead, four facts."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final
+
+from tracelyze import formatting
+from tracelyze.reports import escaping, story, words
+from tracelyze.reports.html.icons import badge
+from tracelyze.reports.markup import Child, Markup, element
+
+if TYPE_CHECKING:
+    from tracelyze.diagnosis import Check, Diagnosis, Evidence, Finding, RunFacts
+    from tracelyze.reports.story import Chapter, Told
+
+CAUSE: Final = {"certain": "Root cause", "likely": "Likely cause", "possible": "Possible cause"}
+KNOWN: Final = {
+    "certain": "certain: recorded directly",
+    "likely": "it explains what was recorded best",
+    "possible": "other causes explain what was recorded as well",
+}
+"""What heads a finding, and how it is known."""
+
+_FACTS = 4
+_LEAD = 320  # characters of a summary that still read as a lead
+_SHORT_VALUE = 28  # characters of a fact
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\d])")
+_CPU = re.compile(r"cpu|x86|amd64|i\d86|arm|aarch|apple|ppc|riscv", re.IGNORECASE)
+
+
+def run_line(run: RunFacts) -> Markup:
+    """One line of what ran: script, date and time, steps, ranks, device, commit, how it ended."""
+    parts: list[Child] = [element("b", program(run))]
+    parts += [
+        part for part in (date(run.started_at), _steps(run), _ranks(run), device(run), code(run), ending(run)) if part
+    ]
+    return element("ul", [element("li", part) for part in parts], class_="ran", aria_label="What ran")
+
+
+def of_finding(chapter: Chapter, diagnosis: Diagnosis, others: int) -> Markup:
+    """The head of the page about a root cause; `others`: how many more root causes the page tells."""
+    told, finding = chapter.root, chapter.root.finding
+    alone = len(diagnosis.findings) == 1
+    passed = len(story.checks(diagnosis, "passed")) if alone else 0
+    return element(
+        "div",
+        verdict_line(told, others),
+        element("h1", with_code(escaping.one_line(finding.title))),
+        element("p", with_code(lead(finding)), class_="lead"),
+        key_facts(finding, diagnosis.run, chapter, passed),
+        class_="head",
+        id=told.anchor,
+    )
+
+
+def of_nothing_found(diagnosis: Diagnosis) -> Markup:
+    """The head of a page without findings: nothing found, or nothing known."""
+    run = diagnosis.run
+    passed, more = story.checks(diagnosis, "passed"), needs_more(diagnosis)
+    if diagnosis.verdict == "unknown" or not passed:
+        nothing = "No training was recorded, so nothing could be checked"
+        title = nothing if not run.steps else "Too little was recorded to judge this run"
+        reason = diagnosis.verdict_reason or "No check had the data that it needs."
+        said: Child = f"{len(passed):,} of {formatting.plural(len(diagnosis.checks), 'check')} could run"
+        lead_text = f"{_capital(reason.rstrip('.'))}. This says nothing about the run, good or bad."
+        severity = "unknown"
+    else:
+        title = f"No fault found in {formatting.plural(run.steps, 'step')}" if run.steps else "No fault found"
+        said = [element("b", f"{formatting.plural(len(passed), 'check')} passed"), _rest(diagnosis)]
+        lead_text = "Every check that could run passed." + (
+            f" {len(more):,} more need data that this run did not record; nothing is known about them, good or bad."
+            if more
+            else ""
+        )
+        severity = "ok"
+    facts = _run_numbers(diagnosis) if severity == "ok" else []
+    return element(
+        "div",
+        element("p", badge(severity), element("span", said), class_="verdict"),
+        element("h1", title),
+        element("p", with_code(lead_text), class_="lead"),
+        _grid(facts) if facts else None,
+        class_="head",
+    )
+
+
+def verdict_line(told: Told, others: int = 0) -> Markup:
+    """Badge, how sure this is, how many more there are, and the rule."""
+    finding = told.finding
+    if finding.severity == "info":
+        said: Child = "worth knowing; nothing is broken"
+    else:
+        comma = ", " if finding.confidence == "certain" else ": "
+        said = [element("b", CAUSE[finding.confidence]), comma, KNOWN[finding.confidence]]
+    more = f"{formatting.plural(others, 'other finding')} below"
+    return element(
+        "p",
+        badge(finding.severity),
+        element("span", said),
+        element("a", more, href="#more") if others else None,
+        element("a", finding.rule, href=f"#{told.anchor}", class_="rule", title="Link to this finding"),
+        class_="verdict",
+    )
+
+
+def lead(finding: Finding) -> str:
+    """The first sentences of the summary; `rest_of_summary` has the others."""
+    return _split(finding.summary)[0]
+
+
+def rest_of_summary(finding: Finding) -> str:
+    """What the lead leaves out."""
+    return _split(finding.summary)[1]
+
+
+def key_facts(finding: Finding, run: RunFacts, chapter: Chapter | None = None, passed: int = 0) -> Child:
+    """Up to four facts: since when, at what cost, what followed or where, then the strongest numbers.
+
+    `passed`: the checks that passed, in a run about which nothing else was found.
+    """
+    facts = [_since(finding, run), _cost(finding, run), _followed(chapter), _scope(finding, run)]
+    facts.append(_until_then(finding, run, passed))
+    known = [fact for fact in facts if fact is not None]
+    for evidence in finding.evidence:
+        if len(known) < _FACTS and (fact := _number(evidence)) is not None:
+            known.append(fact)
+    return _grid(known[:_FACTS]) if known else None
+
+
+def limit(evidence: Evidence) -> str:
+    """`fires at ≥ 30%`: the threshold with the side on which the rule fires; empty without one."""
+    said = words.threshold(evidence)
+    if not said:
+        return ""
+    sign = {">=": "≥ ", "<=": "≤ "}.get(evidence.fires_at, "")
+    return f"fires at {sign}{said}" if sign else f"limit: {said}"
+
+
+def with_code(text: str) -> Child:
+    """Text in which what stands between backticks is set as code."""
+    return [element("code", part) if index % 2 else part for index, part in enumerate(re.split(r"`([^`\n]+)`", text))]
+
+
+def needs_more(diagnosis: Diagnosis) -> list[Check]:
+    """The skipped checks that more data would let run."""
+    return [check for check in story.checks(diagnosis, "skipped") if check.why != "not-applicable"]
+
+
+def not_applicable(diagnosis: Diagnosis) -> list[Check]:
+    """The skipped checks that have nothing to check in this run."""
+    return [check for check in story.checks(diagnosis, "skipped") if check.why == "not-applicable"]
+
+
+def program(run: RunFacts) -> str:
+    """The name of the script or module; else that of the run."""
+    arguments = run.command
+    for index, argument in enumerate(arguments):
+        if argument == "-m" and index + 1 < len(arguments) and not arguments[index + 1].startswith("torch."):
+            return escaping.one_line(arguments[index + 1])
+        if argument.endswith((".py", ".ipynb")):
+            return escaping.one_line(PurePath(argument).name)
+    return escaping.one_line(PurePath(arguments[0] if arguments else run.path).name or run.path)
+
+
+def date(stamp: str | None) -> str:
+    """`22 Nov 2026, 13:32:27 UTC`."""
+    moment = _parsed(stamp)
+    if moment is None:
+        return escaping.one_line(stamp or "")
+    return f"{moment.day} {moment:%b %Y, %H:%M:%S} UTC"
+
+
+def clock(stamp: str | None) -> str:
+    """`13:32:29 UTC`, empty if unknown."""
+    moment = _parsed(stamp)
+    return "" if moment is None else f"{moment:%H:%M:%S} UTC"
+
+
+def device(run: RunFacts) -> str:
+    """The device by name; a bare architecture is a CPU."""
+    name = escaping.one_line(run.environment.get("device", ""))
+    return f"CPU ({name})" if name and _CPU.search(name) and "cpu" not in name.lower() else name
+
+
+def code(run: RunFacts) -> str:
+    """The git commit and whether the working tree was clean; empty if unknown."""
+    if not run.commit:
+        return ""
+    state = {True: ", clean", False: ", with changes", None: ""}[run.clean]
+    return f"commit {escaping.one_line(run.commit)[:12]}{state}"
+
+
+def ending(run: RunFacts) -> str:
+    """How the program ended, and after how long; empty where no program was watched: a trace, a log."""
+    if run.exit.kind == "unknown":
+        return ""
+    said = words.ENDED.get(run.exit.kind, escaping.one_line(run.exit.kind))
+    exit_code = f", exit code {run.exit.code}" if run.exit.code is not None else ""
+    return f"{said}{exit_code}" + (f", after {formatting.duration(run.duration_s)}" if run.duration_s else "")
+
+
+def _steps(run: RunFacts) -> str:
+    return formatting.plural(run.steps, "step") if run.steps or run.exit.kind != "unknown" else ""
+
+
+def _ranks(run: RunFacts) -> str:
+    return formatting.plural(run.ranks, "rank") if run.ranks else ""
+
+
+def _since(finding: Finding, run: RunFacts) -> tuple[str, str, str] | None:
+    first = finding.first_step
+    at = clock(finding.first_at)
+    into = "" if finding.first_second is None else f"{formatting.duration(finding.first_second)} into the run"
+    when = ", ".join(part for part in (at, into) if part)
+    if first is None:
+        return ("Since", into or at, at if into else "") if when else None
+    if _died(finding, run):
+        return "Died", f"After step {first:,}" if first else into, when if first else at
+    if first <= 1 and finding.last_step != first:
+        return "Since", "The first step", when
+    of = f" of {run.steps:,}" if run.steps >= first else ""
+    return "Since" if finding.last_step != first else "At", f"Step {first:,}{of}", when
+
+
+def _died(finding: Finding, run: RunFacts) -> bool:
+    """Whether the finding is about the end of the program rather than about what led there."""
+    ended = run.exit.kind in ("exception", "signal", "vanished")
+    return ended and finding.first_step is not None and finding.first_step == finding.last_step
+
+
+def _until_then(finding: Finding, run: RunFacts, passed: int) -> tuple[str, str, str] | None:
+    if not passed or not _died(finding, run):
+        return None
+    return "Until then", f"{formatting.plural(passed, 'check')} passed", "nothing else was found"
+
+
+def _cost(finding: Finding, run: RunFacts) -> tuple[str, str, str] | None:
+    """Seconds on the ranks side by side; a share only where it is not the whole."""
+    cost = finding.cost
+    if cost is None or (cost.seconds is None and cost.share is None):
+        return None
+    ranks = len(finding.ranks)
+    whole = cost.share is not None and cost.share > 0.995
+    share = "" if cost.share is None or whole else f"{formatting.percent(cost.share)} of {cost.of}"
+    if cost.seconds is None:
+        return "Cost", share or "All of the training", _affected(finding, run)
+    time = formatting.duration(cost.seconds)
+    on_ranks = f" on each of {ranks:,} ranks" if ranks > 1 else ""
+    gpu = device(run)
+    if ranks > 1 and gpu and not _CPU.search(gpu) and cost.seconds * ranks >= 360:
+        hours = formatting.number(cost.seconds * ranks / 3600)
+        return "Cost", f"{hours} GPU hours", ", ".join(part for part in (f"{time}{on_ranks}", share) if part)
+    small = (
+        f"{share}{on_ranks}"
+        if share
+        else ", ".join(part for part in (_affected(finding, run), on_ranks.strip()) if part)
+    )
+    return "Cost", f"{time} of training", small
+
+
+def _affected(finding: Finding, run: RunFacts) -> str:
+    first, last = finding.first_step, finding.last_step
+    if first is None or last is None or not run.steps:
+        return ""
+    count = last - max(first, 1) + 1
+    return f"{count:,} of {formatting.plural(run.steps, 'step')}" if 0 < count <= run.steps else ""
+
+
+def _followed(chapter: Chapter | None) -> tuple[str, str, str] | None:
+    if chapter is None or not chapter.consequences:
+        return None
+    first = chapter.consequences[0].finding
+    said = escaping.one_line(first.title).partition(":")[0]
+    since = f"from step {first.first_step:,}; " if first.first_step is not None and first.first_step > 1 else ""
+    return "Then", said, since + formatting.plural(len(chapter.consequences), "consequence") + " of this cause"
+
+
+def _scope(finding: Finding, run: RunFacts) -> tuple[str, str, str] | None:
+    said = words.ranks(finding, run.ranks)
+    if finding.trainings:
+        names = ", ".join(finding.trainings[:3])
+        return "Scope", formatting.plural(len(finding.trainings), "training"), escaping.shortened(names, 80)
+    if not said:
+        return None
+    both = run.ranks == 2 and len(set(finding.ranks)) == 2
+    return "Scope", "Both ranks" if both else _capital(said), _affected(finding, run)
+
+
+def _number(evidence: Evidence) -> tuple[str, str, str] | None:
+    """A number that fits a fact; settings and texts are told below."""
+    value = evidence.value
+    if value is None or isinstance(value, bool | str):
+        return None
+    said = formatting.quantity(value, evidence.unit)
+    if len(said) > _SHORT_VALUE:
+        return None
+    return _capital(escaping.one_line(evidence.name)), said, limit(evidence)
+
+
+def _run_numbers(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
+    """Where a healthy run got to: its loss, its speed, its memory, and what was not checked."""
+    found: list[tuple[str, str, str]] = []
+    more = needs_more(diagnosis)
+    for chart in diagnosis.charts:
+        known = [value for value in chart.lines[0].y if value is not None] if chart.lines else []
+        title = chart.title.lower()
+        if len(known) < 2 or len(found) == 3:
+            continue
+        if "loss" in title and "scale" not in title and not any(name == "Loss" for name, _, _ in found):
+            values = f"{formatting.number(known[0])} → {formatting.number(known[-1])}"
+            found.append(("Loss", values, "training loss, first and last step"))
+        elif title.startswith("time per step"):
+            median = sorted(known)[len(known) // 2]
+            found.append(("Speed", f"{formatting.quantity(median, 'ms')} a step", "median of the steps drawn below"))
+        elif title.startswith("memory"):
+            found.append(
+                (f"Memory, {chart.lines[0].name}", formatting.quantity(known[-1], "MiB"), "at the end of the run")
+            )
+    found.append(("Not checked", formatting.plural(len(more), "check"), "what to record stands below" if more else ""))
+    return found
+
+
+def _rest(diagnosis: Diagnosis) -> str:
+    more, without = len(needs_more(diagnosis)), len(not_applicable(diagnosis))
+    return (f", {more:,} need more data" if more else "") + (f", {without:,} do not apply" if without else "")
+
+
+def _grid(facts: list[tuple[str, str, str]]) -> Markup:
+    return element(
+        "dl",
+        [
+            element("div", element("dt", name), element("dd", value), element("dd", small) if small else None)
+            for name, value, small in facts
+        ],
+        class_="key-facts",
+    )
+
+
+def _split(summary: str) -> tuple[str, str]:
+    text = escaping.shortened(escaping.printable(summary), 4000).strip()
+    first, _, further = text.partition("\n\n")
+    if len(first) <= _LEAD:
+        return first, further
+    sentences = _SENTENCE.split(first)
+    taken = 1
+    while taken < len(sentences) and len(" ".join(sentences[: taken + 1])) <= _LEAD:
+        taken += 1
+    rest = " ".join(sentences[taken:])
+    return " ".join(sentences[:taken]), "\n\n".join(part for part in (rest, further) if part)
+
+
+def _parsed(stamp: str | None) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(stamp or "")
+    except ValueError:
+        return None
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,180 @@
+"""The run: its facts, what limits its record, what recording it cost, and its trainings where it made several."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tracelyze import formatting
+from tracelyze.reports import escaping, words
+from tracelyze.reports.html import hero
+from tracelyze.reports.markup import Child, Markup, element
+
+if TYPE_CHECKING:
+    from tracelyze.diagnosis import Diagnosis, RunFacts, SignalFacts
+
+_SHOWN_NOTES: Final = 6
+_SHOWN_TRAININGS: Final = 40
+_LONGEST_NOTE: Final = 500  # characters
+_LONGEST_TRACEBACK: Final = 4000
+_NAMES: Final = {
+    "platform": "Platform",
+    "host": "Host",
+    "hostname": "Host",
+    "cpus": "CPU cores",
+    "cpu_count": "CPU cores",
+    "cuda": "CUDA",
+    "world_size": "World size",
+    "framework": "Framework",
+}
+_ABOVE: Final = ("python", "torch", "device")
+"""Facts of the environment that stand in rows of their own."""
+
+
+def section(diagnosis: Diagnosis) -> Markup:
+    """Command, times, exit, software, and what the recording itself cost."""
+    run = diagnosis.run
+    versions = [
+        f"{name} {run.environment[key]}"
+        for key, name in (("python", "Python"), ("torch", "PyTorch"))
+        if key in run.environment
+    ]
+    rows: list[tuple[str, Child]] = [
+        ("Command", element("code", words.command(run.command)) if run.command else "not recorded"),
+        ("Ended", words.exit_of(run)),
+        ("Started", hero.date(run.started_at) or "not recorded"),
+        ("Duration", formatting.duration(run.duration_s)),
+        ("Size", f"{formatting.plural(run.steps, 'step')}, {formatting.plural(run.ranks, 'rank')}"),
+        ("Device", hero.device(run) or "not recorded"),
+        ("Code", hero.code(run) or "no git commit recorded"),
+        ("Software", ", ".join(versions) or "not recorded"),
+        ("Run directory", element("code", run.path)),
+    ]
+    # What is 1 for every run of one process says nothing.
+    rows += [
+        (_NAMES.get(name, name), value)
+        for name, value in run.environment.items()
+        if name not in _ABOVE and (name, value) != ("world_size", "1")
+    ]
+    return element(
+        "section",
+        element("h2", "The run"),
+        _list(rows, "card run-facts"),
+        _cost_of_recording(diagnosis),
+        _trainings(run),
+        _signals(run),
+        id="run",
+    )
+
+
+def notes(run: RunFacts) -> Child:
+    """What limits this record; None where nothing does."""
+    if not run.notes:
+        return None
+    rest = run.notes[_SHOWN_NOTES:]
+    more = element("details", element("summary", f"{len(rest):,} more"), _notes(rest), class_="fold")
+    return element(
+        "section",
+        element("h2", "Limits of this record"),
+        element("div", _notes(run.notes[:_SHOWN_NOTES]), class_="card"),
+        more if rest else None,
+        id="record",
+    )
+
+
+def _notes(shown: list[str]) -> Markup:
+    return element(
+        "ul", [element("li", escaping.shortened(_capital(note), _LONGEST_NOTE)) for note in shown], class_="notes"
+    )
+
+
+def _cost_of_recording(diagnosis: Diagnosis) -> Child:
+    """One line, in milliseconds a step where that can be told."""
+    run = diagnosis.run
+    if run.overhead is None:
+        return None
+    step = _median_step(diagnosis)
+    share = formatting.percent(run.overhead)
+    if step is None:
+        said = f"Recording took {share} of the step time."
+    else:
+        took, whole = formatting.duration(run.overhead * step), formatting.duration(step)
+        said = f"Recording took {took} of a {whole} step ({share})."
+    slowed = [f"{signal.name} every {signal.every} steps" for signal in run.turned_down() if signal.every]
+    kept = f" To keep to its budget it looked less often at {', '.join(slowed[:4])}." if slowed else ""
+    return element("p", said + kept, class_="cost-of-recording")
+
+
+def _median_step(diagnosis: Diagnosis) -> float | None:
+    """Seconds of the median step, as drawn."""
+    for chart in diagnosis.charts:
+        for line in chart.lines:
+            known = sorted(value for value in line.y if value is not None)
+            if chart.y_label == "milliseconds" and line.name == "whole step" and known:
+                return known[len(known) // 2] / 1000
+    return None
+
+
+def _trainings(run: RunFacts) -> Child:
+    """The trainings of a run that made several, as a table."""
+    if not run.trainings:
+        return None
+    ranked = any(training.rank for training in run.trainings)
+    heads = ["Training", *(["Rank"] if ranked else []), "Steps", "Time", "Last loss", "Optimizer"]
+    rows: list[Child] = []
+    for training in run.trainings[:_SHOWN_TRAININGS]:
+        said = [
+            *([str(training.rank)] if ranked else []),
+            f"{training.steps:,}",
+            formatting.duration(training.seconds),
+            formatting.number(training.loss),
+            escaping.shortened(escaping.one_line(training.optimizer), 60),
+        ]
+        cells = [element("td", one, data_label=head) for one, head in zip(said, heads[1:], strict=True)]
+        rows.append(element("tr", element("th", escaping.one_line(training.name), scope="row"), cells))
+    rest = len(run.trainings) - _SHOWN_TRAININGS
+    table = element(
+        "table",
+        element("thead", element("tr", [element("th", head, scope="col") for head in heads])),
+        element("tbody", rows),
+        class_="stacked",
+    )
+    return [
+        element("h3", f"Its {formatting.plural(len(run.trainings), 'training')}"),
+        element("div", table, class_="card"),
+        element("p", f"and {rest:,} more", class_="quiet small") if rest > 0 else None,
+    ]
+
+
+def _signals(run: RunFacts) -> Child:
+    """What was recorded, what was turned down or failed, and what every signal cost."""
+    if not run.signals:
+        return None
+    told: list[tuple[str, Child]] = []
+    for signal in run.signals:
+        parts: list[Child] = [signal.state if signal.state != "on" else _cost(signal)]
+        if signal.reason:
+            parts.append(f": {escaping.shortened(signal.reason, _LONGEST_NOTE)}")
+        if signal.traceback:
+            # The end of a traceback says what happened.
+            shown = signal.traceback[-_LONGEST_TRACEBACK:]
+            parts.append(element("details", element("summary", "traceback"), element("pre", shown, class_="command")))
+        told.append((signal.name, parts))
+    summary = element("summary", "What was recorded, and what each signal cost")
+    return element("details", summary, _list(told, "run-facts"), class_="fold")
+
+
+def _cost(signal: SignalFacts) -> str:
+    often = "" if signal.every is None else ", every step" if signal.every == 1 else f", every {signal.every} steps"
+    slowed = "" if signal.turned_down_at is None else f" since step {signal.turned_down_at:,}"
+    share = "not measured" if signal.share is None else f"{formatting.percent(signal.share)} of the time"
+    return share + often + slowed
+
+
+def _list(rows: list[tuple[str, Child]], kind: str) -> Markup:
+    return element(
+        "dl", [element("div", element("dt", name), element("dd", value)) for name, value in rows], class_=kind
+    )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,170 @@
+"""A traceback for somebody who has to repair it: own frames first, library frames folded, the exception in full.
+
+Long tracebacks are cut in the middle and never at their end, where the exception stands.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from tracelyze import formatting
+from tracelyze.reports import escaping
+from tracelyze.reports.markup import Child, Markup, element
+
+if TYPE_CHECKING:
+    from tracelyze.diagnosis import Evidence
+
+HEADER: Final = "Traceback (most recent call last):"
+
+_FRAME = re.compile(r'^\s*File "(?P<file>.*)", line (?P<line>\d+)(?:, in (?P<function>.*))?$')
+_LIBRARY = re.compile(r"(?:site-packages|dist-packages|lib/python3[.\d]*)/|<frozen |<string>")
+_LONGEST_MESSAGE = 3000  # characters
+_MOST_FRAMES = 60
+
+
+@dataclass
+class Frame:
+    """One frame: where it is, and the lines below it (source and markers)."""
+
+    file: str
+    line: int
+    function: str
+    source: list[str] = field(default_factory=list)
+
+    @property
+    def own(self) -> bool:
+        """Whether the frame is of the user's program rather than of a library."""
+        return _LIBRARY.search(self.file) is None
+
+
+@dataclass
+class Traceback:
+    """One traceback of a chain: `before` is what introduced it, `error` the exception with its message."""
+
+    before: list[str] = field(default_factory=list)
+    frames: list[Frame] = field(default_factory=list)
+    error: list[str] = field(default_factory=list)
+
+
+def is_traceback(evidence: Evidence) -> bool:
+    """Whether the value is Python's traceback."""
+    return isinstance(evidence.value, str) and HEADER in evidence.value
+
+
+def parse(text: str) -> list[Traceback]:
+    """The tracebacks of a chain in their order; text before the first one is its introduction."""
+    found: list[Traceback] = []
+    between: list[str] = []
+    current: Traceback | None = None
+    for line in escaping.printable(text).splitlines():
+        if line.strip() == HEADER:
+            current = Traceback(before=_stripped(between))
+            found.append(current)
+            between = []
+            continue
+        frame = _FRAME.match(line)
+        if current is None:
+            between.append(line)
+        elif frame is not None and not current.error:
+            current.frames.append(Frame(frame["file"], int(frame["line"]), frame["function"] or ""))
+        elif current.frames and not current.error and line.startswith("    "):
+            current.frames[-1].source.append(line[4:])
+        elif current.error and not line.strip():
+            # A blank line ends the message only where another traceback follows; the next header decides.
+            between.append(line)
+        elif between and current.error:
+            between.append(line)
+        else:
+            current.error.append(line)
+    if found and between:
+        found[-1].error += between
+    for one in found:
+        one.error = _stripped(one.error)
+    return found
+
+
+def cards(text: str, heading: str) -> Markup:
+    """The tracebacks of a chain as one card."""
+    shown = [_of(one) for one in parse(text)]
+    title = element("h3", heading) if heading else None
+    return element("div", title, element("div", shown, class_="frames"), class_="card")
+
+
+def _of(one: Traceback) -> Child:
+    introduced = " ".join(one.before)
+    return [
+        element("p", escaping.shortened(introduced, 300), class_="note") if introduced else None,
+        _frames(one.frames),
+        _error(one.error),
+    ]
+
+
+def _frames(frames: list[Frame]) -> list[Markup]:
+    """Own frames open, each run of library frames folded; what is too long is cut in the middle."""
+    shown: list[Markup] = []
+    kept = frames
+    cut = len(frames) - _MOST_FRAMES
+    if cut > 0:
+        kept = frames[: _MOST_FRAMES // 2] + frames[-_MOST_FRAMES // 2 :]
+    libraries: list[Frame] = []
+    for index, frame in enumerate(kept):
+        if cut > 0 and index == _MOST_FRAMES // 2:
+            shown += _folded(libraries)
+            libraries = []
+            shown.append(element("p", f"{formatting.plural(cut, 'frame')} left out", class_="note"))
+        if not frame.own:
+            libraries.append(frame)
+            continue
+        shown += _folded(libraries)
+        libraries = []
+        shown.append(_frame(frame, "frame own"))
+    return shown + _folded(libraries)
+
+
+def _folded(frames: list[Frame]) -> list[Markup]:
+    if not frames:
+        return []
+    names = list(dict.fromkeys(_package(frame) for frame in frames))
+    said = f"{formatting.plural(len(frames), 'frame')} in {', '.join(names[:3])}"
+    return [element("details", element("summary", said), [_frame(frame, "frame") for frame in frames])]
+
+
+def _frame(frame: Frame, kind: str) -> Markup:
+    function = f", in {frame.function}" if frame.function else ""
+    place = frame.file if frame.own else _after_packages(frame.file)
+    return element(
+        "div",
+        element("span", f"{place}, line {frame.line}{function}"),
+        element("pre", escaping.shortened("\n".join(frame.source), 2000)) if frame.source else None,
+        class_=kind,
+    )
+
+
+def _error(lines: list[str]) -> Child:
+    text = "\n".join(lines)
+    if not text:
+        return None
+    half = _LONGEST_MESSAGE // 2
+    if len(text) > _LONGEST_MESSAGE:
+        text = f"{text[:half]}\n… ({len(text) - 2 * half:,} characters left out) …\n{text[-half:]}"
+    return element("pre", text, class_="error")
+
+
+def _package(frame: Frame) -> str:
+    """`torch` of `…/site-packages/torch/nn/modules/module.py`; Python's own library is named so."""
+    inside = re.split(r"(?:site|dist)-packages/", frame.file)
+    return re.split(r"[/.]", inside[-1])[0] if len(inside) > 1 else "Python's library"
+
+
+def _after_packages(path: str) -> str:
+    return re.split(r"(?:site|dist)-packages/|lib/python3[.\d]*/", path)[-1]
+
+
+def _stripped(lines: list[str]) -> list[str]:
+    while lines and not lines[0].strip():
+        lines = lines[1:]
+    while lines and not lines[-1].strip():
+        lines = lines[:-1]
+    return lines

@@ -1,0 +1,55 @@
+"""What to do where nothing trained, or nothing of it was seen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.reports import words
+from tracelyze.reports.html.hero import with_code
+from tracelyze.reports.markup import Child, element
+
+if TYPE_CHECKING:
+    from tracelyze.diagnosis import RunFacts
+
+
+def section(run: RunFacts) -> Child:
+    """The usual reasons, the most likely one first; None where training was seen."""
+    if run.steps:
+        return None
+    command = words.command(run.command) if run.command else "python train.py"
+    reasons = [
+        (
+            "The script trains only with other arguments",
+            "Give it the arguments that start a training.",
+            f"tracelyze collect -- {command}",
+        ),
+        (
+            "Another program trains",
+            "A job handed to a cluster or a container runs elsewhere. Put tracelyze in front of the command there.",
+            f"srun tracelyze collect -- {command}",
+        ),
+        (
+            "The training does not use `torch.optim`",
+            "Then report each step from the script.",
+            "tracelyze.log(step=step, loss=loss)",
+        ),
+    ]
+    items = [
+        element(
+            "li",
+            element(
+                "div",
+                element("p", element("b", with_code(title))),
+                element("p", text, class_="quiet"),
+                element("code", example, class_="command"),
+            ),
+        )
+        for title, text, example in reasons
+    ]
+    return element(
+        "section",
+        element("h2", "What to do"),
+        element("p", "The three usual reasons, most likely first.", class_="intro"),
+        element("ol", items, class_="card steps"),
+        id="todo",
+    )
