@@ -32,7 +32,8 @@ def test_a_healthy_run_has_no_finding_and_one_check_per_rule(make) -> None:
     assert [check.rule for check in diagnosis.checks] == [rule.id for rule in RULES] + only_traces
     assert {check.status for check in diagnosis.checks} == {"passed", "skipped"}
     assert all(check.reason for check in diagnosis.checks)
-    assert [chart.title for chart in diagnosis.charts] == ["Loss", "Gradient norm", "Time per step", "Memory"]
+    titles = [chart.title for chart in diagnosis.charts]
+    assert titles == ["Training loss", "Gradient norm", "Time per step", "Memory"]
     assert diagnosis.run.steps == COUNT
     assert diagnosis.run.overhead == pytest.approx(0.008, rel=0.1)
 
