@@ -7,7 +7,6 @@ injected travels in the environment and reaches every Python process that the pr
 from __future__ import annotations
 
 import os
-import platform
 import re
 import shutil
 import sys
@@ -102,7 +101,7 @@ def manifest(command: list[str]) -> dict[str, object]:
         "command": redaction.redact_argv(command),
         "cwd": os.getcwd(),
         "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "host": platform.node(),
+        "host": identity.host(),
         "pid": os.getpid(),
         "pid_start": identity.process_start(os.getpid()),
         "boot_id": identity.boot_id(),

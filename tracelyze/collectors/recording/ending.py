@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from tracelyze import redaction, schema
 from tracelyze.collectors.internals.own_frames import hide_own_frames
 from tracelyze.collectors.program.call_sites import is_library, shown_path, source_line
+from tracelyze.collectors.storage.own_file import OwnFile
 from tracelyze.collectors.system import exit_status, identity
 from tracelyze.collectors.system.program_signals import is_free
 
@@ -38,15 +39,21 @@ def install(recorder: Callable[[], Recorder], recorders: Callable[[], list[Recor
     """Watch all ends of this process. `recorder()` is that of the calling thread, `recorders()` are all."""
     previous_hook, previous_thread_hook, previous_exit = sys.excepthook, threading.excepthook, os._exit
 
+    @functools.wraps(previous_hook)
     def excepthook(kind: Any, error: Any, trace: Any) -> None:
-        hide_own_frames(error)
-        _noted["error"] = type(error).__name__
-        _safely(lambda: note_exception(recorder(), error, "exception"))
-        previous_hook(kind, error, error.__traceback__)
+        # A program may call this itself, to log an exception that it has handled, and with other arguments than the
+        # interpreter's. The interpreter sets `sys.last_value` before it calls.
+        given = getattr(error, "__traceback__", None)
+        _safely(lambda: hide_own_frames(error))
+        if isinstance(error, BaseException) and getattr(sys, "last_value", None) is error:
+            _noted["error"] = type(error).__name__
+            _safely(functools.partial(note_exception, recorder(), error, "exception"))
+        previous_hook(kind, error, error.__traceback__ if trace is not None and trace is given else trace)
 
+    @functools.wraps(previous_thread_hook)
     def thread_excepthook(args: Any) -> None:
         if args.exc_value is not None:
-            hide_own_frames(args.exc_value)
+            _safely(lambda: hide_own_frames(args.exc_value))
             _safely(lambda: note_exception(recorder(), args.exc_value, "thread-exception"))
         previous_thread_hook(args)
 
@@ -145,12 +152,14 @@ def say_what_was_seen(recorder: Recorder) -> None:
     identity.write_json(recorder.run / f"seen-{os.getpid()}.json", seen)
 
 
-_signal_file: int | None = None  # a descriptor: of a file object that is open at the end Python would complain
+_signal_file: OwnFile | None = None
 _watched: set[str] = set()
 
 
-def watch_fatal_signals(folder: Path) -> bool:
+def watch_fatal_signals(folder: Path, in_main_thread: bool) -> bool:
     """Let faulthandler write the Python stacks to a file when a fatal signal arrives, then die of it as before.
+
+    `in_main_thread`: the training runs there, so that a SIGTERM is for it.
 
     False where the program has enabled faulthandler for itself: there is one per process, so its stacks go where the
     program wants them, and the file stays empty.
@@ -158,15 +167,21 @@ def watch_fatal_signals(folder: Path) -> bool:
     global _signal_file
     if _signal_file is not None:  # another thread of this process trains too: its folder has the file
         return True
-    _signal_file = os.open(folder / schema.SIGNAL_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-    if threading.current_thread() is threading.main_thread() and is_free(signal.SIGTERM):
-        faulthandler.register(signal.SIGTERM, _signal_file, all_threads=False, chain=True)
+    _signal_file = OwnFile(folder / schema.SIGNAL_FILE)
+    if in_main_thread and is_free(signal.SIGTERM):
+        faulthandler.register(signal.SIGTERM, _signal_file.descriptor, all_threads=False, chain=True)
         _watched.add("SIGTERM")
     if faulthandler.is_enabled():
         return False
-    faulthandler.enable(_signal_file, all_threads=False)
+    faulthandler.enable(_signal_file.descriptor, all_threads=False)
     _watched.add("fatal")
     return True
+
+
+def check_signal_file() -> None:
+    """Let go of the signals where the program has closed the file's descriptor: the stacks would go to its own file."""
+    if _signal_file is not None and not _signal_file.is_ours():
+        forget_fatal_signals()
 
 
 def forget_fatal_signals() -> None:
@@ -179,7 +194,7 @@ def forget_fatal_signals() -> None:
             faulthandler.unregister(signal.SIGTERM)
         if "fatal" in _watched:
             faulthandler.disable()
-        os.close(_signal_file)
+        _signal_file.close()
     _watched.clear()
     _signal_file = None
 

@@ -7,13 +7,15 @@ that a long run becomes a few files and not thousands.
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 from array import array
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from tracelyze import schema
+from tracelyze.collectors.storage.own_file import OwnFile
 
 SEGMENT_BYTES = 48 * 2**20
 ROW_GROUP = 50_000  # rows; many small groups make a file slow to read
@@ -47,7 +49,8 @@ class TableStream:
         self._holder = 0  # the thread in `append`
         self._nested: list[dict[str, Any]] = []
         self._part = 0
-        self._file: IO[bytes] | None = None
+        self._file: OwnFile | None = None
+        self._encoded = io.BytesIO()  # what Arrow has made of the batch that is being written
         self._writer: Any = None
         self._bytes = 0
 
@@ -100,9 +103,9 @@ class TableStream:
         with self._lock:
             values, self._values = self._values, []
         batch = column_batch(self.table, *columns_of(values))
-        if self._writer is None:
-            self._open(batch.schema)
+        file = self._file or self._open(batch.schema)
         self._writer.write_batch(batch, custom_metadata={schema.CHECKSUM: schema.checksum(batch)})
+        self._write(file)
         self._bytes += batch.nbytes
         if self._bytes > SEGMENT_BYTES:
             self.close(convert=True)
@@ -114,6 +117,7 @@ class TableStream:
         if self._writer is None or self._file is None:
             return
         self._writer.close()
+        self._write(self._file)
         self._file.close()
         self._writer = self._file = None
         self._bytes = 0
@@ -123,15 +127,24 @@ class TableStream:
     def leave_to_parent(self) -> None:
         """In a forked child: close the child's copy of the open file, into which nothing is written."""
         if self._file is not None:
-            self._file.close()  # unbuffered, so that nothing is left to write
+            self._file.close()
         self._file = self._writer = None
 
-    def _open(self, arrow_schema: Any) -> None:
+    def _open(self, arrow_schema: Any) -> OwnFile:
         import pyarrow.ipc
 
-        # Unbuffered: what is acknowledged is in the kernel's hands and survives the death of this process.
-        self._file = open(self._path(schema.STREAM_SUFFIX), "wb", buffering=0)  # noqa: SIM115
-        self._writer = pyarrow.ipc.new_stream(self._file, arrow_schema)
+        self._file = file = OwnFile(self._path(schema.STREAM_SUFFIX))
+        self._encoded = io.BytesIO()
+        self._writer = pyarrow.ipc.new_stream(self._encoded, arrow_schema)
+        return file
+
+    def _write(self, file: OwnFile) -> None:
+        """Write what Arrow has encoded, all at once: it asks for a write per buffer, which a slow disk turns into
+        minutes."""
+        encoded = self._encoded.getvalue()
+        self._encoded.seek(0)
+        self._encoded.truncate()
+        file.write(encoded)
 
     def _path(self, suffix: str) -> Path:
         assert self.folder is not None
@@ -190,8 +203,9 @@ def to_parquet(stream: Path) -> None:
 
     target = stream.with_suffix(schema.TABLE_SUFFIX)
     temporary = target.with_suffix(".tmp")
+    encoded = io.BytesIO()  # written at once, for the sake of slow disks; smaller than the stream
     with open(stream, "rb") as source, pyarrow.ipc.open_stream(source) as reader:
-        with pyarrow.parquet.ParquetWriter(temporary, reader.schema, compression="zstd") as writer:
+        with pyarrow.parquet.ParquetWriter(encoded, reader.schema, compression="zstd") as writer:
             held: list[Any] = []
             for batch in reader:
                 held.append(batch)
@@ -200,7 +214,8 @@ def to_parquet(stream: Path) -> None:
                     held = []
             if held:
                 writer.write_table(pyarrow.Table.from_batches(held))
-    with open(temporary, "rb") as written:
+    with open(temporary, "wb", buffering=0) as written:
+        written.write(encoded.getbuffer())
         os.fsync(written.fileno())  # or a power cut could leave the name without the rows, and no stream
     os.replace(temporary, target)
     stream.unlink()

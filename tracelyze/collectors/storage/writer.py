@@ -24,6 +24,8 @@ FLUSH_SECONDS = 0.5  # half of the second that may be lost
 FIRST_FLUSH_SECONDS = 0.05  # doubles up to the above: a run that dies young leaves something too
 FIRST_LEDGER_SECONDS, LEDGER_SECONDS = 1.0, 60.0  # between two statements of what everything cost; doubles too
 CONVERT_BYTES = 64 * 2**20  # streams above this are left to the first reader: exit must not take seconds
+EXIT_SECONDS = 2.0  # after which no further stream is converted, on a slow disk: the first reader does it
+MOST_FOLDERS = 1000  # of one process: `os.execv` starts another program under the same process id
 LONGEST_REASON = 500  # characters of why recording stopped, within the
 RESERVED_BYTES = 1024  # kept on disk from the start, so that "the disk is full" can still be written down
 
@@ -38,6 +40,7 @@ class Writer:
         self.folder: Path | None = None
         self.seconds = 0.0  # processor time of the thread
         self._facts: dict[str, Any] = {}
+        self._in_main_thread = True  # the training runs there
         self._stopped: dict[str, Any] | None = None  # why and where recording stopped early
         self._lock = threading.Lock()
         self.threads = Threads()
@@ -66,31 +69,44 @@ class Writer:
             facts["thread"], facts["thread_name"] = recorder.thread, recorder.thread_name
             recorder.fire("opened")
             facts["signals"] = recorder.ledger.entries
-            self._facts = facts = facts | self._facts
-            self.folder = recorder.run / identity.folder_name(facts)
-            self.folder.mkdir(parents=True)
-            # First, so that what fails next can be told there.
-            (self.folder / schema.STOPPED_FILE).write_bytes(b" " * RESERVED_BYTES)
-            identity.write_json(self.folder / schema.PROCESS_FILE, facts)
-            from tracelyze.collectors.recording import ending
-
-            if recorder.thread == 1 and not ending.watch_fatal_signals(self.folder):
-                self.add_facts({"own_faulthandler": True})
+            self._facts = facts | self._facts
+            self._in_main_thread = threading.current_thread() is threading.main_thread()
             import pyarrow.ipc  # noqa: F401  # now, on this thread: an import on the writer's could meet a fork
 
-            for stream in self.streams.values():
-                stream.folder = self.folder
             self._next_ledger += recorder.now()
             self.threads.start("tracelyze", self._write_forever)
             recorder.start_sampling(self.threads)
         except Exception as error:
             self.stop(_explained(error))
 
+    def _make_folder(self) -> None:
+        """The folder and its first files. By the thread that writes: on a slow disk the training does not wait."""
+        recorder, facts = self._recorder, self._facts
+        folder = recorder.run / identity.folder_name(facts)
+        for number in range(2, MOST_FOLDERS):
+            try:
+                folder.mkdir(parents=True)
+                break
+            except FileExistsError:  # of a program that this process was before it called `os.execv`
+                folder = recorder.run / f"{identity.folder_name(facts)}-program{number}"
+        # First, so that what fails next can be told there.
+        (folder / schema.STOPPED_FILE).write_bytes(b" " * RESERVED_BYTES)
+        self.folder = folder
+        identity.write_json(folder / schema.PROCESS_FILE, facts)
+        from tracelyze.collectors.recording import ending
+
+        if recorder.thread == 1 and not ending.watch_fatal_signals(folder, self._in_main_thread):
+            self.add_facts({"own_faulthandler": True})
+        for stream in self.streams.values():
+            stream.folder = folder
+
     def flush(self) -> None:
         """Write all rows that are complete. A disk that refuses ends the recording, never the program."""
         if not self.opened or self._recorder.off or not self._lock.acquire(timeout=2.0):
             return
         try:
+            if self.folder is None:
+                self._make_folder()
             for stream in self.streams.values():
                 stream.flush()
         except Exception as error:
@@ -102,9 +118,10 @@ class Writer:
         """Write the rest and, unless that would take long, turn the streams into Parquet."""
         self.flush()
         with self._lock:
+            until = time.monotonic() + EXIT_SECONDS
             try:
                 for stream in self.streams.values():
-                    stream.close(convert=stream.size < CONVERT_BYTES)
+                    stream.close(convert=stream.size < CONVERT_BYTES and time.monotonic() < until)
                 if self.folder is not None:
                     identity.write_json(self.folder / schema.PROCESS_FILE, self._facts)
             except Exception as error:
@@ -153,7 +170,10 @@ class Writer:
             pass
 
     def _write_forever(self, stop: threading.Event) -> None:
+        from tracelyze.collectors.recording import ending
+
         recorder = self._recorder
+        self.flush()
         pause = FIRST_FLUSH_SECONDS
         while not stop.wait(pause) and not recorder.off:
             pause = min(FLUSH_SECONDS, 2 * pause)
@@ -162,6 +182,7 @@ class Writer:
                 self._next_ledger += self._between_ledgers
                 recorder.write_costs()
             self.flush()
+            ending.check_signal_file()
             self.seconds = time.thread_time()
 
 

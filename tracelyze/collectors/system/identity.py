@@ -19,6 +19,7 @@ from tracelyze.collectors.system import memory_limits
 def facts(torch: Any) -> dict[str, Any]:
     """The facts of this process for process.json. Only allow-listed environment variables; arguments redacted."""
     rank, world_size = _rank(torch)
+    system = os.uname()
     return {
         "schema_version": schema.SCHEMA_VERSION,
         "tracelyze_version": tracelyze.__version__,
@@ -26,7 +27,7 @@ def facts(torch: Any) -> dict[str, Any]:
         "pid_start": process_start(os.getpid()),
         "boot_id": boot_id(),
         "pid_namespace": _pid_namespace(),
-        "host": platform.node(),
+        "host": host(),
         "rank": rank,
         "local_rank": _integer(os.environ.get("LOCAL_RANK"), rank),
         "world_size": world_size,
@@ -37,7 +38,7 @@ def facts(torch: Any) -> dict[str, Any]:
         "argv": redaction.redact_argv(list(sys.argv)),
         "cwd": os.getcwd(),
         "python": platform.python_version(),
-        "platform": platform.platform(),
+        "platform": f"{system.sysname}-{system.release}-{system.machine}",
         "torch": str(torch.__version__),
         "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "threads": torch.get_num_threads(),
@@ -53,10 +54,19 @@ def folder_name(process: dict[str, Any]) -> str:
     return f"rank{process['rank']:05d}-attempt{process['attempt']}-pid{process['pid']}{thread}"
 
 
+def host() -> str:
+    """Name of the machine. `platform.node` would start a process to learn more than that."""
+    return os.uname().nodename
+
+
 def write_json(path: Path, data: dict[str, Any]) -> None:
-    """Write `data` so that a reader sees either the old file or the new one, never half of it."""
+    """Write `data` so that a reader sees either the old file or the new one, never half of it.
+
+    Bytes of a file name that are not UTF-8 (lone surrogates in Python) are written as escapes of JSON.
+    """
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+    temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
     os.replace(temporary, path)
 
 
@@ -105,7 +115,7 @@ def _rank(torch: Any) -> tuple[int, int]:
 def _launcher() -> str:
     """What the attempts of one elastic launch share: the name of the launch, else the process that launches."""
     name = os.environ.get("TORCHELASTIC_RUN_ID", "none")
-    return name if name != "none" else f"{platform.node()}-{os.getppid()}"
+    return name if name != "none" else f"{host()}-{os.getppid()}"
 
 
 def _device(torch: Any) -> dict[str, Any]:
@@ -115,7 +125,17 @@ def _device(torch: Any) -> dict[str, Any]:
             return {"type": "cuda", "name": properties.name, "memory_bytes": properties.total_memory}
     except (AttributeError, RuntimeError, AssertionError):
         pass
-    return {"type": "cpu", "name": platform.processor() or platform.machine()}
+    return {"type": "cpu", "name": _processor()}
+
+
+def _processor() -> str:
+    """The processor as the kernel names it. Not `platform.processor`, nor `platform.platform`: they start `uname -p`,
+    and a program that handles SIGCHLD would see a child of ours end."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return os.uname().machine
 
 
 def _integer(text: str | None, default: int) -> int:

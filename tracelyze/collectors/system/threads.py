@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 PATIENCE = 0.2  # seconds that a fork may wait for all threads together: one may hang in a driver or on a disk
 
@@ -66,7 +67,29 @@ class Threads:
     def _run(self, name: str, work: Callable[[threading.Event], None]) -> None:
         thread = threading.Thread(target=work, args=(self._stop,), name=name, daemon=True)
         self._running.append(thread)
-        thread.start()
+        with _signals_blocked():
+            thread.start()
+
+
+# A fault of the thread itself must reach its handler: blocked, it would end the process without a word.
+_FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS}
+
+
+@contextlib.contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """A thread that is started within takes no signal that is sent to the process.
+
+    A program that blocks a signal in its own threads and waits for it (`signal.sigwait`) must be the one that gets it;
+    in a thread of ours it would take its default action, which for SIGTERM is to end the process.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _FAULTS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _is_still_counted(thread: threading.Thread) -> bool:
