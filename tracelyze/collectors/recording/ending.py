@@ -39,18 +39,17 @@ def install(recorder: Callable[[], Recorder], recorders: Callable[[], list[Recor
     """Watch all ends of this process. `recorder()` is that of the calling thread, `recorders()` are all."""
     previous_hook, previous_thread_hook, previous_exit = sys.excepthook, threading.excepthook, os._exit
 
-    @functools.wraps(previous_hook)
     def excepthook(kind: Any, error: Any, trace: Any) -> None:
         # A program may call this itself, to log an exception that it has handled, and with other arguments than the
         # interpreter's. The interpreter sets `sys.last_value` before it calls.
         given = getattr(error, "__traceback__", None)
         _safely(lambda: hide_own_frames(error))
-        if isinstance(error, BaseException) and getattr(sys, "last_value", None) is error:
+        is_uncaught = error is not None and getattr(sys, "last_value", None) is error
+        if is_uncaught:
             _noted["error"] = type(error).__name__
-            _safely(functools.partial(note_exception, recorder(), error, "exception"))
+            _safely(lambda: note_exception(recorder(), error, "exception"))
         previous_hook(kind, error, error.__traceback__ if trace is not None and trace is given else trace)
 
-    @functools.wraps(previous_thread_hook)
     def thread_excepthook(args: Any) -> None:
         if args.exc_value is not None:
             _safely(lambda: hide_own_frames(args.exc_value))
