@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from tracelyze import schema
-from tracelyze.analyzers import diagnose
+from tracelyze.analyzers import context, diagnose
 from tracelyze.analyzers.recorded.run import MemoryColumns, Process, Run, Table
 from tracelyze.diagnosis import Exit, Finding
 
@@ -143,3 +144,23 @@ class Workshop:
 def make() -> Workshop:
     """Makes processes and runs in memory."""
     return Workshop()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def titles_fit() -> Iterator[None]:
+    """Every finding of these tests has a title of at most 90 characters before the engine would have to cut it.
+
+    Only the user's own names may be longer than that, and none of these tests has such names.
+    """
+    long: set[str] = set()
+    fitted = context.fitted
+
+    def noted(title: str) -> str:
+        if len(title) > context.LONGEST_TITLE:
+            long.add(title)
+        return fitted(title)
+
+    context.fitted = noted
+    yield
+    context.fitted = fitted
+    assert not long

@@ -81,7 +81,7 @@ def test_the_module_that_breaks_first_is_named(make) -> None:
     process = make.process(broken_at(make, 100), more={"activations": looks})
     status, _, finding = make.check("nonfinite-activations", process)
     assert status == "fired"
-    assert finding.title.startswith("attention (Linear) puts out NaN at step 101")
+    assert finding.title.startswith("attention (Linear) is the first module to put out NaN, at step 101")
     assert "float16" in finding.summary
 
 
@@ -124,7 +124,7 @@ def test_a_parameter_that_no_step_changes(make) -> None:
     rows = looks() + looks(1.0, parameter="norm.bias", **STILL)
     status, _, finding = make.check("updates-not-applied", make.process(more={"parameters": rows}))
     assert status == "fired"
-    assert finding.title.startswith("1 parameter of 2")
+    assert finding.title.startswith("1 of 2 sampled parameters")
     assert "norm.bias" in finding.summary
 
 
@@ -161,7 +161,7 @@ def test_updates_that_vanish_and_never_add_up(make) -> None:
     rows = sixteen(0.95, [0.94] * len(gaps()))
     status, _, finding = make.check("lost-updates", make.process(more={"parameters": rows}))
     assert (status, finding.severity) == ("fired", "warning")
-    assert finding.title.startswith("95% of the updates")
+    assert finding.title.startswith("95% of the weight updates")
     frozen = make.process(more={"parameters": sixteen(1.0, [1.0] * len(gaps()))})
     assert make.check("lost-updates", frozen)[0] == "fired"
 

@@ -83,11 +83,11 @@ def test_weights_that_were_made_for_raw_values(make) -> None:
 
 
 def test_what_cannot_be_told(make) -> None:
-    assert "too few batches" in judge(make, batches(RAW, count=2), forward(*MLP))[1]
-    assert "too few batches" in judge(make, batches(RAW, trained=False), forward(*MLP))[1]
-    assert "too few batches" in judge(make, batches(LABEL), forward(*MLP))[1]  # tokens, say
+    assert "Too few batches" in judge(make, batches(RAW, count=2), forward(*MLP))[1]
+    assert "Too few batches" in judge(make, batches(RAW, trained=False), forward(*MLP))[1]
+    assert "Too few batches" in judge(make, batches(LABEL), forward(*MLP))[1]  # tokens, say
     some = [row for row in forward(*MLP) if row["order"] > 1]
     assert "was not looked at" in judge(make, batches(RAW), some)[1]
     assert judge(make, batches(RAW), [])[0] == "skipped"
     two = make.steps() | {"optimizer": [0, 1] * 200}
-    assert "several optimizers" in judge(make, batches(RAW), forward(*MLP), steps=two)[1]
+    assert "Several optimizers" in judge(make, batches(RAW), forward(*MLP), steps=two)[1]

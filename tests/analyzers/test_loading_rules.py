@@ -144,7 +144,7 @@ def on_device(make, wait: float, idle: float, seconds: float, **loader):
 def test_dataloader_bottleneck_of_a_device_that_stands_idle(make) -> None:
     _, _, finding = make.check("dataloader-bottleneck", on_device(make, 0.04, 0.035, 0.06))
     assert "device" in finding.title
-    assert finding.evidence[0].name == "share of time the device stood idle for data"
+    assert finding.evidence[0].name == "share of time the device was idle for data"
     assert finding.evidence[0].value == pytest.approx(0.035 / 0.06, rel=0.05)
     assert "num_workers=8" in finding.fix_code
     saving = next(e.value for e in finding.evidence if e.name == "predicted saving per step")

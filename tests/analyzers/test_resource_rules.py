@@ -160,9 +160,19 @@ def test_crash_families(make, family) -> None:
     )
     process = make.process(events=exception("RuntimeError", traceback), end=Exit("exception", 1))
     _, _, finding = make.check("crash", process)
-    assert known.title in finding.title
+    assert finding.title.startswith("RuntimeError: ")
+    assert known.title in finding.summary
     assert (finding.first_step, finding.location.line) == (7, 9)
     assert finding.fix == known.fix
+
+
+def test_the_title_of_a_crash_is_its_class_and_the_first_of_its_message() -> None:
+    assert crash_families.title("KeyError", "'tok100'", " at train.py:26") == "KeyError: 'tok100' at train.py:26"
+    assert crash_families.title("builtins.ValueError", "ValueError") == "ValueError"
+    long = crash_families.title("RuntimeError", "word " * 100, " at train.py:26")
+    assert len(long) <= 90
+    assert long.endswith("… at train.py:26")
+    assert len(crash_families.title("OSError", "x" * 300)) == len("OSError: ") + 80
 
 
 def test_crash_of_a_missing_gradient_and_in_a_worker() -> None:
@@ -180,7 +190,7 @@ def test_crash_of_a_missing_gradient_and_in_a_worker() -> None:
 
 def test_an_unknown_crash_is_told_as_it_is(make) -> None:
     process = make.process(events=exception("ValueError", "ValueError: nonsense"), end=Exit("exception", 1))
-    assert make.check("crash", process)[2].title.endswith("nonsense")
+    assert make.check("crash", process)[2].title == "ValueError: nonsense at train.py:9"
 
 
 def test_no_crash(make) -> None:
@@ -215,13 +225,19 @@ def test_a_leak_explains_running_out_of_memory(make) -> None:
 def test_killed(make) -> None:
     samples = {"time": [1.0, 2.0], "host_available": [5e9, 1e8], "host_rss": [1e9, 6e9]}
     starved = make.process(samples=samples, end=Exit("vanished"), facts={"host_memory_bytes": 16e9})
-    assert "out of host memory" in make.check("killed", starved)[2].title
+    assert "host memory most likely ran out" in make.check("killed", starved)[2].title
     roomy = make.process(samples=samples | {"host_available": [5e9, 5e9]}, end=Exit("vanished"))
     assert "probably not" in make.check("killed", roomy)[2].summary
     falling = {"time": [1.0, 2.0, 3.0], "host_available": [9e9, 7e9, 3e9]}
-    assert "out of host memory" in make.check("killed", make.process(samples=falling, end=Exit("vanished")))[2].title
+    assert (
+        "host memory most likely ran out"
+        in make.check("killed", make.process(samples=falling, end=Exit("vanished")))[2].title
+    )
     slowly = falling | {"host_available": [5.2e9, 5.1e9, 5e9]}
-    assert "out of host memory" not in make.check("killed", make.process(samples=slowly, end=Exit("vanished")))[2].title
+    assert (
+        "host memory most likely ran out"
+        not in make.check("killed", make.process(samples=slowly, end=Exit("vanished")))[2].title
+    )
     signal = make.check("killed", make.process(end=Exit("signal", None, "Segmentation fault")))[2]
     assert "Segmentation fault" in signal.title
     assert signal.location is None

@@ -127,7 +127,7 @@ def test_a_training_without_a_device_that_waits_for_data(tmp_path):
     diagnosis = diagnose(made, tmp_path)
     assert fired(diagnosis) == {"dataloader-bottleneck"}
     reasons = {check.rule: check.reason for check in diagnosis.checks}
-    assert "no device activity" in reasons["host-bound"]
+    assert "no work on a device" in reasons["host-bound"]
 
 
 def test_the_advice_depends_on_whether_workers_are_used(tmp_path):

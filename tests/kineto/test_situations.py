@@ -593,7 +593,7 @@ def test_loops_of_the_optimizer_that_cost_nothing(tmp_path, made):
 
 def test_the_advice_names_what_the_optimizer_has(tmp_path):
     findings = {one.rule: one for one in diagnose(tensor_by_tensor(), tmp_path).findings}
-    assert "RMSprop(parameters, lr=lr, foreach=True)" in findings["optimizer-for-loop"].fix_code
+    assert "RMSprop(model.parameters(), lr=lr, foreach=True)" in findings["optimizer-for-loop"].fix_code
 
 
 def test_memory_of_an_imported_trace_is_that_of_the_file(tmp_path):

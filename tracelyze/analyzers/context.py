@@ -4,27 +4,45 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from tracelyze.diagnosis import Excerpt, Finding, Location
+from tracelyze.analyzers.evidence.edits import excerpt_of
+from tracelyze.diagnosis import Finding
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.rule import Rule
 
 
-def completed(finding: Finding, process: Process) -> Finding:
-    """The finding with its excerpt and the wall time of its onset, as far as they were recorded."""
+LONGEST_TITLE: Final = 90
+"""Characters: a title fits one line of a ticket's list. Names of the user's own may be of any length."""
+
+
+def completed(finding: Finding, process: Process, rule: Rule) -> Finding:
+    """The finding with what its rule says of all its findings, its excerpt and the wall time of its onset."""
     excerpt = finding.excerpt or (excerpt_of(process, finding.location) if finding.location else None)
-    return replace(finding, excerpt=excerpt, first_at=finding.first_at or wall_time(process, finding.first_second))
+    return replace(
+        finding,
+        excerpt=excerpt,
+        first_at=finding.first_at or wall_time(process, finding.first_second),
+        verify=finding.verify or rule.verify,
+        excluded=finding.excluded or (list(rule.excluded) if finding.confidence == "certain" else []),
+    )
 
 
-def excerpt_of(process: Process, location: Location) -> Excerpt | None:
-    """The recorded lines around a location; None where they were not recorded."""
-    for row in process.sites.records():
-        first, text = row["excerpt_line"], row["excerpt"]
-        if first and text and (row["file"], row["line"]) == (location.file, location.line):
-            return Excerpt(int(first), str(text).split("\n"))
-    return None
+def fitted(title: str) -> str:
+    """The title within its length, cut after a word."""
+    if len(title) <= LONGEST_TITLE:
+        return title
+    return title[: LONGEST_TITLE - 1].rpartition(" ")[0].rstrip(",;: ") + " …"
+
+
+def sentence(reason: str) -> str:
+    """A clause as a sentence: with a capital, unless it begins with a name from code, and a full stop."""
+    first = reason.partition(" ")[0]
+    plain = first.isalpha() and (first.islower() or len(first) == 1)
+    text = reason[:1].upper() + reason[1:] if plain else reason
+    return text if text.endswith((".", "?", "!", "…")) or not text else f"{text}."
 
 
 def wall_time(process: Process, seconds: float | None) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import tracelyze
@@ -59,7 +59,7 @@ def diagnose(
         process.peers = run.processes
         for rule in chosen:
             for part in [process] if _of_whole(rule) else process.parts:
-                answers[rule.id].add(part, evaluate(rule, part, limits[rule.id]), naming.of(part, run))
+                answers[rule.id].add(rule, part, evaluate(rule, part, limits[rule.id]), naming.of(part, run))
             if len(process.steps) > LONG:
                 process.forget()
         facts.add(process)
@@ -68,7 +68,7 @@ def diagnose(
         process.forget()
     for rule, process, outcome in attempts.deaths(restarted, chosen, lambda r, p: evaluate(r, p, limits[r.id])):
         if not answers[rule.id].findings:  # what ended the last attempt matters more
-            answers[rule.id].add(process, outcome, naming.of(process, run))
+            answers[rule.id].add(rule, process, outcome, naming.of(process, run))
     nothing = facts.why_nothing(run)
     command = overview.command_of(run)
     outcomes = {rule.id: answers[rule.id].outcome(nothing) for rule in chosen}
@@ -76,7 +76,11 @@ def diagnose(
     outcomes |= {rule: joined(outcomes[rule], seen) if rule in outcomes else seen for rule, seen in profiled.items()}
     told: list[Rule | TraceRule] = [*chosen, *(rule for rule in extra if rule.id not in answers)]
     checks = [check_of(rule, outcomes[rule.id], command) for rule in told]
-    found = [finding for rule in told for finding in _findings(outcomes[rule.id])]
+    found = [
+        replace(finding, title=context.fitted(finding.title))
+        for rule in told
+        for finding in _findings(outcomes[rule.id])
+    ]
     findings = causality.order(causality.explain(found, told))
     charts = facts.charts(findings)
     shown, profiled_charts = windows.picture() if picture and windows.found else (None, [])
@@ -134,7 +138,7 @@ def _lacking(rule: Rule, process: Process) -> Skipped | None:
         absent = [name for name in alternative if not _has(process, name)]
         if not absent:
             return None
-        first = first or missing(process, absent[0])
+        first = first or missing(process, absent[0], rule.absent)
     return first
 
 
@@ -186,11 +190,11 @@ def _findings(outcome: Outcome) -> list[Finding]:
 def check_of(rule: Rule | TraceRule, outcome: Outcome, command: str = "") -> Check:
     """What became of a rule. `command`: how the program was started, for those that need more of it."""
     if isinstance(outcome, list):
-        return Check(rule.id, "fired", outcome[0].title, rule.title)
+        return Check(rule.id, "fired", context.fitted(outcome[0].title), rule.title)
     if isinstance(outcome, Passed):
-        return Check(rule.id, "passed", outcome.reason, rule.title)
+        return Check(rule.id, "passed", context.sentence(outcome.reason), rule.title)
     record = f"tracelyze collect {outcome.record} -- {command or 'python train.py'}" if outcome.record else ""
-    return Check(rule.id, "skipped", outcome.reason, rule.title, outcome.why, record)
+    return Check(rule.id, "skipped", context.sentence(outcome.reason), rule.title, outcome.why, record)
 
 
 @dataclass
@@ -201,13 +205,13 @@ class _Answers:
     passed: list[str] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
 
-    def add(self, process: Process, outcome: Outcome, name: str) -> None:
+    def add(self, rule: Rule, process: Process, outcome: Outcome, name: str) -> None:
         if isinstance(outcome, Passed):
             self.passed.append(outcome.reason)
         elif isinstance(outcome, Skipped):
             self.skipped.append(outcome)
         else:
-            told = [causality.on_rank(context.completed(finding, process), process.rank) for finding in outcome]
+            told = [causality.on_rank(context.completed(finding, process, rule), process.rank) for finding in outcome]
             self.findings += [naming.named(finding, name) for finding in told]
 
     def outcome(self, nothing: str | None) -> Outcome:

@@ -80,7 +80,9 @@ class Rule:
     A process that made several trainings (a sweep, folds) is judged training by training, unless the rule looks at the
     `whole_process`. `needs`: alternatives of columns ("steps.loss"); the rule is skipped, with the reason, when the run
     holds none of the alternatives completely. `consequence_of`: rules whose finding explains this one if it began no
-    later.
+    later. `absent`: what to say where the run does nothing of the kind that the rule is about. `verify`: how to see
+    that the repair worked; `excluded`: the healthy explanations that the check rules out. Findings take them over, the
+    second if they are certain.
     """
 
     id: str
@@ -95,9 +97,12 @@ class Rule:
     not_when: str = ""
     references: tuple[str, ...] = ()
     whole_process: bool = False
+    verify: str = ""
+    excluded: tuple[str, ...] = ()
+    absent: str = ""
 
 
-def missing(process: Process, column: str) -> Skipped:
+def missing(process: Process, column: str, absent: str = "") -> Skipped:
     """The answer where the run holds nothing for `column` ("steps.grad_norm").
 
     A signal that was on and saw nothing means that the run does not do such a thing. One that was off, or that the run
@@ -107,7 +112,11 @@ def missing(process: Process, column: str) -> Skipped:
     if signal is None:
         return Skipped(reason)
     name, state = signal
-    return Skipped(reason, record=f"--signal {name}=on") if state.get("reason") else Skipped(reason, "not-applicable")
+    return (
+        Skipped(reason, record=f"--signal {name}=on")
+        if state.get("reason")
+        else Skipped(absent or reason, "not-applicable")
+    )
 
 
 def combine(outcomes: Iterable[OneOutcome]) -> Outcome:

@@ -54,7 +54,7 @@ FAMILIES = (
         "Replace the in-place operation by one that makes a new tensor; with several optimizers, run every backward "
         "before the first step, or repeat the forward after it. torch.autograd.set_detect_anomaly(True) names the "
         "operation.",
-        "x = x + y        # not: x += y",
+        "x = x + y  # in place of x += y",
     ),
     Family(
         "leaf-inplace",
@@ -80,7 +80,7 @@ FAMILIES = (
         "Something cut the loss off from the model: argmax or another operation without a gradient, .item(), "
         ".detach(), .data or numpy on the way, torch.no_grad() around the forward, or parameters that are all frozen.",
         "Compute the loss from the model's raw outputs, as tensors, with autograd on.",
-        "loss = criterion(model(x), y)      # not: criterion(model(x).argmax(1), y)",
+        "loss = criterion(model(x), y)  # the raw output, without argmax",
     ),
     Family(
         "grad-is-none",
@@ -89,7 +89,7 @@ FAMILIES = (
         "The tensor got no gradient: it is not a leaf any more (w = w - ... makes a new tensor), the loss does not "
         "depend on it, or backward did not run yet.",
         "Update in place under torch.no_grad(), and use a gradient only after backward and only if it is not None.",
-        "with torch.no_grad():\n    w -= lr * w.grad        # not: w = w - lr * w.grad",
+        "with torch.no_grad():\n    w -= lr * w.grad  # in place of w = w - lr * w.grad",
     ),
     Family(
         "grad-is-none-in-update",
@@ -98,7 +98,7 @@ FAMILIES = (
         "The parameter got no gradient, so it cannot be used in an update: w = w - ... makes a new tensor that is no "
         "leaf any more, the loss does not depend on it, or backward did not run yet.",
         "Update in place under torch.no_grad(), so that the parameter stays the leaf that it is.",
-        "with torch.no_grad():\n    w -= lr * w.grad        # not: w = w - lr * w.grad",
+        "with torch.no_grad():\n    w -= lr * w.grad  # in place of w = w - lr * w.grad",
         source=r"\.grad\b",
     ),
     Family(
@@ -251,6 +251,20 @@ def message(name: str, text: str) -> str:
     for prefix in (f"{name}: ", f"{short}: "):
         first = first.removeprefix(prefix)
     return first or short
+
+
+LONGEST_MESSAGE, LONGEST_TITLE = 80, 90
+"""Characters of an exception's message in a title, and of the title."""
+
+
+def title(name: str, message: str, place: str = "") -> str:
+    """Class, message and place of an exception, the message shortened to fit: `KeyError: 'tok100' at train.py:26`."""
+    short = name.rsplit(".", 1)[-1]
+    if not message or message == short:
+        return short + place
+    text = " ".join(message.split())
+    room = max(20, min(LONGEST_MESSAGE, LONGEST_TITLE - len(short) - 2 - len(place)))
+    return f"{short}: {text if len(text) <= room else text[: room - 1].rstrip() + '…'}{place}"
 
 
 def _last_block(name: str, text: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tracelyze
-from tracelyze.analyzers import causality
+from tracelyze.analyzers import causality, context
 from tracelyze.analyzers.kineto.attribution import collectives
 from tracelyze.analyzers.kineto.attribution.collectives import Arrivals
 from tracelyze.analyzers.kineto.attribution.summary import TraceSummary, summarise, summarise_trace
@@ -81,7 +81,7 @@ def diagnose_job(
         outcome = _evaluate(rule, job, limits[rule.id])
         checks.append(_check(rule, outcome))
         if isinstance(outcome, list):
-            findings += outcome
+            findings += [_completed(finding, rule) for finding in outcome]
     needed = "a profiler trace does not show this; it needs a recorded run"
     checks += [Check(name, "skipped", needed, why="needs-more") for name in elsewhere]
     ordered = causality.order(_explained(findings, chosen))
@@ -105,7 +105,7 @@ def _why_unknown(job: Job, checks: Sequence[Check]) -> str:
     if all(short):
         return f"Too little was recorded to judge: {short[0]}."
     skipped = [check.reason for check in checks if check.status == "skipped"]
-    return f"No check could run: {skipped[0]}." if checks and len(skipped) == len(checks) else ""
+    return f"No check could run: {skipped[0]}" if checks and len(skipped) == len(checks) else ""
 
 
 def job_charts(job: Job) -> list[Chart]:
@@ -175,12 +175,17 @@ def _evaluate(rule: TraceRule, job: Job, limits: Limits) -> Outcome:
         return Skipped(f"the rule itself failed: {type(error).__name__}: {error}")
 
 
+def _completed(finding: Finding, rule: TraceRule) -> Finding:
+    """The finding with a title that fits, and what its rule says about verifying the repair."""
+    return replace(finding, title=context.fitted(finding.title), verify=finding.verify or rule.verify)
+
+
 def _check(rule: TraceRule, outcome: Outcome) -> Check:
     if isinstance(outcome, Passed):
-        return Check(rule.id, "passed", outcome.reason, rule.title)
+        return Check(rule.id, "passed", context.sentence(outcome.reason), rule.title)
     if isinstance(outcome, Skipped):
-        return Check(rule.id, "skipped", outcome.reason, rule.title, outcome.why)
-    return Check(rule.id, "fired", outcome[0].title, rule.title)
+        return Check(rule.id, "skipped", context.sentence(outcome.reason), rule.title, outcome.why)
+    return Check(rule.id, "fired", context.fitted(outcome[0].title), rule.title)
 
 
 def _explained(findings: Sequence[Finding], rules: Sequence[TraceRule]) -> list[Finding]:

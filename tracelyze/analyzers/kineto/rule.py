@@ -63,6 +63,7 @@ class TraceRule:
     consequence_of: tuple[str, ...] = ()
     not_when: str = ""
     references: tuple[str, ...] = ()
+    verify: str = ""
 
 
 SHORTEST_WINDOW: Final = Threshold(
@@ -152,7 +153,7 @@ def _each(check: OneTraceCheck, need_device: bool) -> TraceCheck:
         skipped: list[Skipped] = []
         for summary in job.summaries:
             if need_device and summary.device is None:
-                outcome: Outcome = Skipped("the trace holds no device activity")
+                outcome: Outcome = Skipped("the trace shows no work on a device", "not-applicable")
             elif need_device and (reason := too_short(summary, limits)):
                 outcome = Skipped(reason)
             else:

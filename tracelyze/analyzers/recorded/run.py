@@ -326,11 +326,16 @@ class Process:
         """Why the run holds nothing for `column` ("steps.grad_norm"), as a clause."""
         signal = self.signal_of(column)
         if signal is None:
-            return f"{column} was not recorded"
+            return f"this recording does not hold: {self._meaning(column)}"
         name, state = signal
         if state.get("reason"):
-            return f"{column} was not recorded: the signal {name} is off ({state['reason']})"
-        return f"{column}: the signal {name} was on and saw nothing of it"
+            return f"the signal {name} is off ({state['reason']})"
+        return f"the run shows nothing of it: {self._meaning(column)}"
+
+    def _meaning(self, column: str) -> str:
+        """What a column holds, in the words of the schema."""
+        table, name = column.split(".")
+        return self.tables[table].spec.column(name).meaning
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,12 @@ def finding(training: Training, rule: str, fix: str, fix_code: str) -> Finding |
     """Only curves: the norm grows like a power of the step from the very beginning, and no warm-up explains it."""
     steps, number_of = training.steps, timing.numbers(training)
     if len(training.process.trainings) > 1:
-        return Skipped("several optimizers and no direct evidence: their gradient norms drift for other reasons")
+        return Skipped(
+            "several optimizers and no direct evidence: their gradient norms drift for other reasons", "not-applicable"
+        )
     measured = np.isfinite(steps["grad_norm"])
     if int(measured.sum()) < 30:
-        return Skipped(f"only {int(measured.sum())} gradient norms: 30 are needed to see how they grow")
+        return Skipped(f"{int(measured.sum())} gradient norms were recorded; 30 are needed to see how they grow")
     growth = statistics.power_law_growth(number_of[measured], steps["grad_norm"][measured])
     if growth is None:
         return Passed("the gradient norm does not grow with the number of steps")
@@ -37,7 +39,7 @@ def finding(training: Training, rule: str, fix: str, fix_code: str) -> Finding |
         rule=rule,
         severity="critical",
         confidence="possible" if explained else "likely",
-        title=f"The gradient norm grows with every step, {number(growth.ratio)}-fold so far: gradients are not cleared",
+        title=f"Gradients are likely never cleared: their norm has grown {number(growth.ratio)}-fold, step by step",
         summary=(
             f"The gradient norm grows like the number of steps to the power {growth.exponent:.2f} from the first step "
             "to the last. Gradients that are never cleared do exactly that: every step adds its own to the sum of all "

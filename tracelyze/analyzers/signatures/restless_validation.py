@@ -37,10 +37,12 @@ def measure(process: Process) -> Restlessness | Skipped:
     finite = np.isfinite(losses) & np.isfinite(steps)
     steps, losses, samples = steps[finite], losses[finite], samples[finite]
     if len(losses) < MIN_PASSES:
-        return Skipped(f"{len(losses)} validation losses: {MIN_PASSES} are needed to tell noise from a trend")
+        return Skipped(
+            f"{len(losses)} validation losses were recorded; {MIN_PASSES} are needed to tell noise from a trend"
+        )
     training = process.longest if process.trainings else None
     if training is None or not np.isfinite(training.steps["loss"]).any():
-        return Skipped("no training loss to compare the validation with")
+        return Skipped("no training loss was recorded to compare the validation with")
     reason = style.unjudgeable(training)
     if reason:
         return Skipped(reason)
@@ -66,9 +68,9 @@ def finding(process: Process, rule: str, fix: str, fix_code: str) -> list[Findin
             rule=rule,
             severity="warning",
             confidence="possible",
-            title=f"Validation may run in train mode: its loss jumps by {percent(seen.relative)} from pass to pass",
+            title=f"Validation may run in train mode: its loss fluctuates by {percent(seen.relative)}",
             summary=(
-                f"From one validation to the next the loss jumps by {percent(seen.relative)} of its level, "
+                f"From one validation to the next the loss moves by {percent(seen.relative)} of its level, "
                 f"{number(min(seen.ratio, 1e6))} times as much as the training loss around it. Active dropout or "
                 "BatchNorm statistics taken from validation batches do that. Only curves were recorded, so the mode "
                 "itself is not known."
@@ -78,12 +80,13 @@ def finding(process: Process, rule: str, fix: str, fix_code: str) -> list[Findin
             first_step=begin,
             last_step=int(seen.steps[-1]),
             evidence=[
-                Evidence("jump from pass to pass", seen.relative, "share of level", 0.1,
+                Evidence("fluctuation from pass to pass", seen.relative, "share of level", 0.1,
                          "simulated validation noise of 3% exceeds 5% in 2 of 100 runs; doubled for this rule"),
-                Evidence("jump over training's own noise", min(seen.ratio, 1e6), "", 6, "simulation, 150 runs per "
+                Evidence("fluctuation over training's own "
+                    "noise", min(seen.ratio, 1e6), "", 6, "simulation, 150 runs per "
                                                                                         "cell"),
             ],
             charts=pictures.loss(training, [Mark(float(begin), "first validation")]),
-            false_alarm="A small validation set, or a metric that is noisy by itself, jumps in the same way.",
+            false_alarm="A small validation set, or a metric that is noisy by itself, moves in the same way.",
         )
     ]  # fmt: skip

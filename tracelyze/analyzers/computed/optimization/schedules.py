@@ -81,7 +81,7 @@ def words(training: Training, row: Row, judge: Any) -> tuple[str, str, str]:
     count, last = len(training.steps), number(float(training.steps["lr"][-1]))
     if judge is runs_ahead:
         return (
-            f"{row['name']} is made for {row['horizon']:,} epochs and stepped after every batch",
+            f"{row['name']} counts {row['horizon']:,} epochs but is stepped after every batch",
             (
                 f"Its length is {row['horizon']:,}, and it was stepped {row['steps']:,} times: the rate falls to its "
                 f"end within {plural(row['horizon'], 'batch')} and does not follow the training from there on."
@@ -91,7 +91,7 @@ def words(training: Training, row: Row, judge: Any) -> tuple[str, str, str]:
     if judge is lags_behind:
         length = f"for {plural(row['horizon'], 'step')}" if row["horizon"] else "to be stepped more often"
         return (
-            f"{row['name']} is stepped {plural(row['steps'], 'time')} in {count:,} steps: its schedule hardly begins",
+            f"{row['name']} is stepped only {plural(row['steps'], 'time')} in {count:,} steps",
             (
                 f"It is made {length}, and the training stepped it only every {count // row['steps']:,} optimizer "
                 f"steps. The rate ends at {last}, of {number(row['base_lr'] or 0.0)} that it was to reach or to start "
@@ -100,7 +100,7 @@ def words(training: Training, row: Row, judge: Any) -> tuple[str, str, str]:
             "Step it after every optimizer step, or make its length count epochs.",
         )
     return (
-        f"{row['name']} was made and never stepped: the rate stays at {last}",
+        f"{row['name']} is never stepped: the learning rate stays at {last}",
         f"In {count:,} steps scheduler.step() was not called once, so the schedule has no effect.",
         "Call scheduler.step() after every epoch, or after every optimizer step, as its length counts.",
     )

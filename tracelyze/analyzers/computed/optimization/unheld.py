@@ -25,13 +25,13 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
         "They are made anew for every backward, as when layers are constructed inside forward: each step uses fresh "
         "random weights."
         if not row["missed"]
-        else "Backward computes their gradients at every step, and they keep the values they were initialised with."
+        else "Backward computes their gradients at every step, and no optimizer step changes them."
     )
     return Finding(
         rule=rule,
         severity="warning" if fixed else "info",
         confidence="certain",
-        title=f"Backward gives gradients to {plural(count, 'tensor')} that no optimizer holds",
+        title=f"{plural(count, 'tensor')} with gradients are in no optimizer and never train",
         summary=(
             f"Backward reaches {row['names'] or 'parameters'}, which no optimizer holds. {what} This happens when "
             "layers sit in a Python list instead of nn.ModuleList, when the model was built or extended after the "
@@ -39,7 +39,8 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
         ),
         fix="Make the optimizer after the whole model, over all of its parameters; keep layers in nn.ModuleList. "
         "Parameters that are to stay as they are: requires_grad_(False), which also saves their gradients.",
-        fix_code="self.layers = nn.ModuleList(layers)\n...\noptimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)",
+        fix_code="self.layers = nn.ModuleList(layers)  # in __init__, if layers are in a list\noptimizer = "
+        "torch.optim.AdamW(model.parameters(), lr=1e-3)",
         first_step=1,
         last_step=timing.last_step(training),
         evidence=[

@@ -36,16 +36,15 @@ def finding(training: Training, trained: Mask, rule: str) -> Finding:
         rule=rule,
         severity="critical",
         confidence="certain",
-        title=f"The optimizer holds nothing that can be trained, for all {plural(count, 'step')}",
+        title=f"The optimizer holds nothing trainable in all {plural(count, 'step')}: nothing was learned",
         summary=(
             f"In the whole run {of} that the optimizer holds had requires_grad set when it stepped, so no backward "
-            "could give one a gradient. "
-            "Backward did run, so something else in the model is trainable, but nobody updates that. Nothing was "
-            "learned."
+            "could give one a gradient. Backward did run, so something else in the model is trainable, and nothing "
+            "updates it."
         ),
         fix=(
-            "Freeze first, then make the new layers, then the optimizer over the parameters that are still trainable; "
-            "look at which names have requires_grad."
+            "Freeze first, then add the new layers, then make the optimizer from the parameters that are still "
+            "trainable."
         ),
         fix_code=(
             "trainable = [p for p in model.parameters() if p.requires_grad]\n"

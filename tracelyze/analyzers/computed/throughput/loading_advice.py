@@ -22,8 +22,8 @@ def of(way: str, predicted: Prediction) -> tuple[str, str]:
     count = predicted.workers
     processes = f"{count} worker processes" if count > 1 else "a worker process"
     return (
-        f"Load in {processes}, so that batches are made while the model computes.",
-        f"With num_workers={count} a step is predicted to be {gain} shorter.",
+        f"Load in {processes}, so that batches are made while the model computes. {GUARD}",
+        f"With num_workers={count} a step would be about {gain} shorter.",
     )
 
 
@@ -31,23 +31,28 @@ def waits(seen: Waiting) -> str:
     """A clause on what a step spends waiting: the host's wait, and on a device what its queue did not hide."""
     if not seen.on_device:
         return f"{duration(seen.idle)} of it is spent waiting"
-    return f"the device stands idle for {duration(seen.idle)} of it while the host waits {duration(seen.wait)}"
+    return f"the device is idle for {duration(seen.idle)} of it while the host waits {duration(seen.wait)}"
 
 
 def code(way: str, predicted: Prediction, batch_size: int | None) -> str:
     """The fix as code, empty where it depends on the data."""
     if way == RESTART:
-        return "batches = iter(loader)      # once, outside of the loop\nx, y = next(batches)"
+        return (
+            "for epoch in range(epochs):\n    for x, y in loader:  # one iterator per epoch\n        train_step(x, y)"
+        )
     if way == CHEAPER:
         return ""
     batch = f", batch_size={batch_size}" if batch_size else ""
     return f"DataLoader(dataset{batch}, num_workers={predicted.workers}, persistent_workers=True)"
 
 
+GUARD = (
+    "Where processes start by spawn (Windows, macOS, Python 3.14), put the script's code under "
+    '`if __name__ == "__main__":` first.'
+)
 RESTART_FIX = (
-    "Make the iterator once per epoch and go on with it: next(iter(loader)) in every step shuffles all indices, and "
-    "starts "
-    "all workers, anew."
+    "Make the iterator once per epoch and go on with it: next(iter(loader)) in every step shuffles all indices and "
+    "starts all workers again."
 )
 CHEAPER_FIX = (
     "Make a sample cheaper: decode, parse or resize once and store the result, and use lighter transforms. More "

@@ -176,7 +176,7 @@ def _seen(training: Training, found: Slow) -> Reason | None:
     return Reason(
         "saving a checkpoint" if saving else text,
         count / len(texts),
-        f"In {count} of {len(texts)} looks at the program during them it was in {text}.",
+        f"In {count} of {len(texts)} samples taken during them the program was in {text}.",
         "Save less often, or in the background (torch.distributed.checkpoint.async_save)."
         if saving
         else "Look at that function: it runs, or takes long, in these steps only.",

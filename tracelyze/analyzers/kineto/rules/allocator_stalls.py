@@ -38,12 +38,14 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     cost = lost(summary, float(time.sum()))
     worst = summary.allocations[0] if summary.allocations else None
     named = sorted({call.name for call in summary.allocations[:10]})
+    api = "HIP" if any(name.startswith("hip") for name in named) else "CUDA"
+    api = "HIP" if any(name.startswith("hip") for name in named) else "CUDA"
     return [
         Finding(
             rule="allocator-stalls",
             severity="critical" if value >= 0.5 else "warning",
             confidence="certain" if summary.counted else "likely",
-            title=f"The device stands still {percent(cost.share or 0)} of the time while memory is allocated",
+            title=f"The device is idle {percent(cost.share or 0)} of the time while memory is allocated",
             summary=(
                 "The host asks the driver for device memory again and again instead of reusing what it has: "
                 f"{per_step(summary, calls, 'calls')} of {' and '.join(named[:3])}, and "
@@ -51,11 +53,11 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
                 "device had nothing to do."
             ),
             fix=(
-                "Keep PyTorch's caching allocator on (unset PYTORCH_NO_CUDA_MEMORY_CACHING and "
-                "PYTORCH_NO_HIP_MEMORY_CACHING), do not call torch.cuda.empty_cache() in the loop, and if memory "
-                "is nearly full, make the batch smaller or set expandable_segments."
+                f"Keep PyTorch's caching allocator on (unset PYTORCH_NO_{api}_MEMORY_CACHING), take "
+                "torch.cuda.empty_cache() out of the loop, and if memory is nearly full, make the batch smaller or set "
+                "expandable_segments."
             ),
-            fix_code="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+            fix_code=f"unset PYTORCH_NO_{api}_MEMORY_CACHING\nexport PYTORCH_{api}_ALLOC_CONF=expandable_segments:True",
             first_step=first,
             last_step=last,
             evidence=[
@@ -77,6 +79,7 @@ RULE: Final = TraceRule(
     title="Device memory is allocated anew in every step",
     about="Adds up the idle time of the device with the launching thread inside cudaMalloc, cudaFree or their kin.",
     check=on_device(check),
+    verify="Profile a few steps again: calls that allocate device memory are gone from the steps after the first.",
     thresholds=(
         *ENOUGH,
         Threshold(

@@ -67,6 +67,7 @@ def _finding(summary: TraceSummary, job: Job, limits: Limits, waits: Floats, val
     loader = summary.loaders[0] if summary.loaders else None
     single = any("SingleProcess" in call.name for call in summary.loaders)
     first, last = span(summary)
+    typical = float(waits[steady(summary)].mean()) / MICROSECONDS
     evidence = [measured("waiting for the data loader, steady steps", value, limits, "waiting")]
     if summary.device is not None:
         evidence.append(Evidence("device idle", round(share(summary, summary.device.idle), 4), "share of the step"))
@@ -76,9 +77,9 @@ def _finding(summary: TraceSummary, job: Job, limits: Limits, waits: Floats, val
         rule="dataloader-bottleneck",
         severity="critical" if value >= limits["severe"] else "warning",
         confidence="certain" if summary.counted and len(summary.number) >= 3 else "likely",
-        title=f"{who} waits for data {percent(cost.share or 0)} of the time",
+        title=f"{who} waits for data {percent(cost.share or 0)} of the time: {duration(typical)} per step",
         summary=(
-            f"{who} stood still for {duration(cost.seconds or 0)} of {duration(summary.window / MICROSECONDS)} "
+            f"{who} was idle for {duration(cost.seconds or 0)} of {duration(summary.window / MICROSECONDS)} "
             f"because the next batch was not ready. {promise}"
         ),
         fix=WORKERS if single else MORE,
@@ -104,6 +105,7 @@ RULE: Final = TraceRule(
         "the thread."
     ),
     check=on_any_trace(check),
+    verify="Profile a few steps again: the wait for data per step is below the share that this rule fires at.",
     thresholds=(
         *ENOUGH,
         Threshold("waiting", 0.1, "share of the step", "derived: twice the 5% of PyTorch's TensorBoard plugin"),

@@ -56,7 +56,9 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             rule="epoch-boundary-stall",
             severity="warning",
             confidence="likely",
-            title=f"Each epoch begins with a wait of {duration(longest / MICROSECONDS)} for its first batch",
+            title=f"The first batch of an epoch took {duration(longest / MICROSECONDS)} instead of "
+                f"{duration(usual / MICROSECONDS)}: "
+            f"{percent(value)} of the time",
             summary=(
                 f"Steps {numbers} waited up to {duration(longest / MICROSECONDS)} for their batch, the median step "
                 f"{duration(usual / MICROSECONDS)}; they are {int(np.diff(begins)[0])} steps apart. That is "
@@ -89,6 +91,7 @@ RULE: Final = TraceRule(
         "compares their wait with that of the others."
     ),
     check=on_any_trace(check),
+    verify="Profile a few steps again: the first batch of an epoch comes about as fast as the others.",
     thresholds=(
         *ENOUGH,
         Threshold("stall", 0.1, "s", "derived: starting a process takes about as long; less is a slow batch"),

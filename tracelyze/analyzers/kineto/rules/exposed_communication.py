@@ -22,7 +22,7 @@ from tracelyze.analyzers.kineto.rule import (
     share,
     span,
 )
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Threshold
+from tracelyze.analyzers.rule import Limits, Outcome, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import duration, percent
 
@@ -34,7 +34,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     assert device is not None
     calls = device.cause("communication")
     if not device.communication.any() and not calls.any():
-        return Passed("the steps hold no communication")
+        return Skipped("the traced steps hold no communication between ranks", "not-applicable")
     waits = job.waiting_steps(summary)
     waited = np.zeros_like(calls) if waits is None else np.minimum(waits, device.exposed_communication)
     time = device.exposed_communication - waited + calls
@@ -56,7 +56,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             rule="exposed-communication",
             severity="warning",
             confidence="possible" if waits is None and summary.world_size != 1 else "likely",
-            title=f"Communication that nothing hides takes {percent(cost.share or 0)} of the step",
+            title=f"Communication that no computation hides takes {percent(cost.share or 0)} of the step",
             summary=(
                 f"The device only communicated, or waited for the host to do so, for {duration(cost.seconds or 0)} of "
                 f"{duration(summary.window / MICROSECONDS)}; {percent(hidden)} of the device's communication ran "
@@ -94,6 +94,7 @@ RULE: Final = TraceRule(
         "taken off where the traces of several ranks are given."
     ),
     check=on_device(check),
+    verify="Profile a few steps again: communication runs beside computation, or takes less of the step.",
     thresholds=(
         *ENOUGH,
         Threshold("exposed", 0.1, "share of the step", "PyTorch's TensorBoard plugin advised from 10% of the step on"),

@@ -26,7 +26,7 @@ SAVED: Final = "derived: TF32 multiplies at most eight times as fast (A100: 156 
 
 def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     if summary.capability is None:
-        return Skipped("the trace does not name NVIDIA devices and what they can do")
+        return Skipped("the trace names no NVIDIA device with tensor cores", "not-applicable")
     if summary.capability < FIRST:
         return Passed(f"no TF32 on this device (compute capability {summary.capability[0]}.{summary.capability[1]})")
     computing = sum(kernel.time_us for kernel in summary.kernels if kernel.kind == "compute")
@@ -47,7 +47,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             rule="fp32-on-tensor-cores",
             severity="info",
             confidence="likely",
-            title=f"{percent(part)} of the computation is matrix products in full float32, without tensor cores",
+            title=f"{percent(part)} of the computation multiplies matrices in float32, without tensor cores",
             summary=(
                 f"{', '.join(summary.device_names[:1])} has tensor cores, and these products do not use them: "
                 f"{full[0].name[:80]} and {len(full) - 1} others take {percent(value)} of the step."
@@ -81,6 +81,10 @@ RULE: Final = TraceRule(
     title="Matrix products in full float32 on tensor cores",
     about="Adds up the kernels whose names say single precision, on NVIDIA devices that have TF32.",
     check=on_device(check),
+    verify=(
+        "Profile a few steps again: kernels with tf32 or bf16 in their names take the place of sgemm, and the step "
+        "is shorter."
+    ),
     thresholds=(
         *ENOUGH,
         Threshold("dominating", 0.5, "share of the computation", "derived: more than all other kernels together"),

@@ -59,7 +59,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             rule="host-bound",
             severity="warning",
             confidence="possible" if summary.stacks or not summary.counted or len(summary.number) < 3 else "likely",
-            title=f"The device waits for the host to launch work {percent(cost.share or 0)} of the time",
+            title=f"The device is idle {percent(cost.share or 0)} of the time: the host launches work too slowly",
             summary=(
                 "The device's queue ran empty while Python and PyTorch prepared the next kernel: "
                 f"{duration(cost.seconds or 0)} of {duration(summary.window / MICROSECONDS)}. There are "
@@ -67,7 +67,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
                 f"{duration(_typical(summary) / MICROSECONDS)} on average.{blurred}"
             ),
             fix=fix,
-            fix_code="model = torch.compile(model, mode='reduce-overhead')",
+            fix_code="model = torch.compile(model)  # before the loop; then mode='reduce-overhead' for CUDA graphs",
             first_step=first,
             last_step=last,
             evidence=[
@@ -100,6 +100,7 @@ RULE: Final = TraceRule(
         "allocation or a collective."
     ),
     check=on_device(check),
+    verify="Profile a few steps again: the device is busy for more of the step.",
     thresholds=(
         *ENOUGH,
         Threshold(

@@ -15,9 +15,9 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     use, device = summary.memory, summary.device
     assert device is not None
     if use is None:
-        return Skipped("the trace holds no memory events (profile_memory=True) that tell totals")
+        return Skipped("the trace holds no memory totals: profile with profile_memory=True")
     if not summary.counted or use.later < limits["later_steps"]:
-        return Skipped("too few steps: a fresh start takes new segments too")
+        return Skipped("the trace has too few steps, and a fresh start takes new segments too")
     share = use.misfits / use.later
     if share < limits["recurring"] or use.free < limits["free"]:
         return Passed(
@@ -32,7 +32,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             rule="memory-fragmentation",
             severity="warning",
             confidence="likely",
-            title=f"Device memory is fragmented: {percent(gap)} of what is held was never in use",
+            title=f"Device memory is fragmented: {percent(gap)} of what is held was never used",
             summary=(
                 f"The allocator holds {size(use.reserved)}, of which tensors took {size(use.allocated)} at most. "
                 f"In {use.misfits} of the last {use.later} steps it took {use.segments} new segments from the driver "
@@ -42,7 +42,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
                 "Let segments grow (expandable_segments), pad or bucket inputs of varying size so that blocks fit "
                 "again, and keep no small tensors alive between large ones."
             ),
-            fix_code="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+            fix_code="export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # PYTORCH_HIP_ALLOC_CONF on AMD",
             first_step=first,
             last_step=last,
             evidence=[
@@ -71,6 +71,7 @@ RULE: Final = TraceRule(
         "holds more free memory than that: memory that is there and cannot be used."
     ),
     check=on_device(check),
+    verify="Profile a few steps again: the later steps take no new segments.",
     thresholds=(
         *ENOUGH,
         Threshold("later_steps", 2, "steps", "derived: one step may meet the longest input so far"),

@@ -51,14 +51,15 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             rule="optimizer-for-loop",
             severity="info",
             confidence="likely",
-            title=f"{optimizer.name} updates tensor after tensor: {launches:,.0f} small kernels per step",
+            title=f"{optimizer.name} updates one tensor at a time: {launches:,.0f} small kernels per step",
             summary=(
                 f"The host needs {duration(host * 1e-6)} for each step of {optimizer.name}, the device "
-                f"{duration(own * launches * 1e-6)} for the work in it, and stands idle for {percent(value)} of the "
+                f"{duration(own * launches * 1e-6)} for the work in it, and is idle for {percent(value)} of the "
                 "whole step meanwhile. An optimizer that updates all tensors in a few kernels saves at most that."
             ),
-            fix="Pass fused=True, or foreach=True where there is no fused form, to the optimizer.",
-            fix_code=f"optimizer = torch.optim.{optimizer.name}(parameters, lr=lr, {fused}=True)"
+            fix="Pass fused=True to the optimizer, or foreach=True where it has no fused form. Keep its other "
+                "arguments.",
+            fix_code=f"optimizer = torch.optim.{optimizer.name}(model.parameters(), lr=lr, {fused}=True)"
             if optimizer.name in FUSED + FOREACH
             else "",
             first_step=first,
@@ -84,6 +85,7 @@ RULE: Final = TraceRule(
     title="The optimizer updates one tensor at a time",
     about="Counts what is launched inside Optimizer.step, and the time that the device has nothing to do meanwhile.",
     check=on_device(check),
+    verify="Profile a few steps again: the optimizer launches a few kernels per step.",
     thresholds=(
         *ENOUGH,
         Threshold(

@@ -38,7 +38,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             rule="pageable-copies",
             severity="warning",
             confidence="certain",
-            title=f"Copies from ordinary host memory hold the device up {percent(value)} of the time",
+            title=f"The device waits {percent(value)} of the time for copies from pageable host memory",
             summary=(
                 f"{copies.count} copies between device and pageable host memory took "
                 f"{duration(copies.time_us / MICROSECONDS)}, {duration(cost.seconds or 0)} of it while no kernel "
@@ -46,7 +46,8 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
                 "that, and about half where the next kernel needs the data at once."
             ),
             fix="Use pin_memory=True in the DataLoader and copy with .to(device, non_blocking=True).",
-            fix_code="loader = DataLoader(dataset, pin_memory=True)\nbatch = batch.to(device, non_blocking=True)",
+            fix_code="loader = DataLoader(dataset, batch_size=32, pin_memory=True)\n"
+            "for x, y in loader:\n    x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)",
             first_step=first,
             last_step=last,
             evidence=[
@@ -67,6 +68,7 @@ RULE: Final = TraceRule(
     title="Copies from pageable memory",
     about="Adds up the copies that the profiler marks as pageable, as far as no kernel runs beside them.",
     check=on_device(check),
+    verify="Profile a few steps again: copies come from pinned memory and run beside kernels.",
     thresholds=(
         *ENOUGH,
         Threshold(

@@ -34,7 +34,7 @@ COLLECTING: Final = (
 def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     if not summary.counted or len(summary.number) < limits["fewest_compared"] + 1:
         return Skipped(
-            f"{plural(len(summary.number) if summary.counted else 0, 'step')} cannot be compared with each other"
+            f"the trace has {plural(len(summary.number) if summary.counted else 0, 'step')}, too few to compare"
         )
     if reason := too_short(summary, limits):
         return Skipped(reason)
@@ -59,7 +59,9 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             rule="slow-steps",
             severity="warning" if lost >= 0.2 else "info",
             confidence="likely" if part >= 0.5 and reason != CAUSE_TEXT["unrecorded"] else "possible",
-            title=f"{plural(len(slow), 'step')} of {len(time)} took far longer than the others",
+            title=f"{len(slow)} of {plural(len(time), 'step')} took up to "
+                f"{duration(float(summary.duration[slow].max()) / MICROSECONDS)}"
+            f" instead of {duration(middle / MICROSECONDS)}",
             summary=(
                 f"The median step takes {duration(middle / MICROSECONDS)}; {_listed(numbers)} took up to "
                 f"{duration(float(summary.duration[slow].max()) / MICROSECONDS)}. {percent(part)} of the excess is: "
@@ -108,6 +110,7 @@ RULE: Final = TraceRule(
     title="Single steps are far slower than the others",
     about="Compares each step after the first with their median, by a robust spread, and says what the rest went into.",
     check=on_any_trace(check),
+    verify="Profile a few steps again: no step is far above the median.",
     thresholds=(
         *ENOUGH,
         Threshold("fewest_compared", 5, "steps", "derived: the median of fewer is moved by one slow step"),

@@ -37,7 +37,7 @@ def prepared_on_the_host(summary: TraceSummary, job: Job, limits: Limits) -> lis
             rule="dataloader-bottleneck",
             severity="warning",
             confidence="possible",
-            title=f"The device waits {percent(cost.share or 0)} of the time for the host to prepare the step",
+            title=f"The device is idle {percent(cost.share or 0)} of the time until the host begins the step's work",
             summary=(
                 f"In every step the host works before it gives the device anything to do. {SEEN if seen else UNSEEN}"
             ),

@@ -15,12 +15,15 @@ from tracelyze.formatting import duration, percent
 
 def check(job: Job, limits: Limits) -> Outcome:
     if len({summary.rank for summary in job.summaries}) < 2:
-        return Skipped("traces of at least two ranks are needed")
+        return Skipped("the traces are of one rank", "not-applicable")
     usable = [arrivals for arrivals in job.arrivals if arrivals.trusted]
     if not usable:
         return Skipped("no collective could be matched between the ranks")
     if all(arrivals.between_two().all() for arrivals in usable):
-        return Skipped("the ranks only send to each other, stage by stage, in which waiting is no fault of a rank")
+        return Skipped(
+            "the ranks only send to each other, stage by stage, in which waiting is no fault of a rank",
+            "not-applicable",
+        )
     blamed = blame(usable)
     worst = max(blamed.delay, key=lambda rank: blamed.delay[rank])
     window = sum(float(np.median([one.window for one in job.summaries])) for _ in usable)
@@ -55,7 +58,7 @@ def _finding(
         rule="straggler",
         severity="warning",
         confidence="likely" if steps >= limits["sure_steps"] else "possible",
-        title=f"The other ranks wait for rank {worst}",
+        title=f"Rank {worst} is late: the other ranks wait for it {percent(lost)} of the time",
         summary=(
             f"Rank {worst} arrives last at the collectives, at worst {duration(largest / MICROSECONDS)} after the "
             f"middle of the others, and caused {percent(portion)} of all waiting of this kind. Its own "
@@ -94,6 +97,7 @@ RULE: Final = TraceRule(
         "earlier and last until then. The delay counts from the middle of the other ranks' arrivals."
     ),
     check=check,
+    verify="Profile a few steps again: ranks arrive at their collectives at about the same time.",
     thresholds=(
         Threshold("lost", 0.05, "share of the step", "derived: below a twentieth, jitter of arrivals is as large"),
         Threshold("portion", 0.5, "", "derived: more than all other ranks together"),

@@ -29,7 +29,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     device = summary.device
     assert device is not None
     if not summary.counted:
-        return Skipped("no steps were found in the trace, so that waits cannot be counted per step")
+        return Skipped("no steps were found in the trace, so waits cannot be counted per step")
     steps = max(len(summary.number), 1)
     calls = sum(call.count for call in summary.syncs) / steps
     time = saving.of_fewer_waits(device)
@@ -48,7 +48,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             rule="sync-stalls",
             severity="warning",
             confidence="likely",
-            title=f"The host waits for the device {number(calls)} times per step",
+            title=f"The host stops for the device {number(calls)} times per step, and the device then runs dry",
             summary=(
                 "After each such wait the device's queue is empty, and stays so until the host has launched the "
                 f"next work: without them {duration(summary.window / MICROSECONDS)} would be up to "
@@ -86,6 +86,7 @@ RULE: Final = TraceRule(
         "host would have been ahead without the wait: a host that is late anyway is not the wait's doing."
     ),
     check=on_device(check),
+    verify="Profile a few steps again: the host waits for the device once per step or less.",
     thresholds=(
         *ENOUGH,
         Threshold(

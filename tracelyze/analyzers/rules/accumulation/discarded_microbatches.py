@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def check(process: Process, limits: Limits) -> Outcome:
     """Steps with several backwards, one per batch of the loader, and gradients that were gone in between."""
     if len(process.trainings) > 1:
-        return Skipped(accumulation.SEVERAL_OPTIMIZERS)
+        return Skipped(accumulation.SEVERAL_OPTIMIZERS, "not-applicable")
     return _check(process.trainings[0], limits)
 
 
@@ -29,16 +29,18 @@ def _check(training: Training, limits: Limits) -> Outcome:
     watched = several & steps.known("grads_discarded") & ~timing.skipped(training)
     bad = watched & (steps["grads_discarded"] > 0)
     if not several.any():
-        return Passed("one backward per step: nothing is accumulated")
+        return Passed("every step has one backward: nothing is accumulated")
     if not bad.any():
-        return Passed("no gradient was cleared between the backwards of a step, as far as that was watched")
+        return Passed("no gradient was cleared between the backwards of a step, where that was watched")
     if bad.sum() < limits["steps"] or bad.sum() < limits["share"] * watched.sum():
         return Passed(f"gradients were cleared between backwards in {int(bad.sum())} steps of {int(watched.sum()):,}")
     if not steps.known("grads_cleared")[bad].any():
-        return Skipped("the backwards run inside the step (a closure, as LBFGS takes), which clears between them")
+        return Skipped(
+            "the backwards run inside the step (a closure, as LBFGS takes), which clears between them", "not-applicable"
+        )
     batches = bad & (steps["loader_batches"] == steps["backwards"])
     if batches.sum() < limits["share"] * bad.sum():
-        return Skipped(accumulation.NOT_PER_BATCH)
+        return Skipped(accumulation.NOT_PER_BATCH, "not-applicable")
     if (steps["clips"][bad] >= steps["backwards"][bad]).mean() > 0.5:
         return Skipped("gradients are clipped after each backward and then cleared: their sum may be kept elsewhere")
     return [_finding(training, bad, float(bad.sum() / watched.sum()), limits)]
@@ -56,13 +58,14 @@ def _finding(training: Training, bad: Mask, share: float, limits: Limits) -> Fin
         rule=RULE.id,
         severity="critical",
         confidence="likely",
-        title=f"Of {count} micro-batches per step only the last one counts: the others' gradients are cleared",
+        title=f"{count - 1} of {count} micro-batches are thrown away: zero_grad runs between the backwards",
         summary=(
-            f"Every step runs {count} backwards, one per batch of the loader, but in {percent(share)} of the observed "
+            f"Every step runs {count} backwards, one per batch of the loader, and in {percent(share)} of the observed "
             "steps the gradients were cleared between them. The step sees the last micro-batch alone: "
-            f"{percent(lost)} of the computation is thrown away, and the batch is {count} times smaller than meant."
+            f"{percent(lost)} of the computation is wasted, and the effective batch is {count} times too small."
         ),
-        fix="Clear the gradients once per optimizer step, in the same branch as the step.",
+        fix="Take zero_grad out of the part of the loop that runs for every micro-batch, and call it once per "
+        "optimizer step, in the same branch as the step.",
         fix_code=f"if (i + 1) % {count} == 0:\n    optimizer.step()\n    optimizer.zero_grad()",
         first_step=begin,
         last_step=timing.last_step(training),
@@ -94,6 +97,8 @@ RULE = Rule(
         "backward nothing adds up: all but the last micro-batch were computed for nothing."
     ),
     check=check,
+    verify="Record the run again: no step clears gradients between its backwards.",
+    absent="The run does not accumulate gradients.",
     needs=(("steps.grads_discarded", "steps.backwards"),),
     thresholds=(
         Threshold("share", 0.9, "share", "the order of the calls is the same in every step"),

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 def check(process: Process, limits: Limits) -> Outcome:
     """Steps with more backwards, one per batch of the loader, than the constant that all losses are divided by."""
     if len(process.trainings) > 1:
-        return Skipped(accumulation.SEVERAL_OPTIMIZERS)
+        return Skipped(accumulation.SEVERAL_OPTIMIZERS, "not-applicable")
     training = process.trainings[0]
     backwards, divisor = training.steps["backwards"], training.steps["loss_divisor"]
     usual = float(np.nanmedian(divisor)) if np.isfinite(divisor).any() else 1.0
     regular = (backwards == usual) & (divisor == usual)
     if usual < 2 or regular.sum() < limits["steps"]:
-        return Passed("no losses that are divided by the number of backwards per step: nothing is averaged that way")
+        return Passed("losses are not divided by the number of backwards per step, so nothing is averaged that way")
     long = (backwards > limits["off"] * usual) & (divisor == usual) & ~timing.skipped(training)
     if long.sum() < max(limits["steps"], limits["share"] * len(backwards)):
         return Passed(f"{usual:.0f} backwards per step, more in {int(long.sum())} of {len(backwards):,} steps")
@@ -35,7 +35,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped(f"{told}, but {accumulation.NOT_PER_BATCH}")
     own = [site for site in process.locations("backward") if ".backward(" in site.source]
     if not own:
-        return Skipped("backward is called by a framework, which may normalise the loss by itself")
+        return Skipped("backward is called by a framework, which may normalise the loss by itself", "not-applicable")
     watched = long & training.steps.known("grads_discarded") & training.steps.known("grads_cleared")
     gone = (training.steps["grads_discarded"] > 0) | (training.steps["grads_cleared"] > 0)
     if (watched & gone).any():
@@ -63,7 +63,7 @@ def _finding(training: Training, long: Mask, usual: float, limits: Limits) -> Fi
         rule=RULE.id,
         severity="warning" if matters else "info",
         confidence="certain",
-        title=f"{percent(float(long.mean()))} of the steps sum {count:.0f} micro-batches, divided by {usual:.0f}",
+        title=f"{percent(float(long.mean()))} of the steps sum {count:.0f} micro-batches but divide by {usual:.0f}",
         summary=(
             f"Losses are divided by {usual:.0f}, the usual number of backwards per step, but in {int(long.sum()):,} "
             f"steps, from step {begin:,} on, up to {np.max(steps['backwards'][long]):.0f} backwards came together. "
@@ -97,6 +97,12 @@ RULE = Rule(
     title="Accumulation windows differ in length",
     about="A loss divided by four makes a mean of four backwards. Seven of them make a gradient nearly twice as long.",
     check=check,
+    verify="Record the run again: every step has as many backwards as its losses are divided by.",
+    excluded=(
+        "No clearing of leftovers before these steps was seen.",
+        "Every backward belongs to a batch of the loader: these are not several losses of one batch.",
+    ),
+    absent="The run does not accumulate gradients.",
     needs=(("steps.backwards", "steps.loss_divisor", "steps.loader_batches", "steps.grads_discarded"),),
     thresholds=(
         Threshold("off", 1.25, "times", "derived: a learning rate is not tuned to within a quarter"),

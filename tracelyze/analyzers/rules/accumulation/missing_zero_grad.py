@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine, missing
 from tracelyze.analyzers.signatures import growing_gradients
 from tracelyze.diagnosis import Chart, Evidence, Finding, Mark
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Training
 
 FIX = (
-    "Clear the gradients once per optimizer step: right before the first backward pass of the step, or after the step."
+    "Clear the gradients once per optimizer step: right after the step, or before the first backward pass of the next."
 )
-FIX_CODE = "optimizer.zero_grad()\nloss.backward()\noptimizer.step()"
+FIX_CODE = "loss.backward()\noptimizer.step()\noptimizer.zero_grad()"
 CODE_BY_HAND = "for parameter in parameters:\n    parameter.grad = None\nloss.backward()"
 ALIKE = "If you sum gradients over several optimizer steps on purpose, which is rare, this is what you asked for."
 
@@ -33,7 +33,7 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
         return _direct(training, limits)
     if training.steps.has("grad_norm"):
         return growing_gradients.finding(training, RULE.id, FIX, FIX_CODE)
-    return missing(training.process, "steps.grads_carried")
+    return missing(training.process, "steps.grads_carried", RULE.absent)
 
 
 def _direct(training: Training, limits: Limits) -> Finding | Passed:
@@ -48,17 +48,17 @@ def _direct(training: Training, limits: Limits) -> Finding | Passed:
     count, share = int(carried.sum()), float(carried.sum()) / max(1, int(since.sum()))
     if count < limits["steps"] or share < limits["share"]:
         where = "no step" if count == 0 else f"only {count} of {int(usable.sum()):,} steps"
-        return Passed(f"{where} consumed gradients that an earlier step had already consumed")
+        return Passed(f"{where} used gradients that an earlier step had already used")
     begin, name = timing.step_at(training, first), timing.name_of(training)
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title=f"Gradients{name} are never cleared: {count:,} steps used a sum over all earlier steps",
+        title=f"Gradients{name} are never cleared: {count:,} of {int(usable.sum()):,} steps reused old gradients",
         summary=(
-            f"From step {begin} on, {percent(share)} of the steps consumed gradients that an earlier step had already "
-            "consumed: each backward pass added its gradients on top of the old ones. The update follows the sum of "
-            f"everything since the start, so what was trained from step {begin} on cannot be trusted."
+            f"From step {begin:,} on, each backward pass added its gradients to old ones, and {percent(share)} of the "
+            "steps used that sum. Every update follows all gradients since the start, so do not trust weights "
+            f"trained from step {begin:,} on."
         ),
         fix=FIX,
         fix_code=CODE_BY_HAND if training.facts.get("name") == "ByHand" else FIX_CODE,
@@ -74,11 +74,12 @@ def _direct(training: Training, limits: Limits) -> Finding | Passed:
         location=training.step_location if name else training.backward_location,  # several may share a backward
         charts=_charts(training, begin),
         false_alarm=ALIKE,
+        diff=edits.clear_after_step(training),
     )
 
 
 def _charts(training: Training, begin: int) -> list[Chart]:
-    marks = [Mark(float(begin), "old gradients are used again")]
+    marks = [Mark(float(begin), "first reused gradients")]
     carried = {"carried over": "grads_carried", "trainable": "parameters"}
     return pictures.grad_norm(training, marks) + pictures.over_steps(
         training, "Gradients that an earlier step had already used", "tensors", carried, marks
@@ -96,6 +97,12 @@ RULE = Rule(
         "is wrong."
     ),
     check=check,
+    verify="Record the run again: no step reuses gradients, and the gradient norm stays near its first values.",
+    excluded=(
+        "Gradient accumulation: its windows are cleared once per step, these never are.",
+        "A second optimizer (a GAN): tensors are counted for the optimizer that used them.",
+    ),
+    absent="The run has no gradients to clear.",
     needs=(("steps.grads_carried",), ("steps.grad_norm",)),
     thresholds=(
         Threshold(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def check(process: Process, limits: Limits) -> Outcome:
     """Steps that consumed old gradients on a part of their tensors, on and on."""
     findings = [found for training in process.trainings if (found := _find(training, limits)) is not None]
-    return findings or Passed("no optimizer steadily consumes old gradients on a part of its tensors")
+    return findings or Passed("no optimizer keeps using old gradients of a part of its tensors")
 
 
 def _find(training: Training, limits: Limits) -> Finding | None:
@@ -42,11 +42,11 @@ def _find(training: Training, limits: Limits) -> Finding | None:
         confidence="certain",
         title=f"{tensors} of {of} gradients{timing.name_of(training)} are never cleared",
         summary=(
-            f"From step {begin} on, {percent(share)} of the steps used gradients of which {tensors} tensors still "
-            "held what earlier steps had consumed, while the others were cleared. Those parameters follow the sum of "
-            "all their gradients: a sub-module, parameter group or second optimizer is left out of the clearing."
+            f"From step {begin:,} on, {tensors} of {of} tensors kept their old gradients in {percent(share)} of the "
+            "steps, while the others were cleared. These parameters follow the sum of all their gradients. The call "
+            "that clears leaves them out: a sub-module, a parameter group or a second optimizer."
         ),
-        fix="Clear the gradients of everything that the optimizer holds, by its own zero_grad.",
+        fix="Clear the gradients of everything that the optimizer holds, with its own zero_grad.",
         fix_code="optimizer.zero_grad()      # not: model.head.zero_grad()",
         first_step=begin,
         last_step=timing.step_at(training, int(np.flatnonzero(part)[-1])),
@@ -63,6 +63,7 @@ def _find(training: Training, limits: Limits) -> Finding | None:
             {"carried over": "grads_carried", "trainable": "parameters"}, [Mark(float(begin), "first old gradients")],
         ),
         false_alarm="A part of the model whose gradients are accumulated over several steps on purpose.",
+        diff=edits.clear_all(training),
     )  # fmt: skip
 
 
@@ -73,6 +74,11 @@ RULE = Rule(
     title="Some gradients are never cleared",
     about="Clearing a sub-module, or only one of two optimizers, leaves the other gradients to pile up unseen.",
     check=check,
+    verify="Record the run again: no tensor keeps old gradients at a step.",
+    excluded=(
+        "Frozen parameters: they have no gradient to keep.",
+        "An optimizer that clears at its own pace: tensors are counted for the optimizer that used them.",
+    ),
     needs=(("steps.grads_carried", "steps.parameters"),),
     thresholds=(
         Threshold("tensors", 0.9, "share", "above it nearly nothing is cleared: that is missing-zero-grad"),

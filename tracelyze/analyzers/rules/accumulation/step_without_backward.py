@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 def check(process: Process, limits: Limits) -> Outcome:
     """Steps without a backward among steps that had one."""
     if len(process.trainings) > 1:
-        return Skipped("several optimizers: one may step on gradients whose backward another one's step has counted")
+        return Skipped(
+            "several optimizers: one may step on gradients whose backward another one's step has counted",
+            "not-applicable",
+        )
     return _check(process.trainings[0], limits)
 
 
@@ -27,10 +30,17 @@ def _check(training: Training, limits: Limits) -> Outcome:
     known = np.isfinite(backwards) & ~timing.skipped(training)
     idle = known & (backwards == 0)
     if not (backwards[known] > 0).any():
-        return Skipped("no step had a backward of its own: the gradients come from somewhere else (autograd.grad)")
+        return Skipped(
+            "no step had a backward of its own: the gradients come from somewhere else (autograd.grad)",
+            "not-applicable",
+        )
     count, share = int(idle.sum()), float(idle.sum() / known.sum())
     if count < limits["steps"] or share < limits["share"]:
-        return Passed(f"{count or 'none'} of {int(known.sum()):,} steps came without a backward")
+        return Passed(
+            f"{count:,} of {int(known.sum()):,} steps had no backward pass of their own"
+            if count
+            else "every step followed a backward pass"
+        )
     return [_finding(training, idle, share, limits)]
 
 
@@ -49,7 +59,7 @@ def _finding(training: Training, idle: Mask, share: float, limits: Limits) -> Fi
         rule=RULE.id,
         severity="warning",
         confidence="certain" if empty else "likely",
-        title=f"{plural(count, 'optimizer step')} came without a backward since the step before",
+        title=f"{plural(count, 'optimizer step')} ran without a backward pass since the step before",
         summary=f"From step {begin} on, {percent(share)} of the steps had no gradients of their own. {effect}",
         fix="Step once per backward, or once per accumulated batch, right after the backward that completes it.",
         fix_code="loss.backward()\noptimizer.step()\noptimizer.zero_grad()",
@@ -77,6 +87,11 @@ RULE = Rule(
     title="Steps without a backward",
     about="A step on gradients that a step has already used, or on none, is no update that the data asked for.",
     check=check,
+    verify="Record the run again: every optimizer step follows a backward pass.",
+    excluded=(
+        "Several optimizers: only one stepped in this run.",
+        "Steps that a loss scaler skipped are not counted.",
+    ),
     needs=(("steps.backwards",),),
     thresholds=(
         Threshold(

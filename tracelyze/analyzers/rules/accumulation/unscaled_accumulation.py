@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def check(process: Process, limits: Limits) -> Outcome:
     """Accumulation that shows beyond doubt (one batch of the loader per backward), with losses divided by nothing."""
     if len(process.trainings) > 1:
-        return Skipped(accumulation.SEVERAL_OPTIMIZERS)
+        return Skipped(accumulation.SEVERAL_OPTIMIZERS, "not-applicable")
     return combine(_check(training, limits) for training in process.trainings)
 
 
@@ -28,13 +28,13 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
     backwards = steps["backwards"]
     count = int(np.median(backwards[np.isfinite(backwards)])) if np.isfinite(backwards).any() else 1
     if count < 2:
-        return Passed("one backward per step: nothing is accumulated")
+        return Passed("every step has one backward: nothing is accumulated")
     alike = (backwards == count) & (steps["loader_batches"] == count)
     if alike.sum() < max(limits["steps"], limits["share"] * len(steps)):
-        return Skipped(accumulation.NOT_PER_BATCH)
+        return Skipped(accumulation.NOT_PER_BATCH, "not-applicable")
     own = [site for site in training.process.locations("backward") if ".backward(" in site.source]
     if not own:
-        return Skipped("backward is called by a framework, which may normalise the loss by itself")
+        return Skipped("backward is called by a framework, which may normalise the loss by itself", "not-applicable")
     divisor = steps["loss_divisor"][alike]
     known = np.isfinite(divisor)
     whole = float((divisor[known] == 1).mean()) if known.any() else 0.0
@@ -57,7 +57,7 @@ def _finding(training: Training, count: int, whole: float, limits: Limits) -> Fi
         rule=RULE.id,
         severity="warning" if matters else "info",
         confidence="possible",
-        title=f"Gradients of {count} micro-batches are summed, not averaged",
+        title=f"Gradients of {count} micro-batches are added up, not averaged",
         summary=(
             f"Every step accumulates {count} backwards, one per batch of the loader, and {percent(whole)} of the "
             "observed "
@@ -65,7 +65,9 @@ def _finding(training: Training, count: int, whole: float, limits: Limits) -> Fi
             "times too "
             f"large. {effect}"
         ),
-        fix=f"Divide the loss by the number of accumulated batches, {count}, before backward.",
+        fix=f"Divide the loss by {count}, the number of batches that a step accumulates, before backward. If "
+        "the learning "
+        f"rate was tuned with summed gradients, multiply it by {count}.",
         fix_code=f"(loss / {count}).backward()",
         first_step=begin,
         last_step=timing.last_step(training),
@@ -87,6 +89,8 @@ RULE = Rule(
     title="Accumulated gradients are not averaged",
     about="Backward adds gradients up. To stand for one large batch, each micro-batch's mean loss has to be divided.",
     check=check,
+    verify="Record the run again: losses are divided, and the gradient norm falls by the number of micro-batches.",
+    absent="The run does not accumulate gradients.",
     needs=(("steps.backwards", "steps.loss_divisor", "steps.loader_batches"),),
     thresholds=(
         Threshold("share", 0.9, "share", "the last window of an epoch may be shorter"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def check(process: Process, limits: Limits) -> Outcome:
     """Steps with a backward whose gradients were gone, and had been there."""
     findings = [found for training in process.trainings if (found := _find(training, limits)) is not None]
-    return findings or Passed("gradients that a backward filled reached their step")
+    return findings or Passed("gradients reach the step that they were computed for")
 
 
 def _find(training: Training, limits: Limits) -> Finding | None:
@@ -39,13 +39,14 @@ def _find(training: Training, limits: Limits) -> Finding | None:
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title=f"Gradients{timing.name_of(training)} are cleared before the step can use them",
+        title=f"zero_grad runs between backward and step: {int(bad.sum()):,} steps{timing.name_of(training)} "
+            "had no gradients",
         summary=(
             f"In {percent(share)} of the observed steps the gradients were cleared after backward had filled them and "
             "before the optimizer stepped. The step then has nothing to work with: the model does not learn, at most "
             "its weights decay."
         ),
-        fix="Clear the gradients before backward, or after the step, never in between.",
+        fix="Clear the gradients before backward or after the step, never in between.",
         fix_code="optimizer.zero_grad()\nloss.backward()\noptimizer.step()",
         first_step=begin,
         last_step=timing.last_step(training),
@@ -62,6 +63,7 @@ def _find(training: Training, limits: Limits) -> Finding | None:
             {"missing": "grads_none", "cleared": "grads_cleared", "trainable": "parameters"},
             [Mark(float(begin), "cleared too early")],
         ) + pictures.loss(training),
+        diff=edits.clear_before_backward(training) if np.nanmedian(steps["backwards"]) <= 1 else None,
         false_alarm="A program that computes gradients only to look at them, and steps on purpose without them.",
     )  # fmt: skip
 
@@ -73,6 +75,11 @@ RULE = Rule(
     title="Gradients are cleared before the step uses them",
     about="The order must be zero_grad, backward, step. With zero_grad between backward and step, every step is empty.",
     check=check,
+    verify="Record the run again: gradients reach their step, and the loss starts to fall.",
+    excluded=(
+        "Steps without a backward pass are not counted.",
+        "Clearing right after a step: here gradients were gone before it.",
+    ),
     needs=(("steps.grads_cleared", "steps.grads_none", "steps.parameters"),),
     thresholds=(
         Threshold("tensors", 0.9, "share", "zero_grad clears all; a few may have had no gradient at all"),

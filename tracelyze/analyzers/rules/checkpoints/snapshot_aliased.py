@@ -43,15 +43,14 @@ def _finding(process: Process, rows: list[Row], limits: Limits) -> Finding:
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title=f"The weights kept at step {row['taken_at']:,} were not kept: loading them at step {row['step']:,} "
-        "changed nothing",
+        title=f"The weights saved at step {row['taken_at']:,} kept training: loading them changed nothing",
         summary=(
             f"state_dict() hands out the tensors of {row['name']} themselves. The optimizer went on changing them for "
             f"{plural(lost, 'step')}, so that load_state_dict copied each of the {row['own']} tensors onto itself: the "
             "model still has its latest weights, not the best ones. What was evaluated, saved or reported after "
             f"that line belongs to step {row['step']:,}; the weights of step {row['taken_at']:,} are lost."
         ),
-        fix="Copy the tensors when you keep them, or save them to a file at once.",
+        fix="Copy the tensors at the moment you keep them, or save them to a file at once.",
         fix_code="best = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}\n"
         "# or: best = copy.deepcopy(model.state_dict())",
         first_step=int(row["taken_at"]),
@@ -73,6 +72,8 @@ RULE = Rule(
     title="Kept weights are the model's own",
     about="state_dict() holds references, not copies: weights kept for later in a variable train on with the model.",
     check=check,
+    verify="Record the run again: load_state_dict copies tensors that are not the model's own.",
+    excluded=("A copy: every loaded tensor lies in the model's own memory.",),
     thresholds=(Threshold("steps", 1, "steps", "one step of the optimizer changes what was to be kept"),),
     not_when="deepcopy, clone, weights saved to a file; averages with tensors of their own; a dictionary of which some "
     "tensors were replaced; weights that are averaged in place and loaded in the same step.",

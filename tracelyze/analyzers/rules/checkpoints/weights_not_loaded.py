@@ -52,14 +52,13 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         rule=RULE.id,
         severity="critical",
         confidence="certain" if known else "likely",
-        title=f"{row['name']}.load_state_dict loaded nothing: {row['missing']} of {row['expected']} weights were not "
-        "in what it was given",
+        title=f"{row['name']} loaded no weights: {row['missing']} of {row['expected']} names were not in the file",
         summary=(
             f"{row['unexpected']} of the {row['given']} names given are none of the model's, and with strict=False "
             f"that is no error. {why} The model went on with the weights that it had, freshly initialised unless "
             "something else set them; what was built on pretrained or resumed weights was built on none."
         ),
-        fix="Bring the names together, and let load_state_dict complain about the rest.",
+        fix="Make the names match, and load with strict=True so that a mismatch is an error.",
         fix_code=f"{code}\nmodel.load_state_dict(state)  # or look at missing_keys and unexpected_keys of the result",
         first_step=int(row["step"] or 0) + 1,
         first_second=row["time"],
@@ -83,6 +82,11 @@ RULE = Rule(
     about="load_state_dict(strict=False) leaves out what does not fit without a word: a prefix is enough (module. of "
     "DataParallel, _orig_mod. of torch.compile), and nothing is loaded.",
     check=check,
+    verify="load_state_dict with strict=True succeeds, and the first loss is that of the trained weights.",
+    excluded=(
+        "A new head or adapter: nearly all names are missing.",
+        "A later load that makes up for it: none came.",
+    ),
     thresholds=(
         Threshold("tensors", 2, "tensors", "a single tensor is an experiment"),
         Threshold("missing", 0.9, "share", "a new head or adapter leaves most of the names in place"),

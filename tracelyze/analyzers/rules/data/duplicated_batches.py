@@ -56,18 +56,19 @@ def _finding(process: Process, loader: Row, one: Pass, pairs: int, limits: Limit
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title=f"Every batch comes {workers} times: each worker yields the whole stream",
+        title=f"Every batch comes {workers} times: each worker reads all of {loader['dataset']}",
         summary=(
             f"{loader['dataset']} is a stream read by {workers} workers, and batches from different workers hold the "
             f"same samples ({pairs} pairs of neighbours compared, all equal). Each worker has a copy of the dataset "
             f"and goes through all of it, so an epoch is {workers} times as long as it should be, and the same batch "
             "is trained on several times in a row."
         ),
-        fix="Let each worker yield its own part of the stream.",
+        fix="Let each worker yield its own part of the stream: in the dataset's __iter__, ask which worker it runs in.",
         fix_code=(
             "def __iter__(self):\n"
             "    worker = torch.utils.data.get_worker_info()\n"
             "    first, every = (worker.id, worker.num_workers) if worker else (0, 1)\n"
+            "    # samples() stands for what __iter__ yields today\n"
             "    yield from itertools.islice(self.samples(), first, None, every)"
         ),
         first_step=one.step + 1,
@@ -89,6 +90,9 @@ RULE = Rule(
     title="Workers yield the same batches",
     about="A stream (IterableDataset) that does not ask which worker it runs in is read from the beginning by each.",
     check=check,
+    verify="Record the run again: neighbouring batches differ, and an epoch has as many batches as the data fill.",
+    excluded=("One sample that comes often: all pairs of neighbours are equal, batches further apart are not.",),
+    absent="No stream is read by several workers.",
     needs=(("batches.print", "loaders.num_workers"),),
     thresholds=(Threshold("pairs", 4, "pairs", "four in a row are no coincidence of one oversampled batch"),),
     not_when="Datasets with an index, one worker or none, streams of equal or blank samples.",

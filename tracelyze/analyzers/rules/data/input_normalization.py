@@ -19,7 +19,9 @@ INVARIANT = ("LBFGS",)  # curvature is what it measures
 def check(process: Process, limits: Limits) -> Outcome:
     """The first field of the batches, and the layer that meets it: loops and models may normalise it on the way."""
     if len(process.trainings) != 1:
-        return Skipped("several optimizers: which model was given the batch is not recorded")
+        return Skipped(
+            "several optimizers train together, and which model gets the batch is not known", "not-applicable"
+        )
     field = inputs.first_field(process)
     if field is None or field.looks < limits["looks"]:
         return Skipped("too few batches with a field of floating-point numbers were looked at")
@@ -44,7 +46,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _finding(training: Training, field: inputs.Field, met: inputs.Met, limits: Limits) -> Finding:
     begin = timing.step_at(training, 0)
     bytes_ = field.low >= 0 and 200 <= field.high <= 255
-    what = "raw pixel values from 0 to 255" if bytes_ else "raw values"
+    what = "pixels from 0 to 255" if bytes_ else f"field {field.name}"
     code = (
         "x = (x.float() / 255 - 0.5) / 0.25"
         if bytes_
@@ -57,7 +59,7 @@ def _finding(training: Training, field: inputs.Field, met: inputs.Met, limits: L
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title=f"The model is given {what}: mean {number(field.mean)}, deviation {number(field.std)}",
+        title=f"Inputs are not normalized: {what} with mean {number(field.mean)}, deviation {number(field.std)}",
         summary=(
             f"Field {field.name} of the batches ran from {number(field.low)} to {number(field.high)} in "
             f"{plural(field.looks, 'look')}, and it is not normalised on the way: {met.name} put out values "
@@ -90,6 +92,8 @@ RULE = Rule(
     title="Inputs are not normalised",
     about="A layer's gradient grows with its input, and curvature with its square: raw values make one layer too fast.",
     check=check,
+    verify="Record the run again: the inputs have a mean near 0 and a deviation near 1.",
+    absent="The batches hold no floating-point field.",
     needs=(("batches.std", "activations.std"),),
     thresholds=(
         Threshold("scale", 30, "", "derived: curvature along the first weights is 900 times that of unit scale"),

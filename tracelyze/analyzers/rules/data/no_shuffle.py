@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze import reading
-from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence import edits, pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, percent
@@ -27,9 +27,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     if not ordered:
         return Passed("no loader that feeds the training reads a dataset in its own order")
     if not calls:
-        return Skipped("no loss on batches of a loader that reads in order was looked at in training")
+        return Skipped("no training loss was seen on batches of a loader that reads in order")
     if not labelled:
-        return Skipped("a loader reads in order; whether that is the order of the labels cannot be told from its loss")
+        return Skipped("a loader reads in order, and its loss does not show whether that is the order of the labels")
     unknown = False
     for index, loader in ordered.items():
         large = [row for row in labelled if int((row["input_shape"] or "0").split("x")[0]) >= limits["samples"]]
@@ -40,7 +40,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             return [_finding(process, loader, rows, spread, limits)]
         unknown = unknown or spread is None
     if unknown:
-        return Skipped("a loader reads in order; too few batches were looked at, or too close to one another")
+        return Skipped("a loader reads in order, but too few batches were sampled, or too close together")
     return Passed("a loader reads its dataset in order, but the labels are mixed in it")
 
 
@@ -81,13 +81,13 @@ def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limi
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title="The training data are sorted by label and not shuffled",
+        title="Training data are sorted by label and never shuffled",
         summary=(
             f"The loader reads {loader['dataset']} in its own order, and that is the order of the labels: a batch "
             f"covers {percent(spread)} of their range (labels of some batches: {shown}). Each batch pulls the network "
             "towards the few classes that it holds and away from the others, and the last ones of an epoch win."
         ),
-        fix="Shuffle the training loader; leave validation as it is.",
+        fix="Shuffle the training loader, and leave the validation loader as it is.",
         fix_code="loader = DataLoader(dataset, batch_size=..., shuffle=True)",
         first_step=int(rows[0]["step"] or 0) + 1,
         evidence=[
@@ -98,6 +98,7 @@ def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limi
         location=process.site(loader["site"]),
         charts=pictures.loss(training) if training else [],
         false_alarm="An order that is the point of the training, as a curriculum from class to class.",
+        diff=edits.loader_arguments(process, process.site(loader["made_at"]), {"shuffle": "True"}),
     )
 
 
@@ -108,6 +109,12 @@ RULE = Rule(
     title="Training data in the order of their labels",
     about="Batches of one class each make a network forget the others. Order alone does no harm; sorted labels do.",
     check=check,
+    verify="Record the run again: batches hold labels from the whole range.",
+    excluded=(
+        "Order alone does no harm: here it is the order of the labels.",
+        "A rare class: several batches lie on both sides of a label.",
+    ),
+    absent="The run uses no DataLoader.",
     needs=(("loaders.sampler", "loss_calls.target_lowest"), ("loaders.sampler",)),
     thresholds=(
         Threshold("samples", 8, "samples", "two classes in equal shares give a pure batch of 8 once in 128"),

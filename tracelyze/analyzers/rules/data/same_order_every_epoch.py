@@ -24,7 +24,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     if not shuffling:
         return Passed("no loader draws a new order for each pass")
     if len(process.parts) > 1:
-        return Skipped("several trainings share this process: each may begin with the same order on purpose")
+        return Skipped(
+            "several trainings share this process: each may begin with the same order on purpose", "not-applicable"
+        )
     lines: dict[tuple[Any, ...], list[Pass]] = {}
     for one in passes.of_training(process):
         loader = shuffling.get(one.loader)
@@ -52,13 +54,16 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
     else:
         made = "The loader is made anew for each pass, and so is" if anew else "Before each pass something resets"
         why = f"{made} the generator that the order is drawn from: torch.manual_seed, or a generator with a fixed seed."
-        fix = "Seed once, before the first epoch; keep one loader for all of them."
-        code = "torch.manual_seed(seed)  # once\nloader = DataLoader(dataset, shuffle=True, ...)\nfor epoch in ..."
+        fix = "Seed once, before the first epoch, and make one loader for all epochs."
+        code = (
+            "torch.manual_seed(seed)  # once\nloader = DataLoader(dataset, batch_size=32, shuffle=True)  # once\n"
+            "for epoch in range(epochs):\n    for batch in loader:"
+        )
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="certain",
-        title="The shuffled data come in the same order in every epoch",
+        title="Every epoch uses the same order, although the loader shuffles",
         summary=(
             f"In {plural(len(line), 'pass')} over {loader['dataset']} every batch that was looked at held the "
             f"same samples at the same place, although the loader shuffles ({loader['sampler']}). {why} The network "
@@ -88,6 +93,12 @@ RULE = Rule(
     about="A loader that shuffles is to draw a new order for each pass. A forgotten set_epoch, or a seed in the wrong "
     "place, gives it the same one every time.",
     check=check,
+    verify="Record the run again: batches at the same place differ from epoch to epoch.",
+    excluded=(
+        "Two equal epochs by chance, or after a restart: three or more agree.",
+        "Blank or repeated samples: several different batches are compared.",
+    ),
+    absent="The run uses no DataLoader.",
     needs=(("loaders.sampler", "batches.print"),),
     thresholds=(
         Threshold("passes", 3, "passes", "two equal ones may be a restart; a third says that it goes on"),

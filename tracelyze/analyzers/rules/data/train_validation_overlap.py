@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 def check(process: Process, limits: Limits) -> Outcome:
     """Every validation set against the training data: beside one that is free of them, the others are deliberate."""
     if len(process.parts) > 1:
-        return Skipped("several trainings share this process: the folds of a cross-validation overlap on purpose")
+        return Skipped(
+            "several trainings share this process: the folds of a cross-validation overlap on purpose", "not-applicable"
+        )
     trained, evaluated = overlap.seen(process)
     loaders = {int(row["loader"]): row for row in process.loaders.records()}
     lengths = {index: int(row["length"]) for index, row in loaders.items() if row["length"]}
@@ -29,7 +31,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     of_evals = process.evals["loader"][validation.passes(process)]
     own = sorted({int(index) for index in of_evals[np.isfinite(of_evals)]} - feeding)
     if not trained or not own or not feeding <= lengths.keys():
-        return Skipped("no samples of training and validation that come from DataLoaders of known length to compare")
+        return Skipped("training and validation samples cannot be compared: they need DataLoaders of known length")
     if not np.isfinite(of_evals).all():
         return Passed("some evaluation is made on data of no DataLoader, which may be what was held out")
     sizes = [overlap.size_of([one], lengths[one.loader]) for one in trained]
@@ -39,13 +41,13 @@ def check(process: Process, limits: Limits) -> Outcome:
     for numbers in overlap.validation_sets(loaders, own, evaluated):
         passes = [one for one in evaluated if one.loader in numbers]
         if not passes or not set(numbers) <= lengths.keys():
-            return Skipped("too little of a validation set was looked at")
+            return Skipped("too little of a validation set was sampled")
         if overlap.size_of(passes, lengths[numbers[0]]) > limits["size"] * min(sizes):
             return Passed("what is evaluated is too large a part of the training data to have been held out of them")
         found = overlap.of_validation(passes, trained, lengths, limits["splits"], limits["enough"])
         if not _told(process, found, numbers, overlap.continuous(trained), limits):
             if found.expected * limits["share"] < limits["enough"]:
-                return Skipped(f"too few samples were looked at: {found.looked:,} of validation")
+                return Skipped(f"too few validation samples were compared: {found.looked:,}")
             return Passed(f"{found.hits:,} of {found.looked:,} samples of a validation set were met in training")
         judged[numbers[0]] = found, passes[0]
     index = max(judged, key=lambda one: judged[one][0].share)
@@ -67,7 +69,7 @@ def _finding(process: Process, loader: dict[str, Any], found: Overlap, first: Se
         rule=RULE.id,
         severity="critical",
         confidence="likely",
-        title=f"About {percent(found.share)} of the validation samples are trained on",
+        title=f"About {percent(found.share)} of the validation samples are also in the training data",
         summary=(
             f"{plural(found.hits, 'sample')} of the {found.looked:,} that were looked at in validation were also met "
             f"in training, where only some batches are looked at; so about {percent(found.share)} of the validation "
@@ -102,6 +104,10 @@ RULE = Rule(
     title="Validation samples are trained on",
     about="A split made twice, or after copying samples, puts the same samples on both sides.",
     check=check,
+    verify=(
+        "Record the run again: no validation sample is met in training. Expect worse, and true, validation numbers."
+    ),
+    absent="The run evaluates nothing from a DataLoader.",
     whole_process=True,
     needs=(("batches.prints", "batches.trained", "loaders.length"),),
     thresholds=(

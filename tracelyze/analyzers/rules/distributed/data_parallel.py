@@ -21,15 +21,19 @@ def check(process: Process, _limits: Limits) -> Outcome:
             rule=RULE.id,
             severity="info",
             confidence="certain",
-            title="The model is wrapped in nn.DataParallel",
+            title="The model runs under nn.DataParallel, which is slow",
             summary=(
                 "nn.DataParallel drives all devices from one Python thread and copies the model to each of them at "
                 "every forward. One process per device (DistributedDataParallel) is faster with two devices already, "
                 "and the only way to use several machines. On one device the wrapper does nothing."
             ),
-            fix="Wrap the model in DistributedDataParallel and start one process per device.",
-            fix_code="torchrun --nproc-per-node 4 train.py\n\nmodel = DistributedDataParallel(model.to(device), "
-            "device_ids=[local_rank])",
+            fix="Start one process per device with torchrun, wrap the model in DistributedDataParallel, and "
+            "give each rank its "
+            "own part of the data with a DistributedSampler.",
+            fix_code="# torchrun --nproc-per-node 4 train.py\ntorch.distributed.init_process_group()\n"
+            'local_rank = int(os.environ["LOCAL_RANK"])\n'
+            "model = DistributedDataParallel(model.to(local_rank), device_ids=[local_rank])\n"
+            "loader = DataLoader(dataset, batch_size=32, sampler=DistributedSampler(dataset))",
             evidence=[Evidence("wrapper", "DataParallel")],
             location=process.location("backward"),
             false_alarm="A short experiment for which a second process is not worth the trouble.",
@@ -44,6 +48,7 @@ RULE = Rule(
     title="nn.DataParallel in use",
     about="nn.DataParallel shares one Python thread between all devices and copies the model at every forward.",
     check=check,
+    verify="Compare samples per second before and after with `tracelyze compare`.",
     needs=(("models.name",),),
     not_when="DistributedDataParallel.",
     references=("https://docs.pytorch.org/docs/stable/notes/cuda.html",),

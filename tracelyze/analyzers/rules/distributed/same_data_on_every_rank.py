@@ -20,12 +20,14 @@ def check(process: Process, limits: Limits) -> Outcome:
     """The batches of the lowest rank against those at the same places on every other rank."""
     ranks = {peer.rank: peer for peer in process.peers if peer.thread == 1 and peer.attempt == process.attempt}
     if len(ranks) < 2:
-        return Passed("one process trains: there are no other ranks that could get the same data")
+        return Skipped("the run has one rank", "not-applicable")
     if process.rank != min(ranks) or process.thread != 1:
-        return Skipped(f"told for all ranks with rank {min(ranks)}")
+        return Skipped(f"rank {min(ranks)} answers for all ranks", "not-applicable")
     names = [str(row["name"]) for row in process.models.records()]
     if not any(name.startswith(WRAPPERS) for name in names):
-        return Skipped("the model is in no wrapper that averages over ranks: they may be meant to see the same data")
+        return Skipped(
+            "no wrapper averages the ranks' gradients, so they may be meant to see the same data", "not-applicable"
+        )
     own = {(one.loader, one.epoch): one for one in passes.of_training(process) if one.telling >= limits["batches"]}
     if not own:
         return Skipped("too few batches from a loader were looked at to tell them from each other")
@@ -60,7 +62,7 @@ def _finding(process: Process, compared: dict[int, tuple[int, float]], first: Pa
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title=f"{all_of_them} ranks train on the same samples",
+        title=f"{all_of_them} ranks train on the same samples: an epoch takes {ranks} times as long",
         summary=(
             f"At the same place of every pass, {all_of_them.lower()} ranks were handed the same batch "
             f"({batches} batches compared, sampler {loader.get('sampler')}). Averaged over ranks, their gradients are "
@@ -97,6 +99,12 @@ RULE = Rule(
     about="Data-parallel training averages the gradients of ranks that saw different samples. Without a sampler that "
     "divides the data, every rank sees all of them, in the same order.",
     check=check,
+    verify="Record the run again: ranks get different batches, and an epoch has fewer steps.",
+    excluded=(
+        "Batches that are alike by chance: several are compared at the same places.",
+        "Ranks of a pipeline or tensor-parallel model: the model is in a data-parallel wrapper.",
+    ),
+    absent="The run uses no DataLoader.",
     needs=(("batches.print", "loaders.sampler"),),
     thresholds=(
         Threshold("batches", 4, "batches", "4 places of 5 different batches agree by chance once in 120 times"),

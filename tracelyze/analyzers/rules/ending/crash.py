@@ -24,7 +24,11 @@ def check(process: Process, _limits: Limits) -> Outcome:
     event = last_exception(process)
     if end != "exception" or event is None:
         reason = NO_CRASH.get(end)
-        return Passed(reason) if reason else Skipped(f"no exception was recorded; how the program ended: {end}")
+        return (
+            Passed(reason)
+            if reason
+            else Skipped(f"no exception was recorded; how the program ended: {end}", "not-applicable")
+        )
     name, text = str(event["name"] or "exception"), str(event["text"] or "")
     if crash_families.is_interruption(name, end):
         return Passed(NO_CRASH["interrupted"])
@@ -33,18 +37,16 @@ def check(process: Process, _limits: Limits) -> Outcome:
     family = crash_families.recognise(name, text)
     message = crash_families.message(name, text)
     where = Location(event["file"], event["line"] or 0, "", event["source"] or "") if event["file"] else None
-    place = f" at line {where.line} of {where.file.rsplit('/', 1)[-1]}" if where else ""
+    place = f" at {where.file.rsplit('/', 1)[-1]}:{where.line}" if where else ""
     step = None if event["step"] is None else int(event["step"])
     return [
         Finding(
             rule=RULE.id,
             severity="critical",
             confidence="certain",
-            title=f"The program died{place}: {family.title if family else message}",
+            title=crash_families.title(name, message, place),
             summary=_summary(message, step, family),
-            fix=family.fix
-            if family
-            else "Read the traceback from its last line upwards; the last line of your own is named.",
+            fix=family.fix if family else _fallback(where),
             fix_code=family.fix_code if family else "",
             first_step=step,
             last_step=step,
@@ -62,6 +64,15 @@ def check(process: Process, _limits: Limits) -> Outcome:
     ]
 
 
+def _fallback(where: Location | None) -> str:
+    """What to do about an exception that is not known."""
+    place = f"at {where.file}:{where.line}" if where else "in the traceback's last frame of your own"
+    return (
+        f"Look at the values {place}: run the command again under `python -m pdb -c continue`, which stops there, and "
+        "print the variables of that line. Then handle or prevent the case that raised it."
+    )
+
+
 def last_exception(process: Process) -> dict[str, Any] | None:
     """The row of the last uncaught exception of the main thread, if there is one."""
     return next((row for row in reversed(list(process.events.records())) if row["kind"] == "exception"), None)
@@ -70,7 +81,7 @@ def last_exception(process: Process) -> dict[str, Any] | None:
 def _summary(message: str, step: int | None, family: crash_families.Family | None) -> str:
     when = "before the first optimizer step" if not step else f"after {plural(step, 'optimizer step')}"
     told = f"The program ended {when} with an exception that nothing caught: {message.rstrip('.')}."
-    return f"{told} {family.meaning}" if family else told
+    return f"{told} That means: {family.title}. {family.meaning}" if family else told
 
 
 def _charts(process: Process, step: int | None) -> list[Chart]:
@@ -87,6 +98,7 @@ RULE = Rule(
     title="The program died with an exception",
     about="An exception that nothing caught ended the run. The well-known ones are explained with their usual fix.",
     check=check,
+    verify="The next run gets past this step.",
     consequence_of=("loss-nonfinite", "missing-zero-grad", "learning-rate-too-high"),
     not_when="Exceptions that the script handles, and KeyboardInterrupt.",
 )

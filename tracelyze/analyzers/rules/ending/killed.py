@@ -17,12 +17,17 @@ if TYPE_CHECKING:
 
 STACK = re.compile(r", in (?P<function>\S+) at line (?P<line>\d+) of (?P<file>.+)$")  # as exits.py words it
 FIX_SIGNAL = (
-    "The stacks at that moment are in signals.txt of the run directory. A segmentation fault or an abort comes from "
-    "native code at the named line; a request to terminate from a scheduler or a person: ask it why. Save checkpoints."
+    "Read signals.txt in the run directory: it holds the Python stacks at that moment. A segmentation fault or "
+    "an abort "
+    "comes from native code below the named line. A request to terminate comes from the scheduler or from a "
+    "person: its "
+    "log says why. Save checkpoints, so that the next run can resume."
 )
 FIX = (
-    "Ask the system why: `dmesg` and `journalctl -k` name processes that were killed for memory, the scheduler's log "
-    "names time limits and pre-emption. Save checkpoints, so that the next run can resume."
+    "Find out who ended it: `journalctl -k` or `dmesg` names processes that the kernel killed for memory, the "
+    "scheduler's "
+    "log (`sacct`, `kubectl describe pod`) names time limits, memory limits and pre-emption. Save checkpoints, so that "
+    "the next run can resume."
 )
 
 
@@ -68,13 +73,13 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
     training = process.longest if process.trainings else None
     last = int(np.nanmax(training.steps["step"])) if training and np.isfinite(training.steps["step"]).any() else steps
     if end.kind == "signal":
-        title, told = f"The program died by a signal: {end.detail}", f"A signal ended the program: {end.detail}."
+        title, told = f"A signal ended the program: {end.detail}", f"A signal ended the program: {end.detail}."
     else:
-        title = "The program vanished without an exit record"
+        title = f"The program was killed after step {last:,} and left no message"
         told = "It wrote no end: something killed it from outside (SIGKILL, which none can answer), or power failed."
     told += f" The last recorded step is {last:,}."
     if starved and left is not None:
-        title += ", most likely out of host memory"
+        title = f"The program was killed after step {last:,}: host memory most likely ran out"
         told += f" When last looked at, {size(left)} of memory were left to it, and about to be used up."
     elif end.kind == "vanished" and left is not None:
         told += f" A second before, {size(left)} were left to it, so it was probably not killed for memory, unless "
@@ -110,6 +115,7 @@ RULE = Rule(
     title="The program was killed",
     about="A program that is killed from outside cannot say so; what it recorded until then can.",
     check=check,
+    verify="The next run ends by itself.",
     thresholds=(
         Threshold("left", 0.05, "share", "the kernel starts to kill when reclaiming yields next to nothing"),
         Threshold("unseen", 2.0, "s", "one second between two looks at memory, and up to one that was not written yet"),

@@ -18,9 +18,11 @@ def check(process: Process, limits: Limits) -> Outcome:
     """BatchNorm in train mode, several backwards per step, few samples in each."""
     kinds = [kind for kind in process.models.text("sensitive") if kind]
     if not any("BatchNorm" in kind for kind in kinds):
-        return Passed("no model with BatchNorm was called")
+        return Passed("the model has no BatchNorm")
     if any("SyncBatchNorm" in kind for kind in kinds) or len(kinds) > 1:
-        return Skipped("several models, or BatchNorm over all ranks: which batch it sees is not known")
+        return Skipped(
+            "several models were called, or BatchNorm runs over all ranks, so its batch is not known", "not-applicable"
+        )
     return combine(_check(training, limits) for training in process.trainings)
 
 
@@ -37,7 +39,7 @@ def _check(training: Training, limits: Limits) -> OneOutcome:
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title=f"BatchNorm is trained on {size:.0f} samples at a time, in batches accumulated from {backwards:.0f}",
+        title=f"BatchNorm sees {size:.0f} samples at a time, although a step accumulates {backwards:.0f} batches",
         summary=(
             f"Gradients are accumulated over {backwards:.0f} micro-batches, but BatchNorm normalises each of "
             f"{size:.0f} samples by itself: its statistics are noise, and what it stores for validation fits badly. "
@@ -45,7 +47,8 @@ def _check(training: Training, limits: Limits) -> OneOutcome:
         ),
         fix="Use GroupNorm or LayerNorm, freeze BatchNorm in eval mode when fine-tuning, or make the micro-batches "
         "larger.",
-        fix_code="nn.GroupNorm(num_groups=32, num_channels=channels)      # instead of nn.BatchNorm2d(channels)",
+        fix_code="nn.GroupNorm(num_groups=math.gcd(32, channels), num_channels=channels)      # instead of "
+        "nn.BatchNorm2d(channels)",
         first_step=timing.step_at(training, int(np.argmax(known))),
         last_step=timing.last_step(training),
         evidence=[
@@ -65,6 +68,7 @@ RULE = Rule(
     title="BatchNorm on tiny micro-batches",
     about="BatchNorm's statistics come from the micro-batch, however many of them are accumulated for a step.",
     check=check,
+    verify="Compare the validation loss before and after: it should be lower and steadier.",
     needs=(("steps.batch_size", "steps.modules_in_train", "models.sensitive"),),
     thresholds=(
         Threshold("samples", 2, "samples", "Wu and He 2018, Group Normalization: ImageNet error 10 points higher at 2"),

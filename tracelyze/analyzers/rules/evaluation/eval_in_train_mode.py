@@ -16,7 +16,7 @@ from tracelyze.formatting import percent, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Mask, Process
 
-FIX = "Switch the model to eval mode before validation, and back to train mode after it."
+FIX = "Call model.eval() before each validation and model.train() before training goes on."
 FIX_CODE = "model.eval()\nwith torch.no_grad():\n    ...  # validation\nmodel.train()"
 FIX_FUNCTIONAL = "Functional dropout does not know the mode of the model: hand it over."
 CODE_FUNCTIONAL = "x = F.dropout(x, p=0.1, training=self.training)"
@@ -29,7 +29,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return restless_validation.finding(process, RULE.id, FIX, FIX_CODE)
     judged = validation.passes(process)
     if not judged.any():
-        return Skipped("no evaluation pass that could be told to be a validation of the trained model")
+        return Skipped("no validation pass of the trained model was seen", "not-applicable")
     dropped = np.nan_to_num(evals["dropouts"]) > 0
     in_train = np.nan_to_num(evals["modules_in_train"]) > 0
     forgotten = judged & (evals["model_in_train"] == 1) & (in_train | dropped)
@@ -51,10 +51,10 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
     share = len(rows) / count
     begin = int(np.nan_to_num(evals["after_step"][rows[0]]))
     if functional:
-        title = "Dropout was active in validation although the model was in eval mode"
+        title = "Functional dropout stays active in validation: it ignores eval mode"
         cause = "A dropout function dropped values although the model was in eval mode: it ignores the mode."
     else:
-        title = f"Validation ran in train mode, with {kinds} active"
+        title = f"{len(rows)} of {plural(count, 'validation pass')} ran in train mode, with {kinds} active"
         cause = (
             f"The model was still in train mode, so {kinds} behaved as in training: dropout drops values, BatchNorm "
             "uses the batch's own statistics and lets validation data change what it stores."
@@ -106,6 +106,12 @@ RULE = Rule(
     title="Validation runs in train mode",
     about="Dropout and BatchNorm behave differently in training. Validation that forgets model.eval() measures noise.",
     check=check,
+    verify="Record the run again: validation passes run in eval mode and repeat their loss on the same weights.",
+    excluded=(
+        "Models without dropout or BatchNorm: modules in train mode were counted in these passes.",
+        "Teachers, generators and rollouts: the passes compute a loss or read from a loader.",
+    ),
+    absent="The run has no validation pass.",
     needs=(("evals.model_in_train", "evals.trained"), ("evals.loss",)),
     thresholds=(Threshold("share", 0.5, "share", "a habit, not one odd pass: most validation passes"),),
     not_when="No mode-sensitive modules; Monte Carlo dropout by configuration; generators, teachers and rollouts.",

@@ -10,7 +10,7 @@ from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import percent, plural
+from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -21,7 +21,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     evals = process.evals
     judged = validation.passes(process)
     if not judged.any():
-        return Skipped("no evaluation pass that could be told to be a validation of the trained model")
+        return Skipped("no validation pass of the trained model was seen", "not-applicable")
     bad = judged & (evals["grad_mode"] == validation.GRAD) & (np.nan_to_num(evals["forwards"]) >= limits["forwards"])
     share, count = float(bad.sum()) / float(judged.sum()), int(judged.sum())
     if share < limits["share"]:
@@ -35,14 +35,15 @@ def check(process: Process, limits: Limits) -> Outcome:
             rule=RULE.id,
             severity="warning",
             confidence="likely",
-            title=f"Validation builds autograd graphs in {percent(share)} of its passes",
+            title=f"Validation builds autograd graphs that nobody uses, in {len(rows)} of {plural(count, 'pass')}",
             summary=(
                 f"{len(rows)} of {plural(count, 'validation pass')} ran with autograd on, the first one after step "
                 f"{begin}. Every forward then keeps its activations for a backward that never comes: more memory, "
                 "more time, and a leak as soon as an output or a loss is stored."
             ),
-            fix="Run validation under torch.no_grad() or torch.inference_mode().",
-            fix_code="model.eval()\nwith torch.inference_mode():\n    ...  # validation",
+            fix="Put torch.no_grad() around validation.",
+            fix_code="model.eval()\nwith torch.no_grad():\n    for x, y in val_loader:\n        loss = "
+            "criterion(model(x), y)\nmodel.train()",
             first_step=begin,
             last_step=int(np.nan_to_num(evals["after_step"][rows[-1]])),
             evidence=[
@@ -64,6 +65,8 @@ RULE = Rule(
     title="Validation records gradients that nobody uses",
     about="Without torch.no_grad() each validation forward keeps all activations until its output is gone.",
     check=check,
+    verify="Record the run again: validation passes run without autograd, and take less memory.",
+    absent="The run has no validation pass.",
     needs=(("evals.grad_mode", "evals.trained"),),
     thresholds=(
         Threshold("share", 0.5, "share", "a habit, not one odd pass: most validation passes"),

@@ -12,7 +12,7 @@ from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number, percent
+from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Floats, Process, Training
@@ -28,22 +28,23 @@ def check(process: Process, limits: Limits) -> Outcome:
     finite = np.isfinite(after) & np.isfinite(losses)
     after, losses = after[finite], losses[finite]
     if len(losses) < limits["passes"]:
-        return Skipped(f"{len(losses)} validation losses: {limits['passes']:.0f} are needed to tell a rise from noise")
+        return Skipped(
+            f"{plural(len(losses), 'validation loss')} were recorded; {limits['passes']:.0f} are needed to tell "
+            "a rise from noise"
+        )
     if losses.min() <= 0:
-        return Skipped("the validation loss reaches zero or below: there is no level to measure a rise against")
+        return Skipped("the validation loss reaches zero or below, so a rise cannot be measured as a share of it")
     seen = statistics.rise(losses, sigmas=limits["sigmas"], share=limits["rise"])
     if seen is None:
         ratio = float(np.median(losses[-5:]) / losses.min())
-        return Passed(
-            f"the last validation losses are {number(ratio)} times their minimum: no steady rise beyond noise"
-        )
+        return Passed(f"the last validation losses are {number(ratio)} times the lowest: no steady rise beyond noise")
     before = validation.training_before(training, after)
     parts = before[max(0, seen.lowest - 2) : seen.lowest + 3], before[-5:]
     if not all(np.isfinite(part).any() for part in parts):
-        return Skipped("no training loss between the validations to compare them with")
+        return Skipped("no training loss was recorded between the validations")
     then, now = (float(np.nanmedian(part)) for part in parts)
     if now >= then:
-        return Passed("the validation loss rose after its minimum, but so did the training loss, or it stood still")
+        return Passed("the validation loss rose after its minimum, but the training loss did not fall either")
     return [_finding(training, after, seen, (then, now), limits)]
 
 
@@ -57,7 +58,7 @@ def _finding(
         rule=RULE.id,
         severity="warning" if share >= limits["grave"] else "info",
         confidence="likely",
-        title=f"The model overfits from step {best:,} on: validation loss is {percent(share)} above its minimum",
+        title=f"The model overfits since step {best:,}: validation loss is {percent(share)} above its best",
         summary=(
             f"The validation loss was lowest after step {best:,} ({number(seen.minimum)}) and has risen since, to "
             f"{number(seen.end)}, while the training loss fell from {number(train[0])} to {number(train[1])}. What was "
@@ -67,7 +68,8 @@ def _finding(
             "Keep the weights of the best validation and stop when it has not improved for some passes. To go further: "
             "more or augmented data, weight decay or dropout, a smaller model."
         ),
-        fix_code="if val_loss < best:\n    best = val_loss\n    torch.save(model.state_dict(), 'best.pt')",
+        fix_code="best = float('inf')\n...\nif val_loss < best:\n    best = val_loss\n    "
+            "torch.save(model.state_dict(), 'best.pt')",
         first_step=best,
         last_step=last,
         first_second=timing.second_at(training, int(np.argmax(wasted))) if wasted.any() else None,
@@ -91,6 +93,8 @@ RULE = Rule(
     title="The model overfits",
     about="When validation gets worse while training goes on improving, the model learns its training data by heart.",
     check=check,
+    verify="Record the run again: the validation loss no longer rises while the training loss falls.",
+    absent="The run has no validation loss.",
     needs=(("evals.loss", "steps.loss"),),
     thresholds=(
         Threshold("sigmas", 3, "", "plus sqrt(2 ln E) for E passes: 1 false alarm in 36,000 simulated flat, falling "

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FIX = "Call model.train() at the start of every epoch, so that it follows every validation."
 FIX_CODE = (
-    "for epoch in range(epochs):\n    model.train()\n    ...  # training\n    model.eval()\n    ...  # validation"
+    "for epoch in range(epochs):\n    model.train()\n    train_one_epoch(model)\n    model.eval()\n    validate(model)"
 )
 
 
@@ -50,10 +50,10 @@ def _find(training: Training, limits: Limits) -> Finding | None:
         return None
     begin = timing.step_at(training, first)
     if flipped:
-        title = f"The model{timing.name_of(training)} trains in eval mode since step {begin:,}"
-        told = f"A validation switched it, and it came {'never back' if enough == 'share' else 'back now and then'}."
+        title = f"The model{timing.name_of(training)} has trained in eval mode since step {begin:,}"
+        told = f"A validation switched it, and it {'never came' if enough == 'share' else 'only sometimes came'} back."
     else:
-        title = f"The model{timing.name_of(training)} trained in eval mode from the first step on"
+        title = f"The model{timing.name_of(training)} trains in eval mode from the first step"
         told = "It never was in train mode. Models loaded with from_pretrained start in eval mode."
     return Finding(
         rule=RULE.id,
@@ -111,6 +111,9 @@ RULE = Rule(
     about="After a validation the model has to be switched back with model.train(); without it, dropout stays off and "
     "BatchNorm frozen for the rest of the training.",
     check=check,
+    verify="Record the run again: training steps run with all modules in train mode.",
+    excluded=(("Parts frozen on purpose: every mode-sensitive module is in eval mode, and was in train mode before."),),
+    absent="The model has no module that depends on its mode.",
     needs=(("steps.model_in_train", "steps.modules_sensitive", "steps.modules_in_train"),),
     thresholds=(
         Threshold("share", 0.9, "share", "a mode that was forgotten stays"),

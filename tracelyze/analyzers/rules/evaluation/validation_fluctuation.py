@@ -23,7 +23,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed(f"validation losses vary by {percent(seen.relative)} from pass to pass")
     if seen.samples is not None and seen.samples < limits["samples"]:
         return Passed(
-            f"validation losses jump, but over {number(seen.samples)} samples per pass that is sampling noise"
+            f"validation losses fluctuate, but over {number(seen.samples)} samples per pass that is sampling noise"
         )
     training = process.longest
     begin = int(seen.steps[0])
@@ -32,11 +32,11 @@ def check(process: Process, limits: Limits) -> Outcome:
             rule=RULE.id,
             severity="warning",
             confidence="possible",
-            title=f"The validation loss jumps by {percent(seen.relative)} from pass to pass",
+            title=f"The validation loss fluctuates by {percent(seen.relative)} from pass to pass",
             summary=(
-                f"From one validation to the next the loss jumps by {percent(seen.relative)} of its level, while the "
+                f"From one validation to the next the loss moves by {percent(seen.relative)} of its level, while the "
                 f"training loss around it hardly moves ({number(min(seen.ratio, 1e6))} times less). A choice of the "
-                "best checkpoint on such a curve is a draw of luck."
+                "best checkpoint on such a curve is a matter of luck."
             ),
             fix=(
                 "Check that validation runs in eval mode, on the same samples every time, and that it averages over "
@@ -45,9 +45,9 @@ def check(process: Process, limits: Limits) -> Outcome:
             first_step=begin,
             last_step=int(seen.steps[-1]),
             evidence=[
-                Evidence("jump from pass to pass", seen.relative, "share of level", limits["relative"],
+                Evidence("fluctuation from pass to pass", seen.relative, "share of level", limits["relative"],
                          limits.source("relative")),
-                Evidence("jump over training's own noise", min(seen.ratio, 1e6), "", limits["ratio"],
+                Evidence("fluctuation over training's own noise", min(seen.ratio, 1e6), "", limits["ratio"],
                          limits.source("ratio")),
                 Evidence("samples per validation pass", seen.samples, "samples", limits["samples"],
                          limits.source("samples")),
@@ -62,9 +62,11 @@ RULE = Rule(
     id="validation-fluctuation",
     family="evaluation",
     severity="warning",
-    title="Validation losses jump about",
-    about="A validation curve that jumps far more than training does measures something besides the model.",
+    title="Validation losses fluctuate",
+    about="A validation curve that moves far more than training does measures something besides the model.",
     check=check,
+    verify="Record the run again: the validation loss moves about as much as the training loss.",
+    absent="The run has no validation loss.",
     needs=(("evals.loss", "steps.loss"),),
     thresholds=(
         Threshold("relative", 0.05, "share", "simulation: noise of 1% never and of 3% in 2 of 100 runs exceeds it"),

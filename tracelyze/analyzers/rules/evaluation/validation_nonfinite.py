@@ -20,7 +20,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
     """The first validation loss that is not finite, and whether training's own still was."""
     steps, losses, _ = validation.curve(process)
     if not len(losses):
-        return Skipped("no validation loss")
+        return Skipped("the run has no validation loss", "not-applicable")
     bad = ~np.isfinite(losses)
     if not bad.any():
         return Passed(f"{plural(len(losses), 'validation loss')}, all finite")
@@ -35,7 +35,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
             rule=RULE.id,
             severity="critical",
             confidence="certain",
-            title=f"{count} of {plural(len(losses), 'validation loss')} are not finite while training looks healthy",
+            title=f"{count} of {plural(len(losses), 'validation loss')} are NaN or Inf, but training losses are finite",
             summary=(
                 f"The first one came after step {begin}. The training loss was finite there, so the weights are not "
                 "broken as such: a validation sample, a mean over no samples, or statistics that differ in eval mode "
@@ -74,6 +74,9 @@ RULE = Rule(
     title="Validation losses are not finite",
     about="NaN in validation alone points at data or at statistics that only eval mode uses.",
     check=check,
+    verify="Record the run again: every validation loss is a number.",
+    excluded=("A training that broke too: its loss was finite at that step.",),
+    absent="The run has no validation loss.",
     needs=(("evals.loss",),),
     not_when="Training losses that are not finite either.",
 )

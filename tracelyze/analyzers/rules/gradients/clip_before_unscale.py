@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, percent
@@ -32,18 +32,18 @@ def _find(training: Training, limits: Limits) -> Finding | None:
     scale = steps["scale"][bad]
     scale = scale[np.isfinite(scale)]
     usual = float(np.median(scale)) if len(scale) else None
-    times = f"about {number(usual)} times" if usual else "many times"
+    times = f"{number(usual)} times" if usual else "many times"
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="certain",
-        title=f"Gradients{timing.name_of(training)} are clipped before they are unscaled",
+        title=f"Gradients{timing.name_of(training)} are clipped while scaled: the clip acts {times} too hard",
         summary=(
             f"In {percent(share)} of the clipped steps the gradients were still multiplied by the loss scale, so the "
-            f"clip saw norms {times} too large and cut nearly every step down to max_norm divided by the scale: the "
-            "learning rate that really acts is that much smaller."
+            f"clip saw norms {times} too large. It cut nearly every step down to max_norm divided by the scale, so "
+            "the learning rate that acts is that much smaller."
         ),
-        fix="Call scaler.unscale_(optimizer) before clipping.",
+        fix="Call scaler.unscale_(optimizer) right before clipping, once per step.",
         fix_code="scaler.scale(loss).backward()\nscaler.unscale_(optimizer)\n"
         "clip_grad_norm_(model.parameters(), max_norm)\nscaler.step(optimizer)\nscaler.update()",
         first_step=begin,
@@ -57,6 +57,7 @@ def _find(training: Training, limits: Limits) -> Finding | None:
         location=training.process.location("clip"),
         charts=pictures.loss_scale(training, [Mark(float(begin), "clipped while scaled")])
         + pictures.grad_norm(training, [Mark(float(begin), "clipped while scaled")]),
+        diff=edits.unscale_before_clip(training),
         false_alarm="A max_norm that was deliberately multiplied by the scale.",
     )
 
@@ -69,6 +70,9 @@ RULE = Rule(
     about="With GradScaler, gradients are thousands of times too large until they are unscaled; clipping must come "
     "after.",
     check=check,
+    verify="Record the run again: no clip sees scaled gradients.",
+    excluded=("A scale of 1: the gradients were still multiplied by the loss scale.",),
+    absent="The run clips no gradients beside a GradScaler.",
     needs=(("steps.clipped_scaled",),),
     thresholds=(
         Threshold("share", 0.9, "share", "the order of the calls is the same in every step"),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def check(process: Process, limits: Limits) -> Outcome:
     """As many clippings as backwards, step after step, although several backwards make up one step."""
     if len(process.trainings) > 1:
-        return Skipped(accumulation.SEVERAL_OPTIMIZERS)
+        return Skipped(accumulation.SEVERAL_OPTIMIZERS, "not-applicable")
     return _check(process.trainings[0], limits)
 
 
@@ -36,11 +36,11 @@ def _check(training: Training, limits: Limits) -> Outcome:
     if (np.nan_to_num(steps["grads_discarded"][each]) > 0).any():
         return Passed("gradients are cleared between the backwards: each clipping sees one backward alone")
     if (steps["loader_batches"] == backwards)[each].mean() < limits["share"]:
-        return Skipped(accumulation.NOT_PER_BATCH)
+        return Skipped(accumulation.NOT_PER_BATCH, "not-applicable")
     varies = len(np.unique(backwards[each])) > 1
     parts = _parts(training, int(np.median(clips[each])))
     if parts and not varies:
-        return Skipped(f"as many clippings per step as there are {parts}: they may be one for each of those")
+        return Skipped(f"a step clips as often as there are {parts}, so each clip may belong to one of them")
     return [_finding(training, each, "certain" if varies else "likely", limits)]
 
 
@@ -65,11 +65,11 @@ def _finding(training: Training, each: Mask, confidence: Confidence, limits: Lim
         rule=RULE.id,
         severity="warning",
         confidence=confidence,
-        title=f"Gradients are clipped {count} times per step, while they are still being accumulated",
+        title=f"Gradients are clipped {count} times per step, after every micro-batch",
         summary=(
             f"In {percent(share)} of the steps the gradients were clipped after each of {count} backwards. A clipping "
-            "before the last one cuts the sum so far, so early micro-batches count less than late ones, by how much "
-            "depends on their order, and the limit is not the one that was meant for the step."
+            "before the last one cuts the sum so far: early micro-batches count less than late ones, and the limit is "
+            "not the one that was meant for the step."
         ),
         fix="Clip once, after the last backward of the step and right before optimizer.step().",
         fix_code=(
@@ -101,6 +101,9 @@ RULE = Rule(
     title="Gradients are clipped while they accumulate",
     about="Clipping is meant for the gradient of the whole step. Within an accumulation it cuts partial sums.",
     check=check,
+    verify="Record the run again: every step clips once.",
+    excluded=("One clip per parameter group or tensor: the number of clips follows the number of backwards.",),
+    absent="The run clips no gradients.",
     needs=(("steps.clips", "steps.backwards"),),
     thresholds=(
         Threshold("share", 0.9, "share", "the order of the calls is the same in every step"),

@@ -10,7 +10,7 @@ from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number, percent
+from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Floats, Process, Training
@@ -30,16 +30,16 @@ def _check(training: Training, limits: Limits) -> OneOutcome:
     rows = np.flatnonzero(known & ~timing.skipped(training) & ~(steps["clipped_scaled"] == 1))
     if len(rows) < limits["steps"]:
         return Skipped(
-            f"{len(rows)} steps at which the norm before clipping is known, and not multiplied by a loss scale: too few"
+            f"the norm before clipping is known for {plural(len(rows), 'step')}; {limits['steps']:.0f} are needed"
         )
     if float(np.median(np.nan_to_num(steps["clips"][rows], nan=1.0))) > 1:
-        return Skipped("several clips in each step: which part of the gradients each has is not known")
+        return Skipped("a step clips several times, and which gradients each clip has is not known", "not-applicable")
     times = norm[rows] / bound[rows]
     late = times[len(times) // 2 :]
     share = min(float((times > limits["times"]).mean()), float((late > limits["times"]).mean()))
     if share < limits["share"]:
         return Passed(
-            f"the norm is over max_norm in {percent(float((times > 1).mean()))} of the steps, "
+            f"the norm exceeds max_norm in {percent(float((times > 1).mean()))} of the steps, "
             f"{number(float(np.median(times)))} times it in the median"
         )
     return _finding(training, float(np.median(times)), share, norm[rows], float(np.median(bound[rows])), limits)
@@ -64,7 +64,7 @@ def _finding(training: Training, times: float, share: float, norms: Floats, boun
         rule=RULE.id,
         severity="info",
         confidence="certain",
-        title=f"Gradients are clipped at every step: their norm is {number(times)} times max_norm",
+        title=f"Clipping acts on {percent(share)} of the steps: the norm is {number(times)} times max_norm",
         summary=(
             f"The norm before clipping{timing.name_of(training)} was over {number(limits['times'])} times max_norm "
             f"({number(bound)}) in {percent(share)} of the steps, and {number(times)} times in the median. {effect}"
@@ -96,6 +96,8 @@ RULE = Rule(
     title="Clipping is active at every step",
     about="A clip is meant for outliers. If the norm is far above max_norm at every step, the clip sets the step size.",
     check=check,
+    verify="Record the run again: most norms stay below max_norm.",
+    absent="The run clips no gradients.",
     needs=(("steps.clip_max_norm", "steps.grad_norm"),),
     thresholds=(
         Threshold("times", 5, "times max_norm", "Pascanu et al. set it to half of the mean norm, or more: 2 times"),

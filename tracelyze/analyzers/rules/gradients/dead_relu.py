@@ -28,12 +28,14 @@ class Dead(NamedTuple):
 def check(process: Process, limits: Limits) -> Outcome:
     """Outputs of the ReLUs over the looks to the end of the run, and the gradients of what feeds them."""
     if len(process.trainings) != 1:
-        return Skipped("several optimizers: whose modules were looked at is not recorded")
+        return Skipped(
+            "several optimizers train together, and whose modules were sampled is not known", "not-applicable"
+        )
     training = process.trainings[0]
     gradients = gradients_of(process.tables["parameters"])
     seen = zeros_of(process.tables["activations"], set(gradients))
     if not seen:
-        return Skipped("no module of class ReLU was seen whose layer before it has looks at its gradient")
+        return Skipped("no ReLU was sampled together with the gradient of the layer before it", "not-applicable")
     judged = [_judge(key, looks, gradients[key[1]], limits, len(training.steps)) for key, looks in seen.items()]
     dead = [one for one in judged if one is not None]
     if not dead:
@@ -68,7 +70,7 @@ def _finding(training: Training, dead: list[Dead], count: int, limits: Limits) -
         rule=RULE.id,
         severity="warning",
         confidence="certain",
-        title=f"{len(dead)} of {plural(count, 'ReLU')} dead from step {first.step:,} on: nothing but zeros comes out",
+        title=f"{len(dead)} of {plural(count, 'ReLU')} died: only zeros come out since step {first.step:,}",
         summary=(
             f"From step {first.step:,} to the end, {names}{more} put out zeros in every forward that was looked at. "
             f"What goes in is negative for every sample, so the gradient of {first.fed_by} is exactly zero, and "
@@ -98,6 +100,12 @@ RULE = Rule(
     title="A ReLU puts out nothing but zeros",
     about="Where the input of a ReLU is negative for every sample, no gradient comes through, and so it stays.",
     check=check,
+    verify="Record the run again: every ReLU puts out values above zero for some samples.",
+    excluded=(
+        "A satisfied loss: the loss is not near zero.",
+        "A frozen layer: the layer before has gradients, and they are exactly zero.",
+    ),
+    absent="The model has no module of class ReLU.",
     needs=(("activations.zeros", "parameters.grad_norm", "steps.loss"),),
     thresholds=(
         Threshold("zeros", 0.999, "share", "four of the 4,096 elements that a look counts"),

@@ -11,7 +11,7 @@ from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number
+from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Floats, Process, Training
@@ -42,7 +42,10 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
     rows = rows[rows < until]
     norm = steps["grad_norm"][rows]
     if len(norm) < (limits["norms"] / 2 if len(broken) else limits["norms"]):
-        return Skipped(f"{len(norm)} gradient norms: {limits['norms']:.0f} are needed to see a level and its change")
+        return Skipped(
+            f"{plural(len(norm), 'gradient norm')} were measured; {limits['norms']:.0f} are needed to see a "
+            "level and its change"
+        )
     base = float(np.median(norm[min(5, len(norm) // 10) : max(10, len(norm) // 4)]))
     tail = norm[-max(3, int((rows >= 0.9 * len(steps)).sum())) :]  # of the steps: young runs are sampled more densely
     late = float(np.max(norm[-2:]) if len(broken) else np.median(tail))  # an explosion into NaN may take two steps
@@ -79,7 +82,7 @@ def _grown(training: Training, first: int, ratio: float, runaway: bool, limits: 
         rule=RULE.id,
         severity="critical",
         confidence="likely",
-        title=f"Gradients{timing.name_of(training)} explode: their norm is {number(ratio)} times its early level",
+        title=f"Gradients{timing.name_of(training)} explode: the norm rose to {number(ratio)} times its early level",
         summary=(
             f"From step {begin} on the gradient norm stays more than ten times above its early level and ends at "
             f"{number(ratio)} times of it, {told}"
@@ -111,6 +114,8 @@ RULE = Rule(
     title="Gradients explode",
     about="Gradients that grow by orders of magnitude and stay there undo what was learned.",
     check=check,
+    verify="Record the run again: the gradient norm stays within an order of magnitude of its early level.",
+    absent="The run has no gradient norm.",
     needs=(("steps.grad_norm",),),
     thresholds=(
         Threshold("ratio", 100, "", "warm-up stays within one order of magnitude; two leave no doubt"),

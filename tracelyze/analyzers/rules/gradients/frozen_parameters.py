@@ -22,7 +22,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     last: dict[int | None, Row] = {row["optimizer"]: row for row in process.tables["reach"].records()}
     last = {index: row for index, row in last.items() if row["steps"] >= limits["steps"]}
     if not last:
-        return Skipped(f"no optimizer took {limits['steps']:.0f} steps")
+        return Skipped(f"no optimizer took {limits['steps']:.0f} steps, which are needed to tell")
     ran = {name for name in process.tables["activations"].text("module") if name}
     findings, replaced = [], False
     for training in process.trainings:
@@ -88,6 +88,11 @@ RULE = Rule(
     title="Parameters that never train",
     about="A tensor learns if backward reaches it and an optimizer holds it. With one of the two it stays as it was.",
     check=check,
+    verify="Record the run again: every tensor that the optimizer holds gets a gradient.",
+    excluded=(
+        "Branches that are taken now and then: no backward reached these tensors in all steps.",
+        "Tensors with requires_grad=False: they are not counted.",
+    ),
     needs=(("reach.steps",),),
     thresholds=(
         Threshold("steps", 20, "steps", "a branch that is taken now and then is taken by then"),

@@ -29,7 +29,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     rows = np.flatnonzero(usable)
     norm = np.fmin(training.steps["grad_norm"], training.steps["clip_max_norm"])[rows]  # what reached the weights
     if len(norm) < limits["norms"]:
-        return Skipped(f"{len(norm)} gradient norms: {limits['norms']:.0f} are needed to know what is usual")
+        return Skipped(
+            f"{plural(len(norm), 'norm')} were measured; {limits['norms']:.0f} are needed to know what is usual"
+        )
     found = statistics.spikes(norm, sigmas=limits["sigmas"], factor=limits["factor"])
     if len(found) < limits["spikes"] or len(found) > limits["share"] * len(norm):
         return Passed(f"{plural(len(found), 'spike')} among {len(norm):,} gradient norms")
@@ -43,14 +45,15 @@ def check(process: Process, limits: Limits) -> Outcome:
             rule=RULE.id,
             severity="warning",
             confidence="likely",
-            title=f"{plural(len(found), 'gradient spike')}, {number(ratio)} times the usual norm",
+            title=f"Gradients spike at {plural(len(found), 'step')}, to {number(ratio)} times the usual norm",
             summary=(
                 f"At steps {listed} the gradient norm leapt to about {number(ratio)} times its usual size and came "
                 "back. Single batches do that: mislabelled, empty or extreme samples. Each such step may undo many "
                 f"others.{which}"
             ),
             fix="Clip the gradient norm a little above its usual size, and look at the batches of these steps.",
-            fix_code=f"clip_grad_norm_(model.parameters(), max_norm={number(2 * float(np.median(norm)))})",
+            fix_code="torch.nn.utils.clip_grad_norm_("
+            f"model.parameters(), max_norm={2 * float(np.median(norm)):.3g})  # between backward and step",
             first_step=steps[0],
             last_step=steps[-1],
             first_second=timing.second_at(training, int(rows[found[0]])),
@@ -73,6 +76,8 @@ RULE = Rule(
     title="Gradient norms spike",
     about="Isolated gradients far outside of what is usual come from single batches, and can cost many good steps.",
     check=check,
+    verify="Record the run again: no step is ten times above the usual norm after clipping.",
+    absent="The run has no gradient norm.",
     needs=(("steps.grad_norm",),),
     thresholds=(
         Threshold(

@@ -43,13 +43,14 @@ def _finding(training: Training, first: int, count: int) -> Finding:
         confidence="certain",
         title=f"Gradients{timing.name_of(training)} became NaN or Inf at step {begin:,}{where}",
         summary=(
-            f"At step {begin} gradients were not finite although the loss still was, and no loss scaler skipped the "
+            f"At step {begin:,} gradients were not finite although the loss still was, and no loss scaler skipped the "
             "step: it wrote them into the weights. Either the gradients had grown without bound, or one operation has "
             "no finite derivative there: sqrt or norm at exactly 0, log of 0, division by 0, acos at 1."
         ),
         fix="Keep such operations away from their edge with a small constant, clip gradients, and skip non-finite "
         "steps.",
-        fix_code="x = torch.sqrt(y + 1e-8)\nclip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)",
+        fix_code="x = torch.sqrt(y + 1e-8)\n"
+        "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)",
         first_step=begin,
         last_step=timing.last_step(training),
         first_second=timing.second_at(training, first),
@@ -77,6 +78,12 @@ RULE = Rule(
     title="Gradients are not finite",
     about="A NaN in one gradient reaches every weight through the optimizer, or through clipping by the global norm.",
     check=check,
+    verify="Record the run again: every gradient is a number.",
+    excluded=(
+        "Steps that a loss scaler skipped: no scaler watches these.",
+        "A loss that broke first: it was still finite.",
+    ),
+    absent="The run has no gradient norm.",
     needs=(("steps.grads_nonfinite",), ("steps.grad_norm",)),
     consequence_of=(
         "nonfinite-input",

@@ -41,7 +41,7 @@ def _check(training: Training, limits: Limits) -> OneOutcome:
         rule=RULE.id,
         severity="warning",
         confidence="certain",
-        title="Every step keeps the graph of its last backward (retain_graph=True)",
+        title=f"retain_graph=True keeps every step's graph: {graphs[-1]:,.0f} graphs are alive",
         summary=(
             f"In {percent(share)} of the steps the last backward was called with retain_graph=True, so that its "
             f"activations stay instead of being freed on the way. {graphs[-1]:,.0f} graphs are alive at the end: "
@@ -50,7 +50,7 @@ def _check(training: Training, limits: Limits) -> OneOutcome:
             'time", whose cause is a state that is carried from step to step without detach().'
         ),
         fix="Drop retain_graph=True from the last backward of the step; detach what is carried over to the next one.",
-        fix_code="hidden = hidden.detach()\nloss.backward()",
+        fix_code="hidden = hidden.detach()  # what is carried over from the step before, if anything\nloss.backward()",
         first_step=begin,
         last_step=timing.last_step(training),
         first_second=timing.second_at(training, first),
@@ -75,6 +75,11 @@ RULE = Rule(
     title="The graph is kept after the last backward",
     about="retain_graph=True keeps all activations of a step. Needed between two backwards of one graph, never after.",
     check=check,
+    verify="Record the run again: the number of live graphs stays at one or two.",
+    excluded=(
+        "Several losses on one graph: the last backward of the step keeps it too.",
+        "A graph that is gone by the next step: graphs pile up here.",
+    ),
     needs=(("steps.graph_retained",),),
     thresholds=(
         Threshold("steps", 20, "steps", "a first try or a measurement is no habit"),

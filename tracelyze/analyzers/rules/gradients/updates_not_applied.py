@@ -25,10 +25,10 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
     seen = looks_of(training.process.tables["parameters"], training.optimizer)
     enough = [looks for looks in seen if looks.dtype not in SIXTEEN_BITS and _is_enough(looks, limits)]
     if not enough:
-        return Skipped("no parameter was looked at often enough while it had a gradient and a learning rate")
+        return Skipped("no parameter with a gradient and a learning rate was sampled often enough")
     still = [looks for looks in enough if _never_moved(looks)]
     if not still:
-        return Passed(f"steps changed all of the {plural(len(enough), 'parameter')} that were looked at")
+        return Passed(f"steps changed all of the {plural(len(enough), 'parameter')} that were sampled")
     return _finding(training, still, len(enough))
 
 
@@ -51,7 +51,7 @@ def _finding(training: Training, still: list[Looks], count: int) -> Finding:
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title=f"{plural(len(still), 'parameter')} of {count} never change, although the optimizer steps",
+        title=f"{len(still)} of {plural(count, 'sampled parameter')} never change, although the optimizer steps",
         summary=(
             f"Copies taken before and after steps{timing.name_of(training)} between {begin:,} and {end:,} are the "
             f"same bit for bit for {shown}. They have gradients, the optimizer holds them, and their learning rate is "
@@ -80,6 +80,11 @@ RULE = Rule(
     title="Updates are not applied",
     about="An optimizer that steps without writing to a parameter trains the rest of the model around a dead part.",
     check=check,
+    verify="Record the run again: every sampled parameter changes between steps.",
+    excluded=(
+        "A rate of zero, or updates below what float32 can tell: rate times gradient is far above it.",
+        "A line search that rejects steps: all samples agree.",
+    ),
     needs=(("parameters.unchanged", "parameters.unchanged_since"),),
     thresholds=(
         Threshold("looks", 4, "looks", "a line search or an accumulating optimizer rejects some steps, not all"),

@@ -24,7 +24,9 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
     looks = profiles(training.process.tables["parameters"], training.optimizer, int(limits["layers"]))
     if len(looks) < limits["looks"] or looks[-1].step - looks[0].step < limits["steps"]:
-        return Skipped(f"fewer than {limits['layers']:.0f} layers with gradients, or too few looks at them")
+        return Skipped(
+            f"the model has fewer than {limits['layers']:.0f} layers with gradients, or they were sampled too rarely"
+        )
     vanishing = [_vanishes(look, limits) for look in looks]
     first = len(looks) - vanishing[::-1].index(False) if False in vanishing else 0
     stretch = looks[first:]
@@ -46,7 +48,7 @@ def _vanishes(look: Profile, limits: Limits) -> bool:
 def _stuck(training: Training, limits: Limits) -> bool | Skipped:
     loss = training.steps["loss"]
     if not len(loss) or not np.isfinite(loss).all() or len(loss) < limits["steps"]:
-        return Skipped("the loss of some steps is missing or not finite: whether it falls cannot be told")
+        return Skipped("the loss of some steps is missing or not finite, so whether it falls is not known")
     fifth = len(loss) // 5
     parts = (loss[: min(20, fifth // 4)], loss[fifth : 2 * fifth], loss[-fifth:])
     start, early, end = (float(np.median(part)) for part in parts)
@@ -63,7 +65,7 @@ def _finding(training: Training, stretch: list[Profile], limits: Limits) -> Find
         rule=RULE.id,
         severity="warning",
         confidence="certain" if moved < limits["moved"] else "likely",
-        title=f"Gradients vanish on their way back: the first layers get {ratio:.1g} of what the last ones get",
+        title=f"Gradients vanish: {early} gets {ratio:.1g} of what {late} gets",
         summary=(
             f"From step {begin:,} on, the gradients{timing.name_of(training)} thin out from layer {late} back to "
             f"layer {early}, one by one: per element {look.gradient[-1]:.2g} at the last and "
@@ -97,6 +99,15 @@ RULE = Rule(
     title="Gradients vanish before they reach the first layers",
     about="Saturating activations or small weights shrink a gradient in every layer: the first ones are not trained.",
     check=check,
+    verify=(
+        "Record the run again: the first layers get more than a ten-thousandth of the last layers' gradient, and the"
+        " loss falls."
+    ),
+    excluded=(
+        "A converged model: the loss never fell.",
+        "Frozen layers or a cut: the decay runs through all layers in order.",
+    ),
+    absent="The run has no gradients by layer.",
     needs=(("parameters.grad_norm", "steps.loss"),),
     thresholds=(
         Threshold("ratio", 1e-4, "share", "the slope of a sigmoid is at most 1/4: seven of them in a row"),

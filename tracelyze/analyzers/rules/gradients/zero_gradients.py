@@ -34,7 +34,7 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
     satisfied = steps["loss"] == 0  # a hinge that is satisfied has no gradient, rightly
     rows = np.flatnonzero(observed & ~satisfied)
     if not len(rows):
-        return Skipped("no step was observed that had a backward, trainable tensors, and a loss other than zero")
+        return Skipped("no sampled step had a backward, trainable tensors and a loss other than zero")
     begin, end = statistics.longest_run(dead[rows])
     whole = end - begin == len(rows)
     alone = len(training.process.trainings) == 1
@@ -51,7 +51,8 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
         rule=RULE.id,
         severity="critical",
         confidence="certain" if alone else "likely",
-        title=f"Every gradient{timing.name_of(training)} is {what} for {plural(end - begin, 'observed step')}",
+        title=f"Every gradient{timing.name_of(training)} is {what} in {plural(end - begin, 'step')}: nothing is "
+            "learned",
         summary=(
             f"From step {number} on, all gradients were {what} when the optimizer stepped"
             f"{', in the whole run' if whole else ''}. Nothing is learned from such steps. "
@@ -95,6 +96,11 @@ RULE = Rule(
     title="Every gradient is zero or missing",
     about="An optimizer that steps on zero or missing gradients changes nothing, however long it runs.",
     check=check,
+    verify="Record the run again: after backward, gradients are there and not zero.",
+    excluded=(
+        "A loss that is exactly zero: such steps are not counted.",
+        "Steps that a loss scaler skipped are not counted.",
+    ),
     needs=(("steps.parameters", "steps.grads_none"),),
     thresholds=(
         Threshold(

@@ -50,16 +50,17 @@ def _tell(process: Process, line: Line, bad: list[Row], limits: Limits) -> Findi
     return loss_calls.finding(
         process, line, bad, limits,
         rule=RULE.id,
-        title="The sigmoid is applied twice: once by the model, once by the loss",
+        title="The sigmoid is applied twice: by the model and by binary_cross_entropy_with_logits",
         summary=(
             f"The input of {line.where} {comes}, with values from {number(lowest)} to {number(highest)}. "
             "binary_cross_entropy_with_logits expects raw scores (logits) and applies the sigmoid itself. After the "
             "second one every answer lies between 0.5 and 0.73, so that negatives can never be learned: their loss "
             "cannot fall below 0.69."
         ),
-        fix="Hand over the output of the last linear layer, without sigmoid. Take the sigmoid only where probabilities "
+        fix="Take the sigmoid out of the model, and pass the output of the last linear layer to the loss. Apply the "
+        "sigmoid only where probabilities "
         "are shown or compared.",
-        fix_code="logits = model(x)                      # no sigmoid at the end of the model\n"
+        fix_code="logits = model(x)  # the model ends without a sigmoid\n"
         "loss = F.binary_cross_entropy_with_logits(logits, target)",
         evidence=[
             Evidence("made by", bad[0]["made_by"] or "unknown"),
@@ -78,6 +79,9 @@ RULE = Rule(
     title="Sigmoid before a loss that contains it",
     about="binary_cross_entropy_with_logits contains the sigmoid. After another one it cannot learn negatives.",
     check=check,
+    verify="Record the run again: the loss gets scores below 0 and above 1, and falls below 0.69 for negatives.",
+    excluded=("Scores that happen to lie between 0 and 1: the input comes out of a sigmoid.",),
+    absent="The run does not call binary_cross_entropy_with_logits.",
     needs=(("loss_calls.function",),),
     thresholds=(
         Threshold("looks", 20, "calls", "scores may lie between 0 and 1 in the first steps"),

@@ -34,16 +34,17 @@ def _tell(process: Process, line: Line, bad: list[Row], limits: Limits) -> Findi
     return loss_calls.finding(
         process, line, bad, limits,
         rule=RULE.id,
-        title="Cross-entropy is given probabilities: softmax is applied twice",
+        title="Softmax is applied twice: cross_entropy gets probabilities instead of scores",
         summary=(
             f"The input of {line.where} {seen}, with values from {number(lowest)} to {number(highest)}. cross_entropy "
             "expects raw scores (logits) and applies log-softmax itself. On probabilities the second softmax is almost "
             f"flat: with {classes} classes the loss cannot fall below {number(_floor(classes))} even if every answer "
             "is right, gradients are small, and the network trains slowly or stops early."
         ),
-        fix="Hand over the output of the last linear layer, without softmax. Take the softmax only where probabilities "
+        fix="Take the softmax out of the model, and pass the output of the last linear layer to the loss. Apply the "
+        "softmax only where probabilities "
         "are shown or compared.",
-        fix_code="logits = model(x)                      # no nn.Softmax at the end of the model\n"
+        fix_code="logits = model(x)  # the model ends without a softmax\n"
         "loss = F.cross_entropy(logits, target)",
         evidence=[
             Evidence("made by", bad[0]["made_by"] or "unknown"),
@@ -68,6 +69,12 @@ RULE = Rule(
     title="Softmax before cross-entropy",
     about="cross_entropy contains the softmax. On top of another one it cannot reach a low loss and hardly learns.",
     check=check,
+    verify="Record the run again: the loss falls below its old floor.",
+    excluded=(
+        "Scores that happen to be small: they come out of a softmax, or all rows sum to 1.",
+        "Log-probabilities: they are not negative here.",
+    ),
+    absent="The run does not call cross_entropy.",
     needs=(("loss_calls.function",),),
     thresholds=(loss_calls.ROUNDING, loss_calls.SHARE, loss_calls.CALLS),
     not_when="Scores that happen to be small; targets that are probabilities; log-probabilities as the input, which a "

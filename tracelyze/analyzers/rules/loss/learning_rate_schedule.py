@@ -26,7 +26,7 @@ def _check(training: Training, known: list[dict[str, Any]], limits: Limits) -> O
     steps = training.steps
     rows = np.flatnonzero(np.isfinite(steps["lr"]))
     if len(rows) < limits["steps"]:
-        return Skipped(f"the rate of fewer than {limits['steps']:.0f} steps is known")
+        return Skipped(f"the learning rate of fewer than {limits['steps']:.0f} steps is known")
     own = [row for row in known if row["optimizer"] == training.optimizer]
     outer = [row for row in own if not row["inner"]]
     rate = steps["lr"][rows]
@@ -39,7 +39,7 @@ def _check(training: Training, known: list[dict[str, Any]], limits: Limits) -> O
     if stranger is not None:
         return schedules.finding(
             training, stranger, RULE.id,
-            title="The scheduler changes the rate of an optimizer that never steps",
+            title=f"{stranger['name']} steers an optimizer that never steps: the learning rate stays the same",
             what=f"{stranger['name']} was stepped {plural(stranger['steps'], 'time')} and moved its optimizer's rate "
             f"from {number(stranger['highest_lr'] or 0.0)} to {number(stranger['lowest_lr'] or 0.0)}, but the one that "
             f"steps holds the same parameters and stayed at {number(float(rate[-1]))}: the optimizer was made again "
@@ -69,7 +69,7 @@ def _zero(
     )
     return schedules.finding(
         training, scheduler, RULE.id,
-        title=f"Nothing is learned {when}: the learning rate is zero",
+        title=f"The learning rate is zero {when}: nothing is learned",
         what=f"The rate{timing.name_of(training)} is zero for {plural(total - begin, 'step')}, {percent(share)} of "
         f"the run. These steps cost time and change nothing.{cause}",
         fix="Give the schedule the number of steps that the training really makes, in the unit in which it is stepped.",
@@ -86,9 +86,9 @@ def _out_of_step(training: Training, row: dict[str, Any], judge: Any) -> Finding
     title, what, fix = schedules.words(training, row, judge)
     return schedules.finding(
         training, row, RULE.id, title=title, what=what, fix=fix,
-        code="for epoch in range(epochs):\n    for batch in loader:\n        ...\n        optimizer.step()\n"
-        "        scheduler.step()      # here if its length counts batches\n    scheduler.step()          # here if it "
-        "counts epochs",
+        code="for epoch in range(epochs):\n    for batch in loader:\n        train_step(batch)\n"
+        "        scheduler.step()  # here, if its length counts batches\n"
+        "    # scheduler.step()  # or only here, if it counts epochs",
         evidence=[
             Evidence("steps of the scheduler", row["steps"], "steps"),
             Evidence("steps of the optimizer", len(training.steps), "steps"),
@@ -104,6 +104,9 @@ RULE = Rule(
     title="The learning-rate schedule does not fit the training",
     about="A schedule counts batches or epochs. Stepped in the other unit it ends far too early, or never gets going.",
     check=check,
+    verify="Record the run again: the learning rate follows its schedule to the end of the training.",
+    excluded=("The last steps of a schedule: they are a percent or so of a run.",),
+    absent="The run has no learning rate.",
     needs=(("steps.lr",),),
     thresholds=(
         Threshold("steps", 20, "steps", "fewer steps cost nothing worth a warning"),

@@ -10,7 +10,7 @@ from tracelyze.analyzers.computed.optimization import rates, style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number
+from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.optimization.rates import TooHigh
@@ -25,7 +25,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped(reason)
     seen = rates.curve(training)
     if len(seen.loss) < 3:
-        return Skipped(f"{len(seen.loss)} losses that are numbers, with a known rate")
+        return Skipped(f"{plural(len(seen.loss), 'finite loss')} with a known learning rate: too few to judge")
     found = rates.from_the_start(training, seen, limits) or rates.raised(seen, limits)
     if found is None:
         return Passed("the loss did not blow up from the first steps, nor when the rate was raised")
@@ -39,7 +39,7 @@ def _finding(training: Training, found: TooHigh, limits: Limits) -> Finding:
     marks = [Mark(float(raised), "rate raised" if found.borne else "first step")]
     rate, name = number(found.rate), training.facts.get("name") or "the optimizer"
     if found.borne:
-        title = f"The learning rate was raised to {rate}, which the training did not bear"
+        title = f"A learning rate of {rate} is too high: the loss blew up when it was raised"
         summary = (
             f"Up to a rate of {number(found.borne)} the loss fell, to {number(found.lowest)}. From step {raised} "
             f"on the rate was higher, up to {rate}, and the loss rose to {number(found.highest)}. A step that "
@@ -48,7 +48,7 @@ def _finding(training: Training, found: TooHigh, limits: Limits) -> Finding:
         fix = f"Go back to a checkpoint from before step {raised} and keep the rate at {number(found.borne)} or below."
         code = f'for group in optimizer.param_groups:\n    group["lr"] = min(group["lr"], {found.borne:.2g})'
     else:
-        title = f"The learning rate of {name}, {rate}, is too high: the loss grew from the first step"
+        title = f"A learning rate of {rate} is too high for {name}: the loss grew from the first step"
         summary = (
             f"The loss went from {number(found.lowest)} to {number(found.highest)} without ever having fallen, and one "
             f"update changed the weights by {number(found.update or 0.0)} times their own size. Nothing was learned: a "
@@ -90,6 +90,8 @@ RULE = Rule(
     title="The learning rate is too high",
     about="Gradient descent is stable up to a rate of two over the curvature, and diverges geometrically beyond it.",
     check=check,
+    verify="Record the run again: the loss falls from the first steps on.",
+    absent="The run has no learning rate.",
     needs=(("steps.loss", "steps.lr"),),
     thresholds=(
         Threshold("blow_up", 100, "", "a bad start loses a factor of 2 to 5 in its first steps, not of 100"),

@@ -58,7 +58,7 @@ def _tell(process: Process, line: Line, bad: list[Row], limits: Limits) -> Findi
     return loss_calls.finding(
         process, line, bad, limits,
         rule=RULE.id,
-        title=f"{line.function} compares every prediction with every target: {given} against {target}",
+        title=f"{line.function} compares {given} with {target}: every prediction meets every target",
         summary=(
             f"In {line.where} the prediction has shape {given} and the target {target}. PyTorch repeats both to "
             f"{product}: {prod(product):,} differences instead of {count:,}, nearly all between a prediction and the "
@@ -66,7 +66,7 @@ def _tell(process: Process, line: Line, bad: list[Row], limits: Limits) -> Findi
             "network learns to predict a constant. torch warns of it once."
         ),
         fix=f"Give both the same shape before the loss: take the dimension of size 1 off the {name}.",
-        fix_code=f"{name} = {name}.squeeze({dim})              # {given if longer_input else target} -> "
+        fix_code=f"{name} = {name}.squeeze({dim})  # {given if longer_input else target} -> "
         f"{target if longer_input else given}\nloss = F.{line.function}(prediction, target)",
         evidence=[
             Evidence("shape of the prediction", given),
@@ -86,6 +86,12 @@ RULE = Rule(
     title="Prediction and target are broadcast against each other",
     about="Shapes [B, 1] and [B] do not fail, they give [B, B] differences, and the network learns a constant.",
     check=check,
+    verify="Record the run again: prediction and target have the same shape.",
+    excluded=(
+        "All pairs on purpose: the shapes have different numbers of dimensions.",
+        "A target with a single value: it has as many as the prediction.",
+    ),
+    absent="The run calls no elementwise loss.",
     needs=(("loss_calls.input_shape", "loss_calls.target_shape"),),
     thresholds=(loss_calls.SHARE, loss_calls.CALLS),
     not_when="Equal shapes, targets with a single value, one side repeated, pairs written out with the same number of "

@@ -12,7 +12,7 @@ from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number, percent
+from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Training
@@ -27,9 +27,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     rows = np.flatnonzero(np.isfinite(training.steps["loss"]) & ~timing.skipped(training))
     loss = training.steps["loss"][rows]
     if len(loss) < 64:
-        return Skipped(f"{len(loss)} losses: 64 are needed to tell a rise from noise")
+        return Skipped(f"{plural(len(loss), 'loss')} were recorded; 64 are needed to tell a rise from noise")
     if float(np.quantile(loss, 0.1)) <= 0:
-        return Skipped("the loss reaches zero or below: there is no level to measure a rise against")
+        return Skipped("the loss reaches zero or below, so a rise cannot be measured as a share of it")
     seen = statistics.divergence(loss, rise=limits["rise"], regained=limits["regained"], sigmas=limits["sigmas"])
     if seen is None:
         return Passed("the loss did not rise for good above its earlier minimum")
@@ -40,8 +40,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _finding(training: Training, first: int, seen: statistics.Divergence, limits: Limits) -> Finding:
-    begin, ratio = timing.step_at(training, first), seen.end / seen.minimum
-    height = f"{percent(ratio - 1)} above" if ratio < 3 else f"at {number(ratio)} times"
+    begin = timing.step_at(training, first)
     worse = seen.end > seen.start
     affected = np.zeros(len(training.steps), dtype=bool)
     affected[first:] = True
@@ -50,14 +49,14 @@ def _finding(training: Training, first: int, seen: statistics.Divergence, limits
         rule=RULE.id,
         severity="critical" if worse else "warning",
         confidence="likely",
-        title=f"The loss diverged: it ended {height} its minimum",
+        title=f"The loss diverged: {number(seen.end)} at the end, {number(seen.minimum)} at its lowest",
         summary=(
             f"The loss reached {number(seen.minimum)} around step {begin}, rose after that and stayed high: "
             f"{number(seen.end)} at the end" + (", above where it had started." if worse else ".") + " Everything "
             "since the minimum made the model worse on its own training data."
         ),
         fix="Go back to a checkpoint from before the rise, and lower the learning rate, warm it up, or clip gradients.",
-        fix_code="torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)",
+        fix_code="loss.backward()\ntorch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)\noptimizer.step()",
         first_step=begin,
         last_step=timing.last_step(training),
         first_second=timing.second_at(training, first),
@@ -82,6 +81,8 @@ RULE = Rule(
     title="The loss diverged",
     about="A loss that rises above its minimum and stays there says that the training undoes what it had learned.",
     check=check,
+    verify="Record the run again: the loss stays near its minimum.",
+    absent="The run has no loss.",
     needs=(("steps.loss",),),
     thresholds=(
         Threshold("rise", 0.15, "share", "simulated rises of 40% and more are found, noise of any shape is not"),

@@ -87,6 +87,9 @@ RULE = Rule(
     title="The loss is not finite",
     about="Once the loss is NaN or Inf its gradients are too, and one optimizer step spreads them into every weight.",
     check=check,
+    verify="Record the run again: every loss is a number.",
+    excluded=("Steps that a loss scaler skipped are not counted.",),
+    absent="The run has no loss.",
     needs=(("steps.loss",),),
     thresholds=(
         Threshold("recovered", 5, "steps", "weights that hold a NaN give no finite loss ever again"),

@@ -40,7 +40,7 @@ def _tell(process: Process, line: Line, bad: list[Row], limits: Limits) -> Findi
     return loss_calls.finding(
         process, line, bad, limits,
         rule=RULE.id,
-        title=f"{line.function} is given probabilities where log-probabilities belong",
+        title=f"{line.function} gets probabilities, but it expects log-probabilities",
         summary=(
             f"The input of {line.where} has rows from {number(min(row['lowest'] for row in bad))} to "
             f"{number(max(row['highest'] for row in bad))} that come from a softmax or sum to 1. {effect}"
@@ -69,6 +69,9 @@ RULE = Rule(
     title="Probabilities where log-probabilities belong",
     about="nll_loss and kl_div expect logarithms of probabilities. On probabilities they run, and mean something else.",
     check=check,
+    verify="Record the run again: the input of the loss is zero or below.",
+    excluded=("Log-probabilities: the values are not negative and sum to 1.",),
+    absent="The run calls neither nll_loss nor kl_div.",
     needs=(("loss_calls.function",),),
     thresholds=(loss_calls.ROUNDING, loss_calls.SHARE, loss_calls.CALLS),
     not_when="Log-probabilities; Gaussian and flow likelihoods, which may be negative.",

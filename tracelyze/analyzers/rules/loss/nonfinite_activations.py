@@ -59,7 +59,7 @@ def _finding(training: Training, index: int, root: dict[str, Any], lost: int) ->
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title=f"{name} puts out {what} at step {begin:,}",
+        title=f"{name} is the first module to put out {what}, at step {begin:,}",
         summary=(
             f"In the forward of step {begin:,} {name} was the first module whose output held {what}; modules that were "
             f"called before it were finite, and so is the model's weight at that point. The loss of the step was lost "
@@ -69,7 +69,7 @@ def _finding(training: Training, index: int, root: dict[str, Any], lost: int) ->
         fix="Compute this module in float32 or bfloat16, or scale what goes into it (normalisation, smaller initial "
         "weights)." if half else "Look at what this module divides by, takes the logarithm or the root of, and keep it "
         "away from zero; normalise what goes into it.",
-        fix_code="with torch.autocast('cuda', enabled=False):\n    y = module(x.float())" if half
+        fix_code="with torch.autocast(x.device.type, enabled=False):\n    y = module(x.float())" if half
         else "y = x / (norm + 1e-8)",
         first_step=begin,
         first_second=timing.second_at(training, index),
@@ -91,6 +91,11 @@ RULE = Rule(
     title="A module puts out NaN or Inf",
     about="The first module whose output is not finite, while its input and its weights are, is where it starts.",
     check=check,
+    verify="Record the run again: no module puts out NaN or Inf.",
+    excluded=(
+        "Masked logits: the loss broke at the same step.",
+        "Weights that had become NaN before: they were finite.",
+    ),
     needs=(("activations.nonfinite", "steps.loss"),),
     consequence_of=(
         "nonfinite-input",

@@ -36,7 +36,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return findings
     if looked:
         return Passed(f"{plural(looked, 'call')} with sequences of ids looked at: little padding that counts")
-    return Skipped("no training loss, averaged by torch, with one class to name for every id of a sequence")
+    return Skipped("no training loss names a class for every token of a sequence", "not-applicable")
 
 
 def _mean(rows: list[Row], name: str) -> float:
@@ -49,7 +49,7 @@ def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], 
         process, replace(line, rows=rows), counted, limits,
         rule=RULE.id,
         severity="warning",
-        title=f"{percent(share)} of the targets in the loss are padding",
+        title=f"Padding counts in the loss: {percent(share)} of the targets of {line.function}",
         summary=(
             f"Short sequences are filled up at their ends, and {line.function} counts these positions like all others: "
             f"{percent(share)} of its targets, all of class {value}. They are easy to name, so that the loss looks "
@@ -77,6 +77,12 @@ RULE = Rule(
     title="Padding counts in the loss",
     about="Positions that fill up short sequences teach nothing; where they count, they thin out those that matter.",
     check=check,
+    verify="Record the run again: padding no longer counts, and the loss is higher at first.",
+    excluded=(
+        "ignore_index or a weight of zero: these targets count.",
+        "A frequent class: the same target fills the ends of most rows.",
+    ),
+    absent="The run calls no loss over sequences of tokens.",
     needs=(("loss_calls.pad_share", "loss_calls.pad_same"),),
     thresholds=(
         Threshold("padding", 0.2, "share", "a fifth: the loss reads a quarter better than it is once padding is easy"),

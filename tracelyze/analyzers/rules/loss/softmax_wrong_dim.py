@@ -44,12 +44,12 @@ def _tell(process: Process, line: Line, bad: list[Row], limits: Limits) -> Findi
     dim, shape = bad[0]["made_dim"], loss_calls.shown(bad[0]["input_shape"])
     strict = line.function in OVER_CLASSES
     name = "log_softmax" if strict else "softmax"
-    places = {None: "a dimension that does not hold the classes", 0: "the batch (dimension 0)"}
+    places = {None: "another dimension", 0: "the batch (dimension 0)"}
     over = places.get(dim, f"dimension {dim}")
     return loss_calls.finding(
         process, line, bad, limits,
         rule=RULE.id,
-        title=f"The {name} before the loss runs over {over}, not over the classes",
+        title=f"The {name} before {line.function} runs over {over}, not over the classes",
         summary=(
             f"The input of {line.where}, shape {shape} with classes in dimension 1, was normalised over {over}. "
             "Samples then compete with each other instead of classes: the answer for one sample depends on which "
@@ -79,6 +79,12 @@ RULE = Rule(
     title="Softmax over the wrong dimension",
     about="Over the batch dimension a softmax makes samples compete instead of classes.",
     check=check,
+    verify="Record the run again: the softmax runs over dimension 1.",
+    excluded=(
+        "All pairs of a batch (contrastive losses): the two sizes differ.",
+        "One-dimensional inputs are not counted.",
+    ),
+    absent="The run calls no loss over classes.",
     needs=(("loss_calls.made_by",),),
     thresholds=(
         Threshold("error", 0.1, "nats", "log-probabilities have logsumexp 0, within 0.01 in bfloat16"),

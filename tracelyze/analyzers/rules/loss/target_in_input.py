@@ -34,8 +34,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     if causal:
         return Passed("the targets of the models that see no later position are not the ids at their own position")
     if looked:
-        return Skipped("no model whose graph tells that a position sees only itself and those before it")
-    return Skipped("no training loss with one class to name for every id of a sequence that is embedded")
+        return Skipped("no model was seen in which a position sees only itself and earlier ones", "not-applicable")
+    return Skipped("no training loss names a class for every token of an embedded sequence", "not-applicable")
 
 
 def _finding(process: Process, line: Line, rows: list[Row], same: list[Row], limits: Limits) -> Finding:
@@ -46,7 +46,7 @@ def _finding(process: Process, line: Line, rows: list[Row], same: list[Row], lim
     return loss_calls.finding(
         process, replace(line, rows=rows), same, limits,
         rule=RULE.id,
-        title="The target is the token that the model was just given: it learns to copy, not to predict",
+        title="Targets are not shifted: the model learns to copy its input, not to predict",
         summary=(
             f"{percent(equal)} of the targets {shape} of {line.function} are the id that the model embedded at the "
             "same position, and no position of it sees later ones: it is a model for the next token, and the targets "
@@ -75,6 +75,12 @@ RULE = Rule(
     title="Targets that were not shifted",
     about="A model that reads from the left and is to name its own input copies it: loss near 0, nothing learned.",
     check=check,
+    verify="Record the run again: hardly any target equals the token at its own position.",
+    excluded=(
+        "Autoencoders and masked language models: no position of this model sees later ones.",
+        "Models that shift their input themselves: the tokens compared are those that were embedded.",
+    ),
+    absent="The run calls no loss over sequences of tokens.",
     needs=(("loss_calls.ids_equal", "loss_calls.sees_later"),),
     thresholds=(
         Threshold("equal", 0.99, "share", "all are where nothing was shifted; shifted ones none, where ids differ from "

@@ -22,7 +22,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     retries, held, used = (training.steps[name] for name in ("device_retries", "device_reserved", "device_peak"))
     warm_up = int(limits["warm_up"])
     if len(retries) <= warm_up:
-        return Skipped(f"{plural(len(retries), 'step')}: a fresh start may meet the limit once")
+        return Skipped(f"the run has {plural(len(retries), 'step')}, and a fresh start may meet the limit once")
     more = np.append(0.0, np.diff(retries))
     rows = np.flatnonzero((more > 0) & (np.arange(len(more)) >= warm_up))
     half = warm_up + (len(retries) - warm_up) // 2
@@ -56,16 +56,16 @@ def _finding(
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title=f"Device memory is fragmented: the driver refused more in {plural(len(rows), 'step')}",
+        title=f"Device memory is fragmented: allocations failed and were retried in {plural(len(rows), 'step')}",
         summary=(
             f"PyTorch held up to {size(int(held))} of device memory, and no more than {size(int(used))} was ever "
             f"in tensors; still it had to ask for more {int(more[rows].sum()):,} times, was refused, gave all free "
             "blocks back and tried again, which waits for the device. These steps took "
             f"{duration(lost)} more than the others. "
-            "The free memory lies in pieces that are too small: lengths or batch sizes vary, most likely."
+            "The free memory lies in pieces that are too small, most likely because lengths or batch sizes vary."
         ),
-        fix="Let segments grow instead of lying side by side, and pad inputs to a few lengths.",
-        fix_code="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        fix="Set the allocator to growing segments in the environment of the run, and pad inputs to a few lengths.",
+        fix_code="export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         first_step=steps[0],
         last_step=steps[-1],
         first_second=timing.second_at(training, int(rows[0])),
@@ -90,6 +90,8 @@ RULE = Rule(
         "blocks back and tried again, and compares what it held with what was ever in tensors."
     ),
     check=check,
+    verify="Record the run again: no step after the tenth retries an allocation.",
+    absent="The run uses no device memory.",
     needs=(("steps.device_retries", "steps.device_reserved", "steps.device_peak"),),
     thresholds=(
         Threshold("warm_up", 10, "steps", "derived: the first steps, and the search for fast kernels, fill the memory"),

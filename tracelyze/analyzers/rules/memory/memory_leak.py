@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Training
 
 FIX_GRAPHS = (
-    "Keep numbers, not tensors with their history: use loss.item() for running sums and logs, and .detach() for "
-    "outputs, losses or hidden states that are stored beyond the step."
+    "Keep the backward pass as it is. Where the loop stores a loss or an output beyond the step, store a number or a "
+    "detached tensor: loss.item() in running sums and logs, .detach() for outputs and hidden states."
 )
-CODE_GRAPHS = "running_loss += loss.item()          # not: running_loss += loss\noutputs.append(output.detach().cpu())"
+CODE_GRAPHS = (
+    "running_loss += loss.item()  # where the loop adds up losses\n"
+    "outputs.append(output.detach().cpu())  # where it keeps outputs"
+)
 FIX_OTHER = (
     "Look for a list, dictionary or cache that grows with every step: stored batches, outputs or logs. Keep only what "
     "is needed, bound its size, or write it to disk."
@@ -41,7 +44,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _nothing(series: Series | None) -> Passed | Skipped:
     count = 0 if series is None else len(series.values)
     if series is None or count < 50:
-        return Skipped(f"memory is known for {plural(count, 'step')}: 50 are needed to tell a leak from a warm-up")
+        return Skipped(f"memory was recorded at {plural(count, 'step')}; 50 are needed to tell a leak from a warm-up")
     change = (series.values[-1] - series.values[len(series.values) // 10]) / MIB
     return Passed(f"{series.name} memory does not climb steadily (net change {change:+.1f} MiB)")
 
@@ -58,18 +61,19 @@ def _finding(
         name, source = graphs.pattern, limits.source("graphs")
         kept = Evidence("autograd graphs kept alive", graphs.kept, "graphs", limits["graphs"], source)
         evidence = [kept, Evidence("graphs per step", graphs.per_step, "graphs/step"), *evidence]
-        title = f"Autograd graphs are kept alive: {number(graphs.kept)} of them {name}"
+        title = f"Memory leak: {number(graphs.kept)} autograd graphs were never freed"
         cause = (
-            f"From step {begin} on, autograd graphs of earlier steps stay in memory {name}. Something that the "
-            "script stores "
-            "still refers to them: usually a summed loss, a list of losses or outputs, or a hidden state."
+            f"From step {begin:,} on, autograd graphs of earlier steps stay in memory {name}. Something that "
+            "the script "
+            "stores still refers to them: usually a running sum of losses, a list of losses or outputs, or a "
+            "hidden state."
         )
     else:
-        title, cause = "", "What holds it was not seen: no autograd graph was found to be kept."
+        title, cause = "", "What holds it was not seen: no autograd graph is kept."
     if climb and series:
         growth = f"{series.name.capitalize()} memory grows by {size(climb.slope)} per step"
-        title = title or f"{growth}, {size(climb.growth)} so far"
-        cause = f"{growth}, {size(climb.growth)} since step {begin}. {cause}"
+        title = title or f"Memory leak: {series.name} memory grows by {size(climb.slope)} per step"
+        cause = f"{growth}, {size(climb.growth)} since step {begin:,}. {cause}"
         if left is not None:
             cause += f" At this pace memory is exhausted after {duration(left)} more."
     elif graphs:
@@ -106,6 +110,11 @@ RULE = Rule(
         "the end, something keeps what a step made: most often the loss with its whole autograd graph."
     ),
     check=check,
+    verify="Record the run again: memory at the end of a step stays level, and one or two graphs are alive.",
+    excluded=(
+        "Logging windows that sum up some losses: graphs pile up far beyond them.",
+        "Allocator warm-up: the graphs themselves are counted.",
+    ),
     whole_process=True,
     needs=(("steps.live_graphs",), ("steps.device_allocated",), ("steps.host_rss",)),
     thresholds=(

@@ -28,7 +28,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
     """The exception that ended the program, if it says that memory ran out."""
     event = last_exception(process)
     if process.exit.kind == "unknown" and event is None:
-        return Skipped("how the program ended was not recorded")
+        return Skipped("how the program ended was not recorded", "not-applicable")
     if event is None or process.exit.kind != "exception":
         return Passed("the program did not die of an exception")
     name, text = str(event["name"] or ""), str(event["text"] or "")
@@ -46,14 +46,18 @@ def check(process: Process, _limits: Limits) -> Outcome:
             rule=RULE.id,
             severity="critical",
             confidence="certain",
-            title=f"The program ran out of {kind} memory {when}",
+            title=f"Out of {kind} memory {when}",
             summary=(
                 f"{crash_families.message(name, text)}. "
                 + ("It never fitted: model, optimizer state and one batch are too large together." if early
                    else "It had fitted until then: memory grew, or this step needed more than the others.")
             ),
             fix=FIXES[kind],
-            fix_code="with torch.autocast(device_type, dtype=torch.bfloat16):\n    ..." if kind == "device" else "",
+            fix_code="for i, (x, y) in enumerate(loader):  # with half the batch size\n"
+            "    (criterion(model(x), y) / 2).backward()\n    if (i + 1) % 2 == 0:\n"
+            "        optimizer.step()\n        optimizer.zero_grad()"
+            if kind == "device"
+            else "",
             first_step=step,
             last_step=step,
             first_second=event["time"],
@@ -89,6 +93,7 @@ RULE = Rule(
     title="Memory ran out",
     about="An allocation failed and nothing caught the exception.",
     check=check,
+    verify="The next run gets past this step; its peak memory stays below the device's.",
     consequence_of=("memory-leak", "eval-with-grad", "memory-fragmentation"),
     not_when="Exceptions that the script handles.",
     references=("https://docs.pytorch.org/docs/stable/notes/faq.html",),

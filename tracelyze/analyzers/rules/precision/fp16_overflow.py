@@ -38,7 +38,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         scale = "" if seen.scale is None else f", the loss scale ended at {number(seen.scale)}"
         reasons.append(f"{plural(seen.count, 'step')} skipped beyond the scaler's own probing{scale}")
     if not reasons:
-        return Skipped("no loss scale: the training used no GradScaler")
+        return Skipped("the run uses no GradScaler", "not-applicable")
     return findings or Passed("; ".join(reasons))
 
 
@@ -61,7 +61,7 @@ def _finding(training: Training, seen: Overflows, limits: Limits) -> Finding:
         rule=RULE.id,
         severity="critical" if dead else "warning",
         confidence="certain" if training.steps.has("skipped") else "likely",
-        title=title if seen.scale is None else f"{title}, loss scale down to {number(seen.scale)}",
+        title=title if seen.scale is None else f"{title}, loss scale at {number(seen.scale)}",
         summary=told,
         fix=FIX,
         fix_code=FIX_CODE,
@@ -89,6 +89,11 @@ RULE = Rule(
     about="GradScaler skips a step whose gradients overflow, and halves its scale. Now and then that is its search for "
     "the largest scale; again and again it is a training that float16 cannot hold.",
     check=check,
+    verify="Record the run again: the scaler skips a step now and then at most, and its scale recovers.",
+    excluded=(
+        ("The scaler's search for its scale: the first steps, and one skip per growth interval, are not counted."),
+    ),
+    absent="The run uses no GradScaler.",
     needs=(("steps.scale",), ("steps.skipped",)),
     thresholds=(
         Threshold("scale", 1.0, "", "below 1 the scaler no longer lifts gradients, it shrinks them"),

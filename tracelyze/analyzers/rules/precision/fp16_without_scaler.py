@@ -21,7 +21,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Autocast to float16, or weights in it, with no scaler and no loss multiplied by a constant instead."""
     state = (process.facts.get("signals") or {}).get("loss_scale")
     if isinstance(state, dict) and state.get("reason"):
-        return missing(process, "steps.scale")
+        return missing(process, "steps.scale", RULE.absent)
     findings = [found for training in process.trainings if (found := _find(training, limits)) is not None]
     return findings or Passed("no float16 autocast without a loss scaler")
 
@@ -50,16 +50,15 @@ def _finding(training: Training, half: Mask, dtype: str, weights: bool, limits: 
         rule=RULE.id,
         severity="critical",
         confidence="likely",
-        title=f"Trained in float16{timing.name_of(training)} without a loss scaler",
+        title=f"float16 training{timing.name_of(training)} without a loss scaler: small gradients become zero",
         summary=(
             f"{percent(share)} of the steps ran {how}, and no GradScaler was used. Gradients below 6e-8 become "
-            "exactly zero "
-            "in float16, so that small updates are lost without any error; large ones overflow to Inf and reach the "
-            "weights."
+            "exactly zero in float16, so small updates are lost without an error. Large ones overflow to Inf and reach "
+            "the weights."
         ),
         fix="Use bfloat16, which needs no scaler, or keep the weights in float32 and scale the loss with GradScaler.",
-        fix_code="scaler = "
-        "torch.amp.GradScaler()\nscaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
+        fix_code="scaler = torch.amp.GradScaler()  # once, before the loop\n...\n"
+        "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
         first_step=begin,
         last_step=timing.last_step(training),
         first_second=timing.second_at(training, first),
@@ -82,6 +81,8 @@ RULE = Rule(
     title="float16 without a loss scaler",
     about="The smallest float16 number is 6e-8. Without a scaled loss, gradients below it vanish.",
     check=check,
+    verify="Record the run again: autocast runs in bfloat16, or a GradScaler scales every loss.",
+    absent="The run uses no autocast.",
     needs=(("steps.autocast",),),
     thresholds=(
         Threshold("share", 0.9, "share", "a forward under autocast is under it in every step"),

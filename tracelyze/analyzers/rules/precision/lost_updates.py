@@ -24,7 +24,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
     seen = looks_of(training.process.tables["parameters"], training.optimizer)
     if not seen:
-        return Skipped("no step was looked at that had gradients and a learning rate")
+        return Skipped("no step with gradients and a learning rate was sampled")
     short = [looks for looks in seen if looks.dtype in SIXTEEN_BITS]
     if not short:
         return Passed("the weights are kept in 32 bits or more")
@@ -58,7 +58,7 @@ def _finding(training: Training, short: list[Looks], looks: Pooled, limits: Limi
         rule=RULE.id,
         severity="warning",
         confidence="certain",
-        title=f"{percent(share)} of the updates are rounded away: the weights are kept in {dtype}",
+        title=f"{percent(share)} of the weight updates are lost to rounding in {dtype}",
         summary=(
             f"A step{timing.name_of(training)} leaves {percent(share)} of the weights that have a gradient exactly as "
             f"they were, and {percent(held)} are the same {steps:.0f} steps later: at a learning rate of "
@@ -67,7 +67,8 @@ def _finding(training: Training, short: list[Looks], looks: Pooled, limits: Limi
         ),
         fix="Keep the weights in float32 and compute in 16 bits with autocast, or use an optimizer with float32 master "
         "weights or stochastic rounding.",
-        fix_code="model = model.float()\nwith torch.autocast('cuda', torch.bfloat16):\n    loss = f(model(x), y)",
+        fix_code="model = model.float()  # before the optimizer is made\n"
+        "with torch.autocast(x.device.type, torch.bfloat16):\n    loss = criterion(model(x), y)",
         first_step=int(min(one.step[0] for one in short)),
         last_step=timing.last_step(training),
         evidence=[
@@ -88,6 +89,11 @@ RULE = Rule(
     title="16-bit weights round updates away",
     about="bfloat16 tells 1 from 1.008, not from 1.004: smaller updates vanish, however many of them there are.",
     check=check,
+    verify="Record the run again: most weights change at every step.",
+    excluded=(
+        "Small updates that add up in float32 copies: the same weights stay unchanged over many steps.",
+        "A rate that has ended near zero: the median over the run is taken.",
+    ),
     needs=(("parameters.unchanged_reached", "parameters.unchanged_since"),),
     thresholds=(
         Threshold("lost", 0.75, "share", "three of four updates without effect: the rate is a quarter of what it says"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding, Location
 from tracelyze.formatting import number, percent
@@ -26,7 +26,7 @@ def _check(training: Training, limits: Limits) -> OneOutcome:
     steps = training.steps
     known = steps.known("scaler_use") & (steps["backwards"] > 0)
     if known.sum() < limits["steps"]:
-        return Skipped(f"fewer than {limits['steps']:.0f} steps beside a GradScaler")
+        return Skipped(f"fewer than {limits['steps']:.0f} steps ran with a GradScaler")
     scaled = known & (steps["losses_scaled"] > 0)
     still_scaled = scaled & (steps["scaler_use"] == NOTHING)
     never_scaled = known & (steps["losses_scaled"] == 0) & (steps["scaler_use"] == MADE_THE_STEP)
@@ -49,9 +49,9 @@ def _finding(training: Training, bad: Mask, scaled: bool, limits: Limits) -> Fin
         rule=RULE.id,
         severity="warning",
         confidence="certain",
-        title="The optimizer steps on gradients that are still scaled"
+        title="optimizer.step() uses scaled gradients: GradScaler is used by half"
         if scaled
-        else "GradScaler divides gradients that were never scaled",
+        else "scaler.step() divides gradients that were never scaled",
         summary=(
             f"In {percent(float(bad.mean()))} of the steps the loss went through scaler.scale(), and optimizer.step() "
             f"was called directly: the gradients were too large by the scale ({factor}), overflows were not skipped, "
@@ -73,6 +73,7 @@ def _finding(training: Training, bad: Mask, scaled: bool, limits: Limits) -> Fin
         cost=timing.cost_of(training, bad),
         location=place,
         charts=pictures.grad_norm(training) + pictures.loss(training),
+        diff=edits.step_by_scaler(training) if scaled else edits.scale_the_loss(training),
         false_alarm="Gradients that the script unscales itself, without scaler.unscale_.",
     )
 
@@ -84,6 +85,12 @@ RULE = Rule(
     title="GradScaler used by half",
     about="GradScaler multiplies the loss before backward and divides the gradients in its step. One needs the other.",
     check=check,
+    verify="Record the run again: the scaler scales every loss and makes every step.",
+    excluded=(
+        "scaler.unscale_ before a step of the script's own: the scaler did nothing in these steps.",
+        "Losses scaled by hand with scaler.get_scale() are not counted.",
+    ),
+    absent="The run uses no GradScaler.",
     needs=(("steps.scaler_use", "steps.losses_scaled"),),
     thresholds=(
         Threshold("steps", 10, "steps", "a first try is no habit"),

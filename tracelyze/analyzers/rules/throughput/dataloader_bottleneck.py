@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracelyze.analyzers.computed.throughput import loading_advice as advice
 from tracelyze.analyzers.computed.throughput import waiting
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
+from tracelyze.diagnosis import Cost, Diff, Evidence, Finding, Mark
 from tracelyze.formatting import duration, percent
 
 if TYPE_CHECKING:
@@ -24,16 +25,16 @@ def check(process: Process, limits: Limits) -> Outcome:
     on_device = process.device != "cpu" or process.steps.has("device_seconds")
     if on_device and not process.steps.has("device_wait"):
         return Skipped(
-            "the model is on a device whose queue may hide the wait: whether the device itself idles for data takes a "
-            "profiler trace"
+            "the model is on a device whose queue may hide the wait, so a timeline of a few steps is needed",
+            record="--profile-every 100",
         )
     training = process.longest
     seen = waiting.measure(training)
     if seen is None:
-        return Skipped(f"fewer than {waiting.MIN_STEPS} steps with a known wait beyond the first batches")
+        return Skipped(f"fewer than {waiting.MIN_STEPS} steps with a known wait were recorded, first batches left out")
     own = waiting.undisturbed(seen)
-    who = "the device stands idle for data" if seen.on_device else "a step waits for data"
-    told = f"{who} {duration(seen.idle)} of {duration(seen.step)} ({percent(seen.share)} in all)"
+    who = "the device was idle for" if seen.on_device else "a step waited"
+    told = f"{who} {duration(seen.idle)} of {duration(seen.step)} for data ({percent(seen.share)})"
     share = limits["grave" if seen.loader.get("iterable") else "share"]
     if own.share < share or own.idle < limits[_least(seen, limits)]:
         return Passed(told)
@@ -63,7 +64,8 @@ def _finding(
         rule=RULE.id,
         severity="critical" if predicted.share >= limits["grave"] else "warning",
         confidence="possible" if stream else "likely" if seen.workers else "certain",
-        title=f"The {'device' if seen.on_device else 'training'} waits for data {percent(seen.share)} of its time",
+        title=f"{'The device' if seen.on_device else 'Training'} waits for data {percent(seen.share)} of the time: "
+        f"{duration(seen.idle)} of a {duration(seen.step)} step",
         summary=(
             f"A step takes {duration(seen.step)} on average, and {advice.waits(seen)} for the next batch "
             f"(num_workers={seen.workers}). {promise}{live if stream else ''}"
@@ -73,7 +75,7 @@ def _finding(
         first_step=begin,
         last_step=timing.last_step(training),
         evidence=[
-            Evidence("share of time the device stood idle for data" if seen.on_device else
+            Evidence("share of time the device was idle for data" if seen.on_device else
                      "share of time spent waiting", seen.share, "share", limits["share"], limits.source("share")),
             Evidence("mean wait per step", seen.idle * 1e3, "ms", limits[_least(seen, limits)] * 1e3,
                      limits.source(_least(seen, limits))),
@@ -86,8 +88,20 @@ def _finding(
         cost=Cost(seconds, share),
         location=training.process.site(seen.loader.get("site")) or training.process.location("loader"),
         charts=pictures.time_split(training, [Mark(float(begin), "steady steps")]),
+        diff=_edit(training, seen, predicted, way),
         false_alarm="Data that arrive at a fixed rate, or a disk or network that is already at its limit.",
     )  # fmt: skip
+
+
+def _edit(training: Training, seen: waiting.Waiting, predicted: waiting.Prediction, way: str) -> Diff | None:
+    """More workers at the line that makes the loader, where processes start by fork: elsewhere scripts need a guard."""
+    process = training.process
+    version = re.match(r"3\.(\d+)", str(process.facts.get("python") or ""))
+    forks = str(process.facts.get("platform") or "").startswith("Linux") and version and int(version[1]) < 14
+    if way != advice.WORKERS or seen.loader.get("iterable") or not forks:
+        return None
+    wanted = {"num_workers": str(predicted.workers), "persistent_workers": "True"}
+    return edits.loader_arguments(process, process.site(seen.loader.get("made_at")), wanted)
 
 
 def _least(seen: waiting.Waiting, limits: Limits) -> str:  # a finished batch, too, takes its time on the way
@@ -102,9 +116,17 @@ RULE = Rule(
     id="dataloader-bottleneck",
     family="throughput",
     severity="critical",
-    title="The training waits for its data",
-    about="Batches are made slower than the model consumes them, so the processor or device stands still in between.",
+    title="Training waits for data",
+    about="Batches are made slower than the model consumes them, so the processor or device is idle in between.",
     check=check,
+    verify=(
+        "Record the run again: a step waits for a few percent of its time. `tracelyze compare` shows what was gained."
+    ),
+    excluded=(
+        "A busy machine: time in which other programs held the processors is left out.",
+        "First batches of epochs are left out.",
+    ),
+    absent="The run uses no DataLoader.",
     needs=(("steps.loader_wait", "steps.seconds"),),
     thresholds=(
         Threshold("share", 0.3, "share", "a V100 training with 33% of its step in the loader gained 21% by workers"),

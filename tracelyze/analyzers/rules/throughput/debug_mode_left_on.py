@@ -9,15 +9,16 @@ import numpy as np
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import percent
+from tracelyze.formatting import duration, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 CODE = {
-    "anomaly_mode": "# torch.autograd.set_detect_anomaly(True)   only while looking for a NaN",
+    "anomaly_mode": "torch.autograd.set_detect_anomaly(debug)  # debug: True only while you look for a NaN",
     "profiled": "schedule = torch.profiler.schedule(wait=50, warmup=2, active=5, repeat=1)\n"
-    "with torch.profiler.profile(schedule=schedule) as profiler: ...",
+    "with torch.profiler.profile(schedule=schedule) as profiler:\n"
+    "    for batch in loader:\n        train_step(batch)\n        profiler.step()",
 }
 WORDS = {
     "anomaly_mode": (
@@ -38,13 +39,16 @@ def check(process: Process, limits: Limits) -> Outcome:
         if share < limits["share"]:
             continue
         if len(steps) < limits["steps"] or seconds < limits["seconds"]:
-            return Skipped(f"{name} is on; {len(steps):,} steps in {seconds:.0f} s may be a debugging session")
+            return Skipped(
+                f"{name.lower()} is on, but {plural(len(steps), 'step')} in {duration(seconds)} may be a "
+                "debugging session"
+            )
         return [
             Finding(
                 rule=RULE.id,
                 severity="warning",
                 confidence="certain",
-                title=f"{name} is on in {percent(share)} of the steps",
+                title=f"{name} is on in {percent(share)} of {plural(len(steps), 'step')}",
                 summary=f"{name} was on at the backward of {percent(share)} of {len(steps):,} steps. {effect}",
                 fix="Switch it on for a few steps, or under a condition, and leave it off otherwise.",
                 fix_code=CODE[column],
@@ -69,6 +73,11 @@ RULE = Rule(
     title="A debugging aid is on all the time",
     about="Anomaly detection and profilers are for a few steps. Through a whole run they cost time and memory.",
     check=check,
+    verify="Record the run again: it is off in most steps, and steps are shorter.",
+    excluded=(
+        "A debugging session: the run is longer than a minute and 300 steps.",
+        "A profiler with a schedule, or anomaly detection under a condition: most steps would be without.",
+    ),
     needs=(("steps.anomaly_mode",),),
     thresholds=(
         Threshold("share", 0.95, "share", "on throughout; a schedule or a condition leaves most steps alone"),

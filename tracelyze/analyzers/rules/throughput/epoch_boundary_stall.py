@@ -8,9 +8,9 @@ import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.computed.throughput import contention, waiting
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
+from tracelyze.diagnosis import Cost, Diff, Evidence, Finding, Mark
 from tracelyze.formatting import duration, percent, plural
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     first[: int(np.argmax(known)) + 1] = False  # the start of the run is no boundary
     others = known & ~first
     if first.sum() < limits["boundaries"]:
-        return Skipped(f"{plural(int(first.sum()), 'epoch')} began after the first, too few to judge")
+        return Skipped(
+            f"{plural(int(first.sum()), 'epoch')} began after the first; {limits['boundaries']:.0f} are needed"
+        )
     if others.sum() <= first.sum():
         return Passed("the loader's iterator is made anew in most steps, which dataloader-bottleneck judges")
     usual, typical = float(np.median(wait[others])), float(np.median(net[others]))
@@ -61,11 +63,14 @@ def _finding(training: Training, excess: Floats, usual: float, lost_and: tuple[f
         rule=RULE.id,
         severity="warning" if matters else "info",
         confidence="certain" if loader else "likely",
-        title=f"Each epoch begins with a wait of {duration(middle + usual)} for its first batch",
+        title=f"The first batch of {plural(len(rows), 'epoch')} took {duration(middle + usual)} instead of "
+        f"{duration(usual)}: "
+        f"{duration(float(excess.sum()))}, {percent(lost)} of the time",
         summary=(
-            f"{plural(len(rows), 'epoch')} began {duration(middle)} later than a batch usually takes to come "
-            f"({duration(usual)}), {duration(float(excess.sum()))} in all, {percent(lost)} of the time since the first "
-            "of them."
+            f"{plural(len(rows), 'epoch')} waited {duration(middle)} longer for the first batch than for the others "
+            f"({duration(usual)} each). That cost {duration(float(excess.sum()))}, {percent(lost)} of the time "
+            "since the "
+            "first of them."
         ),
         fix=fix,
         fix_code=code,
@@ -81,8 +86,16 @@ def _finding(training: Training, excess: Floats, usual: float, lost_and: tuple[f
         cost=Cost(float(excess.sum()), lost),
         location=training.process.site(loader.get("site")) or training.process.location("loader"),
         charts=pictures.time_split(training, marks),
+        diff=_edit(training.process, loader),
         false_alarm="A pause between epochs that is planned, or a dataset that is made anew for each epoch on purpose.",
     )
+
+
+def _edit(process: Process, loader: dict[str, Any]) -> Diff | None:
+    """persistent_workers at the line that makes the loader, where it has workers that start anew."""
+    if not loader.get("num_workers") or loader.get("persistent_workers"):
+        return None
+    return edits.loader_arguments(process, process.site(loader.get("made_at")), {"persistent_workers": "True"})
 
 
 def _advice(loader: dict[str, Any]) -> tuple[str, str]:
@@ -101,6 +114,12 @@ RULE = Rule(
     title="Every epoch begins with a stall",
     about="Compares the wait for the first batch of each pass over the loader with the wait for the others.",
     check=check,
+    verify="Record the run again: the first batch of an epoch comes about as fast as the others.",
+    excluded=(
+        "The first batch of the run is left out.",
+        "A busy machine: time in which other programs held the processors is left out.",
+    ),
+    absent="The run uses no DataLoader.",
     needs=(("steps.loader_wait", "steps.loader_first", "steps.seconds"),),
     thresholds=(
         Threshold("boundaries", 3, "epochs", "derived: two may have met the same hiccup of the machine"),

@@ -19,7 +19,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     training = process.longest
     seconds, judged = outliers.net_seconds(training, int(limits["warm_up"]))
     if judged.sum() < limits["fewest"]:
-        return Skipped(f"{plural(int(judged.sum()), 'step')} beyond the warm-up, too few to judge")
+        return Skipped(f"{plural(int(judged.sum()), 'step')} after the warm-up; {limits['fewest']:.0f} are needed")
     found = outliers.slow(seconds, judged, limits["ratio"], limits["spreads"], limits["least"])
     share = len(found.rows) / int(judged.sum())
     if len(found.rows) == 0 or found.lost < limits["lost"] or float(found.excess.sum()) < limits["worth"]:
@@ -42,7 +42,8 @@ def _finding(training: Training, found: outliers.Slow, seconds: Floats, limits: 
         rule=RULE.id,
         severity="warning" if curable and found.lost >= limits["grave"] else "info",
         confidence="likely" if reason.share >= outliers.EXPLAINED else "possible",
-        title=f"{plural(len(steps), 'step')} took far longer than the others, {percent(found.lost)} of the time",
+        title=f"{plural(len(steps), 'slow step')} cost {percent(found.lost)} of the time: up to {duration(slowest)} "
+        f"instead of {duration(found.typical)}",
         summary=(
             f"The median step takes {duration(found.typical)}; {'step' if len(steps) == 1 else 'steps'} {listed} took "
             f"up to {duration(slowest)}{rhythm}, {duration(excess)} more in all. {reason.sentence}"
@@ -73,6 +74,7 @@ RULE = Rule(
     title="Single steps are far slower than the others",
     about="Compares each step with the median by a robust spread, and names what the slow ones have in common.",
     check=check,
+    verify="Record the run again: no step is far above the median, or they cost less of the time.",
     needs=(("steps.seconds", "steps.time"),),
     thresholds=(
         Threshold("warm_up", 10, "steps", "derived: compilation, autotuning and caches take the first steps"),

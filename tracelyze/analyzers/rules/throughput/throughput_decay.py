@@ -22,14 +22,17 @@ if TYPE_CHECKING:
 def check(process: Process, limits: Limits) -> Outcome:
     """The floor of the step time, without evaluations, recording, and time that other programs took."""
     if len(process.trainings) > 1:
-        return Skipped("several optimizers: how much work belongs to a step of one of them is not known")
+        return Skipped(
+            "several optimizers train together, and how much work a step of one of them has is not known",
+            "not-applicable",
+        )
     return combine(_check(training, limits) for training in process.trainings)
 
 
 def _check(training: Training, limits: Limits) -> OneOutcome:
     own, judged = pace.own_seconds(training, int(limits["warm_up"]))
     if judged.sum() < limits["fewest"]:
-        return Skipped(f"{judged.sum()} steps beyond the warm-up, too few to judge")
+        return Skipped(f"{judged.sum():,} steps after the warm-up; {limits['fewest']:.0f} are needed")
     climb = statistics.straight_climb(own[judged], tau=limits["order"], steadiness=limits["steady"])
     if climb is None:
         return Passed("the time per step does not climb steadily over the run")
@@ -74,15 +77,15 @@ def _finding(training: Training, first: int, climb: Climb, cost: Cost, waited: f
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title=f"Steps got {number(ratio)} times slower: from {duration(climb.floor_start)} to "
-        f"{duration(climb.floor_end)}, and it goes on",
+        title=f"Steps keep getting slower: {duration(climb.floor_start)} at first, "
+        f"{duration(climb.floor_end)} at the end",
         summary=(
             f"Since step {begin:,} each step takes {duration(climb.slope)} more than the one before, evaluations and "
             f"other programs left out. That has cost {duration(cost.seconds or 0.0)}, {percent(cost.share or 0.0)} of "
             f"the run. {why}"
         ),
         fix=fix,
-        fix_code="total += loss.item(); count += 1        # not: history.append(loss); torch.stack(history).mean()",
+        fix_code="total += loss.item()\ncount += 1\nmean = total / count  # instead of the mean over a list that grows",
         first_step=begin,
         last_step=timing.last_step(training),
         evidence=[
@@ -104,6 +107,7 @@ RULE = Rule(
     title="Steps take longer and longer",
     about="Equal steps should take equal time. If they climb at an even pace, each goes over everything so far.",
     check=check,
+    verify="Record the run again: steps at the end take as long as at the start.",
     needs=(("steps.seconds", "steps.time"),),
     thresholds=(
         Threshold("warm_up", 10, "steps", "derived: compilation, autotuning and caches take the first steps"),

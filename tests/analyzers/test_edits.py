@@ -1,0 +1,152 @@
+"""Edits that findings propose: applied to the program they were made for, they repair it. Unsure, none is made."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tracelyze.analyzers.evidence import edits
+from tracelyze.diagnosis import Diff
+
+LOOP = """\
+def train(model, loader, optimizer, scaler):
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        {backward}
+        {middle}
+        {step}
+        log(loss)
+"""
+
+
+def sites_of(source: str, **roles: str) -> list[dict[str, Any]]:
+    """The rows that the collector would record for lines that contain these texts."""
+    lines = source.splitlines()
+    rows: list[dict[str, Any]] = []
+    for role, text in roles.items():
+        at = next(number for number, line in enumerate(lines, 1) if text in line)
+        first = max(1, at - 3)
+        rows.append({
+            "site": len(rows) + 1, "role": role, "file": "train.py", "line": at, "function": "train",
+            "source": lines[at - 1].strip(), "excerpt": "\n".join(lines[first - 1 : at + 3]), "excerpt_line": first,
+        })  # fmt: skip
+    return rows
+
+
+def applied(source: str, diff: Diff | None) -> str:
+    """The program after the edit; what it removes has to stand there."""
+    assert diff is not None
+    lines = source.splitlines()
+    at = diff.line - 1
+    assert lines[at : at + len(diff.removed)] == diff.removed
+    return "\n".join([*lines[:at], *diff.added, *lines[at + len(diff.removed) :]]) + "\n"
+
+
+def statements(source: str) -> list[str]:
+    compile(source, "train.py", "exec")
+    return [line.strip() for line in source.splitlines()]
+
+
+def test_clearing_goes_right_behind_the_step(make) -> None:
+    source = LOOP.format(backward="loss.backward()", middle="pass", step="optimizer.step()")
+    process = make.process(sites=sites_of(source, backward="backward()", step="optimizer.step()"))
+    lines = statements(applied(source, edits.clear_after_step(process.trainings[0])))
+    assert lines[lines.index("optimizer.step()") + 1] == "optimizer.zero_grad()"
+
+
+def test_the_finding_about_missing_clearing_proposes_that_edit(make) -> None:
+    source = LOOP.format(backward="loss.backward()", middle="pass", step="optimizer.step()")
+    sites = sites_of(source, backward="backward()", step="optimizer.step()")
+    steps = make.steps() | {"grads_carried": [0] + [8] * 399}
+    _, _, finding = make.check("missing-zero-grad", make.process(steps, sites=sites))
+    assert finding.diff == Diff("train.py", 7, [], ["        optimizer.zero_grad()"])
+    assert finding.verify
+    assert finding.excluded
+
+
+def test_clearing_moves_before_the_backward(make) -> None:
+    source = LOOP.format(backward="loss.backward()", middle="optimizer.zero_grad()", step="optimizer.step()")
+    roles = {"backward": "backward()", "zero_grad": "zero_grad()", "step": "optimizer.step()"}
+    training = make.process(sites=sites_of(source, **roles)).trainings[0]
+    lines = statements(applied(source, edits.clear_before_backward(training)))
+    order = [line for line in lines if line.startswith(("loss.backward", "optimizer."))]
+    assert order == ["optimizer.zero_grad()", "loss.backward()", "optimizer.step()"]
+
+
+def test_a_partial_clearing_becomes_the_optimizers_own(make) -> None:
+    source = LOOP.format(backward="loss.backward()", middle="pass", step="optimizer.step()")
+    source = source.replace("        loss =", "        model.head.zero_grad(set_to_none=True)\n        loss =")
+    roles = {"backward": "backward()", "zero_grad": "zero_grad(", "step": "optimizer.step()"}
+    training = make.process(sites=sites_of(source, **roles)).trainings[0]
+    lines = statements(applied(source, edits.clear_all(training)))
+    assert "optimizer.zero_grad()" in lines
+    assert not [line for line in lines if "head" in line]
+
+
+def test_gradients_are_unscaled_before_the_clip(make) -> None:
+    clip = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
+    source = LOOP.format(backward="scaler.scale(loss).backward()", middle=clip, step="scaler.step(optimizer)")
+    roles = {"backward": "backward()", "clip": "clip_grad", "step": "scaler.step"}
+    training = make.process(sites=sites_of(source, **roles)).trainings[0]
+    lines = statements(applied(source, edits.unscale_before_clip(training)))
+    assert lines[lines.index(clip) - 1] == "scaler.unscale_(optimizer)"
+
+
+def test_both_halves_of_a_scaler(make) -> None:
+    source = LOOP.format(backward="scaler.scale(loss).backward()", middle="pass", step="optimizer.step()")
+    roles = {"backward": "backward()", "step": "optimizer.step()"}
+    training = make.process(sites=sites_of(source, **roles)).trainings[0]
+    lines = statements(applied(source, edits.step_by_scaler(training)))
+    at = lines.index("scaler.step(optimizer)")
+    assert lines[at + 1] == "scaler.update()"
+    source = LOOP.format(backward="loss.backward()", middle="pass", step="scaler.step(optimizer)")
+    roles = {"backward": "backward()", "step": "scaler.step"}
+    training = make.process(sites=sites_of(source, **roles)).trainings[0]
+    assert "scaler.scale(loss).backward()" in statements(applied(source, edits.scale_the_loss(training)))
+
+
+@pytest.mark.parametrize(
+    ("call", "repaired"),
+    [
+        ("DataLoader(data, batch_size=8)", "DataLoader(data, batch_size=8, num_workers=4)"),
+        ("DataLoader(data, num_workers=0, shuffle=True)", "DataLoader(data, num_workers=4, shuffle=True)"),
+        ("u.DataLoader(Data('a'), batch_size=8,)", "u.DataLoader(Data('a'), batch_size=8, num_workers=4)"),
+        ("DataLoader(data, num_workers=count())", None),
+        ("DataLoader(data, **options)", None),
+        ("DataLoader(data,", None),
+        ("[DataLoader(data) for data in parts]", None),
+        ("DataLoader(data)  # slow", None),
+    ],
+)  # fmt: skip
+def test_arguments_of_a_loader(make, call: str, repaired: str | None) -> None:
+    source = f"import torch\ndef make():\n    loader = {call}\n"
+    process = make.process(sites=sites_of(source, dataloader="loader ="))
+    diff = edits.loader_arguments(process, process.site(1), {"num_workers": "4"})
+    if repaired is None:
+        assert diff is None
+    else:
+        assert statements(applied(source, diff))[2] == f"loader = {repaired}"
+
+
+@pytest.mark.parametrize("step", ["optimizer.step(closure)", "if ready: optimizer.step()", "optimizer.step()  # now"])
+def test_lines_that_are_no_plain_statement_are_left_alone(make, step: str) -> None:
+    source = LOOP.format(backward="loss.backward()", middle="pass", step=step)
+    process = make.process(sites=sites_of(source, backward="backward()", step=".step("))
+    assert edits.clear_after_step(process.trainings[0]) is None
+
+
+def test_what_may_not_be_the_place_is_left_alone(make) -> None:
+    source = LOOP.format(backward="loss.backward()", middle="pass", step="optimizer.step()")
+    rows = sites_of(source, backward="backward()", step="optimizer.step()")
+    twice = [*rows, rows[1] | {"site": 9, "line": 20}]
+    assert edits.clear_after_step(make.process(sites=twice).trainings[0]) is None
+    bare = [{key: value for key, value in row.items() if not re.match("excerpt", key)} for row in rows]
+    assert edits.clear_after_step(make.process(sites=bare).trainings[0]) is None
+    changed = [row | {"source": "other.step()"} for row in rows]
+    assert edits.clear_after_step(make.process(sites=changed).trainings[0]) is None
+    scaled = LOOP.format(backward="scaler.scale(loss).backward()", middle="pass", step="optimizer.step()")
+    apart = sites_of(scaled, backward="backward()", step="optimizer.step()")
+    apart[1]["function"] = "update"
+    assert edits.step_by_scaler(make.process(sites=apart).trainings[0]) is None

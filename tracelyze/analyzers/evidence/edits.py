@@ -1,0 +1,139 @@
+"""Edits of the user's program that a rule knows to be right, made from the lines that were recorded around a place.
+
+Every function answers None where it is not sure: a line that is not a plain statement, that stands in another function
+than the line it depends on, or whose neighbours were not recorded. A reader who applies an edit has a working script.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.diagnosis import Diff, Excerpt, Location
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+STEP: Final = re.compile(r"(?P<optimizer>[A-Za-z_][\w.]*)\.step\(\)")
+SCALER_STEP: Final = re.compile(r"(?P<scaler>[A-Za-z_.]*[Ss]caler\w*)\.step\((?P<optimizer>[A-Za-z_][\w.]*)\)")
+SCALED_BACKWARD: Final = re.compile(r"(?P<scaler>[A-Za-z_.]*[Ss]caler\w*)\.scale\(.+\)\.backward\(\)")
+BACKWARD: Final = re.compile(r"(?P<loss>[A-Za-z_][\w.]*)\.backward\(\)")
+CLEAR: Final = re.compile(r"[A-Za-z_][\w.]*\.zero_grad\((set_to_none=\w+)?\)")
+LOADER: Final = re.compile(r"(?P<head>.*\bDataLoader\()(?P<arguments>[^()]*(?:\([^()]*\)[^()]*)*)\)")
+
+
+def excerpt_of(process: Process, location: Location) -> Excerpt | None:
+    """The recorded lines around a location; None where they were not recorded."""
+    for row in process.sites.records():
+        first, text = row["excerpt_line"], row["excerpt"]
+        if first and text and (row["file"], row["line"]) == (location.file, location.line):
+            return Excerpt(int(first), str(text).split("\n"))
+    return None
+
+
+def clear_after_step(training: Training) -> Diff | None:
+    """zero_grad right behind the only line at which the optimizer steps."""
+    step = _only(training.process, "step")
+    found = step and _statement(training.process, step)
+    match = found and (STEP.fullmatch(found[1]) or SCALER_STEP.fullmatch(found[1]))
+    if not step or not found or not match:
+        return None
+    return Diff(step.file, step.line + 1, [], [f"{found[0]}{match['optimizer']}.zero_grad()"])
+
+
+def clear_all(training: Training) -> Diff | None:
+    """The optimizer's own zero_grad in place of that of a part of the model."""
+    clear, step = _only(training.process, "zero_grad"), _only(training.process, "step")
+    there = clear and _statement(training.process, clear)
+    stepped = step and STEP.fullmatch(step.source)
+    if not clear or not there or not stepped or not _same_function(clear, step) or not CLEAR.fullmatch(there[1]):
+        return None
+    return Diff(clear.file, clear.line, ["".join(there)], [f"{there[0]}{stepped['optimizer']}.zero_grad()"])
+
+
+def clear_before_backward(training: Training) -> Diff | None:
+    """zero_grad moved from behind the backward to before it, where both stand close together at one depth."""
+    process = training.process
+    clear, backward = _only(process, "zero_grad"), _only(process, "backward")
+    there, done = clear and _statement(process, clear), backward and _statement(process, backward)
+    excerpt = clear and excerpt_of(process, clear)
+    if not clear or not backward or not there or not done or not excerpt or not _same_function(clear, backward):
+        return None
+    between = excerpt.lines[backward.line - excerpt.first_line : clear.line - excerpt.first_line]
+    if backward.line < excerpt.first_line or not between or not CLEAR.fullmatch(there[1]) or there[0] != done[0]:
+        return None
+    return Diff(backward.file, backward.line, [*between, "".join(there)], ["".join(there), *between])
+
+
+def unscale_before_clip(training: Training) -> Diff | None:
+    """scaler.unscale_ in front of the line that clips."""
+    clip, step = _only(training.process, "clip"), _only(training.process, "step")
+    there = clip and _statement(training.process, clip)
+    match = step and SCALER_STEP.fullmatch(step.source)
+    if not clip or not there or not match or not _same_function(clip, step):
+        return None
+    return Diff(clip.file, clip.line, [], [f"{there[0]}{match['scaler']}.unscale_({match['optimizer']})"])
+
+
+def step_by_scaler(training: Training) -> Diff | None:
+    """The scaler's step and update in place of the optimizer's step."""
+    step, backward = _only(training.process, "step"), _only(training.process, "backward")
+    there = step and _statement(training.process, step)
+    match, scaled = there and STEP.fullmatch(there[1]), backward and SCALED_BACKWARD.fullmatch(backward.source)
+    if not step or not there or not match or not scaled or not _same_function(step, backward):
+        return None
+    name, indent = scaled["scaler"], there[0]
+    added = [f"{indent}{name}.step({match['optimizer']})", f"{indent}{name}.update()"]
+    return Diff(step.file, step.line, ["".join(there)], added)
+
+
+def scale_the_loss(training: Training) -> Diff | None:
+    """The backward of the scaled loss in place of the plain one."""
+    step, backward = _only(training.process, "step"), _only(training.process, "backward")
+    there = backward and _statement(training.process, backward)
+    match, stepped = there and BACKWARD.fullmatch(there[1]), step and SCALER_STEP.fullmatch(step.source)
+    if not backward or not there or not match or not stepped or not _same_function(step, backward):
+        return None
+    added = f"{there[0]}{stepped['scaler']}.scale({match['loss']}).backward()"
+    return Diff(backward.file, backward.line, ["".join(there)], [added])
+
+
+def loader_arguments(process: Process, made_at: Location | None, wanted: Mapping[str, str]) -> Diff | None:
+    """The line that makes a DataLoader with these arguments set, where the whole call stands on it."""
+    there = made_at and _statement(process, made_at)
+    match = there and LOADER.fullmatch(there[1])
+    if not made_at or not there or not match or "**" in match["arguments"]:
+        return None
+    arguments = match["arguments"].rstrip().rstrip(",")
+    for name, value in wanted.items():
+        given = re.compile(rf"\b{name}\s*=\s*[\w.]+(?![\w.(\[])")
+        if given.search(arguments):
+            arguments = given.sub(f"{name}={value}", arguments)
+        elif re.search(rf"\b{name}\s*=", arguments):
+            return None
+        else:
+            arguments += f", {name}={value}"
+    added = f"{there[0]}{match['head']}{arguments})"
+    return Diff(made_at.file, made_at.line, ["".join(there)], [added]) if added != "".join(there) else None
+
+
+def _only(process: Process, role: str) -> Location | None:
+    """The line with this role, if there is exactly one."""
+    places = process.locations(role)
+    return places[0] if len(places) == 1 else None
+
+
+def _statement(process: Process, location: Location) -> tuple[str, str] | None:
+    """Indentation and text of a line as it stands in the file; None where its text is not what ran."""
+    excerpt = excerpt_of(process, location)
+    if excerpt is None or not 0 <= location.line - excerpt.first_line < len(excerpt.lines):
+        return None
+    line = excerpt.lines[location.line - excerpt.first_line]
+    text = line.lstrip()
+    return (line[: len(line) - len(text)], text) if text == location.source else None
+
+
+def _same_function(one: Location | None, other: Location | None) -> bool:
+    return bool(one and other and (one.file, one.function) == (other.file, other.function))
