@@ -58,7 +58,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
                 "whole step meanwhile. An optimizer that updates all tensors in a few kernels saves at most that."
             ),
             fix="Pass fused=True to the optimizer, or foreach=True where it has no fused form. Keep its other "
-                "arguments.",
+            "arguments.",
             fix_code=f"optimizer = torch.optim.{optimizer.name}(model.parameters(), lr=lr, {fused}=True)"
             if optimizer.name in FUSED + FOREACH
             else "",

@@ -60,7 +60,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             severity="warning" if lost >= 0.2 else "info",
             confidence="likely" if part >= 0.5 and reason != CAUSE_TEXT["unrecorded"] else "possible",
             title=f"{len(slow)} of {plural(len(time), 'step')} took up to "
-                f"{duration(float(summary.duration[slow].max()) / MICROSECONDS)}"
+            f"{duration(float(summary.duration[slow].max()) / MICROSECONDS)}"
             f" instead of {duration(middle / MICROSECONDS)}",
             summary=(
                 f"The median step takes {duration(middle / MICROSECONDS)}; {_listed(numbers)} took up to "
