@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
-from tracelyze import schema
+from tracelyze import reading, schema
 from tracelyze.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,6 +34,11 @@ def is_remote(path: str) -> bool:
     """Whether `path` is a URI of something else than files of this machine."""
     found = _SCHEME.match(path)
     return found is not None and found[1] != "file"
+
+
+def is_process(name: str) -> bool:
+    """Whether a folder of this name is that of a process of a run."""
+    return _PROCESS.fullmatch(name) is not None
 
 
 def opened(uri: str, filesystem: FileSystem | None = None) -> tuple[FileSystem, str]:
@@ -83,6 +88,13 @@ def mirrored(uri: str, filesystem: FileSystem | None = None) -> Iterator[Path]:
         yield folder
 
 
+def text_of(filesystem: FileSystem, path: str) -> str:
+    """The text of a small file, its first bytes if it is none. OSError or ValueError if it cannot be read."""
+    with filesystem.open_input_stream(path) as file:
+        data: bytes = file.read(reading.MANIFEST_BYTES)
+    return data.decode("utf-8")
+
+
 def _copy(filesystem: FileSystem, entry: FileInfo, target: Path) -> None:
     """With its time: whether a program still writes is told by how long its files have been still."""
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -107,4 +119,4 @@ def _is_read(path: PurePosixPath) -> bool:
         return False
     if name.endswith((schema.TABLE_SUFFIX, schema.STREAM_SUFFIX)) or name in (*_NOTES, schema.PROCESS_FILE):
         return True
-    return name == schema.TRACE_FILE or (_PROCESS.fullmatch(path.parts[0]) is not None and name.endswith(_TRACES))
+    return name == schema.TRACE_FILE or (is_process(path.parts[0]) and name.endswith(_TRACES))

@@ -50,7 +50,7 @@ def rows_of(run: str, diagnosis: Diagnosis) -> list[dict[str, Any]]:
         "run_seconds": facts.duration_s,
         "steps": facts.steps,
         "host": facts.environment.get("host") or facts.environment.get("hostname"),
-        "commit": facts.environment.get("commit"),
+        "commit": facts.commit or None,
         "exit": facts.exit.kind,
     }
     rows = []

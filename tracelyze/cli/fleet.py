@@ -1,0 +1,89 @@
+"""`tracelyze fleet`: judge every run below folders and buckets, and write one table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tracelyze.cli import app, emit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tracelyze.fleet.summary import Summary
+
+_SHOWN = 10  # root causes that are printed; the page and the table hold all
+
+
+@app.command(
+    short_help="Judge all runs below a folder or bucket.",
+    epilog="Exit status: 0 done, also where some runs could not be judged; 2 the input or the call is wrong.",
+)
+def fleet(
+    places: Annotated[
+        list[str], typer.Argument(metavar="URI...", help="Folders with runs below them, or s3://, gs://, az://.")
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The table: .parquet, .arrow, .feather or .csv.")
+    ] = Path("fleet.parquet"),
+    no_html: Annotated[bool, typer.Option("--no-html", help="Do not write a page beside the table.")] = False,
+    workers: Annotated[
+        int | None, typer.Option("--workers", metavar="N", min=1, help="Processes here.  [default: one a core]")
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="The most that one run may take.")
+    ] = None,
+    ray: Annotated[bool, typer.Option("--ray", help="Judge on a Ray cluster; needs tracelyze[ray].")] = False,
+    num_cpus: Annotated[float, typer.Option("--num-cpus", metavar="N", help="CPUs of a Ray task.")] = 1.0,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", metavar="N", min=1, help="The most Ray tasks at a time.")
+    ] = None,
+) -> None:
+    """Judge every run below URI... and write one table: a row for each check of each run.
+
+    Also writes a page beside the table: what goes wrong most, what it costs, in which runs, since which commit or host.
+    A run that cannot be judged is a row with the status "error".
+    """
+    from tracelyze import fleet as fleets
+    from tracelyze import reports
+    from tracelyze.fleet import discovery, local, page, ray_cluster, summary, writing
+
+    writing.check(output)
+    runs = discovery.runs_below(places)
+    if ray:
+        judged = ray_cluster.judge(runs, num_cpus=num_cpus, concurrency=concurrency)
+    else:
+        judged = local.judge(runs, workers or local.cores(), timeout)
+    table = fleets.joined(_counted(judged, len(runs)))
+    writing.write(table, output)
+    found = summary.summarise(table)
+    emit(_text(found) + f"Table: {output}\n")
+    if not no_html:
+        emit(f"Page: {reports.store(page.render(found), output.with_suffix('.html'))}\n")
+
+
+def _counted(judged: Iterator[tuple[int, pa.Table]], count: int) -> Iterator[tuple[int, pa.Table]]:
+    """The same, with a line on a terminal that says how far it is."""
+    shown = sys.stderr.isatty()
+    for done, one in enumerate(judged, 1):
+        if shown:
+            sys.stderr.write(f"\r{done:,} of {count:,} runs judged" + ("\n" if done == count else ""))
+        yield one
+
+
+def _text(found: Summary) -> str:
+    from tracelyze.fleet.page import headline
+    from tracelyze.formatting import duration
+    from tracelyze.reports.escaping import one_line
+
+    lines = [headline(found), ""]
+    for fault in found.faults[:_SHOWN]:
+        lost = "" if fault.seconds is None else f", {duration(fault.seconds)} lost"
+        since = f"; {one_line(fault.since)}" if fault.since else ""
+        lines.append(f"  {fault.severity:8}  {fault.rule}: {len(fault.runs)} of {fault.judged} runs{lost}{since}")
+    lines += [f"  error     {one_line(run)}: {one_line(reason)}" for run, reason in found.errors[:_SHOWN]]
+    return "\n".join(lines) + "\n\n"

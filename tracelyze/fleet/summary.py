@@ -1,0 +1,116 @@
+"""What goes wrong most in a fleet, what it costs, in which runs, and since which commit or on which host."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tracelyze.diagnosis import SEVERITIES
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_READ: Final = ("run", "rule", "status", "severity", "title", "reason", "caused_by", "seconds_lost")
+_ABOUT: Final = ("verdict", "started_at", "host", "commit")
+
+MOST: Final = 0.5
+"""A commit or host is named where more than this share of the runs with it, and none without it, have the fault: a
+share that chance alone reaches in one of 2**n cases for n runs."""
+FEWEST: Final = 4
+"""Runs with it, and as many judged runs without: fewer agree by accident once in 16 times or more."""
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One root cause over all runs. `seconds`: lost in all of them, None if no run could tell."""
+
+    rule: str
+    severity: str
+    title: str
+    runs: list[str]
+    judged: int
+    seconds: float | None
+    since: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The fleet in numbers. `faults` are ordered by the runs that have them, then by what they cost."""
+
+    runs: int
+    verdicts: dict[str, int]
+    errors: list[tuple[str, str]]
+    faults: list[Fault]
+
+
+def summarise(fleet: pa.Table) -> Summary:
+    """The summary of a fleet's table (see :mod:`tracelyze.fleet.table`)."""
+    rows: Sequence[Row] = fleet.select([*_READ, *_ABOUT]).to_pylist()
+    about = {row["run"]: row for row in rows}
+    verdicts = Counter("error" if row["status"] == "error" else str(row["verdict"]) for row in about.values())
+    roots: dict[str, dict[str, Row]] = defaultdict(dict)
+    passed: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        if row["status"] == "fired" and row["caused_by"] is None:
+            roots[row["rule"]].setdefault(row["run"], row)
+        elif row["status"] == "passed":
+            passed[row["rule"]].append(row["run"])
+    faults = [_fault(rule, found, passed[rule], about) for rule, found in roots.items()]
+    order = [*SEVERITIES]
+    faults.sort(key=lambda fault: (-len(fault.runs), -(fault.seconds or 0.0), order.index(fault.severity), fault.rule))  # type: ignore[arg-type]
+    errors = [(row["run"], row["reason"]) for row in rows if row["status"] == "error"]
+    return Summary(len(about), dict(verdicts.most_common()), errors, faults)
+
+
+def _fault(rule: str, found: Mapping[str, Row], passed: Sequence[str], about: Mapping[str, Row]) -> Fault:
+    worst = min(found.values(), key=lambda row: [*SEVERITIES].index(row["severity"]))
+    seconds = [row["seconds_lost"] for row in found.values() if row["seconds_lost"] is not None]
+    return Fault(
+        rule=rule,
+        severity=worst["severity"],
+        title=worst["title"],
+        runs=sorted(found),
+        judged=len(found) + len(passed),
+        seconds=sum(seconds) if seconds else None,
+        since=_since([about[run] for run in found], [about[run] for run in passed]),
+    )
+
+
+def _since(fired: Sequence[Row], passed: Sequence[Row]) -> str:
+    """Since which commit, or on which host, as a clause; empty where the runs do not say so."""
+    return _since_commit(fired, passed) or _on_host(fired, passed)
+
+
+def _since_commit(fired: Sequence[Row], passed: Sequence[Row]) -> str:
+    """The commit of the first run with the fault, if most runs from it on have the fault and those before had not."""
+    known = [row for row in (*fired, *passed) if row["started_at"] and row["commit"]]
+    having = {row["run"] for row in fired}
+    first = min((row for row in known if row["run"] in having), key=lambda row: row["started_at"], default=None)
+    if first is None:
+        return ""
+    before = [row for row in known if row["started_at"] < first["started_at"]]
+    after = [row for row in known if row["started_at"] >= first["started_at"]]
+    if any(row["commit"] == first["commit"] for row in before):
+        return ""
+    count = sum(row["run"] in having for row in after)
+    if len(before) < FEWEST or count < FEWEST or count <= MOST * len(after):
+        return ""
+    return f"since commit {first['commit'][:12]}: {count} of {plural(len(after), 'run')}, none of {len(before)} before"
+
+
+def _on_host(fired: Sequence[Row], passed: Sequence[Row]) -> str:
+    """The only host whose runs have the fault, if most of them do and there are other hosts."""
+    hosts = {row["host"] for row in fired}
+    if len(hosts) != 1 or None in hosts:
+        return ""
+    (host,) = hosts
+    others = [row for row in passed if row["host"] not in (host, None)]
+    count, here = len(fired), len(fired) + sum(row["host"] == host for row in passed)
+    if len(others) < FEWEST or count < FEWEST or count <= MOST * here:
+        return ""
+    return f"on host {host} only: {count} of {plural(here, 'run')}, none of {len(others)} elsewhere"
