@@ -109,12 +109,12 @@ def report(switch: Switch, train: Callable[[int], None], block: int, blocks: int
         for on in (True, False) if index % 2 else (False, True):
             switch.turn(on)
             train(1)  # Python forgets what it knew of classes that change
-            begin, overhead = [clock() for clock in clocks.values()], switch.recorder.overhead
+            begin, overhead = [clock() for clock in clocks.values()], switch.recorder.guard.overhead.seconds
             train(block)
             for name, clock, start in zip(clocks, clocks.values(), begin, strict=True):
                 taken[name, on].append((clock() - start) / block)
             if on:
-                stated.append((switch.recorder.overhead - overhead) / block)
+                stated.append((switch.recorder.guard.overhead.seconds - overhead) / block)
     for name in clocks:
         bare = statistics.median(taken[name, False])
         if name == "training thread":

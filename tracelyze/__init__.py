@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from tracelyze.collectors.script import Recorder, log
 from tracelyze.errors import InputError
+from tracelyze.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from tracelyze.api import diagnose, diagnose_row, load
 
 __all__ = ["InputError", "Recorder", "diagnose", "diagnose_row", "load", "log"]
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:

@@ -155,9 +155,9 @@ def _when(signal: type[Signal]) -> str:
     if not signal.sampled:
         return "always" + asked
     usual = "every step" if signal.every == 1 else f"every {signal.every} steps"
-    slowest = f", at least every {signal.slowest}" if signal.slowest else ""
-    young = f"; all of the first {signal.young}" if signal.young else ""
-    return f"sampled: {usual} where the budget allows{slowest}{young}{asked}"
+    at_least = f", at least every {signal.max_stride}" if signal.max_stride else ""
+    first = f"; all of the first {signal.first_steps}" if signal.first_steps else ""
+    return f"sampled: {usual} where the budget allows{at_least}{first}{asked}"
 
 
 def _by_table(columns: Sequence[str]) -> dict[str, list[str]]:

@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 
 from tracelyze.analyzers import diagnose
 from tracelyze.collectors.cadence.budget import Budget, Meter, equal_shares
-from tracelyze.collectors.cadence.decimation import GROWTH, PER_E_FOLD, Thinning
+from tracelyze.collectors.cadence.decimation import GROWTH, PER_E_FOLD, Decimation
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.reports import render
 
 from .conftest import Collect, program
 
 
-class Dear(Signal):
-    name = "dear"
+class Expensive(Signal):
+    name = "expensive"
     columns = ()
     sampled = True
     every = 10
 
 
-class Cheap(Dear):
+class Cheap(Expensive):
     name = "cheap"
 
 
@@ -40,21 +40,21 @@ def steps(
         spent += always
         for meter, price in meters.items():
             if meter.due(number):
-                meter.look_seconds += price
+                meter.sample_seconds += price
                 spent += price
         now += step + (pause if number % 100 == 0 else 0.0)
         budget.step_ended(now, spent, number)
 
 
-def test_only_what_is_dear_is_turned_down_and_within_the_budget() -> None:
+def test_only_what_is_expensive_is_turned_down_and_within_the_budget() -> None:
     changed: list[str] = []
     budget = Budget(0.01, {}, lambda meter: changed.append(meter.name))
-    dear, cheap = budget.meter(Dear), budget.meter(Cheap)
-    steps(budget, {dear: 5e-3, cheap: 2e-5}, step=0.02, count=20_000)
+    expensive, cheap = budget.meter(Expensive), budget.meter(Cheap)
+    steps(budget, {expensive: 5e-3, cheap: 2e-5}, step=0.02, count=20_000)
     assert cheap.stride == 10, "as often as it asked for"
-    assert set(changed) == {"dear"}
-    assert dear.turned_down_at is not None
-    late = 5e-3 / dear.stride + 2e-5 / cheap.stride
+    assert set(changed) == {"expensive"}
+    assert expensive.turned_down_at is not None
+    late = 5e-3 / expensive.stride + 2e-5 / cheap.stride
     assert late <= 0.01 * 0.02 / 2, "half of it: a look costs as much again in evicted caches"
     assert late > 0.01 * 0.02 / 2 / 2, "and it uses what there is"
 
@@ -63,57 +63,59 @@ def test_what_is_always_on_comes_off_first() -> None:
     strides = []
     for always in (0.0, 1.5e-4):
         budget = Budget(0.01, {}, lambda meter: None)
-        dear = budget.meter(Dear)
-        steps(budget, {dear: 5e-3}, step=0.02, count=10_000, always=always)
-        strides.append(dear.stride)
+        expensive = budget.meter(Expensive)
+        steps(budget, {expensive: 5e-3}, step=0.02, count=10_000, always=always)
+        strides.append(expensive.stride)
     assert strides[1] > 2 * strides[0]
 
 
 def test_all_that_recording_costs_is_within_the_budget() -> None:
     """What is always on evicts the training from the caches, too: it counts twice, as a look does."""
     budget = Budget(0.01, {}, lambda meter: None)
-    dear = budget.meter(Dear)
-    steps(budget, {dear: 5e-3}, step=0.04, count=20_000, always=1.2e-4)
-    assert 2 * (1.2e-4 + 5e-3 / dear.stride) == pytest.approx(0.01 * 0.04, rel=0.1)
+    expensive = budget.meter(Expensive)
+    steps(budget, {expensive: 5e-3}, step=0.04, count=20_000, always=1.2e-4)
+    assert 2 * (1.2e-4 + 5e-3 / expensive.stride) == pytest.approx(0.01 * 0.04, rel=0.1)
 
 
 def test_an_evaluation_buys_no_budget() -> None:
     strides = []
     for pause in (0.0, 30.0):
         budget = Budget(0.01, {}, lambda meter: None)
-        dear = budget.meter(Dear)
-        steps(budget, {dear: 5e-3}, step=0.02, count=5_000, pause=pause)
-        strides.append(dear.stride)
+        expensive = budget.meter(Expensive)
+        steps(budget, {expensive: 5e-3}, step=0.02, count=5_000, pause=pause)
+        strides.append(expensive.stride)
     assert strides[0] == strides[1] > 10
 
 
 def test_a_fixed_cadence_is_left_alone() -> None:
-    budget = Budget(0.0001, {"dear": 3}, lambda meter: pytest.fail("nothing may change"))
-    dear = budget.meter(Dear)
-    steps(budget, {dear: 5e-3}, step=0.02, count=500)
-    assert (dear.stride, dear.looks) == (3, 166)
+    budget = Budget(0.0001, {"expensive": 3}, lambda meter: pytest.fail("nothing may change"))
+    expensive = budget.meter(Expensive)
+    steps(budget, {expensive: 5e-3}, step=0.02, count=500)
+    assert (expensive.stride, expensive.samples) == (3, 166)
 
 
 def test_an_alert_is_looked_at_but_not_for_ever() -> None:
-    meter = Budget(0.01, {}, lambda meter: None).meter(Dear)
+    meter = Budget(0.01, {}, lambda meter: None).meter(Expensive)
     assert meter.due(7, alert=True)
     assert not meter.due(7)
     assert sum(meter.due(number, alert=True) for number in range(1, 10_001) if number % 10) < 1_100
 
 
 @given(st.lists(st.integers(1, 2000), max_size=6), st.integers(0, 5), st.booleans(), st.sets(st.integers(0, 400)))
-def test_thinning_looks_when_its_rule_says_so(strides: list[int], young: int, fixed: bool, alerts: set[int]) -> None:
+def test_decimation_samples_when_its_rule_says_so(
+    strides: list[int], first: int, fixed: bool, alerts: set[int]
+) -> None:
     """What it remembers to decide quickly changes nothing, whenever the budget changes its mind."""
-    meter = Budget(0.01, {"dear": 10} if fixed else {}, lambda meter: None).meter(Dear)
-    meter.young = young
-    thinning, last = Thinning(meter), -1
+    meter = Budget(0.01, {"expensive": 10} if fixed else {}, lambda meter: None).meter(Expensive)
+    meter.first_steps = first
+    decimation, last = Decimation(meter), -1
     for count in range(400):
         if strides and not fixed and count % 70 == 69:
             meter.stride = strides[count // 70 % len(strides)]
         pause = meter.stride if fixed else max(meter.stride, count // PER_E_FOLD)
         grown = not fixed and count >= 10 and count >= GROWTH * last
-        expected = count in alerts or count < young or count - last >= pause or grown
-        assert thinning.due(count, count in alerts) == expected == meter.looking
+        expected = count in alerts or count < first or count - last >= pause or grown
+        assert decimation.due(count, count in alerts) == expected == meter.sampling
         last = count if expected else last
 
 

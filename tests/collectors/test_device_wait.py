@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tracelyze.collectors.program.progress import Progress
 from tracelyze.collectors.signals.data.loader import MAX_UNUSED, Loader
 
 
@@ -63,27 +64,29 @@ class Source:
 
 
 class Loop:
-    """A training whose moments are told to the signal, on a simulated device."""
+    """A training whose events are dispatched to the signal, on a simulated device."""
 
     def __init__(self, on_cuda: bool = True) -> None:
         self.device = Device()
         self.pairs: list[Any] = []
-        self.recorder = SimpleNamespace(
-            steady=SimpleNamespace(leave=lambda: None),
-            torch=self.device.torch(),
-            budget=SimpleNamespace(meter=lambda kind: None),
+        self.progress = Progress()
+        self.program = SimpleNamespace(
             sites=SimpleNamespace(here=lambda role: None),
-            emit=lambda table, row: None,
-            later=self.pairs.append,
-            loader_in_hand=None,
-            forwards=0,
-            group=None,
             calls=SimpleNamespace(reached=[]),
-            moments=SimpleNamespace(gather=lambda: None),
-            trainings=SimpleNamespace(several=False),
+            trainings=SimpleNamespace(several=False, current=None),
         )
-        self.signal = Loader(self.recorder)
-        self.tracked = SimpleNamespace(on_cuda=on_cuda, group=None)
+        context: Any = SimpleNamespace(
+            torch=self.device.torch(),
+            progress=self.progress,
+            program=self.program,
+            fast_path=SimpleNamespace(leave=lambda: None),
+            meter=lambda kind: None,
+            emit=lambda table, row: None,
+            defer=self.pairs.append,
+            listeners_changed=lambda: None,
+        )
+        self.signal = Loader(context)
+        self.tracked = SimpleNamespace(on_cuda=on_cuda, training=None)
 
     def open(self, source: Any = None) -> Any:
         iterator = Source()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tracelyze.analyzers.recorded.run import Process
-from tracelyze.collectors.recording.fast_path import PASSED
+from tracelyze.collectors.recording.fast_path import SKIPPED_STEPS
 
 from .conftest import Collect, program
 
@@ -18,7 +18,7 @@ CADENCES = {
 }  # fmt: skip
 CLOCKS = {"time", "time_start", "time_end", "seconds", "overhead", "loader_wait"}
 OF_THE_MOMENT = CLOCKS | {"host_rss", "live_graphs", "site", "backward_site", "made_at"}  # lines: as they are noticed
-LATE = dict.fromkeys(("autocast", "modules_in_train"), PASSED)  # columns: noticed so many steps late
+LATE = dict.fromkeys(("autocast", "modules_in_train"), SKIPPED_STEPS)  # columns: noticed so many steps late
 TABLES = (
     "steps", "evals", "parameters", "activations", "batches", "reach", "models", "optimizers", "links", "loaders",
     "loss_calls", "schedules",
@@ -95,4 +95,4 @@ def test_a_signal_that_fails_in_a_step_that_is_passed_costs_its_columns_only(col
 def test_a_model_that_is_called_and_no_longer_trained_is_noticed(collect: Collect) -> None:
     run = collect(sys.executable, program("settled.py"), "unused")
     evaluated = sum(row["forwards"] for row in run.run.processes[0].tables["evals"].records())
-    assert evaluated >= 200 - 2 * PASSED, "not before the next call that is watched"
+    assert evaluated >= 200 - 2 * SKIPPED_STEPS, "not before the next call that is watched"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-import tracelyze
 from tracelyze.analyzers import attempts, causality, context, naming, overview, several
 from tracelyze.analyzers.merging import merge
 from tracelyze.analyzers.recorded import clocks, run_directory
@@ -14,6 +13,7 @@ from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, mis
 from tracelyze.analyzers.rules import RULES
 from tracelyze.diagnosis import Check, Diagnosis, Finding, verdict_of
 from tracelyze.errors import InputError
+from tracelyze.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -95,7 +95,7 @@ def diagnose(
         findings,
         checks,
         charts,
-        tracelyze.__version__,
+        __version__,
         picture=shown,
         verdict_reason=unknown if verdict == "unknown" else "",
     )

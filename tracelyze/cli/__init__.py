@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
-from tracelyze import __version__
 from tracelyze.errors import InputError
+from tracelyze.version import __version__
 
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 

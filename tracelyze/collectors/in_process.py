@@ -16,7 +16,7 @@ from tracelyze.collectors.launching import launch
 from tracelyze.collectors.options import CollectOptions
 from tracelyze.collectors.recording import ending
 from tracelyze.collectors.recording.recorder import Recorder
-from tracelyze.collectors.system import identity
+from tracelyze.collectors.system import fatal_signals, identity
 
 MOST_NUMBERS = 10_000
 
@@ -48,8 +48,8 @@ def end(recorder: Recorder, error: BaseException | None) -> None:
     for one in install.recorders():  # one for each thread that trained
         ending.end(one, name, code)
         one.writer.end()
-        one.off = True
-    ending.forget_fatal_signals()
+        one.writer.off = True
+    fatal_signals.forget()
     if not recorder.options.quiet:
         ending.say_what_is_next(recorder)
 

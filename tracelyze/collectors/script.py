@@ -1,7 +1,7 @@
 """What a script can say by itself: `tracelyze.log` what the hooks cannot see, `tracelyze.Recorder` records a block.
 
-Imported with the package, so it imports nothing that is not there anyway. `hooks.begin` tells it where the recorder is;
-until then, and when nothing is recorded, every call returns at once. No call raises into the script.
+Imported with the package, so it imports nothing that is not there anyway. Until there are hooks, and when nothing is
+recorded, every call returns at once. No call raises into the script.
 """
 
 from __future__ import annotations
@@ -9,34 +9,15 @@ from __future__ import annotations
 import os
 import sys
 
+from tracelyze.collectors import current
+
 TYPE_CHECKING = False  # typing and pathlib take as long to import as Python takes to start
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
     from typing import Any
 
-    from tracelyze.collectors.recording.recorder import Recorder as ProcessRecorder
-
-_find: Callable[[], ProcessRecorder] | None = None  # set by the hooks
-
-
-def found_by(find: Callable[[], ProcessRecorder]) -> None:
-    """From now on `find()` is this process's recorder."""
-    global _find
-    _find = find
-
-
-def is_told() -> bool:
-    """Whether there are hooks in this process."""
-    return _find is not None
-
-
-def active() -> ProcessRecorder | None:
-    """The recorder of this process, None if nothing is being recorded."""
-    if _find is None:
-        return None
-    recorder = _find()
-    return None if recorder.off or recorder.ended else recorder
+    from tracelyze.collectors.recording.recorder import Recorder as Recorded
 
 
 def log(
@@ -52,10 +33,9 @@ def log(
     Where they did, theirs count. Does nothing when nothing is recorded, and never raises: a value that cannot be
     recorded is left out, and the report says so.
     """
-    if _find is not None:
-        recorder = _find()
-        if not (recorder.off or recorder.ended):
-            recorder.logged(unnamed, values if loss is None else {"loss": loss} | values, batch, phase, step)
+    recorder = current.active()
+    if recorder is not None:
+        recorder.logged(unnamed, values if loss is None else {"loss": loss} | values, batch, phase, step)
 
 
 class Recorder:
@@ -85,14 +65,14 @@ class Recorder:
         self._wanted = run
         self._options = (quiet, tuple(no_signal), profile_every)
         self._entered = 0
-        self._own: ProcessRecorder | None = None
+        self._own: Recorded | None = None
 
     def __enter__(self) -> Recorder:
         self._entered += 1
         if self._entered > 1 or os.environ.get("TRACELYZE_DISABLE", "") not in ("", "0"):
             return self
         try:
-            under_way = active()
+            under_way = current.active()
             if under_way is not None:
                 self.run = under_way.run
                 return self

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import tracelyze
 from tracelyze import schema
 from tracelyze.collectors.storage.stream import record_batch
 from tracelyze.collectors.system.identity import write_json
 from tracelyze.errors import InputError
 from tracelyze.importing.columns import Plan, plan
+from tracelyze.version import __version__
 
 _BATCH = 50_000
 _SCALARS = 5_000_000  # values of columns that no rule knows by a column of its own; more are left out, and said
@@ -61,7 +61,7 @@ def write_tables(
     run: Path, ranks: Sequence[tuple[int, Mapping[str, list[dict[str, Any]]]]], source: Mapping[str, Any]
 ) -> None:
     """Make the run directory `run` of rows by rank and table. InputError if it cannot be made or holds something."""
-    common = {"schema_version": schema.SCHEMA_VERSION, "tracelyze_version": tracelyze.__version__, "source": source}
+    common = {"schema_version": schema.SCHEMA_VERSION, "tracelyze_version": __version__, "source": source}
     _make(run)
     try:
         for rank, tables in ranks:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 from tracelyze import redaction
-from tracelyze.collectors import script
+from tracelyze.collectors import current
 
 MAX_SETTINGS = 400
 MAX_TEXT = 200
@@ -19,36 +19,38 @@ def harmless(method: Method) -> Method:
 
     @functools.wraps(method)
     def called(*args: Any, **kwargs: Any) -> None:
-        recorder = script.active()
+        recorder = current.active()
         if recorder is None:
             return
         try:
             method(*args, **kwargs)
         except Exception as error:
             text = f"{type(error).__name__}: {error}"[:MAX_TEXT]
-            recorder.event("log-ignored", method.__name__, redaction.redact_text(f"{method.__name__} failed: {text}"))
+            recorder.record_event(
+                "log-ignored", method.__name__, redaction.redact_text(f"{method.__name__} failed: {text}")
+            )
 
     return cast("Method", called)
 
 
 def settings(framework: str, version: str, accumulation: int | None, given: Mapping[str, Any]) -> None:
     """Put the framework and its settings into process.json, secrets redacted."""
-    recorder = script.active()
+    recorder = current.active()
     if recorder is not None:
         facts = {"name": framework, "version": version, "accumulation": accumulation, "settings": plain(given)}
-        recorder.writer.add_facts({"framework": facts})
+        recorder.add_facts({"framework": facts})
 
 
 def evaluation_begins(purpose: str, with_latest: bool = False) -> None:
     """From here on calls of the model belong to one pass. `with_latest`: the one that has just returned, too."""
-    recorder = script.active()
+    recorder = current.active()
     if recorder is not None:
         recorder.fire("evaluation_begins", purpose, with_latest)
 
 
 def evaluation_ends() -> None:
     """The pass is over."""
-    recorder = script.active()
+    recorder = current.active()
     if recorder is not None:
         recorder.fire("evaluation_ends")
 

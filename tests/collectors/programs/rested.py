@@ -7,9 +7,9 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 if "--restless" in sys.argv:
-    from tracelyze.collectors.recording.dispatch import Moments
+    from tracelyze.collectors.signals.signal import Signal
 
-    Moments.rest = lambda *_: None
+    Signal.pause = lambda *_: None
 
 torch.manual_seed(0)
 generator = torch.Generator().manual_seed(1)

@@ -33,7 +33,7 @@ class Transformed(Dataset):
             "pyarrow": "pyarrow" in sys.modules,
             "files": sum("rank0" in os.readlink(f"/proc/self/fd/{one}") for one in open_files()),
             "threads": len(os.listdir("/proc/self/task")),
-            "recorded": hooks.recorder().forwards if hooks is not None else 0,
+            "recorded": hooks.recorder().progress.forwards if hooks is not None else 0,
             "handed on": int(subprocess.check_output(child, text=True)),
         }
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import tracelyze
 from tracelyze.comparison import Change, Comparison, Section, SettingChange
 from tracelyze.errors import InputError
+from tracelyze.version import __version__
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.comparing.traces import TraceSide
@@ -48,9 +48,7 @@ def _of_traces(one: TraceSide, two: TraceSide) -> Comparison:
     ]
     found = finding_changes(diagnose_job([one.path], one.job), diagnose_job([two.path], two.job))
     sections = [section for section in traces.sections(one, two) if section.changes]
-    comparison = Comparison(
-        a, b, "unknown", "", None, sections, found, settings, traces.notes(one, two), tracelyze.__version__
-    )
+    comparison = Comparison(a, b, "unknown", "", None, sections, found, settings, traces.notes(one, two), __version__)
     return _judged(comparison, "step")
 
 
@@ -71,7 +69,7 @@ def _of_runs(a: Path, b: Path) -> Comparison:
         notes += traces.notes(before, after)
     comparison = Comparison(
         runs.side(one), runs.side(two), "unknown", "", None, sections, found, settings.setting_changes(one, two),
-        notes, tracelyze.__version__,
+        notes, __version__,
     )  # fmt: skip
     return _judged(comparison, "recorded")
 

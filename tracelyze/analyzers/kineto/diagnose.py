@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import tracelyze
 from tracelyze.analyzers import causality, context
 from tracelyze.analyzers.kineto.attribution import collectives
 from tracelyze.analyzers.kineto.attribution.collectives import Arrivals
@@ -21,6 +20,7 @@ from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped
 from tracelyze.diagnosis import Chart, Check, Diagnosis, Exit, Finding, RunFacts, verdict_of
 from tracelyze.errors import InputError
 from tracelyze.formatting import percent
+from tracelyze.version import __version__
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.kineto.page.picture import Painter
@@ -93,7 +93,7 @@ def diagnose_job(
         ordered,
         checks,
         job_charts(job),
-        tracelyze.__version__,
+        __version__,
         verdict_reason=unknown if verdict == "unknown" else "",
     )
 

@@ -10,23 +10,17 @@ import contextlib
 import functools
 import sys
 import threading
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 from tracelyze.collectors.internals.own_frames import leave_no_frame
+from tracelyze.collectors.program.optimizers import constructed
 
 wrappers: list[Any] = []  # functions of ours in the place of torch's
-_made: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class _Depth(threading.local):
     schedulers = 0  # schedulers that are stepping on this thread: some step others
-
-
-def optimizers() -> list[Any]:
-    """All optimizers of this process that still live."""
-    return list(_made)
 
 
 def install(torch: Any, scheduled: Callable[[Any, bool], None]) -> None:
@@ -50,7 +44,7 @@ def _constructor(owner: Any) -> None:
             leave_no_frame(error)
             raise
         with contextlib.suppress(TypeError):  # a subclass that cannot be hashed
-            _made.add(self)
+            constructed.add(self)
 
     owner.__init__ = __init__
     wrappers.append(__init__)

@@ -36,10 +36,11 @@ def _clip_wrapper(
             return original(parameters, *args, **kwargs)
         try:
             seen = recorder()
-            seen.clipped = None
-            if seen.trainings.several and not seen.off:
+            trainings = seen.program.trainings
+            trainings.clipped = None
+            if trainings.several and not seen.off:
                 parameters, first = peeked(parameters)
-                seen.clipped = seen.training_of(first)
+                trainings.clipped = seen.training_of(first)
             total_norm = original(parameters, *args, **kwargs)
             limit = args[0] if args else kwargs.get("max_norm", kwargs.get("clip_value"))
             seen.fire("clip", limit, total_norm)
@@ -95,7 +96,7 @@ def _loss_scaling(torch: Any, recorder: Callable[[], Any], calling: Any) -> None
             calling.optimizer_stepped = False
             result = step(self, optimizer, *args, **kwargs)
             if not calling.optimizer_stepped:  # the optimizer was not called at all: gradients overflowed
-                recorder().step_ends(optimizer, True)
+                recorder().steps.ends(optimizer, True)
             return result
         except BaseException as error:
             leave_no_frame(error)

@@ -16,16 +16,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tracelyze.collectors import script
+from tracelyze.collectors import current
 from tracelyze.collectors.hooks import construction, gradient_changes, loaders, state_dicts
 from tracelyze.collectors.internals import compiler, private_names
 from tracelyze.collectors.internals.own_frames import leave_no_frame
 from tracelyze.collectors.options import CollectOptions, from_environment
-from tracelyze.collectors.program.calls import heard_as_loss
 from tracelyze.collectors.recording import ending
-from tracelyze.collectors.recording.fast_path import SteadyState, here, timed
+from tracelyze.collectors.recording.backwards import Backwards
+from tracelyze.collectors.recording.fast_path import FastPath, this_thread, timed
+from tracelyze.collectors.recording.forwards import Forwards
 from tracelyze.collectors.recording.per_thread import Recorders
 from tracelyze.collectors.recording.recorder import Recorder
+from tracelyze.collectors.recording.steps import Steps
+from tracelyze.collectors.system import fatal_signals
 
 LOSSES = (
     "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
@@ -56,11 +59,11 @@ def begin(torch: Any, run: Path, options: CollectOptions) -> Recorder:
     """Record this process into the directory `run`. The hooks are put in place once and stay; recorders come and go."""
     first = Recorder(torch, run, options)
     _current[:] = [Recorders(first)]
-    if not script.is_told():
+    if not current.is_set():
         _put_in_place(torch, options)
-        script.found_by(recorder)
+        current.set_finder(recorder)
     for name in private_names.lacking(torch, private_names.SUBSTITUTES):
-        first.event("substitute", name, private_names.SUBSTITUTES[name])
+        first.record_event("substitute", name, private_names.SUBSTITUTES[name])
     return first
 
 
@@ -69,7 +72,7 @@ def _put_in_place(torch: Any, options: CollectOptions) -> None:
         for put in (_modules, _functions, _backward, _optimizers, _changes, _construction, _loading):
             put(torch)
     except Exception:
-        recorder().off = True  # what is already in place stays and does nothing
+        recorder().writer.off = True  # what is already in place stays and does nothing
         raise
     _hide_from_compiler(torch)
     ending.install(recorder, recorders, quiet=options.quiet)
@@ -91,10 +94,10 @@ def _hide_from_compiler(torch: Any) -> None:
         *loaders.wrappers, *construction.wrappers, *state_dicts.wrappers,
         *(getattr(functional, name) for name in (*LOSSES, *DROPOUTS) if hasattr(functional, name)),
     ]  # fmt: skip
-    own = [f for kind in (Recorder, Recorders, SteadyState) for f in vars(kind).values()]
-    own.append(timed(recorder().steady, bool))  # all that it makes have the same code
+    own = [f for kind in (Recorder, Recorders, Forwards, Backwards, Steps, FastPath) for f in vars(kind).values()]
+    own.append(timed(recorder().fast_path.cost, bool))  # all that it makes have the same code
     methods = [one for one in own if isinstance(one, types.FunctionType)]
-    compiler.hide(torch, wrappers, [recorder, heard_as_loss, gradient_changes.peeked, leave_no_frame, *methods])
+    compiler.hide(torch, wrappers, [recorder, gradient_changes.peeked, leave_no_frame, *methods])
 
 
 def recorder() -> Recorder:
@@ -118,13 +121,13 @@ def _resume_threads() -> None:
 
 
 def _start_afresh(torch: Any) -> None:
-    ending.forget_fatal_signals()
+    fatal_signals.forget()
     parent = recorder()
     for one in recorders():
         one.writer.leave_to_parent()
-        one.steady.interrupt()
+        one.fast_path.interrupt()
     child = Recorder(torch, parent.run, parent.options)
-    child.off = parent.off or parent.ended
+    child.writer.off = parent.off or parent.ended
     _current[0] = Recorders(child)
 
 
@@ -132,7 +135,7 @@ def _modules(torch: Any) -> None:
     """Outermost calls of modules. A patched `__call__` costs a quarter of a global forward hook and warns nobody."""
     owner = torch.nn.Module
     original = owner.__call__
-    clock, calling = time.perf_counter, local
+    clock, calling, threads = time.perf_counter, local, this_thread
     tracing = private_names.find(torch, private_names.TRACING) or (lambda: None)
     in_dynamo, compiling = torch.compiler.is_dynamo_compiling, compiler.flag(torch)
     loss_kind = private_names.find(torch, private_names.LOSS_MODULE) or ()
@@ -151,15 +154,16 @@ def _modules(torch: Any) -> None:
                 return output
             if tracing() is not None:
                 return original(*args, **kwargs)
-            steady, self = here.now, args[0]
-            if steady is not None and steady.on and steady.model() is self:
-                seen = steady.recorder
+            fast_path, self = threads.fast_path, args[0]
+            if fast_path is not None and fast_path.on and fast_path.model() is self:
+                counts, progress = fast_path.losses, fast_path.progress
             else:
-                steady, seen = None, recorder()
-                if seen.off:
+                fast_path, seen = None, recorder()
+                if seen.writer.off:
                     return original(*args, **kwargs)
-                watch = seen.watch_for(self)
-            losses, dropouts, start = seen.losses, seen.dropouts, clock()
+                watch = seen.forwards.watch_for(self)
+                counts, progress = seen.losses, seen.progress
+            losses, dropouts, start = counts.count, progress.dropouts, clock()
             try:  # no call between this line and the next: a handler of a signal may raise in any
                 calling.root, calling.watch = self, watch or False
                 output = original(*args, **kwargs)
@@ -167,10 +171,12 @@ def _modules(torch: Any) -> None:
                 calling.root = calling.watch = None
             if watch:
                 watch.ends(self, output)
-            if steady is not None and steady.forward(args, output):
+            if fast_path is not None and fast_path.forward(args, output):
                 return output
-            if not heard_as_loss(torch, loss_kind, seen, self, output):
-                seen.forward(self, args[1:], kwargs, output, start, seen.dropouts - dropouts, seen.losses - losses)
+            forwards = recorder().forwards
+            if not forwards.heard_as_loss(loss_kind, self, output):
+                within = progress.dropouts - dropouts, counts.count - losses
+                forwards.returned(self, args[1:], kwargs, output, start, *within)
             return output
         except BaseException as error:
             leave_no_frame(error)
@@ -202,9 +208,10 @@ def _loss_wrapper(original: Callable[..., Any], in_dynamo: Callable[[], bool], c
         try:
             value = original(*args, **kwargs)
             seen = here()
-            seen.losses += 1
-            if seen.losses >= seen.hears_losses_from:
-                seen.loss_called(name, args, kwargs, value, calling.root is None)
+            losses = seen.losses
+            losses.count += 1
+            if losses.count >= losses.next:
+                seen.forwards.loss_called(name, args, kwargs, value, calling.root is None)
             return value
         except BaseException as error:
             hide(error)
@@ -218,7 +225,7 @@ def _dropout_wrapper(original: Callable[..., Any], in_dynamo: Callable[[], bool]
 
     def dropout(input, p=0.5, training=True, inplace=False):  # type: ignore[no-untyped-def]
         if training and p and not in_dynamo() and not compiling._is_compiling_flag:
-            here().dropouts += 1
+            here().progress.dropouts += 1
         try:
             return original(input, p, training, inplace)
         except BaseException as error:
@@ -255,7 +262,7 @@ def _unseen_by_warnings(code: types.CodeType) -> types.CodeType:
 def _graph_task(torch: Any) -> Callable[[], int]:
     """Asks for the number of the backward that this thread works for, -1 for none."""
     found = private_names.find(torch, private_names.GRAPH_TASK)
-    return found or (lambda: 0 if any(one.in_backward for one in recorders()) else -1)
+    return found or (lambda: 0 if any(one.progress.in_backward for one in recorders()) else -1)
 
 
 def _backward(torch: Any) -> None:
@@ -267,52 +274,53 @@ def _backward(torch: Any) -> None:
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         if in_dynamo() or compiling._is_compiling_flag or calling.backward or current_graph_task() != -1:
             return original(tensors, *args, **kwargs)
-        steady, seen = here.now, None
+        fast_path, progress = this_thread.fast_path, None
         try:
             calling.backward = True
             retains_graph = kwargs.get("retain_graph", args[1] if len(args) > 1 else None) is True
-            if steady is not None and steady.on and steady.backward_begins(tensors, retains_graph):
-                seen = steady.recorder
+            if fast_path is not None and fast_path.on and fast_path.backward_begins(tensors, retains_graph):
+                progress = fast_path.progress
             else:
-                steady, seen = None, _current[0].for_backward()
-                seen.backward_begins(tensors, retains_graph)
+                fast_path, seen = None, _current[0].for_backward()
+                progress = seen.progress
+                seen.backwards.begins(tensors, retains_graph)
             result = original(tensors, *args, **kwargs)
-            if steady is None or not steady.backward_ends():
-                seen.backward_ends(tensors)
+            if fast_path is None or not fast_path.backward_ends():
+                recorder().backwards.ends(tensors)
             return result
         except BaseException as error:
             leave_no_frame(error)
             raise
         finally:
             calling.backward = False
-            if seen is not None:
-                seen.in_backward = False
+            if progress is not None:
+                progress.in_backward = False
 
     torch.autograd.backward = backward
 
 
 def _optimizers(torch: Any) -> None:
-    current, calling, current_graph_task = _current, local, _graph_task(torch)
+    processes, calling, current_graph_task = _current, local, _graph_task(torch)
     in_dynamo, compiling = torch.compiler.is_dynamo_compiling, compiler.flag(torch)
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not in_dynamo() and not compiling._is_compiling_flag:
-            steady = here.now
-            if steady is not None and steady.on and steady.step_begins(optimizer):
+            fast_path = this_thread.fast_path
+            if fast_path is not None and fast_path.on and fast_path.step_begins(optimizer):
                 return
-            seen = current[0].for_step(current_graph_task)
-            if seen.in_backward:
-                seen.steps_inside(optimizer)
+            seen = processes[0].for_step(current_graph_task)
+            if seen.progress.in_backward:
+                seen.steps.inside_backward(optimizer)
             else:
-                seen.step_begins(optimizer)
+                seen.steps.begins(optimizer)
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not in_dynamo() and not compiling._is_compiling_flag:
             calling.optimizer_stepped = True
-            steady = here.now
-            if steady is not None and steady.on and steady.step_ends(optimizer):
+            fast_path = this_thread.fast_path
+            if fast_path is not None and fast_path.on and fast_path.step_ends(optimizer):
                 return
-            current[0].for_step(current_graph_task).step_ends(optimizer)
+            processes[0].for_step(current_graph_task).steps.ends(optimizer)
 
     home = sys.modules["torch.optim.optimizer"]  # torch.optim deletes the name
     compiler.hide_step_hook(torch, home, before)

@@ -7,14 +7,11 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracelyze.collectors.internals import private_names
 from tracelyze.collectors.internals.own_frames import leave_no_frame
-
-if TYPE_CHECKING:
-    from tracelyze.collectors.recording.recorder import Recorder
-
+from tracelyze.collectors.recording.recorder import Recorder
 
 # Set by `collect` to 0, and to 1 for what is spawned while a loader starts its workers: they are left without hooks.
 # The environment is one for all threads, so it is only ever a value that changes, and not in os.environ.

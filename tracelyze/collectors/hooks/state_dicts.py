@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from tracelyze.collectors.internals.own_frames import leave_no_frame
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tracelyze.collectors.recording.recorder import Recorder
+from tracelyze.collectors.recording.recorder import Recorder
 
 wrappers: list[Any] = []  # functions of ours in the place of torch's
 

@@ -14,13 +14,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
-import tracelyze
 from tracelyze import redaction, schema
 from tracelyze.collectors.hooks.loaders import SPAWNED_WORKER
 from tracelyze.collectors.launching.obstacles import obstacle, script_of
 from tracelyze.collectors.options import CollectOptions
 from tracelyze.collectors.system import identity
 from tracelyze.errors import InputError
+from tracelyze.version import __version__
 
 INJECTED = Path(__file__).parent / "inject"
 
@@ -97,7 +97,7 @@ def manifest(command: list[str]) -> dict[str, object]:
     """What run.json says of a run that `command` makes."""
     return {
         "schema_version": schema.SCHEMA_VERSION,
-        "tracelyze_version": tracelyze.__version__,
+        "tracelyze_version": __version__,
         "command": redaction.redact_argv(command),
         "cwd": os.getcwd(),
         "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),

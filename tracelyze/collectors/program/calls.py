@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from tracelyze.collectors.program import mode_sensitivity
-
-if TYPE_CHECKING:
-    from tracelyze.collectors.recording.recorder import Recorder
+from tracelyze.collectors.program.progress import Progress
+from tracelyze.collectors.system.clock import Clock
 
 NO_GRAD, INFERENCE, GRAD = 0, 1, 2
 PATIENCE_STEPS = 3  # an output that no backward reached within this many optimizer steps was not for training
@@ -33,7 +33,7 @@ class Call:
     holder: int | None = None  # the optimizer that held the model then (table optimizers)
     hooked = False
     assumed = False  # taken to train, and not watched
-    passed = False  # and not told of when it was made (fast_path.py)
+    replayed = False  # and dispatched later than it was made (recording/fast_path.py)
     watched = 0
     trained = False
     dead = False
@@ -163,9 +163,10 @@ class _Habit:
 class Calls:
     """The calls that are not yet known to have trained or evaluated, in order."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self._torch = recorder.torch
+    def __init__(
+        self, torch: Any, progress: Progress, clock: Clock, emit: Callable[[str, dict[str, Any]], None]
+    ) -> None:
+        self._torch, self._progress, self._clock, self._emit = torch, progress, clock, emit
         self._models: weakref.WeakKeyDictionary[Any, Model] = weakref.WeakKeyDictionary()
         self._modules: list[weakref.ref[Any]] = []  # by number
         self._numbers = 0
@@ -177,7 +178,7 @@ class Calls:
 
     def record(self, module: Any, args: Any, kwargs: Any, output: Any, start: float, dropouts: int) -> Call | None:
         """Note one returned call. None if it cannot be told from a loss function or a helper without parameters."""
-        recorder, torch = self._recorder, self._torch
+        torch, progress, clock = self._torch, self._progress, self._clock
         latest = self.latest
         model = latest.model if latest is not None and latest.model.module() is module else self._models.get(module)
         if model is None:
@@ -188,13 +189,13 @@ class Calls:
             self._numbers += 1
             self._describe(model, module)
         mode = GRAD if torch.is_grad_enabled() else INFERENCE if torch.is_inference_mode_enabled() else NO_GRAD
-        call = Call(model, start, recorder.called_at - recorder.clock, recorder.steps, mode)
+        call = Call(model, start, clock.called_at - clock.zero, progress.steps, mode)
         if dropouts:
             call.dropouts = dropouts
         given: Any = args[0] if args else None
         plain = type(given) is torch.Tensor and given.dim()  # nearly always
         call.batch_size = given.shape[0] if plain else first_dimension(torch, args, kwargs)
-        call.loader = recorder.loader_in_hand
+        call.loader = progress.loader
         call.in_train = module.training
         if mode == GRAD:
             node = output.grad_fn if self._habit.holds(call) and type(output) is torch.Tensor else None
@@ -219,16 +220,16 @@ class Calls:
         """Something is not as it was: watch them for a while."""
         self._habit.forget()
 
-    def passed(self, batch_size: int) -> Call:
-        """A call of the usual model that was not recorded, because it was to train like those before it."""
-        recorder, before = self._recorder, self._habit.running
+    def replay(self, batch_size: int) -> Call:
+        """A call of the usual model that was skipped (recording/fast_path.py), because it was to train as usual."""
+        before = self._habit.running
         assert before is not None
-        now = recorder.now()
-        call = self.latest = Call(before.model, now, now, recorder.steps, GRAD)
-        call.batch_size, call.loader, call.autocast = batch_size, recorder.loader_in_hand, before.autocast
+        now = self._clock.now()
+        call = self.latest = Call(before.model, now, now, self._progress.steps, GRAD)
+        call.batch_size, call.loader, call.autocast = batch_size, self._progress.loader, before.autocast
         call.dropouts, call.sensitive = before.dropouts, before.sensitive
         call.sensitive_in_train, call.kinds = before.sensitive_in_train, before.kinds
-        call.in_train = call.hooked = call.assumed = call.passed = True
+        call.in_train = call.hooked = call.assumed = call.replayed = True
         self._habit.holds(call)
         self._habit.assume(call)
         return call
@@ -260,27 +261,18 @@ class Calls:
         """The module that was numbered so; None if it is gone."""
         return self._modules[number]()
 
-    def settle(self, final: bool = False) -> None:
-        """Report, in order, every call that is now known to have trained or evaluated."""
-        steps = self._recorder.steps
+    def settle(self, final: bool = False) -> Iterator[tuple[Call, bool]]:
+        """Every call that is now known to have trained, or not to have, in order."""
         left = self._habit.assumed
         if final and left is not None and left not in self.unsettled:
             self.unsettled.append(left)  # no backward followed it
-        tell = self._recorder.fire if final else self._recorder.moments.tell
         while self.unsettled:
             call = self.unsettled[0]
-            if call.trained:
-                trained = True
-            elif final or call.mode != GRAD or call.dead or call.step + PATIENCE_STEPS < steps:
-                trained = False
-            else:
+            old = call.step + PATIENCE_STEPS < self._progress.steps
+            if not call.trained and not (final or call.mode != GRAD or call.dead or old):
                 return
             self.unsettled.popleft()
-            if not trained:
-                self._recorder.moments.wake()
-            tell("settled", call, trained)
-        if final:
-            self._recorder.fire("finished")
+            yield call, call.trained
 
     def modules(self) -> list[tuple[int, Any]]:
         """The outermost modules that were called and still live, with their numbers."""
@@ -298,7 +290,7 @@ class Calls:
 
     def _describe(self, model: Model, module: Any) -> None:
         parameters = list(module.parameters())
-        self._recorder.emit(
+        self._emit(
             "models",
             {
                 "model": model.number,
@@ -308,21 +300,6 @@ class Calls:
                 "sensitive": mode_sensitivity.kinds([ref() for ref in model.sensitive]) or None,
             },
         )
-
-
-def heard_as_loss(torch: Any, losses: Any, seen: Recorder, module: Any, output: Any) -> bool:
-    """Whether an outermost module is a loss function, which the recorder then hears of in its turn.
-
-    It is one if it is a torch loss (of the class `losses`), or one without parameters that returns a scalar.
-    """
-    if not isinstance(module, losses):
-        if not isinstance(output, torch.Tensor) or output.dim() != 0:
-            return False
-        if any(part._parameters for part in module.modules()):
-            return False
-    if seen.losses >= seen.hears_losses_from:
-        seen.loss_returned(output)
-    return True
 
 
 def tensors_of(torch: Any, output: Any) -> list[Any]:

@@ -9,21 +9,20 @@ from __future__ import annotations
 import traceback
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tracelyze import redaction
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
-
-if TYPE_CHECKING:
-    from tracelyze.collectors.recording.recorder import Recorder
 
 WITHOUT_STEP = 32  # backwards; accumulation over more than that costs a look at the graph
 MAX_NODES = 20_000  # graph nodes searched for parameters
 FINGERPRINT = 4  # leading elements compared where a change leaves no trace in the version (`p.data -= ...`)
 
 
-class ByHand:
+class ManualOptimizer:
     """Stands in for the optimizer: has its `param_groups`, holds the parameters weakly."""
+
+    name = "ByHand"  # in the table optimizers, whose readers know it by that name
 
     def __init__(self, parameters: list[Any]) -> None:
         self._parameters = [weakref.ref(parameter) for parameter in parameters]
@@ -33,53 +32,67 @@ class ByHand:
         return [{"params": [parameter for ref in self._parameters if (parameter := ref()) is not None]}]
 
 
-class HandUpdates:
-    """Turns changes of the parameters between backwards into steps.
+class StepHandler(Protocol):
+    """Takes note of steps (recording/steps.py)."""
 
-    Rests while optimizers step, and looks anew, at what backward reaches then, when WITHOUT_STEP backwards went by
-    without any: a process may train several things.
+    def begins(self, optimizer: Any) -> None:
+        """A step begins."""
+        ...
+
+    def ends(self, optimizer: Any) -> None:
+        """It is over."""
+        ...
+
+
+class ManualUpdates:
+    """Turns changes of the parameters between backwards into steps, of which `handler` is told.
+
+    Paused while optimizers step. When WITHOUT_STEP backwards went by without any step it begins anew, with what
+    backward reaches then: a process may train several things.
     """
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self._optimizer: ByHand | None = None
+    def __init__(self, record_event: Callable[[str, str, str], None]) -> None:
+        self.handler: StepHandler | None = None
+        self._record_event = record_event
+        self._optimizer: ManualOptimizer | None = None
         self._before: list[Any] | None = None
         self._steps = False
-        self.resting = False
+        self.paused = False
         self.in_step = False  # of an optimizer
         self.unchanged = 0  # backwards since the latest step
         self._failed = False
 
     def backward_begins(self, roots: Any) -> None:
-        """Was there a step since the last backward? Need not be called while it rests, for WITHOUT_STEP backwards."""
-        if self.resting:
+        """Was there a step since the last backward? Need not be called while paused, for WITHOUT_STEP backwards."""
+        if self.paused:
             if self.in_step:
                 return
-            self.resting = False
+            self.paused = False
         if not self._failed:
-            self._safely(lambda: self._look(roots))
+            self._safely(lambda: self._check(roots))
 
     def backward_ends(self) -> None:
-        """The gradients are as a step would find them. Need not be called while it rests."""
+        """The gradients are as a step would find them. Need not be called while paused."""
         if not self._failed and self._optimizer is not None:
             self._safely(self._remember)
 
     def optimizer_steps(self, optimizer: Any) -> None:
-        """A step of an optimizer begins. Need not be called while it rests."""
-        if not isinstance(optimizer, ByHand):
-            self.resting, self._optimizer, self._before, self._steps = True, None, None, False
+        """A step of an optimizer begins. Need not be called while paused."""
+        if not isinstance(optimizer, ManualOptimizer):
+            self.paused, self._optimizer, self._before, self._steps = True, None, None, False
 
     def finish(self) -> None:
         """If the parameters changed since the last backward, that was a step."""
         if self._optimizer is not None and self._before is not None and not self._failed:
             self._safely(self._compare)
 
-    def _look(self, roots: Any) -> None:
+    def _check(self, roots: Any) -> None:
         if self._optimizer is not None:
             self._compare()
         if self._optimizer is None or self.unchanged >= WITHOUT_STEP:
             root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
-            self._optimizer, self._steps, self.unchanged = ByHand(leaves(getattr(root, "grad_fn", None))), False, 0
+            self._optimizer = ManualOptimizer(leaves(getattr(root, "grad_fn", None)))
+            self._steps, self.unchanged = False, 0
         self._before = None
 
     def _compare(self) -> None:
@@ -87,27 +100,28 @@ class HandUpdates:
             return
         now = self._state()
         same_parameters = len(now[0]) == len(self._before[0])  # a function that returns frees its model
-        if same_parameters and now != self._before:
+        if same_parameters and now != self._before and self.handler is not None:
             self._steps = True
-            self._recorder.step_ends(self._optimizer)
+            self.handler.ends(self._optimizer)
 
     def _remember(self) -> None:
         if self._optimizer is not None and any(map(_is_freed, self._optimizer.param_groups[0]["params"])):
-            self._optimizer = ByHand([])  # gathered for one pass and freed after it, by FSDP2: not the real ones
+            # FSDP2 gathers parameters for one pass and frees them after it: these are not the real ones.
+            self._optimizer = ManualOptimizer([])
         if self._optimizer is not None and self._optimizer.param_groups[0]["params"]:
             self._before = self._state()
-            if self._steps:  # not before it is known that nobody else steps
-                self._recorder.step_begins(self._optimizer)
+            if self._steps and self.handler is not None:  # not before it is known that nobody else steps
+                self.handler.begins(self._optimizer)
 
-    def _safely(self, look: Callable[[], None]) -> None:
+    def _safely(self, check: Callable[[], None]) -> None:
         try:
-            look()
+            check()
         except Exception as error:
             if raised_by_a_signal_handler(error):
                 raise
             self._failed = True
             text = redaction.redact_text("".join(traceback.format_exception(error)))
-            self._recorder.event("collector-error", "by_hand", text)
+            self._record_event("collector-error", "manual_updates", text)
 
     def _state(self) -> list[Any]:
         """What an update changes. Values are read on the CPU only, where that does not wait for anything."""

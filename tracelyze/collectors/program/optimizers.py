@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from tracelyze.collectors.recording.recorder import Recorder
-
-from tracelyze.collectors.program.manual_updates import ByHand
+from tracelyze.collectors.program.call_sites import Sites
+from tracelyze.collectors.program.manual_updates import ManualOptimizer
+from tracelyze.collectors.program.progress import Progress
 from tracelyze.collectors.tensors import shards
 
 FIRST_GAP = 16  # steps of other optimizers that may lie between the first two of one
 REFRESH_EVERY = 32  # steps after which a changed requires_grad is noticed
+
+constructed: weakref.WeakSet[Any] = weakref.WeakSet()  # all optimizers of this process, also those that never step
 
 
 class InsideBackward:
@@ -58,8 +59,8 @@ class Tracked:
         self.index = index
         self.count = 0
         self.inside_backward = isinstance(optimizer, InsideBackward)  # its gradients are gone when backward ends
-        self._outlives_parameters = isinstance(optimizer, ByHand)  # which holds them weakly, and so must this
-        self.group: Any = None  # its training (trainings.Group), from its first step on
+        self._outlives_parameters = isinstance(optimizer, ManualOptimizer)  # which holds them weakly, and so must this
+        self.training: Any = None  # its training (trainings.Training), from its first step on
         self.at_step = 0  # of the process, when it stepped last
         self.gap = FIRST_GAP  # steps of the process between its last two
         self.on_cuda = False
@@ -105,10 +106,14 @@ class Tracked:
 
 
 class Optimizers:
-    """The optimizers of one recorder, numbered in the order of their first steps and held weakly."""
+    """The optimizers that stepped, numbered in the order of their first steps and held weakly.
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    `changed` is called when another optimizer steps than the one before.
+    """
+
+    def __init__(self, progress: Progress, sites: Sites, emit: Callable[[str, dict[str, Any]], None]) -> None:
+        self.changed: Callable[[], None] = _nothing
+        self._progress, self._sites, self._emit = progress, sites, emit
         self._known: weakref.WeakKeyDictionary[Any, Tracked] = weakref.WeakKeyDictionary()
         self._count = 0
         self._latest: Callable[[], Tracked | None] = lambda: None  # asked for last; a weak reference
@@ -123,14 +128,13 @@ class Optimizers:
             return tracked
         tracked = self._known.get(optimizer)
         if tracked is None:
-            recorder = self._recorder
             tracked = self._known[optimizer] = Tracked(optimizer, self._count)
             self._living = [ref for ref in self._living if ref() is not None] + [weakref.ref(tracked)]
             self._count += 1
-            sites = {"site": recorder.sites.here("step"), "backward_site": recorder.backward_site}
-            recorder.emit("optimizers", describe(tracked) | sites)
+            sites = {"site": self._sites.here("step"), "backward_site": self._progress.backward_site}
+            self._emit("optimizers", describe(tracked) | sites)
         self._latest = weakref.ref(tracked)
-        self._recorder.moments.another_optimizer()
+        self.changed()
         return tracked
 
     def tracked(self) -> list[Tracked]:
@@ -139,7 +143,7 @@ class Optimizers:
 
     def active(self) -> list[Tracked]:
         """Those that still step: those of trainings that are over need no looking after."""
-        steps = self._recorder.steps
+        steps = self._progress.steps
         return [one for one in self.tracked() if one.is_active(steps)]
 
     def step_inside(self, optimizer: Any) -> None:
@@ -154,15 +158,20 @@ class Optimizers:
         self.inside_now = inside or known
 
 
+def _nothing() -> None:
+    """Until somebody wants to know."""
+
+
 def describe(tracked: Tracked) -> dict[str, Any]:
     """The row of an optimizer in the table optimizers."""
     optimizer = tracked.optimizer
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    stands_in = isinstance(optimizer, (InsideBackward, ManualOptimizer))
     first = optimizer.param_groups[0] if optimizer.param_groups else {}
     options = {k: v for k, v in first.items() if k != "params" and isinstance(v, (bool, int, float, str, tuple, list))}
     return {
         "optimizer": tracked.index,
-        "name": optimizer.name if tracked.inside_backward else type(optimizer).__name__,
+        "name": optimizer.name if stands_in else type(optimizer).__name__,
         "groups": len(optimizer.param_groups),
         "parameters": len(parameters),
         "elements": sum(p.numel() for p in parameters),

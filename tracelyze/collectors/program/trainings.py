@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 import weakref
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-if TYPE_CHECKING:
-    from tracelyze.collectors.program.calls import Call
-    from tracelyze.collectors.program.optimizers import Tracked
-    from tracelyze.collectors.recording.recorder import Recorder
+from tracelyze.collectors.program.calls import Call
+from tracelyze.collectors.program.optimizers import Optimizers, Tracked
+from tracelyze.collectors.program.progress import Progress
 
 UNUSUAL = 3.0  # a loss this many times its running mean makes sampled signals look closely
 KEPT = 0.95  # of the running mean at every step
@@ -24,7 +24,7 @@ MAX_SETS = 256  # different sets of models that one backward reached
 NEW_FOR = 64  # steps for which a new set of models is held against the optimizers that step
 
 
-class Group:
+class Training:
     """Optimizers (by index) and models (by number) of one training, with what signals keep about it."""
 
     def __init__(self) -> None:
@@ -49,67 +49,82 @@ class Group:
 
 
 class Trainings:
-    """The trainings of one recorder."""
+    """The trainings of one recording. `module_of` is the module of a model's number, None if it is gone."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self._of_optimizer: dict[int, Group] = {}
-        self._of_model: dict[int, Group] = {}
+    def __init__(
+        self,
+        progress: Progress,
+        now: Callable[[], float],
+        emit: Callable[[str, dict[str, Any]], None],
+        optimizers: Optimizers,
+        module_of: Callable[[int], Any],
+    ) -> None:
+        self.several = False  # more than one training so far
+        self.current: Training | None = None  # the training to which the latest backward belongs
+        self.reached_models: frozenset[int] = frozenset()  # numbers of the models that the latest backward ran through
+        self.clipped: Training | None = None  # whose gradients are being clipped, where there are several
+        self._progress, self._now, self._emit = progress, now, emit
+        self._optimizers = optimizers
+        self._module_of = module_of
+        self._of_optimizer: dict[int, Training] = {}
+        self._of_model: dict[int, Training] = {}
         self._holder: dict[int, int] = {}  # model: the optimizer that took it up last
         self._seen: dict[frozenset[int], None] = {}  # in order, the oldest go first
         self._checked: Counter[tuple[int, int]] = Counter()
         self._new: list[tuple[int, frozenset[int]]] = []
-        self._last: tuple[int, ...] = ()
-        self._last_set: frozenset[int] = frozenset()
+        self._last_reached: tuple[int, ...] = ()
         self._identities: weakref.WeakKeyDictionary[Any, tuple[int, set[int]]] = weakref.WeakKeyDictionary()
-        self.several = False  # more than one training so far
 
-    def reached(self, calls: list[Call]) -> frozenset[int]:
-        """A backward ran through these calls, the last one first. Returns the numbers of their models."""
+    def backward_ended(self, calls: list[Call]) -> None:
+        """A backward ran through these calls, the last one first."""
         numbers = (calls[0].model.number,) if len(calls) == 1 else tuple([call.model.number for call in calls])
-        if numbers == self._last:
-            return self._last_set
-        found = frozenset(numbers)
-        self._last, self._last_set = numbers, found
-        if found and found not in self._seen:
-            self._seen[found] = None
+        if numbers != self._last_reached:
+            self._last_reached, self.reached_models = numbers, frozenset(numbers)
+            self._note_models(self.reached_models)
+        self.current = training = self.of_models(self.reached_models)
+        if training is not None and calls:
+            training.latest = calls[0]
+
+    def _note_models(self, models: frozenset[int]) -> None:
+        """One backward ran through these models."""
+        if models and models not in self._seen:
+            self._seen[models] = None
             if len(self._seen) > MAX_SETS:
                 del self._seen[next(iter(self._seen))]
-            self._new.append((self._recorder.steps, found))
-            self._join_models(found)
-        return found
+            self._new.append((self._progress.steps, models))
+            self._join_models(models)
 
-    def of_models(self, numbers: frozenset[int]) -> Group | None:
+    def of_models(self, numbers: frozenset[int]) -> Training | None:
         """The training that holds one of these models; None if none does, or not yet."""
         for number in numbers:
-            group = self._of_model.get(number)
-            if group is not None:
-                return group
+            training = self._of_model.get(number)
+            if training is not None:
+                return training
         return None
 
-    def of(self, tracked: Tracked) -> Group:
+    def of(self, tracked: Tracked) -> Training:
         """The training of an optimizer that steps."""
-        group = self._of_optimizer.get(tracked.index)
-        if group is not None and not self._new:
-            return group
-        if group is None:
-            group = self._of_optimizer[tracked.index] = Group()
-            group.optimizers.add(tracked.index)
+        training = self._of_optimizer.get(tracked.index)
+        if training is not None and not self._new:
+            return training
+        if training is None:
+            training = self._of_optimizer[tracked.index] = Training()
+            training.optimizers.add(tracked.index)
             self._take_up(tracked, frozenset().union(*self._seen))
         else:
-            self._new = [(step, found) for step, found in self._new if step + NEW_FOR > self._recorder.steps]
-            self._take_up(tracked, frozenset().union(*(found for _, found in self._new)) - group.models)
-        group = self._of_optimizer[tracked.index]
-        self.several = self.several or len(group.optimizers) < len(self._of_optimizer)
-        return group
+            self._new = [(step, found) for step, found in self._new if step + NEW_FOR > self._progress.steps]
+            self._take_up(tracked, frozenset().union(*(found for _, found in self._new)) - training.models)
+        training = self._of_optimizer[tracked.index]
+        self.several = self.several or len(training.optimizers) < len(self._of_optimizer)
+        return training
 
     def holder(self, model: int) -> int | None:
         """The optimizer that holds parameters of this model; None if none that has stepped does."""
         return self._holder.get(model)
 
-    def of_parameter(self, parameter: Any) -> Group | None:
+    def of_parameter(self, parameter: Any) -> Training | None:
         """The training whose optimizer holds this parameter."""
-        for tracked in self._recorder.tracked():
+        for tracked in self._optimizers.tracked():
             known = self._identities.get(tracked.optimizer)
             parameters = tracked.parameters()
             if known is None or known[0] != len(parameters):
@@ -126,33 +141,33 @@ class Trainings:
             return
         held = {id(parameter) for parameter in tracked.parameters()}
         for number in models:
-            module = self._recorder.calls.module(number)
+            module = self._module_of(number)
             if module is not None and any(id(parameter) in held for parameter in module.parameters()):
                 if self._holder.get(number) != tracked.index:
                     self._link(tracked.index, model=number)
                 self._holder[number] = tracked.index
                 self._join(self._of_optimizer[tracked.index], self._of_model.get(number))
-                group = self._of_optimizer[tracked.index]
-                group.models.add(number)
-                self._of_model[number] = group
+                training = self._of_optimizer[tracked.index]
+                training.models.add(number)
+                self._of_model[number] = training
         for found in self._seen:
             if not found.isdisjoint(models):
                 self._join_models(found)
 
     def _join_models(self, models: frozenset[int]) -> None:
         """One backward ran through all of them: those that are trained are trained together."""
-        first: Group | None = None
+        first: Training | None = None
         for number in models:
-            group = self._of_model.get(number)
-            if group is not None:
-                first = first or group
-                self._join(first, group)
+            training = self._of_model.get(number)
+            if training is not None:
+                first = first or training
+                self._join(first, training)
 
-    def _join(self, one: Group, other: Group | None) -> None:
+    def _join(self, one: Training, other: Training | None) -> None:
         if other is None or one is other:
             return
         # Every pair that still steps: the reader asks of each whether the two took turns.
-        active = {tracked.index for tracked in self._recorder.active()}
+        active = {tracked.index for tracked in self._optimizers.active()}
         for index in active & other.optimizers:
             for known in active & one.optimizers:
                 self._link(known, other=index)
@@ -165,5 +180,4 @@ class Trainings:
             self._of_model[number] = one
 
     def _link(self, optimizer: int, **to: int) -> None:
-        recorder = self._recorder
-        recorder.emit("links", {"time": recorder.now(), "step": recorder.steps, "optimizer": optimizer, **to})
+        self._emit("links", {"time": self._now(), "step": self._progress.steps, "optimizer": optimizer, **to})

@@ -1,211 +1,195 @@
-"""Which signals want to hear of which moment of the training, and telling them.
+"""Which signals listen to which event of the training, and dispatching events to them.
 
-A signal that raises is switched off for the rest of the run, with its traceback in the ledger and the events table.
+A signal that raises is switched off for the rest of the run.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from tracelyze.collectors.cadence.budget import TIMED_EVERY, TIMED_FIRST, Meter
-from tracelyze.collectors.internals import private_names
-from tracelyze.collectors.signals import SIGNALS
-from tracelyze.collectors.signals.signal import MOMENTS, Signal, Unavailable
+from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.program.progress import Progress
+from tracelyze.collectors.signals.context import PausableSignal
+from tracelyze.collectors.signals.signal import EVENTS, Signal
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 
-if TYPE_CHECKING:
-    from tracelyze.collectors.program.optimizers import Tracked
-    from tracelyze.collectors.recording.recorder import Recorder
-
-OF_STEPS = ("forward", "settled", "before_backward", "after_backward", "before_step", "after_step")
-SWITCHED = 16  # steps of one and the same optimizer after which signals may rest
+STEP_EVENTS = ("forward", "settled", "before_backward", "after_backward", "before_step", "after_step")
+SWITCHED = 16  # steps of one and the same optimizer after which signals may pause
 
 
 class _Listener:
-    """A signal that wants a moment, and what to call then."""
+    """A signal that listens to an event, and what to call then."""
 
-    __slots__ = ("call", "method", "rests", "signal")
+    __slots__ = ("call", "method", "pausable", "signal")
 
-    def __init__(self, signal: Signal, moment: str) -> None:
+    def __init__(self, signal: Signal, event: str) -> None:
         self.signal = signal
-        self.method: Callable[..., None] = getattr(signal, moment)
-        self.call = functools.partial(signal.meter.told, self.method) if signal.sampled else self.method
-        self.rests = moment in signal.resting
+        self.method: Callable[..., None] = getattr(signal, event)
+        timed = functools.partial(signal.meter.timed_if_sampling, self.method)
+        self.call = timed if signal.sampled else self.method
+        self.pausable = event in signal.pausable
 
-    def hears(self) -> bool:
-        return not (self.rests and self.signal.meter.resting)
-
-
-class Readings:
-    """What a step gets that is passed (fast_path.py): columns that stay as they were at the step before, columns
-    that are read, and by which methods; and what has to be as it was when a backward begins."""
-
-    def __init__(self, signals: list[Signal]) -> None:
-        read = [one for one in signals if one.gauges and (one.awake or "after_step" not in one.dormant)]
-        self.repeated = ("optimizer", *[column for one in signals for column in one.repeats or ()])
-        self.gauged = tuple([column for one in read for column in one.gauges])
-        self.gauges: list[Callable[[Tracked, float], tuple[Any, ...]]] = [one.gauge for one in read]
-        self.at_backward = [(one.checked, one.at_backward) for one in signals if one.checked]
+    def listens(self) -> bool:
+        return not (self.pausable and self.signal.meter.paused)
 
 
-class Moments:
-    """The signals of one recorder, by the moments that they have methods for."""
+class FastColumns:
+    """What the row of a skipped step gets (fast_path.py): `copied` columns, which stay as they were at the step
+    before, and columns that are `read` by `readers`; and what `guards` read as a backward begins."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, signals: Sequence[Signal]) -> None:
+        reading = [one for one in signals if one.fast_columns and (one.active or "after_step" not in one.inactive)]
+        self.copied = ("optimizer", *[column for one in signals for column in one.copied_columns or ()])
+        self.read = tuple([column for one in reading for column in one.fast_columns])
+        self.readers: list[Callable[[Tracked, float], tuple[Any, ...]]] = [one.fast_values for one in reading]
+        self.guards = [(one.guard_columns, one.guard_values) for one in signals if one.guard_columns]
+
+
+class Dispatcher:
+    """The signals of one recording, by the events that they have methods for.
+
+    `changed` is called when somebody listens to something else than before, `failed` when a signal has raised.
+    """
+
+    def __init__(
+        self, progress: Progress, changed: Callable[[], None], failed: Callable[[Signal, Exception], None]
+    ) -> None:
+        self.fast_columns = FastColumns([])
+        self.resumes_at: float = math.inf  # when so many steps have ended, the first of the paused signals resumes
+        self._progress = progress
+        self._changed = changed
+        self._failed = failed
         self._signals: list[Signal] = []
-        self._listeners: dict[str, tuple[_Listener, ...]] = {}  # all that want a moment, and
-        self._hearing: dict[str, tuple[Callable[..., None], ...] | None] = {}  # what to call; None: find out who rests
-        self._until_timed = 1
+        self._listeners: dict[str, tuple[_Listener, ...]] = dict.fromkeys(EVENTS, ())
+        # What to call at an event; None: to be found out among its listeners.
+        self._calls: dict[str, tuple[Callable[..., None], ...] | None] = dict.fromkeys(EVENTS, ())
+        self._until_timed = 1  # events until the next one that is timed
         self._timed = 0
-        self._resting: list[Signal] = []
-        self._restless_until = 0
-        self.wakes: float = math.inf  # when so many steps have ended, the first of those rises
-        self._dispensable: bool | None = None  # None: find out
-        self.readings = Readings([])
+        self._paused: list[PausableSignal] = []
+        self._no_pause_before = 0  # so many steps
+        self._skippable: bool | None = None  # None: to be found out
         self._limits: list[Callable[[], float]] = []
-        for kind in SIGNALS:
-            self._switch_on(kind)
-        self.gather()
 
-    def gather(self) -> None:
-        """Find out anew who wants to hear of what: a signal has failed, or woken up."""
-        for moment in MOMENTS:
-            awake = [one for one in self._signals if one.awake or moment not in one.dormant]
-            self._listeners[moment] = tuple([_Listener(one, moment) for one in awake if hasattr(one, moment)])
-            self._hearing[moment] = None
-        self._expect_anything()
-        self.readings = Readings(self._signals)
-        self._limits = [one.hears_again for one in self._signals if type(one).hears_again is not Signal.hears_again]
+    def listen(self, signals: Sequence[Signal]) -> None:
+        """Dispatch events to these signals from now on, in this order."""
+        self._signals = list(signals)
+        self.listeners_changed()
 
-    def nobody_hears(self, moment: str) -> bool:
-        """Whether all that want this moment are known to rest: it need not be told."""
-        return self._hearing[moment] == ()
+    def listeners_changed(self) -> None:
+        """Find out anew who listens to what: a signal has failed, or was activated."""
+        for event in EVENTS:
+            active = [one for one in self._signals if one.active or event not in one.inactive]
+            self._listeners[event] = tuple([_Listener(one, event) for one in active if hasattr(one, event)])
+            self._calls[event] = None
+        self.fast_columns = FastColumns(self._signals)
+        limited = [one for one in self._signals if type(one).next_full_step is not Signal.next_full_step]
+        self._limits = [one.next_full_step for one in limited]
+        self._skippable = None
+        self._changed()
 
-    def can_do_without(self) -> bool:
-        """Whether all that do not rest can do without the moments of a step that is like the one before."""
-        if self._dispensable is None:
-            hear = [one.signal for moment in OF_STEPS for one in self._listeners[moment] if one.hears()]
-            self._dispensable = all(signal.repeats is not None for signal in hear)
-        return self._dispensable
+    def nobody_listens(self, event: str) -> bool:
+        """Whether all listeners of this event are known to be paused: it need not be dispatched."""
+        return self._calls[event] == ()
 
-    def until(self) -> float:
-        """How many steps of the process will have ended when somebody wants to hear of the next one, whatever it is."""
-        return min([self.wakes, *[limit() for limit in self._limits]])
+    def steps_may_be_skipped(self) -> bool:
+        """Whether all that are not paused can do without the events of a step that is like the one before."""
+        if self._skippable is None:
+            listening = [one.signal for event in STEP_EVENTS for one in self._listeners[event] if one.listens()]
+            self._skippable = all(signal.copied_columns is not None for signal in listening)
+        return self._skippable
 
-    def _expect_anything(self) -> None:
-        self._dispensable = None
-        self._recorder.steady.interrupt()
+    def next_full_step(self) -> float:
+        """How many steps of the process may end before one must not be skipped."""
+        return min([self.resumes_at, *[limit() for limit in self._limits]])
 
-    def samplers(self) -> list[tuple[Signal, Callable[..., None]]]:
-        """Signals that look at the process once a second, with the method to call, which is always timed."""
+    def every_second(self) -> list[tuple[Signal, Callable[..., None]]]:
+        """Signals that sample the process once a second, with the method to call, which is always timed."""
         listening = [(one, getattr(one, "every_second", None)) for one in self._signals]
-        return [(signal, signal.meter.watched(look)) for signal, look in listening if look is not None]
+        return [(signal, signal.meter.always_timed(method)) for signal, method in listening if method is not None]
 
-    def tell(self, moment: str, *args: Any) -> None:
-        """Tell every signal that wants this moment. Timed are those that take a look, and one moment in so many."""
+    def dispatch(self, event: str, *args: Any) -> None:
+        """Call every signal that listens to this event. Timed are those that sample, and one event in so many."""
         self._until_timed -= 1
         if not self._until_timed:
-            self._tell_timed(moment, args)
+            self._dispatch_timed(event, args)
             return
-        hearing = self._hearing[moment]
-        if hearing is None:
-            hearing = self._hearing[moment] = tuple([one.call for one in self._listeners[moment] if one.hears()])
-        for call in hearing:
+        calls = self._calls[event]
+        if calls is None:
+            calls = self._calls[event] = tuple([one.call for one in self._listeners[event] if one.listens()])
+        for call in calls:
             try:
                 call(*args)
             except Exception as error:
-                self.fail(_signal_of(call), error)
+                self.switch_off(_signal_of(call), error)
 
-    def rest(self, signal: Signal, until: float) -> None:
-        """A signal has no use for some moments until so many steps have ended."""
-        if self._recorder.steps < self._restless_until:
-            return
-        if not signal.meter.resting:
-            self._resting.append(signal)
-            self._turn(signal, True)
-        signal.meter.wakes = until
-        self.wakes = min(self.wakes, until)
-
-    def rise(self, meter: Meter) -> None:
-        """The signal of this meter hears of everything again."""
-        for signal in self._resting:
-            if signal.meter is meter:
-                self._resting.remove(signal)
-                self._turn(signal, False)
-                return
-
-    def wake(self, steps: float = math.inf) -> None:
-        """Let those hear of everything again that were to rest until so many steps have ended; without, all."""
-        resting, self._resting = self._resting, []
-        for signal in resting:
-            if signal.meter.wakes <= steps:
-                self._turn(signal, False)
-            else:
-                self._resting.append(signal)
-        self.wakes = min([signal.meter.wakes for signal in self._resting], default=math.inf)
-
-    def wake_if_time(self) -> None:
-        """A step has ended: wake those that rest until now."""
-        if self._recorder.steps >= self.wakes:
-            self.wake(self._recorder.steps)
-
-    def another_optimizer(self) -> None:
-        """Another optimizer steps than the one before: signals rest only while one and the same does."""
-        self._restless_until = self._recorder.steps + SWITCHED
-        self.wake()
-
-    def _turn(self, signal: Signal, resting: bool) -> None:
-        signal.meter.resting = resting
-        for moment in signal.resting:
-            self._hearing[moment] = None
-        self._expect_anything()
-
-    def fail(self, signal: Signal, error: Exception) -> None:
-        """Switch a signal off for good and write down why, with the traceback."""
-        if raised_by_a_signal_handler(error):
-            raise error
-        self._signals = [one for one in self._signals if one is not signal]
-        self.gather()
-        self._recorder.event("collector-error", signal.name, self._recorder.ledger.failed(signal.name, error))
-
-    def _tell_timed(self, moment: str, args: tuple[Any, ...]) -> None:
-        """The same with the time of every signal: it stands for all the moments that are not timed."""
+    def _dispatch_timed(self, event: str, args: tuple[Any, ...]) -> None:
+        """The same with the time of every signal, which stands for all the events that are not timed."""
         self._timed += 1
         self._until_timed = weight = 1 if self._timed < TIMED_FIRST else TIMED_EVERY
-        for one in self._listeners[moment]:
-            if one.hears():
+        for one in self._listeners[event]:
+            if one.listens():
                 try:
                     one.signal.meter.timed(one.method, args, weight)
                 except Exception as error:
-                    self.fail(one.signal, error)
+                    self.switch_off(one.signal, error)
 
-    def _switch_on(self, kind: type[Signal]) -> None:
-        recorder = self._recorder
-        ledger, options = recorder.ledger, recorder.options
-        if kind.name in options.signals_off:
-            ledger.off(kind.name, "switched off when the run was started")
+    def switch_off(self, signal: Signal, error: Exception) -> None:
+        """A signal has raised: dispatch nothing to it any more."""
+        if raised_by_a_signal_handler(error):
+            raise error
+        self._signals = [one for one in self._signals if one is not signal]
+        self.listeners_changed()
+        self._failed(signal, error)
+
+    # Pauses
+
+    def pause(self, signal: PausableSignal, until: float) -> None:
+        """Dispatch no event in `signal.pausable` to it until so many steps have ended."""
+        if self._progress.steps < self._no_pause_before:
             return
-        if not kind.default_on and kind.name not in options.signals_on:
-            ledger.off(kind.name, f"off unless asked for with --signal {kind.name}=on")
-            return
-        missing = private_names.lacks(recorder.torch, kind.needs)
-        if missing:
-            ledger.off(kind.name, missing)
-            return
-        try:
-            signal = kind(recorder)
-        except Unavailable as reason:
-            ledger.off(kind.name, str(reason))
-            return
-        except Exception as error:
-            recorder.event("collector-error", kind.name, ledger.failed(kind.name, error))
-            return
-        ledger.on(kind.name)
-        self._signals.append(signal)
+        if not signal.meter.paused:
+            self._paused.append(signal)
+            self._set_paused(signal, True)
+        signal.meter.resumes_at = until
+        self.resumes_at = min(self.resumes_at, until)
+
+    def resume(self, meter: Meter) -> None:
+        """Dispatch everything to the signal of this meter again."""
+        for signal in self._paused:
+            if signal.meter is meter:
+                self._paused.remove(signal)
+                self._set_paused(signal, False)
+                return
+
+    def resume_all(self) -> None:
+        """Something is out of the ordinary: dispatch everything to everybody."""
+        self.resume_until(math.inf)
+
+    def resume_until(self, steps: float) -> None:
+        """So many steps have ended: dispatch everything to those that were paused until then."""
+        paused, self._paused = self._paused, []
+        for signal in paused:
+            if signal.meter.resumes_at <= steps:
+                self._set_paused(signal, False)
+            else:
+                self._paused.append(signal)
+        self.resumes_at = min([signal.meter.resumes_at for signal in self._paused], default=math.inf)
+
+    def optimizer_changed(self) -> None:
+        """Another optimizer steps than the one before: signals pause only while one and the same does."""
+        self._no_pause_before = self._progress.steps + SWITCHED
+        self.resume_all()
+
+    def _set_paused(self, signal: PausableSignal, paused: bool) -> None:
+        signal.meter.paused = paused
+        for event in signal.pausable:
+            self._calls[event] = None
+        self._skippable = None
+        self._changed()
 
 
 def _signal_of(call: Any) -> Signal:

@@ -1,34 +1,27 @@
 """How the program ends: normally, by an exception, by `os._exit`, by a fatal signal.
 
 What is on disk does not depend on any of this; it only adds the reason. No signal handler of Python's is installed, so
-the program finds its handlers as they would be: a fatal signal is noted by faulthandler, below Python.
+the program finds its handlers as they would be: see `system/fatal_signals.py`.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import faulthandler
 import functools
 import multiprocessing
 import os
-import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tracelyze import redaction, schema
+from tracelyze import redaction
 from tracelyze.collectors.internals.own_frames import hide_own_frames
 from tracelyze.collectors.program.call_sites import is_library, shown_path, source_line
-from tracelyze.collectors.storage.own_file import OwnFile
+from tracelyze.collectors.recording.recorder import Recorder
 from tracelyze.collectors.system import exit_status, identity
-from tracelyze.collectors.system.program_signals import is_free
-
-if TYPE_CHECKING:
-    from tracelyze.collectors.recording.recorder import Recorder
 
 # Raised in a launcher when a process that it started has failed: that process has its own record.
 _OTHERS_FAILURES = ("ChildFailedError", "ProcessExitedException")
@@ -89,8 +82,8 @@ def note_exception(recorder: Recorder, error: BaseException, kind: str) -> None:
     line = users[-1] if users else None
     text = "".join(traceback.format_exception(error))
     if line:
-        recorder.sites.add("exception", line.filename, line.lineno or 0, line.name)
-    recorder.event(
+        recorder.program.sites.add("exception", line.filename, line.lineno or 0, line.name)
+    recorder.record_event(
         kind,
         type(error).__name__,
         redaction.redact_text(text[-20_000:]),
@@ -104,7 +97,7 @@ def note_exception(recorder: Recorder, error: BaseException, kind: str) -> None:
 def end(recorder: Recorder, name: str, code: float | None = None) -> None:
     """Write the exit record and close the files."""
     if recorder.opened and not recorder.ended:
-        recorder.event("exit", name, value=code)
+        recorder.record_event("exit", name, value=code)
         recorder.close()
         recorder.writer.note_end(name, code)
 
@@ -125,8 +118,8 @@ def _finish(recorder: Recorder, quiet: bool) -> None:
 def say_what_is_next(recorder: Recorder) -> None:
     """One line for people, from one process of the run."""
     first = recorder.folder is not None and recorder.folder.name.startswith("rank00000")
-    if first and (recorder.steps or recorder.log_calls) and multiprocessing.parent_process() is None:
-        seen = f"{recorder.steps} steps" if recorder.steps else "logged values"
+    if first and (recorder.progress.steps or recorder.progress.log_calls) and multiprocessing.parent_process() is None:
+        seen = f"{recorder.progress.steps} steps" if recorder.progress.steps else "logged values"
         sys.stderr.write(f"[tracelyze] {seen} recorded. Next: tracelyze diagnose {os.path.relpath(recorder.run)}\n")
 
 
@@ -143,59 +136,12 @@ def say_what_was_seen(recorder: Recorder) -> None:
     seen = {
         "argv": redaction.redact_argv(list(sys.argv)),
         "torch": str(recorder.torch.__version__),
-        "forwards": recorder.forwards,
-        "backwards": recorder.backwards,
-        "steps": recorder.steps,
+        "forwards": recorder.progress.forwards,
+        "backwards": recorder.progress.backwards,
+        "steps": recorder.progress.steps,
         "off": recorder.off,
     }
     identity.write_json(recorder.run / f"seen-{os.getpid()}.json", seen)
-
-
-_signal_file: OwnFile | None = None
-_watched: set[str] = set()
-
-
-def watch_fatal_signals(folder: Path, in_main_thread: bool) -> bool:
-    """Let faulthandler write the Python stacks to a file when a fatal signal arrives, then die of it as before.
-
-    `in_main_thread`: the training runs there, so that a SIGTERM is for it.
-
-    False where the program has enabled faulthandler for itself: there is one per process, so its stacks go where the
-    program wants them, and the file stays empty.
-    """
-    global _signal_file
-    if _signal_file is not None:  # another thread of this process trains too: its folder has the file
-        return True
-    _signal_file = OwnFile(folder / schema.SIGNAL_FILE)
-    if in_main_thread and is_free(signal.SIGTERM):
-        faulthandler.register(signal.SIGTERM, _signal_file.descriptor, all_threads=False, chain=True)
-        _watched.add("SIGTERM")
-    if faulthandler.is_enabled():
-        return False
-    faulthandler.enable(_signal_file.descriptor, all_threads=False)
-    _watched.add("fatal")
-    return True
-
-
-def check_signal_file() -> None:
-    """Let go of the signals where the program has closed the file's descriptor: the stacks would go to its own file."""
-    if _signal_file is not None and not _signal_file.is_ours():
-        forget_fatal_signals()
-
-
-def forget_fatal_signals() -> None:
-    """In a forked child: its parent's file is not its own."""
-    global _signal_file
-    if _signal_file is None:
-        return
-    with contextlib.suppress(RuntimeError, ValueError, OSError):
-        if "SIGTERM" in _watched:
-            faulthandler.unregister(signal.SIGTERM)
-        if "fatal" in _watched:
-            faulthandler.disable()
-        _signal_file.close()
-    _watched.clear()
-    _signal_file = None
 
 
 def _safely(note: Callable[[], None]) -> None:

@@ -1,50 +1,73 @@
-"""What stands between the hooks and the recorder's methods: no error of ours gets out, and the time is put down."""
+"""What stands between the hooks and what they call: no error of ours gets out, and the time is counted."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from threading import get_ident
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, TypeVar, cast
 
+from tracelyze.collectors.cadence.overhead import Overhead
+from tracelyze.collectors.storage.writer import Writer
+from tracelyze.collectors.system.clock import Clock
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
-
-if TYPE_CHECKING:
-    from tracelyze.collectors.recording.recorder import Recorder
+from tracelyze.collectors.system.training_thread import TrainingThread
 
 
-def never_raises(method: Callable[..., None]) -> Callable[..., None]:
+@dataclass(frozen=True)
+class Guard:
+    """What the decorators of this module need of the recording."""
+
+    writer: Writer
+    thread: TrainingThread
+    clock: Clock
+    overhead: Overhead
+
+
+class Guarded(Protocol):
+    """An object whose methods hooks call."""
+
+    guard: Guard
+
+
+Method = TypeVar("Method", bound=Callable[..., None])
+
+
+def never_raises(method: Method) -> Method:
     """An error of ours in what the hooks call ends the recording; the program does not see it."""
 
     @functools.wraps(method)
-    def safe(self: Recorder, *args: Any, **kwargs: Any) -> None:
+    def safe(self: Guarded, *args: Any, **kwargs: Any) -> None:
         try:
             method(self, *args, **kwargs)
         except Exception as error:
             if raised_by_a_signal_handler(error):
                 raise
-            self.writer.stop(error)
+            self.guard.writer.stop(error)
 
-    return safe
+    return cast("Method", safe)
 
 
-def of_training(method: Callable[..., None]) -> Callable[..., None]:
-    """The same for what only the thread that trains may tell, with the time it takes; while nobody trains, all may."""
+def on_training_thread(method: Method) -> Method:
+    """The same for what counts only on the thread that trains, with the time it takes; any thread if none trains."""
 
     @functools.wraps(method)
-    def timed(self: Recorder, *args: Any) -> None:
-        owner = self._owner
-        if self.off or (owner is not None and owner != get_ident()):
+    def timed(self: Guarded, *args: Any) -> None:
+        guard = self.guard
+        trains = guard.thread.ident
+        if guard.writer.off or (trains is not None and trains != get_ident()):
             return
-        before = self.overhead
-        self.called_at = begin = perf_counter()
+        overhead = guard.overhead
+        before = overhead.seconds
+        guard.clock.called_at = begin = perf_counter()
         try:
             method(self, *args)
         except Exception as error:
             if raised_by_a_signal_handler(error):
                 raise
-            self.writer.stop(error)
-        self.overhead = before + perf_counter() - begin  # what was called within has added its own: it counts once
+            guard.writer.stop(error)
+        overhead.seconds = before + perf_counter() - begin  # What was called within has added its own: it counts once.
 
-    return timed
+    return cast("Method", timed)

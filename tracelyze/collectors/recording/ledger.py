@@ -7,14 +7,14 @@ process that is killed has it too.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from tracelyze import redaction
-
-if TYPE_CHECKING:
-    from tracelyze.collectors.recording.recorder import Recorder
-    from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.cadence.budget import Budget
+from tracelyze.collectors.internals import private_names
+from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.signal import Signal, Unavailable
 
 NUMBERS = ("seconds", "share", "every", "looks", "turned_down_at")
 
@@ -49,23 +49,57 @@ class Ledger:
         self.entries[name] |= {"state": "failed", "reason": reason, "traceback": text}
         return text
 
-    def write(self, recorder: Recorder) -> None:
-        """Bring the costs up to date and queue them as rows of the table signals.
+    def switch_on(self, kinds: Sequence[type[Signal]], context: SignalContext) -> list[Signal]:
+        """The signals that this process records, as the options, torch and the signals themselves say."""
+        made = [self._made(kind, context) for kind in kinds]
+        return [signal for signal in made if signal is not None]
+
+    def _made(self, kind: type[Signal], context: SignalContext) -> Signal | None:
+        options = context.options
+        if kind.name in options.signals_off:
+            self.off(kind.name, "switched off when the run was started")
+            return None
+        if not kind.default_on and kind.name not in options.signals_on:
+            self.off(kind.name, f"off unless asked for with --signal {kind.name}=on")
+            return None
+        missing = private_names.lacks(context.torch, kind.needs)
+        if missing:
+            self.off(kind.name, missing)
+            return None
+        try:
+            signal = kind(context)
+        except Unavailable as reason:
+            self.off(kind.name, str(reason))
+            return None
+        except Exception as error:
+            context.record_event("collector-error", kind.name, self.failed(kind.name, error))
+            return None
+        self.on(kind.name)
+        return signal
+
+    def state_costs(
+        self,
+        emit: Callable[[str, dict[str, Any]], None],
+        budget: Budget,
+        now: dict[str, Any],
+        hooks: float,
+        writer: float,
+    ) -> None:
+        """Bring the costs up to date and queue them as rows of the table signals, each with the columns in `now`.
 
         Two rows are no signals: "hooks" is all time spent on the training's own threads, the signals' included, and
         "writer" the processor time of the thread that writes.
         """
-        elapsed = recorder.budget.elapsed
-        now = {"time": recorder.now(), "step": recorder.steps}
+        elapsed = budget.elapsed
         for name, entry in self.entries.items():
-            meter = recorder.budget.meters.get(name)
+            meter = budget.meters.get(name)
             if meter is not None:
                 entry["seconds"] = meter.seconds
                 entry["share"] = meter.seconds / elapsed if elapsed > 0 else None
                 if meter.sampled:
-                    entry |= {"every": meter.stride, "looks": meter.looks, "turned_down_at": meter.turned_down_at}
+                    entry |= {"every": meter.stride, "looks": meter.samples, "turned_down_at": meter.turned_down_at}
                     entry["why"] = meter.why or None
-            recorder.emit("signals", now | {"signal": name} | entry)
-        for name, seconds in (("hooks", recorder.overhead), ("writer", recorder.writer.seconds)):
+            emit("signals", now | {"signal": name} | entry)
+        for name, seconds in (("hooks", hooks), ("writer", writer)):
             share = seconds / elapsed if elapsed > 0 else None
-            recorder.emit("signals", now | {"signal": name, "state": "on", "seconds": seconds, "share": share})
+            emit("signals", now | {"signal": name, "state": "on", "seconds": seconds, "share": share})

@@ -33,13 +33,14 @@ class Recorders:
     def for_backward(self) -> Recorder:
         """The recorder of this thread, which calls backward: a new one if another living thread has the process's."""
         seen = self.local.own or self.first
-        if seen.owner == threading.get_ident() or seen.off or seen.claim() or not _is_pythons():
+        thread = seen.guard.thread
+        if thread.ident == threading.get_ident() or seen.off or thread.claim() or not _is_pythons():
             return seen
         with self._lock:
-            mine = next((other for other in self._others if not other.ended and other.claim()), None)
+            mine = next((other for other in self._others if not other.ended and other.guard.thread.claim()), None)
             if mine is None:
                 mine = Recorder(seen.torch, seen.run, seen.options, len(self._others) + 2)
-                mine.claim()
+                mine.guard.thread.claim()
                 self._others.append(mine)
         self.local.own = mine
         return mine
@@ -47,8 +48,8 @@ class Recorders:
     def for_step(self, current_graph_task: Any) -> Recorder:
         """The recorder of the optimizer that steps on this thread, which may be one of the autograd engine's."""
         here = self.local.own or self.first
-        if current_graph_task() != -1 and not here.in_backward:
-            return next((one for one in self.everyone() if one.in_backward), here)
+        if current_graph_task() != -1 and not here.progress.in_backward:
+            return next((one for one in self.everyone() if one.progress.in_backward), here)
         return here
 
 

@@ -1,4 +1,4 @@
-"""What a signal is: a class whose methods are named after the moments of a training that it wants to see.
+"""What a signal is: a class whose methods are named after the events of a training that it listens to.
 
 forward(call, args, kwargs)       an outermost module call returned (calls.Call), with what it was given
 settled(call, trained)            it is known whether a backward ran through that call's output; in order
@@ -34,13 +34,12 @@ finished()                        the program ends
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
-if TYPE_CHECKING:
-    from tracelyze.collectors.program.optimizers import Tracked
-    from tracelyze.collectors.recording.recorder import Recorder
+from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.context import SignalContext
 
-MOMENTS = (
+EVENTS = (
     "forward", "settled", "loss", "loss_call", "before_backward", "after_backward", "clip", "scale",
     "unscale", "scaler_step", "loader_made", "iterate", "turned", "waiting", "batch", "exhausted", "before_step",
     "first_step", "after_step", "opened", "every_second", "logged", "scheduled", "state_taken",
@@ -52,90 +51,80 @@ class Unavailable(Exception):  # noqa: N818  # no error
     """Raised by a signal's constructor: why it has nothing to record here."""
 
 
-class Watch(Protocol):
-    """Sees the modules within one outermost call, if a signal has put it into `recorder.watch`. It never raises."""
-
-    def begins(self, root: Any) -> Watch | None:
-        """`root` is about to be called: itself, or None if this call is not to be watched."""
-        ...
-
-    def returned(self, module: Any, output: Any) -> None:
-        """A module within it returned."""
-        ...
-
-    def ends(self, root: Any, output: Any) -> None:
-        """`root` itself returned."""
-        ...
-
-
 class Signal:
     """Base of all signals. `columns` are the columns that it fills ("steps.loss"); a test holds them to the schema.
 
-    A method may raise: the recorder then switches this signal off for the rest of the run and writes down why.
+    A method may raise: the signal is then switched off for the rest of the run, and why is written down.
     No method may wait for a device, draw a random number, or keep a tensor, module or optimizer alive.
 
-    A dear signal is `sampled`: it asks `due(tracked)` (or `self.meter.due(count)`, if it does not go by steps) before
-    it looks, and is then measured and turned down within the run's budget. `every` is how many steps lie between two
-    looks where the budget allows it, `young` the first steps that are all looked at, `slowest` the most steps between
-    two looks however dear it is (None: no limit).
+    An expensive signal is `sampled`: it asks `due(tracked)` (or `self.meter.due(count)`, if it does not go by steps)
+    before it samples, and is then measured and turned down within the run's budget. `every` is how many steps lie
+    between two samples where the budget allows it, `first_steps` how many steps are all sampled at first, `max_stride`
+    the most steps between two samples however expensive they are (None: no limit).
+
+    Most steps of a loop that has settled are skipped (recording/fast_path.py): their events are not dispatched, and
+    their rows get the `copied_columns` of the step before and the `fast_columns`, which `fast_values` reads. A signal
+    that listens to steps and declares neither keeps every step from being skipped. `guard_columns` are those of the
+    copied columns that `guard_values` reads as a backward begins: where one has changed, the step is not skipped.
     """
 
     name: ClassVar[str]
     columns: ClassVar[tuple[str, ...]]
     about: ClassVar[str] = ""  # what it records, for the documentation
-    needs: ClassVar[tuple[str, ...]] = ()  # private names of torch (private_names.py) that it cannot do without
-    may_hang: ClassVar[bool] = False  # `every_second` calls a driver that may not return: it gets a thread of its own
     cost: ClassVar[str] = ""  # what it costs, as measured on a CPU, for the documentation
-    dormant: ClassVar[tuple[str, ...]] = ()  # moments that it has no use for until it has called `wake`
-    resting: ClassVar[tuple[str, ...]] = ()  # moments that it has no use for after it has called `rest`
-    repeats: ClassVar[tuple[str, ...] | None] = None  # it can do without steps that are like those before them: their
-    checked: ClassVar[tuple[str, ...]] = ()  # of `repeats`: those that `at_backward` can tell
-    gauges: tuple[str, ...] = ()  # rows take over the columns `repeats` and get what `gauge` returns
-    default_on: ClassVar[bool] = True  # else recorded only if asked for: collect --signal NAME=on
+    needs: ClassVar[tuple[str, ...]] = ()  # private names of torch (private_names.py) that it cannot do without
+    may_hang: ClassVar[bool] = False  # `every_second` calls a driver that may not return, so it gets its own thread.
+    default_on: ClassVar[bool] = True  # If False, it is recorded only if asked for: collect --signal NAME=on.
+    inactive: ClassVar[tuple[str, ...]] = ()  # events that are not dispatched to it before it calls `activate`
+    pausable: ClassVar[tuple[str, ...]] = ()  # events that are not dispatched to it after it has called `pause`
+    copied_columns: ClassVar[tuple[str, ...] | None] = None
+    guard_columns: ClassVar[tuple[str, ...]] = ()
+    fast_columns: tuple[str, ...] = ()  # A signal may set it on itself when it has values for them.
     sampled: ClassVar[bool] = False
     every: ClassVar[int] = 1
-    young: ClassVar[int] = 0
-    slowest: ClassVar[int | None] = None
+    first_steps: ClassVar[int] = 0
+    max_stride: ClassVar[int | None] = None
 
-    def __init__(self, recorder: Recorder) -> None:
-        self.recorder = recorder
-        self.torch: Any = recorder.torch
-        self.meter = recorder.budget.meter(type(self))
-        self.awake = False
+    def __init__(self, context: SignalContext) -> None:
+        self.context = context
+        self.torch: Any = context.torch
+        self.progress = context.progress
+        self.program = context.program
+        self.meter = context.meter(type(self))
+        self.active = False
 
-    def wake(self) -> None:
-        """From now on, hear of the moments in `dormant` too: the program does what the signal is about."""
-        if not self.awake:
-            self.awake = True
-            self.recorder.moments.gather()
+    def activate(self) -> None:
+        """From now on, listen to the events in `inactive` too: the program does what the signal is about."""
+        if not self.active:
+            self.active = True
+            self.context.listeners_changed()
 
-    def rest(self, until: float = math.inf) -> None:
-        """Do not hear of the moments in `resting` until so many steps of the process have ended.
+    def pause(self, until: float = math.inf) -> None:
+        """Do not listen to the events in `pausable` until so many steps of the process have ended.
 
-        It also ends when something is out of the ordinary, when the budget changes the signal's cadence, while
-        several optimizers take turns, and with `rise`.
+        The pause also ends when something is out of the ordinary, when the budget changes the signal's cadence, while
+        several optimizers take turns, and with `resume`.
         """
-        if until > self.recorder.steps:
-            self.recorder.moments.rest(self, until)
+        if until > self.progress.steps:
+            self.context.pause(self, until)
 
-    def rise(self) -> None:
-        """Hear of everything again, now."""
-        if self.meter.resting:
-            self.recorder.moments.rise(self.meter)
+    def resume(self) -> None:
+        """Listen to everything again, now."""
+        if self.meter.paused:
+            self.context.resume(self.meter)
 
-    def gauge(self, tracked: Tracked, time: float) -> tuple[Any, ...]:
-        """Values of the columns `gauges`, without their table, at the end of a step that nobody was told of
-        (fast_path.py): read quickly."""
+    def fast_values(self, tracked: Tracked, time: float) -> tuple[Any, ...]:
+        """Values of `fast_columns`, without their table, at the end of a step that was skipped: read quickly."""
         return ()
 
-    def at_backward(self) -> tuple[Any, ...]:
-        """Values of the columns `checked`, as a backward begins: where one has changed, everybody is told."""
+    def guard_values(self) -> tuple[Any, ...]:
+        """Values of `guard_columns` as a backward begins."""
         return ()
 
-    def hears_again(self) -> float:
-        """How many steps of the process may end before the signal has to hear of one again, resting or not."""
+    def next_full_step(self) -> float:
+        """How many steps of the process may end before one must not be skipped, whether the signal is paused or not."""
         return math.inf
 
     def due(self, tracked: Tracked) -> bool:
-        """Whether a sampled signal is to look at the step that this optimizer is making; ask once per step."""
-        return self.meter.due(tracked.count, self.recorder.alert)
+        """Whether a sampled signal is to sample the step that this optimizer is making; ask once per step."""
+        return self.meter.due(tracked.count, self.progress.alert)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tracelyze import schema
-from tracelyze.collectors.storage.own_file import OwnFile
+from tracelyze.collectors.system.own_file import OwnFile
 
 SEGMENT_BYTES = 48 * 2**20
 ROW_GROUP = 50_000  # rows; many small groups make a file slow to read

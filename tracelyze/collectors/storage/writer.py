@@ -9,20 +9,18 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracelyze import redaction, schema
 from tracelyze.collectors.storage.stream import TableStream
-from tracelyze.collectors.system import identity
+from tracelyze.collectors.system import fatal_signals, identity
 from tracelyze.collectors.system.threads import Threads
-
-if TYPE_CHECKING:
-    from tracelyze.collectors.recording.recorder import Recorder
 
 FLUSH_SECONDS = 0.5  # half of the second that may be lost
 FIRST_FLUSH_SECONDS = 0.05  # doubles up to the above: a run that dies young leaves something too
-FIRST_LEDGER_SECONDS, LEDGER_SECONDS = 1.0, 60.0  # between two statements of what everything cost; doubles too
+FIRST_STATEMENT_SECONDS, STATEMENT_SECONDS = 1.0, 60.0  # between two statements of what everything cost; doubles too
 CONVERT_BYTES = 64 * 2**20  # streams above this are left to the first reader: exit must not take seconds
 EXIT_SECONDS = 2.0  # after which no further stream is converted, on a slow disk: the first reader does it
 MOST_FOLDERS = 1000  # of one process: `os.execv` starts another program under the same process id
@@ -31,24 +29,30 @@ RESERVED_BYTES = 1024  # kept on disk from the start, so that "the disk is full"
 
 
 class Writer:
-    """Rows of one recorder on their way to the disk."""
+    """Rows of one recording on their way to the disk. `off`: nothing is recorded any more."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, now: Callable[[], float], steps: Callable[[], int], state_costs: Callable[[], None]) -> None:
+        """`now()` is the process's clock, `steps()` how many steps were made; `state_costs()` is called by the thread
+        every so often, to queue what everything has cost."""
+        self._now, self._steps, self._state_costs = now, steps, state_costs
+        self.off = False
         self.opened = False
         self.ended = False
         self.folder: Path | None = None
         self.seconds = 0.0  # processor time of the thread
+        self._run: Path | None = None
         self._facts: dict[str, Any] = {}
         self._in_main_thread = True  # the training runs there
         self._stopped: dict[str, Any] | None = None  # why and where recording stopped early
         self._lock = threading.Lock()
         self.threads = Threads()
-        self._next_ledger, self._between_ledgers = FIRST_LEDGER_SECONDS, FIRST_LEDGER_SECONDS
+        self._next_statement, self._between_statements = FIRST_STATEMENT_SECONDS, FIRST_STATEMENT_SECONDS
         self.streams = {table.name: TableStream(table) for table in schema.TABLES}
 
     def emit(self, table: str, row: dict[str, Any]) -> None:
         """Queue a row."""
+        if self.off:
+            return
         if self.threads.paused:
             self.threads.resume()
         self.streams[table].append(row)
@@ -56,56 +60,47 @@ class Writer:
     def add_facts(self, facts: dict[str, Any]) -> None:
         """More for process.json, now or when there is one."""
         self._facts |= facts
-        if self.folder is not None and not self._recorder.off:
+        if self.folder is not None and not self.off:
             identity.write_json(self.folder / schema.PROCESS_FILE, self._facts)
 
-    def open(self) -> None:
-        """Make the folder and start writing. Any failure switches the recording off, once, with one line."""
-        recorder = self._recorder
-        self.opened = True
-        try:
-            facts = identity.facts(recorder.torch)
-            facts["clock"]["zero"] = time.time() - recorder.now()
-            facts["thread"], facts["thread_name"] = recorder.thread, recorder.thread_name
-            recorder.fire("opened")
-            facts["signals"] = recorder.ledger.entries
-            self._facts = facts | self._facts
-            self._in_main_thread = threading.current_thread() is threading.main_thread()
-            import pyarrow.ipc  # noqa: F401  # now, on this thread: an import on the writer's could meet a fork
+    def start(self, run: Path, facts: dict[str, Any]) -> None:
+        """Write rows into a folder of the run directory from now on, beside process.json with these facts.
 
-            self._next_ledger += recorder.now()
-            self.threads.start("tracelyze", self._write_forever)
-            recorder.start_sampling(self.threads)
-        except Exception as error:
-            self.stop(_explained(error))
+        Raises ImportError where there is no pyarrow.
+        """
+        self._run, self._facts = run, facts | self._facts
+        self._in_main_thread = threading.current_thread() is threading.main_thread()
+        import pyarrow.ipc  # noqa: F401  # now, on this thread: an import on the writer's could meet a fork
+
+        self._next_statement += self._now()
+        self.threads.start("tracelyze", self._write_forever)
 
     def _make_folder(self) -> None:
         """The folder and its first files. By the thread that writes: on a slow disk the training does not wait."""
-        recorder, facts = self._recorder, self._facts
-        folder = recorder.run / identity.folder_name(facts)
+        run, facts = self._run, self._facts
+        assert run is not None
+        folder = run / identity.folder_name(facts)
         for number in range(2, MOST_FOLDERS):
             try:
                 folder.mkdir(parents=True)
                 break
             except FileExistsError:  # of a program that this process was before it called `os.execv`
-                folder = recorder.run / f"{identity.folder_name(facts)}-program{number}"
+                folder = run / f"{identity.folder_name(facts)}-program{number}"
         # First, so that what fails next can be told there.
         (folder / schema.STOPPED_FILE).write_bytes(b" " * RESERVED_BYTES)
         self.folder = folder
         identity.write_json(folder / schema.PROCESS_FILE, facts)
-        from tracelyze.collectors.recording import ending
-
-        if recorder.thread == 1 and not ending.watch_fatal_signals(folder, self._in_main_thread):
+        if facts["thread"] == 1 and not fatal_signals.watch(folder, self._in_main_thread):
             self.add_facts({"own_faulthandler": True})
         for stream in self.streams.values():
             stream.folder = folder
 
     def flush(self) -> None:
         """Write all rows that are complete. A disk that refuses ends the recording, never the program."""
-        if not self.opened or self._recorder.off or not self._lock.acquire(timeout=2.0):
+        if not self.opened or self.off or not self._lock.acquire(timeout=2.0):
             return
         try:
-            if self.folder is None:
+            if self.folder is None and self._run is not None:
                 self._make_folder()
             for stream in self.streams.values():
                 stream.flush()
@@ -139,22 +134,22 @@ class Writer:
 
     def stop(self, error: Exception) -> None:
         """End the recording because of an error of ours or of the disk; the reason goes to the reserved file."""
-        recorder = self._recorder
-        if recorder.off:
+        if self.off:
             return
-        recorder.off = True
+        self.off = True
+        error = _explained(error)
         reason = redaction.redact_text(f"{type(error).__name__}: {error}")[:LONGEST_REASON]
-        self._stopped = {"step": recorder.steps, "reason": reason}
-        self._tell_stopped()
+        self._stopped = {"step": self._steps(), "reason": reason}
+        self._write_reason()
         self.complain(error)
 
     def note_end(self, name: str, code: float | None) -> None:
         """How the program ended, where no row can say it any more: what is recorded up to a full disk is no death."""
         if self._stopped is not None:
             self._stopped |= {"end": name, "code": code}
-            self._tell_stopped()
+            self._write_reason()
 
-    def _tell_stopped(self) -> None:
+    def _write_reason(self) -> None:
         try:
             if self.folder is not None:
                 with open(self.folder / schema.STOPPED_FILE, "r+b") as reserved:
@@ -170,19 +165,16 @@ class Writer:
             pass
 
     def _write_forever(self, stop: threading.Event) -> None:
-        from tracelyze.collectors.recording import ending
-
-        recorder = self._recorder
         self.flush()
         pause = FIRST_FLUSH_SECONDS
-        while not stop.wait(pause) and not recorder.off:
+        while not stop.wait(pause) and not self.off:
             pause = min(FLUSH_SECONDS, 2 * pause)
-            if recorder.now() >= self._next_ledger:
-                self._between_ledgers = min(LEDGER_SECONDS, 2 * self._between_ledgers)
-                self._next_ledger += self._between_ledgers
-                recorder.write_costs()
+            if self._now() >= self._next_statement:
+                self._between_statements = min(STATEMENT_SECONDS, 2 * self._between_statements)
+                self._next_statement += self._between_statements
+                self._state_costs()
             self.flush()
-            ending.check_signal_file()
+            fatal_signals.check()
             self.seconds = time.thread_time()
 
 

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import tracelyze
 from tracelyze import redaction, schema
 from tracelyze.collectors.system import memory_limits
+from tracelyze.version import __version__
 
 
 def facts(torch: Any) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def facts(torch: Any) -> dict[str, Any]:
     system = os.uname()
     return {
         "schema_version": schema.SCHEMA_VERSION,
-        "tracelyze_version": tracelyze.__version__,
+        "tracelyze_version": __version__,
         "pid": os.getpid(),
         "pid_start": process_start(os.getpid()),
         "boot_id": boot_id(),

@@ -7,20 +7,7 @@ behind the work that produces them, and read steps later, when an event says tha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
-
-
-class Later(Protocol):
-    """Part of a row that may arrive after the step it belongs to."""
-
-    def arrived(self) -> bool:
-        """Whether it can be filled in without waiting for the device."""
-        ...
-
-    @property
-    def fill(self) -> Callable[[dict[str, Any]], None]:
-        """Fills it into the row; waits if it has not arrived."""
-        ...
+from typing import Any
 
 
 class Readback:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import tracelyze
 from tracelyze import schema
 from tracelyze.analyzers.kineto.reading import rankfiles, stored, stored_ranges
 from tracelyze.analyzers.kineto.reading.blocks import Blocks
@@ -15,6 +14,7 @@ from tracelyze.analyzers.kineto.reading.reader import read_trace
 from tracelyze.analyzers.kineto.timeline.trace import Trace
 from tracelyze.errors import InputError
 from tracelyze.formatting import plural
+from tracelyze.version import __version__
 
 
 def import_traces(paths: Sequence[Path | str], run: Path) -> str:
@@ -47,7 +47,7 @@ def import_traces(paths: Sequence[Path | str], run: Path) -> str:
             raise refused[0]
         _number_windows(entries)
         source = {"kind": "kineto", "traces": entries, "left_out": [str(error) for error in refused]}
-        common = {"schema_version": schema.SCHEMA_VERSION, "tracelyze_version": tracelyze.__version__}
+        common = {"schema_version": schema.SCHEMA_VERSION, "tracelyze_version": __version__}
         facts = {**common, "source": source, "command": []}
         (run / schema.RUN_FILE).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     except OSError as error:

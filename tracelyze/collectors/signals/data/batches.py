@@ -14,9 +14,10 @@ from weakref import WeakKeyDictionary, ref
 
 from tracelyze.collectors.internals.private_names import LOADER_ITERATOR, UNSEEN
 from tracelyze.collectors.program.calls import Call
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.data.loader import batches_per_pass
 from tracelyze.collectors.signals.signal import Signal
-from tracelyze.collectors.storage.pending_rows import Arrivals
+from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors import fingerprints
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute
@@ -57,13 +58,13 @@ class Batches(Signal):
     about = "Prints of samples, by which they are recognised elsewhere, and statistics of every field of a batch."
     cost = "100 us per field and look"
     sampled = True
-    resting = ("settled", "after_step")
-    repeats = ()
+    pausable = ("settled", "after_step")
+    copied_columns = ()
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
         self._prints = fingerprints.Prints(self.torch)
-        self._arrivals = Arrivals(recorder, "batches")
+        self._pending = PendingRows(context.emit, "batches")
         self._epochs: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
         self._passes: WeakKeyDictionary[Any, _Pass] = WeakKeyDictionary()
         self._without_loader = _Pass(0, None)
@@ -83,7 +84,7 @@ class Batches(Signal):
         self._passes[iterator] = _Pass(epoch, batches_per_pass(loader))
 
     def batch(self, iterator: Any, seconds: float, batch: Any) -> None:
-        number = self.recorder.loader_in_hand
+        number = self.progress.loader
         current = self._passes.get(iterator)
         if current is not None and number is not None:
             if self._looked is not None:
@@ -92,19 +93,19 @@ class Batches(Signal):
             wanted = current.position >= current.next and self._wanted(current)
             fields = fingerprints.fields(self.torch, batch)
             self._held = [(name, ref(tensor)) for name, tensor in fields]
-            self._place = number, current.epoch, current.position, self.recorder.now(), self.recorder.steps
+            self._place = number, current.epoch, current.position, self.context.now(), self.progress.steps
             if wanted:
                 self._look_at_new(fields)
 
-    def hears_again(self) -> float:
+    def next_full_step(self) -> float:
         if self._looked is not None or self._used:
-            return self.recorder.steps  # which call uses it, and what for, is yet to be heard
-        if self.recorder.loader_in_hand is not None:
+            return self.progress.steps  # which call uses it, and what for, is yet to be heard
+        if self.progress.loader is not None:
             return math.inf  # it hears of the batches themselves
-        return self.recorder.steps + self._without_loader.next - self._without_loader.position - 1
+        return self.progress.steps + self._without_loader.next - self._without_loader.position - 1
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
-        passed, self._forwards = self.recorder.forwards - self._forwards - 1, self.recorder.forwards
+        passed, self._forwards = self.progress.forwards - self._forwards - 1, self.progress.forwards
         current = self._without_loader
         current.position += passed * self._no_loader
         if call.loader is None:
@@ -112,7 +113,7 @@ class Batches(Signal):
             if current.position >= current.next and self._wanted(current):
                 given = [*fingerprints.fields(self.torch, args), *fingerprints.fields(self.torch, kwargs)]
                 self._put_away()
-                self._place = None, 0, current.position, self.recorder.now(), self.recorder.steps
+                self._place = None, 0, current.position, self.context.now(), self.progress.steps
                 self._look_at_new(given[: fingerprints.FIELDS])
             elif self._held:
                 self._held = []
@@ -121,34 +122,34 @@ class Batches(Signal):
             self._used.append((call, *self._looked))
             self._looked = None
             if len(self._used) > MAX_UNSETTLED:  # calls of which nothing was heard any more
-                self._arrivals.put(*self._used.popleft()[1:])
+                self._pending.put(*self._used.popleft()[1:])
 
     def settled(self, call: Call, trained: bool) -> None:
         while self._used and self._used[0][0] is call:
             _, rows, later = self._used.popleft()
             for row in rows:
                 row["trained"] = trained
-            self._arrivals.put(rows, later)
+            self._pending.put(rows, later)
 
     def after_step(self, tracked: Any, row: Row) -> None:
-        if self.recorder.alert and self._held and self._alerts < MAX_ALERTS:
+        if self.progress.alert and self._held and self._alerts < MAX_ALERTS:
             alive = [(name, tensor) for name, held in self._held if (tensor := held()) is not None]
             self._alerts += 1
             rows, later = self._look(alive)
             for one in rows:
                 one["trained"] = True
             if rows:
-                self._arrivals.put(rows, later)
-        if self._arrivals.waiting:
-            self._arrivals.release()
-        if not (self._used or self._looked or self._arrivals.waiting):
-            self.rest()
+                self._pending.put(rows, later)
+        if self._pending.waiting:
+            self._pending.release()
+        if not (self._used or self._looked or self._pending.waiting):
+            self.pause()
 
     def finished(self) -> None:
         self._put_away()
         for _, rows, later in self._used:
-            self._arrivals.put(rows, later)
-        self._arrivals.release(wait=True)
+            self._pending.put(rows, later)
+        self._pending.release(wait=True)
 
     def _wanted(self, current: _Pass) -> bool:
         """Whether to look at the batch that has come next in this pass, which it is time to ask."""
@@ -157,21 +158,21 @@ class Batches(Signal):
         position = current.position
         spacing = max(current.spacing, self._spacing)
         chosen = position < FIRST or position % spacing == 0
-        looking = self.meter.look(chosen and current.wanted and self._rows < MAX_ROWS)
+        looking = self.meter.decide(chosen and current.wanted and self._rows < MAX_ROWS)
         current.next = position + 1 if looking else position - position % spacing + spacing
         return looking
 
     def _look_at_new(self, fields: list[tuple[str, Any]]) -> None:
-        self.recorder.steady.leave()  # to hear which call uses it; the one that was passed used the batch before
+        self.context.fast_path.leave()  # to hear which call uses it; the one that was passed used the batch before
         rows, later = self._look(fields)
-        self.rise()
+        self.resume()
         if rows:
             self._looked = rows, later
 
     def _put_away(self) -> None:
         """The batch in hand gave way to the next without a module having been called."""
         if self._looked is not None:
-            self._arrivals.put(*self._looked)
+            self._pending.put(*self._looked)
             self._looked = None
 
     def _look(self, fields: list[tuple[str, Any]]) -> tuple[list[Row], Readback | None]:

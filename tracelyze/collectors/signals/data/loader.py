@@ -6,6 +6,7 @@ import weakref
 from typing import Any, NamedTuple
 
 from tracelyze.collectors.internals.private_names import LOADER_ITERATOR
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 from tracelyze.collectors.tensors.readback import EventPair
@@ -34,14 +35,15 @@ class Loader(Signal):
 
     name = "loader"
     needs = (LOADER_ITERATOR,)
-    dormant = ("before_backward", "after_backward", "after_step")
-    repeats, gauges = (), ("loader", "loader_wait", "loader_batches", "loader_first")
+    inactive = ("before_backward", "after_backward", "after_step")
+    copied_columns = ()
+    fast_columns = ("loader", "loader_wait", "loader_batches", "loader_first")
     about = "Settings of DataLoaders, and how long every step waited for their batches."
     cost = "2 us a batch"
     columns = ("steps.loader", "steps.loader_wait", "steps.device_wait", "steps.loader_batches", "steps.loader_first")
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
         self._made: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary()
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._iterators: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -50,7 +52,7 @@ class Loader(Signal):
         self._looks_ahead: weakref.WeakKeyDictionary[Any, _LookAhead] = weakref.WeakKeyDictionary()
         self._last_in_hand = False  # the loader is exhausted, but its last batch is still to be used
         self._training: set[int] = set()
-        self._groups: dict[int, weakref.WeakSet[Any]] = {}  # by loader: the trainings that it feeds
+        self._trainings: dict[int, weakref.WeakSet[Any]] = {}  # by loader: the trainings that it feeds
         self._waits: list[Wait] = []
         self._turned: dict[int, float] = {}  # by loader: seconds between its last batch and the one to come
         self._stream: Any = None
@@ -58,17 +60,17 @@ class Loader(Signal):
 
     def loader_made(self, loader: Any) -> None:
         """A DataLoader was constructed."""
-        self._made[loader] = self.recorder.sites.here("dataloader")
+        self._made[loader] = self.program.sites.here("dataloader")
 
     def iterate(self, loader: Any, iterator: Any) -> None:
         """`iter(loader)` returned `iterator`."""
-        self.wake()
+        self.activate()
         number = self._numbers.get(loader)
         if number is None:
             number = self._numbers[loader] = self._count
             self._count += 1
-            row = describe(loader, number, self.recorder.sites.here("loader"))
-            self.recorder.emit("loaders", row | {"made_at": self._made.get(loader)})
+            row = describe(loader, number, self.program.sites.here("loader"))
+            self.context.emit("loaders", row | {"made_at": self._made.get(loader)})
         self._iterators[iterator] = number
         self._looks_ahead[iterator] = _LookAhead()
         self._fresh.add(iterator)
@@ -105,7 +107,7 @@ class Loader(Signal):
         self._waits.append(Wait(number, seconds + self._turned.pop(number, 0.0), first, idle))
         if len(self._waits) > MAX_UNUSED:
             del self._waits[: MAX_UNUSED // 2]
-        self._looks_ahead[iterator].fetched(self.recorder.forwards)
+        self._looks_ahead[iterator].fetched(self.progress.forwards)
         self._last_in_hand = False
         self._in_hand(number)
 
@@ -117,26 +119,26 @@ class Loader(Signal):
             self._in_hand(None)
 
     def _in_hand(self, loader: int | None) -> None:
-        if self.recorder.loader_in_hand != loader:
-            self.recorder.steady.leave()  # what was passed of this step used the loader before
-            self.recorder.loader_in_hand = loader
+        if self.progress.loader != loader:
+            self.context.fast_path.leave()  # what was passed of this step used the loader before
+            self.progress.loader = loader
 
     def before_backward(self, roots: Any) -> None:
-        if self.recorder.loader_in_hand is not None:
-            self._training.add(self.recorder.loader_in_hand)
+        if self.progress.loader is not None:
+            self._training.add(self.progress.loader)
 
     def after_backward(self, roots: Any) -> None:
         """A training has the loaders whose batches its models were called with."""
-        group, calls = self.recorder.group, self.recorder.calls.reached
-        if group is not None and calls and calls[0].loader is not None:
+        training, calls = self.program.trainings.current, self.program.calls.reached
+        if training is not None and calls and calls[0].loader is not None:
             self._training.add(calls[0].loader)
-            self._groups.setdefault(calls[0].loader, weakref.WeakSet()).add(group)
+            self._trainings.setdefault(calls[0].loader, weakref.WeakSet()).add(training)
 
-    def _loaders_of_others(self, group: Any) -> set[int]:
+    def _loaders_of_others(self, training: Any) -> set[int]:
         """The loaders that feed other trainings than this one."""
-        return {loader for loader, groups in self._groups.items() if len(groups) and group not in groups}
+        return {loader for loader, fed in self._trainings.items() if len(fed) and training not in fed}
 
-    def gauge(self, tracked: Any, time: float) -> tuple[Any, ...]:
+    def fast_values(self, tracked: Any, time: float) -> tuple[Any, ...]:
         waits = [wait for wait in self._waits if wait.loader in self._training]
         self._waits = []
         return self._over(waits) if waits or self._last_in_hand else NO_WAITS
@@ -144,18 +146,18 @@ class Loader(Signal):
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
         waits = [wait for wait in self._waits if wait.loader in self._training]
         self._waits = []
-        if waits and self.recorder.trainings.several:
-            others = self._loaders_of_others(tracked.group)
+        if waits and self.program.trainings.several:
+            others = self._loaders_of_others(tracked.training)
             self._waits = [wait for wait in waits if wait.loader in others][-MAX_WAITS:]
             waits = [wait for wait in waits if wait.loader not in others]
         self._stream = self.torch.cuda.current_stream() if tracked.on_cuda else None
         for wait in waits:
             if wait.device is not None:
-                self.recorder.later(wait.device)
-        row.update(zip(self.gauges, self._over(waits), strict=True))
+                self.context.defer(wait.device)
+        row.update(zip(self.fast_columns, self._over(waits), strict=True))
 
     def _over(self, waits: list[Wait]) -> tuple[Any, ...]:
-        """The step that used these batches is over: the columns `gauges`."""
+        """The step that used these batches is over: the columns `fast_columns`."""
         if self._last_in_hand:
             self._last_in_hand = False
             self._in_hand(None)

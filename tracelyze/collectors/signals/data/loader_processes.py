@@ -8,6 +8,7 @@ import weakref
 from typing import Any
 
 from tracelyze.collectors.internals.private_names import LOADER_ITERATOR
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.system import processes
 
@@ -23,8 +24,8 @@ class LoaderProcesses(Signal):
     about = "What a DataLoader's workers do while a batch has been waited for for long (events)."
     cost = "0.5 us per batch"
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
         self._waits: tuple[weakref.ref[Any], float] | None = None
         self._again = 0.0  # seconds of waiting after which to look once more
         self._looks = 0
@@ -33,7 +34,7 @@ class LoaderProcesses(Signal):
         self._reader = processes.reader()
 
     def waiting(self, iterator: Any) -> None:
-        self._waits = (weakref.ref(iterator), self.recorder.now())
+        self._waits = (weakref.ref(iterator), self.context.now())
 
     def batch(self, iterator: Any, seconds: float, batch: Any) -> None:
         self._waits = None
@@ -46,7 +47,7 @@ class LoaderProcesses(Signal):
         if waits is None:
             self._again = 0.0
             return
-        seconds = self.recorder.now() - waits[1]
+        seconds = self.context.now() - waits[1]
         if seconds < max(LONG_SECONDS, self._again) or self._looks >= MAX_LOOKS:
             return
         self._again = 2 * seconds
@@ -56,9 +57,9 @@ class LoaderProcesses(Signal):
         del iterator
         if pids:
             found = [{"pid": pid} | self._state(pid) for pid, _ in pids]
-            self.recorder.event("loader-wait", f"{len(pids)} workers", json.dumps(found), value=seconds)
+            self.context.record_event("loader-wait", f"{len(pids)} workers", json.dumps(found), value=seconds)
         else:
-            self.recorder.event("loader-wait", "no workers", value=seconds)
+            self.context.record_event("loader-wait", "no workers", value=seconds)
 
     def _state(self, pid: int) -> dict[str, Any]:
         with contextlib.suppress(OSError, IndexError):

@@ -6,6 +6,7 @@ from typing import Any
 
 from tracelyze.collectors.internals.private_names import PROFILING
 from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
 
@@ -14,19 +15,20 @@ class BackwardFlags(Signal):
     needs = (PROFILING,)
     columns = ("steps.graph_retained", "steps.anomaly_mode", "steps.profiled")
     about = "Whether a step's last backward kept its graph, and whether anomaly mode or a profiler was on."
-    repeats, checked = ("graph_retained", "anomaly_mode", "profiled"), ("anomaly_mode", "profiled")
+    copied_columns = ("graph_retained", "anomaly_mode", "profiled")
+    guard_columns = ("anomaly_mode", "profiled")
     cost = "1 us a step"
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
         self._profiler_enabled = self.torch.autograd._profiler_enabled
         self._anomaly_enabled = self.torch.is_anomaly_enabled
         self._seen: tuple[bool, bool, bool] | None = None
 
     def before_backward(self, roots: Any) -> None:
-        self._seen = self.recorder.retains_graph, *self.at_backward()
+        self._seen = self.progress.retains_graph, *self.guard_values()
 
-    def at_backward(self) -> tuple[bool, bool]:
+    def guard_values(self) -> tuple[bool, bool]:
         return self._anomaly_enabled(), self._profiler_enabled()
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:

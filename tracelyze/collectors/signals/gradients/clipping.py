@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
 
@@ -11,42 +12,43 @@ class Clipping(Signal):
     name = "clipping"
     about = "How often gradients were clipped, at which max_norm, and whether they were still scaled."
     cost = "1 us a step"
-    dormant = ("after_step",)
-    repeats, gauges = (), ("clips", "clip_max_norm")
+    inactive = ("after_step",)
+    copied_columns = ()
+    fast_columns = ("clips", "clip_max_norm")
     columns = ("steps.clips", "steps.clip_max_norm", "steps.clipped_scaled")
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
         self._clips: list[tuple[Any, float | None]] = []  # the training, if there are several, and max_norm
         self._scaled_loss = False  # this window's backward ran on a scaled loss
         self._unscaled = False
         self._clipped_scaled = False
 
     def scale(self, original: Any, scaled: Any) -> None:
-        self.wake()
+        self.activate()
         self._scaled_loss = True
 
     def unscale(self, scaler: Any, optimizer: Any) -> None:
-        self.wake()
+        self.activate()
         self._unscaled = True
 
     def clip(self, max_norm: Any, total_norm: Any) -> None:
-        self.wake()
+        self.activate()
         limit = float(max_norm) if isinstance(max_norm, (int, float)) else None
-        self._clips.append((self.recorder.clipped, limit))
+        self._clips.append((self.program.trainings.clipped, limit))
         if self._scaled_loss and not self._unscaled:
             self._clipped_scaled = True
-        self.recorder.sites.here("clip")
+        self.program.sites.here("clip")
 
-    def gauge(self, tracked: Any, time: float) -> tuple[int, float | None]:
+    def fast_values(self, tracked: Any, time: float) -> tuple[int, float | None]:
         clips, self._clips = self._clips, []
         return len(clips), _latest_limit(clips)
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
         clips, self._clips = self._clips, []
-        if clips and self.recorder.trainings.several:
-            self._clips = [clip for clip in clips if clip[0] not in (tracked.group, None)]
-            clips = [clip for clip in clips if clip[0] in (tracked.group, None)]
+        if clips and self.program.trainings.several:
+            self._clips = [clip for clip in clips if clip[0] not in (tracked.training, None)]
+            clips = [clip for clip in clips if clip[0] in (tracked.training, None)]
         row["clips"] = len(clips)
         if clips:
             row["clip_max_norm"] = _latest_limit(clips)

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracelyze.collectors.program.manual_updates import ByHand
+from tracelyze.collectors.program.manual_updates import ManualOptimizer
 from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors import shards
 from tracelyze.collectors.tensors.readback import Readback
@@ -57,12 +58,12 @@ class GradientLifecycle(Signal):
     about = "Whether gradients were cleared between steps, and whether any were lost: seen on the gradients themselves."
     cost = "0.3 us per parameter tensor and look"
     sampled = True
-    young = 100
-    slowest = 50
-    resting = ("before_backward", "after_backward", "before_step", "after_step")
+    first_steps = 100
+    max_stride = 50
+    pausable = ("before_backward", "after_backward", "before_step", "after_step")
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
         self._states: dict[int, _State] = {}
         self._active: list[Tracked] = []  # while backward runs
         self._watch_backward = True
@@ -71,7 +72,7 @@ class GradientLifecycle(Signal):
     def before_backward(self, roots: Any) -> None:
         if self._skipped >= 0:
             return
-        self._active = active = self.recorder.active()
+        self._active = active = self.program.optimizers.active()
         if self._watch_backward:
             for one in active:
                 state = self._state(one)
@@ -88,13 +89,13 @@ class GradientLifecycle(Signal):
     def after_backward(self, roots: Any) -> None:
         if not self._active:
             return
-        group = self.recorder.group
+        training = self.program.trainings.current
         active, self._active = self._active, []
         for tracked in active:
             state = self._state(tracked)
             if self._watch_backward and state.looking:
                 state.last = versions(tracked)
-            if group is None or group is tracked.group:
+            if training is None or training is tracked.training:
                 state.fresh = False
 
     def before_step(self, tracked: Tracked) -> None:
@@ -102,11 +103,13 @@ class GradientLifecycle(Signal):
             return
         self._skipped = -1
         state = self._state(tracked)
-        if tracked.count and not tracked.is_active(self.recorder.steps):
+        if tracked.count and not tracked.is_active(self.progress.steps):
             state.kept, state.any_kept, state.looking = [], False, False  # it rested, and was not looked after
         if not state.looking or tracked.inside_backward:
             state.row = {"parameters": len(tracked.parameters())}
-            if isinstance(tracked.optimizer, ByHand):  # whether to look is decided when it is too late for them
+            if isinstance(
+                tracked.optimizer, ManualOptimizer
+            ):  # whether to look is decided when it is too late for them
                 state.at_step = versions(tracked)
             return
         now = versions(tracked)
@@ -130,7 +133,7 @@ class GradientLifecycle(Signal):
         due = self.due(tracked)
         if tracked.index == self._skipped:
             if not due:
-                self._rest(tracked)
+                self._pause(tracked)
                 return
             self._skipped = -1
         state = self._state(tracked)
@@ -140,14 +143,14 @@ class GradientLifecycle(Signal):
         if not state.looking or tracked.inside_backward:
             row.update(state.row)
             state.row, state.kept, state.any_kept = {}, [], False
-            by_hand = isinstance(tracked.optimizer, ByHand) or tracked.inside_backward
-            if tracked.count > FIRST_STEPS and not by_hand and len(self.recorder.active()) == 1:
+            by_hand = isinstance(tracked.optimizer, ManualOptimizer) or tracked.inside_backward
+            if tracked.count > FIRST_STEPS and not by_hand and len(self.program.optimizers.active()) == 1:
                 self._skipped = tracked.index
-                self._rest(tracked)
+                self._pause(tracked)
             return
         # Updates by hand are noticed late, when gradients may be cleared already; the update itself left them.
-        now = state.at_step if isinstance(tracked.optimizer, ByHand) else versions(tracked)
-        closure = self.recorder.backwards > self.recorder.backwards_at_step  # ran inside the step
+        now = state.at_step if isinstance(tracked.optimizer, ManualOptimizer) else versions(tracked)
+        closure = self.progress.backwards > self.progress.backwards_at_step  # ran inside the step
         if looked and closure and tracked.count > 1:
             carried = self._carried(state, now)
             state.row |= {"grads_carried": carried, "grads_none": now.count(NONE), "grads_cleared": None}
@@ -157,9 +160,9 @@ class GradientLifecycle(Signal):
         state.kept = [version != NONE for version in now]
         state.any_kept = any(state.kept)
 
-    def _rest(self, tracked: Tracked) -> None:
+    def _pause(self, tracked: Tracked) -> None:
         """Until the end of the step before the next one that is looked at."""
-        self.rest(self.recorder.steps + self.meter.pause(tracked.count) - 1)
+        self.pause(self.progress.steps + self.meter.steps_until_due(tracked.count) - 1)
 
     def _state(self, tracked: Tracked) -> _State:
         state = self._states.get(tracked.index)

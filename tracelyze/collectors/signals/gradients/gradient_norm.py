@@ -12,10 +12,12 @@ from typing import Any
 
 from tracelyze.collectors.internals.private_names import NORMS
 from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.storage.pending import PendingValues
 from tracelyze.collectors.tensors import shards
 from tracelyze.collectors.tensors.norms import norms_of
-from tracelyze.collectors.tensors.readback import Known, Later, Readback
+from tracelyze.collectors.tensors.readback import Known, Readback
 
 MAX_NAMED = 5  # events that name a parameter with a non-finite gradient
 AT_STEP, FROM_CLIP, OF_SHARDS = 1, 2, 3
@@ -28,50 +30,50 @@ class GradientNorm(Signal):
     about = "Global L2 norm of the gradients before clipping, and how many of them are zero or not finite."
     cost = "2 us per parameter tensor and look"
     sampled = True
-    young = 100
-    slowest = 50
-    resting = ("before_step", "after_step")
+    first_steps = 100
+    max_stride = 50
+    pausable = ("before_step", "after_step")
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
         self._clip_norms: list[Any] = []
-        self._measured: Later | None = None
+        self._measured: PendingValues | None = None
         self._named = 0
 
     def clip(self, max_norm: Any, total_norm: Any) -> None:
         if isinstance(total_norm, self.torch.Tensor):
             source = FROM_CLIP if shards.is_whole(total_norm) else OF_SHARDS
-            if not self.recorder.steady.on:
-                self.rise()
-            elif not self.gauges:
-                self.gauges = ("grad_norm", "grad_norm_source")
-                self.recorder.moments.gather()
-            self._clip_norms.append((self.recorder.clipped, shards.local(total_norm.detach()), source))
+            if not self.context.fast_path.on:
+                self.resume()
+            elif not self.fast_columns:
+                self.fast_columns = ("grad_norm", "grad_norm_source")
+                self.context.listeners_changed()
+            self._clip_norms.append((self.program.trainings.clipped, shards.local(total_norm.detach()), source))
 
     def before_step(self, tracked: Tracked) -> None:
         if not tracked.inside_backward and self.due(tracked):
             self._measure(tracked)
 
-    def gauge(self, tracked: Tracked, time: float) -> tuple[float | None, int | None]:
+    def fast_values(self, tracked: Tracked, time: float) -> tuple[float | None, int | None]:
         clips, self._clip_norms = self._clip_norms, []
         if not clips:
             return None, None
         return total_norm([norm.item() for _, norm, _ in clips]), clips[0][2]
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        if self._measured is not None and self.recorder.backwards > self.recorder.backwards_at_step:
+        if self._measured is not None and self.progress.backwards > self.progress.backwards_at_step:
             self._measure(tracked)  # a closure ran inside the step: what was measured before it is stale
         if self._measured is not None:
-            self.recorder.later(self._measured)
+            self.context.defer(self._measured)
         clips, self._clip_norms = self._clip_norms, []
-        if clips and self.recorder.trainings.several:
-            self._clip_norms = [clip for clip in clips if clip[0] not in (tracked.group, None)]
-            clips = [clip for clip in clips if clip[0] in (tracked.group, None)]
+        if clips and self.program.trainings.several:
+            self._clip_norms = [clip for clip in clips if clip[0] not in (tracked.training, None)]
+            clips = [clip for clip in clips if clip[0] in (tracked.training, None)]
         if clips and not row.get("skipped"):
-            self.recorder.later(Readback(self.torch, [norm for _, norm, _ in clips], _from_clip(clips[0][2])))
+            self.context.defer(Readback(self.torch, [norm for _, norm, _ in clips], _from_clip(clips[0][2])))
         self._measured = None
         if not self._clip_norms:
-            self.rest(self.recorder.steps + self.meter.pause(tracked.count))
+            self.pause(self.progress.steps + self.meter.steps_until_due(tracked.count))
 
     def _measure(self, tracked: Tracked) -> None:
         torch = self.torch
@@ -115,8 +117,10 @@ class GradientNorm(Signal):
         if nonfinite and self._named < MAX_NAMED and not row.get("skipped"):
             self._named += 1
             held = [p for p in tracked.parameters() if p.grad is not None]
-            name = self.recorder.calls.parameter_name(held[int(first)]) if int(first) < len(held) else None
-            self.recorder.event("nonfinite-gradient", name or f"tensor {int(first)} of the optimizer", value=nonfinite)
+            name = self.program.calls.parameter_name(held[int(first)]) if int(first) < len(held) else None
+            self.context.record_event(
+                "nonfinite-gradient", name or f"tensor {int(first)} of the optimizer", value=nonfinite
+            )
 
 
 def _from_clip(source: int) -> Callable[[dict[str, Any], list[float]], None]:

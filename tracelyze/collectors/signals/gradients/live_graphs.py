@@ -15,11 +15,12 @@ class LiveGraphs(Signal):
     name = "live_graphs"
     about = "How many autograd graphs of earlier forwards are still alive."
     cost = "1 us a step"
-    repeats, gauges = (), ("live_graphs",)
+    copied_columns = ()
+    fast_columns = ("live_graphs",)
     columns = ("steps.live_graphs",)
 
-    def gauge(self, tracked: Any, time: float) -> tuple[int]:
-        return (self.recorder.calls.live_graphs,)
+    def fast_values(self, tracked: Any, time: float) -> tuple[int]:
+        return (self.program.calls.live_graphs,)
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
-        row["live_graphs"] = self.recorder.calls.live_graphs
+        row["live_graphs"] = self.program.calls.live_graphs

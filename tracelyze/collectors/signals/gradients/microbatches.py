@@ -11,6 +11,7 @@ from typing import Any
 
 from tracelyze.collectors.program.calls import GRAD, Call
 from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute
 
@@ -23,11 +24,11 @@ class MicroBatches(Signal):
     name = "microbatches"
     about = "Different batches whose backwards made up the gradients of a step."
     cost = "5 us a forward"
-    repeats = ("microbatches",)
+    copied_columns = ("microbatches",)
     columns = ("steps.microbatches",)
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
         self._calls: list[tuple[Call, Key]] = []  # since the step before
         self._met: set[Key] = set()  # inputs that a backward went back to
         self._alive: dict[Key, weakref.ref[Any]] = {}
@@ -38,14 +39,14 @@ class MicroBatches(Signal):
             self._calls.append((call, self._key(call, args, kwargs)))
 
     def after_backward(self, roots: Any) -> None:
-        reached = {id(call) for call in self.recorder.calls.reached}
+        reached = {id(call) for call in self.program.calls.reached}
         keys = {key for call, key in self._calls if id(call) in reached}
         if self._count is not None:
             self._count += not keys <= self._met
         self._met |= keys
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        if self._count and not self.recorder.trainings.several:
+        if self._count and not self.program.trainings.several:
             row["microbatches"] = self._count
         self._calls.clear()
         self._met.clear()

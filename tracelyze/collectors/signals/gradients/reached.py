@@ -11,9 +11,9 @@ import math
 import weakref
 from typing import Any
 
-from tracelyze.collectors.hooks import construction
-from tracelyze.collectors.program.manual_updates import ByHand, leaves
-from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.program.manual_updates import ManualOptimizer, leaves
+from tracelyze.collectors.program.optimizers import Tracked, constructed
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors.readback import Readback
 
@@ -67,12 +67,12 @@ class Reached(Signal):
         )
     )  # fmt: skip
     about = "Trainable tensors that never get a gradient, and tensors that get gradients and are in no optimizer."
-    repeats = ()
-    resting = ("forward", "before_backward", "after_backward", "before_step")
+    copied_columns = ()
+    pausable = ("forward", "before_backward", "after_backward", "before_step")
     cost = "nothing once all tensors have had a gradient; a few walks over the graph of a backward per run"
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
         self._held: dict[int, _Held] = {}  # by optimizer
         self._watched: list[_Held] = []  # those of them with tensors that have had no gradient yet
         self._orphans: list[_Orphan] = []
@@ -87,17 +87,17 @@ class Reached(Signal):
         self._rises_at = 0.0  # backwards of the process after which to find out whether to rest any longer
 
     def forward(self, call: Any, args: Any, kwargs: Any) -> None:
-        if self.recorder.backwards - self._begun <= FEEDS and call.model.number not in self._fed_by_trained:
+        if self.progress.backwards - self._begun <= FEEDS and call.model.number not in self._fed_by_trained:
             given = (*args, *kwargs.values())
             if any(isinstance(value, self.torch.Tensor) and value.requires_grad for value in given):
                 self._fed_by_trained.add(call.model.number)
 
     def before_backward(self, roots: Any) -> None:
-        backwards = self.recorder.backwards - self._begun
+        backwards = self.progress.backwards - self._begun
         if backwards < self._next_walk or type(roots) is float:  # one that was passed over
             return
         self._next_walk = next((walk for walk in WALKS if walk > backwards), math.inf)
-        if self.recorder.tracked():
+        if self.program.optimizers.tracked():
             root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
             self._reached = [weakref.ref(leaf) for leaf in leaves(getattr(root, "grad_fn", None))]
 
@@ -113,7 +113,7 @@ class Reached(Signal):
 
     def before_step(self, tracked: Tracked) -> None:
         held = self._held.get(tracked.index)
-        if held is None and tracked.index < MAX_OPTIMIZERS and not isinstance(tracked.optimizer, ByHand):
+        if held is None and tracked.index < MAX_OPTIMIZERS and not isinstance(tracked.optimizer, ManualOptimizer):
             held = self._held[tracked.index] = _Held(tracked.parameters())
             self._watched.append(held)
         if held is not None and held.waiting:
@@ -121,7 +121,7 @@ class Reached(Signal):
 
     def first_step(self, tracked: Tracked) -> None:
         if tracked.index <= MAX_TRAININGS and tracked.index in self._held:
-            self._begun, self._next_walk = self.recorder.backwards, WALKS[0]
+            self._begun, self._next_walk = self.progress.backwards, WALKS[0]
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         held = self._held.get(tracked.index)
@@ -132,15 +132,15 @@ class Reached(Signal):
                 self._report(tracked.index, held)
         if self._compared:
             self._release()
-        backwards = self.recorder.backwards
+        backwards = self.progress.backwards
         per_step, self._at_last_step = backwards - self._at_last_step, backwards
-        if not self.meter.resting or backwards >= self._rises_at:
+        if not self.meter.paused or backwards >= self._rises_at:
             self._rises_at = self._begun + self._next_walk - 2 * per_step
             far = backwards - self._begun > FEEDS and backwards < self._rises_at
-            self.rest() if far and not (self._watched or self._reached) else self.rise()
+            self.pause() if far and not (self._watched or self._reached) else self.resume()
 
     def finished(self) -> None:
-        for tracked in self.recorder.tracked():
+        for tracked in self.program.optimizers.tracked():
             latest = self._held.get(tracked.index)
             if latest is not None and latest.steps < tracked.count:
                 latest.steps, latest.told = tracked.count, False
@@ -154,12 +154,12 @@ class Reached(Signal):
         for ref, _ in held.waiting[:MAX_NAMES]:
             parameter = ref()
             if parameter is not None:
-                found = self.recorder.calls.parameter_name(parameter)  # None also if the model has been freed since
+                found = self.program.calls.parameter_name(parameter)  # None also if the model has been freed since
                 held.names[id(ref)] = found or held.names.get(id(ref)) or _shape(parameter.shape)
-        self.recorder.emit(
+        self.context.emit(
             "reach",
             {
-                "step": self.recorder.steps,
+                "step": self.progress.steps,
                 "optimizer": index,
                 "steps": held.steps,
                 "held": held.tensors,
@@ -173,7 +173,7 @@ class Reached(Signal):
     def _compare(self, reached: list[Any]) -> None:
         """Of what backward reached: what no optimizer holds now, and whether it changed since it was seen first."""
         torch = self.torch
-        lists = [p for o in construction.optimizers() for group in o.param_groups for p in group["params"]]
+        lists = [p for o in list(constructed) for group in o.param_groups for p in group["params"]]
         if any(type(p) not in (torch.nn.Parameter, torch.Tensor) for p in lists):
             return  # sharded: what backward reaches are views of what the optimizer holds
         held = {id(p) for p in lists}
@@ -193,12 +193,12 @@ class Reached(Signal):
         self, parameters: list[Any], orphans: list[_Orphan], held: set[int], short_lived: int, gone: list[Any]
     ) -> None:
         torch = self.torch
-        modules = self.recorder.calls.modules()
+        modules = self.program.calls.modules()
         owners = [[n for n, m in modules if any(p is q for q in m.parameters())] for p in parameters]
         trained = {n for n, m in modules if any(id(q) in held for q in m.parameters())}
         row: dict[str, Any] = {
-            "step": self.recorder.steps,
-            "steps": self.recorder.backwards - self._begun,
+            "step": self.progress.steps,
+            "steps": self.progress.backwards - self._begun,
             "held": len(held),
             "shared_model": sum(not own or bool(trained & set(own)) for own in owners),
             "fed_by_trained": sum(bool(own) and self._fed_by_trained >= set(own) for own in owners),
@@ -207,7 +207,7 @@ class Reached(Signal):
         names = [self._name(p) for p in parameters[:MAX_NAMES]] or [_shape(shape) for shape in gone[:MAX_NAMES]]
         row["names"] = _listed(names + [""] * (len(parameters or gone) - len(names)))
         if not parameters:
-            self.recorder.emit("reach", row | {"missed": 0, "missed_elements": 0})
+            self.context.emit("reach", row | {"missed": 0, "missed_elements": 0})
             return
         with torch.no_grad():
             pairs = zip(parameters, orphans, strict=True)
@@ -223,10 +223,10 @@ class Reached(Signal):
         while self._compared and (wait or self._compared[0][1].arrived()):
             row, readback = self._compared.pop(0)
             readback.fill(row)
-            self.recorder.emit("reach", row)
+            self.context.emit("reach", row)
 
     def _name(self, parameter: Any) -> str:
-        return self.recorder.calls.parameter_name(parameter) or _shape(parameter.shape)
+        return self.program.calls.parameter_name(parameter) or _shape(parameter.shape)
 
 
 def _is_waiting(parameter: Any) -> bool:

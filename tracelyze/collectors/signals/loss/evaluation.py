@@ -10,6 +10,7 @@ from collections import deque
 from typing import Any
 
 from tracelyze.collectors.program.calls import GRAD, Call, Model
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors.readback import Readback
 
@@ -19,8 +20,8 @@ RECHECKS = 8  # a model that no optimizer holds is looked at again this often: i
 
 class Evaluation(Signal):
     name = "evaluation"
-    resting = ("settled",)
-    repeats = ()
+    pausable = ("settled",)
+    copied_columns = ()
     about = "Evaluation passes: calls whose output no backward reached, with mode, losses and batches."
     cost = "3 us a call"
     columns = tuple(
@@ -32,8 +33,8 @@ class Evaluation(Signal):
         )
     )  # fmt: skip
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
         self._passes: dict[int | None, list[Call]] = {}  # by training, where there are several
         self._late: deque[tuple[dict[str, Any], Readback]] = deque()
         self._held: dict[int, int | None] = {}
@@ -43,10 +44,10 @@ class Evaluation(Signal):
 
     def evaluation_begins(self, purpose: str, with_latest: bool = False) -> None:
         """Calls belong to one pass until its end, whatever loaders feed it. `with_latest`: the latest call, too."""
-        self.recorder.steady.catch_up()
+        self.context.fast_path.catch_up()
         self._declarations += 1
         self._declared = (self._declarations, purpose)
-        latest = self.recorder.calls.latest
+        latest = self.program.calls.latest
         if with_latest and latest is not None:
             latest.declared = self._declared
 
@@ -55,13 +56,13 @@ class Evaluation(Signal):
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         call.declared = self._declared
-        call.holder = self.recorder.trainings.holder(call.model.number)
+        call.holder = self.program.trainings.holder(call.model.number)
         if call.mode != GRAD or not call.in_train:
-            call.site = self.recorder.sites.here("forward")
+            call.site = self.program.sites.here("forward")
 
     def loss(self, value: Any) -> None:
         """A loss function returned: it belongs to the latest call."""
-        call = self.recorder.calls.latest
+        call = self.program.calls.latest
         if call is None or (call.mode == GRAD and call.in_train):
             return
         call.losses += 1
@@ -72,7 +73,7 @@ class Evaluation(Signal):
             call.device_loss = value if call.device_loss is None else call.device_loss + value
 
     def settled(self, call: Call, trained: bool) -> None:
-        training = self._training(call) if self.recorder.trainings.several else None
+        training = self._training(call) if self.program.trainings.several else None
         calls = self._passes.get(training)
         if calls and (trained or not _same_pass(calls[-1], call)):
             self._close(training)
@@ -81,12 +82,12 @@ class Evaluation(Signal):
         if self._late:
             self._release()
         elif not self._passes:
-            self.rest()  # until a call is settled that did not train
+            self.pause()  # until a call is settled that did not train
 
     def _training(self, call: Call) -> int | None:
         """An optimizer of the training whose model was called, where there are several; None if it is nobody's."""
-        group = self.recorder.trainings.of_models(frozenset((call.model.number,)))
-        return None if group is None else min(group.optimizers)
+        training = self.program.trainings.of_models(frozenset((call.model.number,)))
+        return None if training is None else min(training.optimizers)
 
     def finished(self) -> None:
         for training in list(self._passes):
@@ -128,17 +129,17 @@ class Evaluation(Signal):
             total = on_device[0] if len(on_device) == 1 else self.torch.stack(on_device).sum()
             self._late.append((row, Readback(self.torch, [total], lambda r, v: r.update(loss=v[0] / losses))))
         else:
-            self.recorder.emit("evals", row)
+            self.context.emit("evals", row)
 
     def _release(self, wait: bool = False) -> None:
         while self._late and (wait or self._late[0][1].arrived()):
             row, readback = self._late.popleft()
             readback.fill(row)
-            self.recorder.emit("evals", row)
+            self.context.emit("evals", row)
 
     def _holder(self, model: Model) -> int | None:
         """An optimizer that has stepped and holds one of the model's parameters; None if there is none."""
-        known = self.recorder.trainings.holder(model.number)
+        known = self.program.trainings.holder(model.number)
         if known is None:
             known = self._held.get(model.number)
         checks = self._rechecks.get(model.number, 0)
@@ -146,7 +147,7 @@ class Evaluation(Signal):
         if known is not None or checks >= RECHECKS or module is None:
             return known
         self._rechecks[model.number] = checks + 1
-        holders = {id(p): tracked.index for tracked in self.recorder.tracked() for p in tracked.parameters()}
+        holders = {id(p): tracked.index for tracked in self.program.optimizers.tracked() for p in tracked.parameters()}
         found = next((holders[id(p)] for p in module.parameters() if id(p) in holders), None)
         self._held[model.number] = found
         return found

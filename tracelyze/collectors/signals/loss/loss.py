@@ -7,6 +7,7 @@ import weakref
 from typing import Any
 
 from tracelyze.collectors.internals.private_names import SAVED
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors import saved_values
 from tracelyze.collectors.tensors.readback import Readback
@@ -42,12 +43,12 @@ class Loss(Signal):
     needs = (SAVED,)
     about = "The script's own loss without GradScaler's factor, backwards per step, batch size, divisor."
     cost = "15 us a backward"
-    resting = ("before_step",)
-    repeats = ("backwards", "batch_size")
+    pausable = ("before_step",)
+    copied_columns = ("backwards", "batch_size")
     columns = ("steps.loss", "steps.backwards", "steps.loss_divisor", "steps.batch_size")
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
         saved_values.watch(self.torch)
         self._scaled: list[tuple[weakref.ref[Any], Any]] = []
         self._backwards: list[_Backward] = []
@@ -59,26 +60,25 @@ class Loss(Signal):
 
     def scale(self, original: Any, scaled: Any) -> None:
         if isinstance(scaled, self.torch.Tensor):
-            self.recorder.steady.interrupt()  # the loss is another one than backward is called on
+            self.context.fast_path.interrupt()  # the loss is another one than backward is called on
             self._scaled = [*self._scaled[1 - MAX_SCALED :], (weakref.ref(scaled), original.detach())]
 
     def loss(self, value: Any) -> None:
         """A loss function returned: where a framework calls backward, its line is the one that the user wrote."""
         self._losses += 1
-        in_turn = self._losses <= LINES_FIRST or self._losses % LINES_EVERY == 0 or self.recorder.hears_losses_from
+        in_turn = self._losses <= LINES_FIRST or self._losses % LINES_EVERY == 0 or self.context.losses.next
         if in_turn and value.requires_grad:
-            self.recorder.sites.here("loss")
+            self.program.sites.here("loss")
 
     def before_backward(self, roots: Any) -> None:
-        recorder = self.recorder
-        count = recorder.backwards
+        count = self.progress.backwards
         self._running = backward = _Backward(count)
         if type(roots) is float:  # of a backward that was passed over: no line of the script calls it now
             backward.value, self._line_known = roots, True
             return
         self._line_known = count <= LINES_FIRST or count % LINES_EVERY == 0
         if self._line_known:
-            recorder.backward_site = recorder.sites.here("backward")
+            self.progress.backward_site = self.program.sites.here("backward")
         root = roots
         if type(root) is not self._tensor:
             root = roots[0] if isinstance(roots, (tuple, list)) and roots else None
@@ -94,15 +94,15 @@ class Loss(Signal):
         backward.value = value.item() if value.is_cpu else value.detach()
 
     def after_backward(self, roots: Any) -> None:
-        recorder, backward = self.recorder, self._running
+        context, backward = self.context, self._running
         if backward is None:
             return
         self._running = None
-        group = recorder.group
-        if group is None and not self._line_known:  # the line of a training that has just begun
-            recorder.backward_site = recorder.sites.here("backward")
-        backward.models = recorder.reached
-        calls = recorder.calls
+        training = self.program.trainings.current
+        if training is None and not self._line_known:  # the line of a training that has just begun
+            self.progress.backward_site = self.program.sites.here("backward")
+        backward.models = self.program.trainings.reached_models
+        calls = self.program.calls
         call = calls.reached[0] if calls.reached else calls.latest
         if call is not None and call.batch_size is not None:
             backward.batch_size = call.batch_size
@@ -114,14 +114,14 @@ class Loss(Signal):
             self._backwards.append(backward)
         self._unused += 1
         value = backward.value
-        if group is not None and type(value) is float and not group.is_usual(value):
-            recorder.raise_alert()  # the sampled signals look at this step, too
+        if training is not None and type(value) is float and not training.is_usual(value):
+            context.raise_alert()  # the sampled signals look at this step, too
 
     def _outdated(self, old: _Backward, new: _Backward) -> bool:
         """Whether a backward that a step has used is over now that a new one ran: if they are of one training."""
         if not old.models or not new.models or old.models == new.models or len(self._backwards) > MAX_KEPT:
             return True
-        trainings = self.recorder.trainings
+        trainings = self.program.trainings
         return trainings.of_models(old.models) is trainings.of_models(new.models)
 
     def _unscaled(self, root: Any) -> tuple[Any, float]:
@@ -133,19 +133,19 @@ class Loss(Signal):
                 return original, root.detach().item() / original.item()
         return root, 1.0
 
-    def hears_again(self) -> float:
-        return self.recorder.steps + WALK_EVERY - 1 - self.recorder.backwards % WALK_EVERY
+    def next_full_step(self) -> float:
+        return self.progress.steps + WALK_EVERY - 1 - self.progress.backwards % WALK_EVERY
 
     def before_step(self, tracked: Any) -> None:
-        self.recorder.sites.here("step")
+        self.program.sites.here("step")
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
-        if self.recorder.steps >= LINES_FIRST and not self.meter.resting:
-            self.rest(self.recorder.steps // STEP_LINES_EVERY * STEP_LINES_EVERY + STEP_LINES_EVERY)
+        if self.progress.steps >= LINES_FIRST and not self.meter.paused:
+            self.pause(self.progress.steps // STEP_LINES_EVERY * STEP_LINES_EVERY + STEP_LINES_EVERY)
         if self._scaled:  # nothing of a loss whose graph is gone stays alive
             self._scaled = [pair for pair in self._scaled if pair[0]() is not None]
         self._unused = 0
-        models = tracked.group.models
+        models = tracked.training.models
         if len(self._backwards) == 1:  # nearly always
             one = self._backwards[0]
             own = not one.models or not models or not models.isdisjoint(one.models)
@@ -161,8 +161,8 @@ class Loss(Signal):
         """The same where it takes a closer look: backwards of several trainings, several of one step, or none."""
         # An optimizer that calls a closure may evaluate the loss several times (LBFGS): the first is the step's, beside
         # those of micro-batches before it (Lightning runs the last one of an accumulation in a closure).
-        closure = self.recorder.backwards > self.recorder.backwards_at_step and not row.get("skipped")
-        models = tracked.group.models
+        closure = self.progress.backwards > self.progress.backwards_at_step and not row.get("skipped")
+        models = tracked.training.models
         new = [one for one in self._backwards if one.used != tracked.index]
         own = [one for one in new if not one.models or not models or not models.isdisjoint(one.models)]
         divisor = None
@@ -176,7 +176,7 @@ class Loss(Signal):
         if not valued:
             return
         if closure:
-            at_step = self.recorder.backwards_at_step
+            at_step = self.progress.backwards_at_step
             valued = valued[: sum([one.number <= at_step for one in valued]) + 1]
         values = [one.value for one in valued]
         divided = count > 1 and divisor is not None and math.isclose(divisor, count)
@@ -184,7 +184,7 @@ class Loss(Signal):
         if isinstance(values[0], float):
             row["loss"] = sum(values) * factor
         else:
-            self.recorder.later(Readback(self.torch, values, lambda r, v: r.update(loss=sum(v) * factor)))
+            self.context.defer(Readback(self.torch, values, lambda r, v: r.update(loss=sum(v) * factor)))
 
 
 def constant_divisor(torch: Any, node: Any) -> float | None:

@@ -11,8 +11,10 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from tracelyze.collectors.cadence import loss_sampling
 from tracelyze.collectors.internals.private_names import DISPATCH_MODES, SAVED, TRANSFORMS
 from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors import loss_targets, saved_values
 from tracelyze.collectors.tensors.embedded_ids import columns
@@ -46,13 +48,13 @@ class LossInputs(Signal):
     about = "Arguments of torch's loss functions: shapes, ranges, whether rows are probabilities, and what made them."
     cost = "100 us per look (1 to 20 ms at the first few of a sequence model), 2 us per call that is not looked at"
     sampled = True
-    every = 53  # as the recorder tells of losses
-    young = 20  # calls of each function
+    every = loss_sampling.EVERY
+    first_steps = 20  # calls of each function
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
         self._counts: dict[tuple[str, bool], int] = {}
-        self.recorder.loss_every = min(self.meter.base, self.recorder.loss_every)
+        self.context.losses.every = min(self.meter.base, self.context.losses.every)
         self._sequences: dict[tuple[str, int | None], int] = {}
         saved_values.watch(self.torch)
         self._late: deque[tuple[dict[str, Any], Readback]] = deque()
@@ -69,10 +71,10 @@ class LossInputs(Signal):
         if not self._can_be_read(given, target):
             return
         row = {
-            "step": self.recorder.steps,
+            "step": self.progress.steps,
             "function": function,
-            "site": self.recorder.sites.here("loss"),
-            "loader": self.recorder.loader_in_hand,
+            "site": self.program.sites.here("loss"),
+            "loader": self.progress.loader,
             "training": key[1] and given.requires_grad,
             "reduction": str(kwargs.get("reduction", "mean")),
             "input_shape": shape_of(given),
@@ -90,11 +92,11 @@ class LossInputs(Signal):
 
     def _wanted(self, count: int) -> bool:
         """Whether to look at the `count`-th call that is told of; of a training that is not all of its calls."""
-        recorder, meter = self.recorder, self.meter
-        if not recorder.hears_losses_from or count < meter.young:
+        losses, meter = self.context.losses, self.meter
+        if not losses.next or count < meter.first_steps:
             return meter.due(count)
-        turn, off = divmod(recorder.losses, recorder.loss_every)
-        return meter.look(not off and turn % math.ceil(meter.stride / recorder.loss_every) == 0)
+        turn, off = divmod(losses.count, losses.every)
+        return meter.decide(not off and turn % math.ceil(meter.stride / losses.every) == 0)
 
     def first_step(self, tracked: Tracked) -> None:
         if tracked.index <= MAX_TRAININGS:
@@ -151,7 +153,7 @@ class LossInputs(Signal):
 
     def _emit(self, row: dict[str, Any], values: dict[str, Any]) -> None:
         if not values:
-            self.recorder.emit("loss_calls", row)
+            self.context.emit("loss_calls", row)
             return
         names = list(values)
         fill = Readback(
@@ -164,7 +166,7 @@ class LossInputs(Signal):
         while self._late and (wait or self._late[0][1].arrived()):
             row, readback = self._late.popleft()
             readback.fill(row)
-            self.recorder.emit("loss_calls", row)
+            self.context.emit("loss_calls", row)
 
 
 def shape_of(tensor: Any) -> str:

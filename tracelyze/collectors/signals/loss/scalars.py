@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tracelyze import redaction
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
-from tracelyze.collectors.tensors.readback import Later, Readback
+from tracelyze.collectors.storage.pending import PendingValues
+from tracelyze.collectors.tensors.readback import Readback
 
 MAX_NAMES = 200  # names that are kept apart; a name made anew for every step would make the table grow with the run
 MAX_REFUSALS = 20  # arguments of which it is written down that they could not be recorded
@@ -30,15 +32,15 @@ class _Refused(Exception):  # noqa: N818  # it is one, in the words of this file
 class Scalars(Signal):
     name = "scalars"
     columns = tuple(f"scalars.{name}" for name in ("time", "step", "own_step", "phase", "name", "value", "batch"))
-    dormant = ("after_step",)
+    inactive = ("after_step",)
     about = "What the script says by itself: `tracelyze.log`, and what the callbacks for frameworks pass on."
     cost = "2 us per value"
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
         self._names: set[str] = set()
         self._refused: set[str] = set()
-        self._late: deque[tuple[dict[str, Any], Later]] = deque()
+        self._late: deque[tuple[dict[str, Any], PendingValues]] = deque()
         self._lock = threading.Lock()  # a script may log from several threads
 
     def logged(self, unnamed: tuple[Any, ...], values: Mapping[str, Any], batch: Any, phase: Any, step: Any) -> None:
@@ -51,18 +53,18 @@ class Scalars(Signal):
                 self._refuse("phase", 'is neither "train" nor "eval": the call is ignored')
                 return
             common = {
-                "time": self.recorder.now(),
-                "step": self.recorder.steps,
+                "time": self.context.now(),
+                "step": self.progress.steps,
                 "own_step": self._take("step", _integer, step),
                 "phase": known,
                 "batch": self._take("batch", self._identifier, batch),
             }
             if "loss" in values and known == "train":
-                self.recorder.sites.here("loss")
+                self.program.sites.here("loss")
             self._put(common, values)
             self._release()
             if self._late:
-                self.wake()
+                self.activate()
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
         if self._late:
@@ -76,7 +78,7 @@ class Scalars(Signal):
     def _put(self, common: dict[str, Any], values: Mapping[str, Any]) -> None:
         names = [name for name in values if values[name] is not None and self._has_room(name)]
         if not names and common["batch"] is not None:
-            self.recorder.emit("scalars", common | {"name": "batch"})
+            self.context.emit("scalars", common | {"name": "batch"})
         for name in names:
             row = common | {"name": name}
             value = self._take(name, self._number, values[name])
@@ -92,7 +94,7 @@ class Scalars(Signal):
             value = row["value"]
             self._late.append((row, _Arrived(value)))
         else:
-            self.recorder.emit("scalars", row)
+            self.context.emit("scalars", row)
 
     def _release(self, wait: bool = False) -> None:
         while self._late and (wait or self._late[0][1].arrived()):
@@ -102,7 +104,7 @@ class Scalars(Signal):
             except Exception as error:
                 self._refuse(row["name"], _clause(error))
                 continue
-            self.recorder.emit("scalars", row)
+            self.context.emit("scalars", row)
 
     def _has_room(self, name: str) -> bool:
         if name in self._names:
@@ -129,9 +131,11 @@ class Scalars(Signal):
         """One event for each argument, however often it happens."""
         if name not in self._refused and len(self._refused) < MAX_REFUSALS:
             self._refused.add(name)
-            self.recorder.event("log-ignored", name[:MAX_TEXT], redaction.redact_text(f"{name} {reason}"[:MAX_TEXT]))
+            self.context.record_event(
+                "log-ignored", name[:MAX_TEXT], redaction.redact_text(f"{name} {reason}"[:MAX_TEXT])
+            )
 
-    def _number(self, given: Any) -> float | Later:
+    def _number(self, given: Any) -> float | PendingValues:
         """A number, at once or later."""
         if type(given) in (float, int):
             return float(given)
@@ -145,7 +149,7 @@ class Scalars(Signal):
             return _Promised(given)
         return float(given)
 
-    def _tensor(self, given: Any) -> float | Later:
+    def _tensor(self, given: Any) -> float | PendingValues:
         if given.numel() != 1:
             raise _Refused(f"is a tensor of {given.numel()} elements, not one number")
         if hasattr(given, "placements"):  # reading a DTensor may be a collective

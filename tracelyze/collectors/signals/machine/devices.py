@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
 MAX_DEVICES = 16
@@ -38,8 +39,8 @@ class Devices(Signal):
     cost = "a few calls of the driver a second, on a thread of their own"
     may_hang = True
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
         self._nvml: Any = None
         self._indices: list[int] = []
         self._handles: dict[int, Any] = {}
@@ -64,10 +65,10 @@ class Devices(Signal):
             self._nvml.nvmlInit()
             self._handles = {index: handle_of(self.torch, self._nvml, index) for index in self._indices}
         for index, handle in self._handles.items():
-            self.recorder.emit("devices", row | {"device": index} | reading(self._nvml, handle))
+            self.context.emit("devices", row | {"device": index} | reading(self._nvml, handle))
 
     def _do_without(self, reason: str) -> None:
-        self.recorder.ledger.off(self.name, reason)
+        self.context.switched_off(self.name, reason)
 
 
 def handle_of(torch: Any, nvml: Any, index: int) -> Any:

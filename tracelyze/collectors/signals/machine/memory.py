@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
 HOST_EVERY = 0.005  # seconds between two readings, which take 2 to 8 us of system call: memory does not leak faster
@@ -17,26 +18,27 @@ class Memory(Signal):
     name = "memory"
     about = "Resident memory and the device allocator's counters at the end of every step."
     cost = "5 us a reading, at most every 5 ms"
-    repeats, gauges = (), ("host_rss",)
+    copied_columns = ()
+    fast_columns = ("host_rss",)
     columns = tuple(
         f"steps.{name}" for name in ("host_rss", "device_allocated", "device_reserved", "device_peak", "device_retries")
     )
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
         self._statm: int | None = None
         self._opened_by: int | None = None
         self._read_at = -HOST_EVERY
         self._page = os.sysconf("SC_PAGE_SIZE")
 
-    def gauge(self, tracked: Tracked, time: float) -> tuple[int | None]:
+    def fast_values(self, tracked: Tracked, time: float) -> tuple[int | None]:
         if time - self._read_at < HOST_EVERY:
             return NOT_READ
         self._read_at = time
         return (self._resident(),)
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        (resident,) = self.gauge(tracked, row["time"])
+        (resident,) = self.fast_values(tracked, row["time"])
         if resident is not None:
             row["host_rss"] = resident
         if tracked.on_cuda:

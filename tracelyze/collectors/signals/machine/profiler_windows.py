@@ -13,6 +13,7 @@ from typing import Any
 
 from tracelyze.collectors.internals.private_names import PROFILING
 from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal, Unavailable
 
 STEPS = 4  # of one window; the first holds the profiler's own start
@@ -28,9 +29,9 @@ class ProfilerWindows(Signal):
     cost = "slows the profiled steps"
     columns = tuple(f"windows.{name}" for name in ("first_step", "last_step", "file", "seconds", "step_seconds"))
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
-        self._every = recorder.options.profile_every
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
+        self._every = context.options.profile_every
         if not self._every:
             raise Unavailable("off unless collect is started with --profile-every N")
         self._next = FIRST
@@ -90,15 +91,13 @@ class ProfilerWindows(Signal):
         finally:
             _IN_USE.release()
         name = f"window-{self._first:08d}.json.gz"
-        if self.recorder.folder is None:  # the disk is so slow that the thread that writes is not there yet
-            self.recorder.flush()
-        folder = self.recorder.folder
+        folder = self.context.folder()
         if folder is None:
             return
         profiler.export_chrome_trace(str(folder / name))
         self._windows += 1
         self._next = step + self._every
-        self.recorder.emit(
+        self.context.emit(
             "windows",
             {
                 "first_step": self._first + 1,

@@ -18,6 +18,7 @@ from tracelyze.collectors.internals import compiler
 from tracelyze.collectors.internals.own_frames import PACKAGE
 from tracelyze.collectors.internals.private_names import FUNCTION_MODES
 from tracelyze.collectors.program.call_sites import is_library
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal, Unavailable
 
 READS = ("item", "tolist", "__float__", "__int__", "__bool__", "__index__", "__complex__")
@@ -60,8 +61,8 @@ class Reads(Signal):
     about = "Lines of the loop that read values back (.item(), float(loss), if tensor), how often, from which device."
     cost = "1 us a read in the first 20 steps, and in 20 every tenfold time; nothing otherwise"
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
         self._window: _Window | None = None
         self._next = FIRST_AGAIN
         self._kinds: dict[int, int] = {}  # of code, by identity; the objects are kept, so that ids stay theirs
@@ -78,7 +79,7 @@ class Reads(Signal):
         if self._error is not None:
             _unwatch(self)
             raise self._error
-        now, steps, window = self.recorder.now(), self.recorder.steps, self._window
+        now, steps, window = self.context.now(), self.progress.steps, self._window
         if window is None:
             if now >= self._next:
                 self._next = 10 * now
@@ -91,14 +92,14 @@ class Reads(Signal):
             self._close(self._window)
 
     def _open(self) -> None:
-        self._window = _Window(self.recorder.steps, self.recorder.now())
+        self._window = _Window(self.progress.steps, self.context.now())
         _watch(self.torch, self)
 
     def _close(self, window: _Window) -> None:
         """Tell of the lines that read in one step and in another: what happens once is no part of the loop."""
         _unwatch(self)
         self._window = None
-        steps = (self.recorder.steps if window.ended is None else window.ended) - window.begun
+        steps = (self.progress.steps if window.ended is None else window.ended) - window.begun
         lines: dict[tuple[str, int], list[_Read]] = {}
         for read in list(window.reads.values()):
             lines.setdefault((read.file, read.line), []).append(read)
@@ -106,7 +107,7 @@ class Reads(Signal):
             if place not in self._told and max(read.steps for read in reads) >= 2 and steps:
                 self._told.add(place)
                 calls = sum(read.calls for read in reads) / steps
-                self.recorder.sites.add("read", *place, reads[0].function, device=reads[0].device, per_step=calls)
+                self.program.sites.add("read", *place, reads[0].function, device=reads[0].device, per_step=calls)
 
     def note(self, name: str, tensor: Any, frame: FrameType | None) -> None:
         """The method `name` of `tensor` was looked up by the code of `frame`."""
@@ -116,10 +117,10 @@ class Reads(Signal):
         try:
             self._count(window, name, tensor, frame)
         except Exception as error:  # switches the signal off, when it is looked at next
-            self._error, window.ended = error, self.recorder.steps
+            self._error, window.ended = error, self.progress.steps
 
     def _count(self, window: _Window, name: str, tensor: Any, frame: FrameType | None) -> None:
-        steps = self.recorder.steps
+        steps = self.progress.steps
         window.calls += 1
         if window.calls >= MAX_READS:
             window.ended = steps
@@ -179,7 +180,7 @@ class _Noticed:
         if tensor is not None:
             thread = get_ident()
             for signal in tuple(_watching):
-                if signal.recorder.owner == thread:
+                if signal.context.thread.ident == thread:
                     signal.note(self.name, tensor, sys._getframe(1))
         return self.original.__get__(tensor, kind)
 

@@ -11,6 +11,7 @@ import linecache
 from collections.abc import Iterator
 from typing import Any
 
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
 MAX_LINES = 20_000  # of a script
@@ -25,16 +26,16 @@ class ScriptLines(Signal):
     about = "Lines in the text of the training loop that clear gradients."
     cost = "a few ms once, on a thread of ours"
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
         self._done: set[int] = set()
 
     def every_second(self, row: dict[str, Any]) -> None:
-        site = self.recorder.backward_site
+        site = self.progress.backward_site
         if site is None or site in self._done or len(self._done) >= MAX_SITES:
             return
         self._done.add(site)
-        place = self.recorder.sites.place(site)
+        place = self.program.sites.place(site)
         if place is None:
             return
         filename, line = place
@@ -46,7 +47,7 @@ class ScriptLines(Signal):
         except (SyntaxError, ValueError, RecursionError):  # what was run is not what the file now holds
             return
         for role, at, function in found[:MAX_SITES]:
-            self.recorder.sites.add(role, filename, at, function)
+            self.program.sites.add(role, filename, at, function)
 
 
 def lines_of_loop(source: str, backward: int) -> list[tuple[str, int, str]]:

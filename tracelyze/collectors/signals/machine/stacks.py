@@ -17,6 +17,7 @@ from typing import Any
 from tracelyze import redaction
 from tracelyze.collectors.internals.own_frames import COLLECTORS
 from tracelyze.collectors.program.call_sites import is_library, shown_path, source_line
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
 QUIET_SECONDS = 30.0  # without any progress, before stacks are written down; or
@@ -34,8 +35,8 @@ class Stacks(Signal):
     about = "The training thread's line, once a second; all stacks when nothing moves on."
     cost = "20 us a second on a thread of ours"
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
         self._progress: tuple[int, ...] = ()
         self._since = 0.0
         self._pauses: deque[float] = deque(maxlen=REMEMBERED)
@@ -43,16 +44,16 @@ class Stacks(Signal):
         self._written = 0
 
     def every_second(self, row: dict[str, Any]) -> None:
-        recorder = self.recorder
-        owner = recorder.owner
+        context = self.context
+        owner = self.context.thread.ident
         frame = sys._current_frames().get(owner) if owner is not None else None
         if owner is None or frame is None:
             return
-        row["site"] = recorder.sites.of(frame, "sampled", whole_line=True)
+        row["site"] = self.program.sites.of(frame, "sampled", whole_line=True)
         row["innermost"] = _place(frame)
         del frame
-        now = recorder.now()
-        progress = (recorder.steps, recorder.backwards, recorder.forwards)
+        now = context.now()
+        progress = (self.progress.steps, self.progress.backwards, self.progress.forwards)
         if progress != self._progress:
             if self._progress:
                 self._pauses.append(now - self._since)
@@ -76,7 +77,7 @@ class Stacks(Signal):
             lines += [f"thread {names.get(ident)}:", *stack(frame, OTHERS_FRAMES)]
         line = _innermost_of_script(training)
         del frames, training, others
-        self.recorder.event(
+        self.context.record_event(
             "stacks",
             "no progress",
             redaction.redact_text("\n".join(lines)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors.readback import EventPair
 
@@ -13,15 +14,16 @@ class StepTime(Signal):
     name = "step_time"
     about = "Wall time from step to step, and device time where there is a device."
     cost = "1 us a step"
-    repeats, gauges = (), ("seconds",)
+    copied_columns = ()
+    fast_columns = ("seconds",)
     columns = ("steps.seconds", "steps.device_seconds")
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
         self._ended: dict[int, float] = {}
         self._events: dict[int, Any] = {}
 
-    def gauge(self, tracked: Tracked, time: float) -> tuple[float]:
+    def fast_values(self, tracked: Tracked, time: float) -> tuple[float]:
         seconds = time - self._ended[tracked.index]
         self._ended[tracked.index] = time
         return (seconds,)
@@ -37,4 +39,4 @@ class StepTime(Signal):
             previous = self._events.get(tracked.index)
             self._events[tracked.index] = event
             if previous is not None:
-                self.recorder.later(EventPair(previous, event, "device_seconds"))
+                self.context.defer(EventPair(previous, event, "device_seconds"))

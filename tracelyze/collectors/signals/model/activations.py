@@ -11,12 +11,13 @@ import math
 import time
 from typing import Any
 
-from tracelyze.collectors.cadence.decimation import Thinning
+from tracelyze.collectors.cadence.decimation import Decimation
 from tracelyze.collectors.internals.private_names import FRAMES, UNSEEN, find
 from tracelyze.collectors.program.calls import tensors_of
 from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
-from tracelyze.collectors.storage.pending_rows import Arrivals
+from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors.layers import RELUS, Products, Silence
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute
@@ -44,48 +45,48 @@ class Activations(Signal):
     cost = "40 us per module and look"
     sampled = True
     every = 10
-    young = 2
-    resting = ("after_step",)
+    first_steps = 2
+    pausable = ("after_step",)
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
-        self._arrivals = Arrivals(recorder, "activations")
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
+        self._pending = PendingRows(context.emit, "activations")
         self._alerts = 0
         self._rows = 0
-        self._thinning = Thinning(self.meter)
+        self._decimation = Decimation(self.meter)
         self.silence = Silence(self.torch)
 
     def opened(self) -> None:
-        if self.recorder.watch is None:  # nobody else looks at the first forward
-            self.meter.look(True)
-            self.recorder.watch = _Forward(self, alert=False)
+        if self.context.next_call.watch is None:  # nobody else looks at the first forward
+            self.meter.decide(True)
+            self.context.next_call.watch = _Forward(self, alert=False)
 
     def after_step(self, tracked: Tracked, row: Row) -> None:
-        watch = self.recorder.watch
+        watch = self.context.next_call.watch
         if isinstance(watch, _Forward) and watch.error is not None:
-            self.recorder.watch = None
+            self.context.next_call.watch = None
             raise watch.error
-        if self._arrivals.waiting:
-            self._arrivals.release()
-        if tracked is not next(iter(self.recorder.active()), tracked):
-            if not self._arrivals.waiting:
-                self.rest()
+        if self._pending.waiting:
+            self._pending.release()
+        if tracked is not next(iter(self.program.optimizers.active()), tracked):
+            if not self._pending.waiting:
+                self.pause()
             return
-        alert = bool(self.recorder.alert) and self._alerts < MAX_ALERTS
-        wanted = self._thinning.due(tracked.count, alert) and self._rows < MAX_ROWS
+        alert = bool(self.progress.alert) and self._alerts < MAX_ALERTS
+        wanted = self._decimation.due(tracked.count, alert) and self._rows < MAX_ROWS
         self._alerts += wanted and alert
-        self.recorder.watch = _Forward(self, alert) if wanted else None
-        if not wanted and not self._arrivals.waiting:
-            self.rest(self.recorder.steps + self._thinning.pause(tracked.count) - 1)
+        self.context.next_call.watch = _Forward(self, alert) if wanted else None
+        if not wanted and not self._pending.waiting:
+            self.pause(self.progress.steps + self._decimation.steps_until_due(tracked.count) - 1)
 
     def finished(self) -> None:
-        self._arrivals.release(wait=True)
+        self._pending.release(wait=True)
 
     def watched(self, rows: list[Row], values: list[Any]) -> None:
         """One forward was watched: `values` are PER_MODULE scalar tensors for each of its rows."""
-        self.recorder.watch = None
+        self.context.next_call.watch = None
         self._rows += len(rows)
-        self._arrivals.put(rows, Readback(self.torch, values, lambda _row, read: fill(rows, read)))
+        self._pending.put(rows, Readback(self.torch, values, lambda _row, read: fill(rows, read)))
 
 
 class _Forward:
@@ -146,7 +147,7 @@ class _Forward:
             self.error = error
         spent = self._seconds + time.perf_counter() - start
         self._signal.meter.spent(spent)
-        self._signal.recorder.overhead += spent
+        self._signal.context.add_overhead(spent)
         self._names, self._rows, self._values, self._products = {}, [], [], Products(self._torch)
 
     def _look(self, module: Any, output: Any) -> None:
@@ -168,8 +169,8 @@ class _Forward:
         self._rows.append(
             self._products.facts(module, str(name), tensor)
             | {
-                "time": self._signal.recorder.now(),
-                "step": self._signal.recorder.steps,
+                "time": self._signal.context.now(),
+                "step": self._signal.progress.steps,
                 "alert": self._alert,
                 "order": self._order,
                 "module": name,

@@ -10,12 +10,13 @@ from tracelyze.collectors.signals.signal import Signal
 
 class LearningRate(Signal):
     name = "learning_rate"
-    about = "The learning rate of the first parameter group."
+    about = "The learning rate of the first parameter training."
     cost = "1 us a step"
-    repeats, gauges = (), ("lr",)
+    copied_columns = ()
+    fast_columns = ("lr",)
     columns = ("steps.lr",)
 
-    def gauge(self, tracked: Tracked, time: float) -> tuple[float | None]:
+    def fast_values(self, tracked: Tracked, time: float) -> tuple[float | None]:
         groups = tracked.optimizer.param_groups
         rate = groups[0].get("lr") if groups else None
         if type(rate) is float:
@@ -25,6 +26,6 @@ class LearningRate(Signal):
         return (None if rate is None else float(rate),)
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        (rate,) = self.gauge(tracked, row["time"])
+        (rate,) = self.fast_values(tracked, row["time"])
         if rate is not None:
             row["lr"] = rate

@@ -6,6 +6,7 @@ from typing import Any
 
 from tracelyze.collectors.program import mode_sensitivity
 from tracelyze.collectors.program.calls import GRAD, Call
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
 
@@ -13,16 +14,16 @@ class Mode(Signal):
     name = "mode"
     about = "Train or eval mode of the model and of the modules that behave differently in it, at every outermost call."
     cost = "5 us a call"
-    repeats = ("model_in_train", "modules_sensitive", "modules_in_train")
+    copied_columns = ("model_in_train", "modules_sensitive", "modules_in_train")
     columns = ("steps.model_in_train", "steps.modules_sensitive", "steps.modules_in_train")
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
         self._calls: list[Call] = []
         self._kinds: dict[tuple[int, int], str] = {}
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
-        if call.model.sensitive and not call.passed:
+        if call.model.sensitive and not call.replayed:
             training = mode_sensitivity.in_train(call.model.sensitive)
             call.sensitive = len(call.model.sensitive)
             call.sensitive_in_train = len(training)
@@ -35,7 +36,7 @@ class Mode(Signal):
             self._calls.append(call)
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
-        calls, several = self._calls, self.recorder.trainings.several
+        calls, several = self._calls, self.program.trainings.several
         if len(calls) == 1 and not several and calls[0].trained:  # nearly always
             call = calls.pop()
             row["model_in_train"] = call.in_train
@@ -45,7 +46,7 @@ class Mode(Signal):
         trained: dict[int, Call] = {}
         left = []
         for call in self._calls:
-            if several and self._is_of_another(call, tracked.group):
+            if several and self._is_of_another(call, tracked.training):
                 left.append(call)
             elif call.trained:
                 trained[call.model.number] = call
@@ -57,6 +58,6 @@ class Mode(Signal):
             row["modules_sensitive"] = sum(call.sensitive for call in trained.values())
             row["modules_in_train"] = sum(call.sensitive_in_train for call in trained.values())
 
-    def _is_of_another(self, call: Call, group: Any) -> bool:
+    def _is_of_another(self, call: Call, training: Any) -> bool:
         """Whether the call trains, but in another training than the one that steps."""
-        return self.recorder.trainings.of_models(frozenset((call.model.number,))) not in (group, None)
+        return self.program.trainings.of_models(frozenset((call.model.number,))) not in (training, None)

@@ -10,11 +10,12 @@ import math
 import weakref
 from typing import Any
 
-from tracelyze.collectors.cadence.decimation import Thinning
+from tracelyze.collectors.cadence.decimation import Decimation
 from tracelyze.collectors.internals.private_names import NORMS, UNSEEN
 from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
-from tracelyze.collectors.storage.pending_rows import Arrivals
+from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors.norms import norms_of
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute
@@ -55,25 +56,25 @@ class Parameters(Signal):
     cost = "25 us per parameter tensor and look"
     sampled = True
     every = 10
-    young = 2
-    resting = ("before_step", "after_step")
+    first_steps = 2
+    pausable = ("before_step", "after_step")
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
-        self._arrivals = Arrivals(recorder, "parameters")
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
+        self._pending = PendingRows(context.emit, "parameters")
         self._names: dict[tuple[int, int], str] = {}
         self._before: _Before | None = None
         # Step, indices and copies of the latest sample of each optimizer; gone with the optimizer.
         self._last: weakref.WeakKeyDictionary[Tracked, tuple[int, list[int], Any]] = weakref.WeakKeyDictionary()
         self._rows = 0
-        self._thinning: dict[int, Thinning] = {}
+        self._decimation: dict[int, Decimation] = {}
 
     def before_step(self, tracked: Tracked) -> None:
         self._before = None
-        thinning = self._thinning.get(tracked.index)
-        if thinning is None:
-            thinning = self._thinning[tracked.index] = Thinning(self.meter)
-        if thinning.due(tracked.count) and self._rows < MAX_ROWS and may_compute(self.torch, tracked.on_cuda):
+        decimation = self._decimation.get(tracked.index)
+        if decimation is None:
+            decimation = self._decimation[tracked.index] = Decimation(self.meter)
+        if decimation.due(tracked.count) and self._rows < MAX_ROWS and may_compute(self.torch, tracked.on_cuda):
             chosen = self._choose(tracked)
             if chosen:
                 with self.torch.no_grad():
@@ -83,13 +84,13 @@ class Parameters(Signal):
         before, self._before = self._before, None
         if before is not None and not row.get("skipped") and may_compute(self.torch, tracked.on_cuda):
             self._compare(tracked, before)
-        if self._arrivals.waiting:
-            self._arrivals.release()
-        elif tracked.index in self._thinning:  # GradScaler may skip steps before any begins
-            self.rest(self.recorder.steps + self._thinning[tracked.index].pause(tracked.count))
+        if self._pending.waiting:
+            self._pending.release()
+        elif tracked.index in self._decimation:  # GradScaler may skip steps before any begins
+            self.pause(self.progress.steps + self._decimation[tracked.index].steps_until_due(tracked.count))
 
     def finished(self) -> None:
-        self._arrivals.release(wait=True)
+        self._pending.release(wait=True)
 
     def _choose(self, tracked: Tracked) -> list[tuple[int, Any, Any]]:
         """Index, weight and gradient of the tensors to look at, spread over the model; all on one device."""
@@ -147,25 +148,25 @@ class Parameters(Signal):
             numbers = torch.cat([weights, before.gradients, before.same.unsqueeze(1)], 1)
         rows = [self._row(tracked, index, tensor) for index, tensor in zip(before.indices, tensors, strict=True)]
         self._rows += len(rows)
-        self._arrivals.put(rows, Readback(torch, numbers, lambda _row, read: fill(rows, before, read)))
+        self._pending.put(rows, Readback(torch, numbers, lambda _row, read: fill(rows, before, read)))
 
     def _row(self, tracked: Tracked, index: int, tensor: Any) -> Row:
         return {
-            "time": self.recorder.now(),
+            "time": self.context.now(),
             "step": tracked.count,
             "optimizer": tracked.index,
             "parameter": self._name(tracked, index, tensor),
             "dtype": str(tensor.dtype).removeprefix("torch."),
             "elements": tensor.numel(),
             "lr": rate_of(tracked.optimizer, tensor),
-            "closure": self.recorder.backwards > self.recorder.backwards_at_step,
+            "closure": self.progress.backwards > self.progress.backwards_at_step,
         }
 
     def _name(self, tracked: Tracked, index: int, tensor: Any) -> str:
         """Its name in the model that was called. Looked for once: the search goes through all models."""
         key = (tracked.index, index)
         if key not in self._names:
-            name = self.recorder.calls.parameter_name(tensor)
+            name = self.program.calls.parameter_name(tensor)
             self._names[key] = name or f"tensor {index} of the optimizer"
         return self._names[key]
 

@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Any
 
 from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
 REPORTS = (20, 100, 1000, 10_000, 100_000, math.inf)  # steps of an optimizer after which schedulers are written down
@@ -44,13 +45,13 @@ class Schedules(Signal):
             "horizon", "base_lr", "lowest_lr", "highest_lr", "site",
         )
     )  # fmt: skip
-    dormant = ("after_step",)
-    repeats = ()
+    inactive = ("after_step",)
+    copied_columns = ()
     about = "Learning-rate schedulers: their steps, their length, the range of the rates that they set."
     cost = "2 us per step of a scheduler"
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
         self._known: weakref.WeakKeyDictionary[Any, _Scheduler] = weakref.WeakKeyDictionary()
         self._all: list[_Scheduler] = []
         self._reported: Counter[int] = Counter()  # of REPORTS, by optimizer
@@ -63,12 +64,12 @@ class Schedules(Signal):
                 return
             one = self._known[scheduler] = _Scheduler(len(self._all), scheduler)
             self._all.append(one)
-            self.wake()
+            self.activate()
         one.inner |= inner
-        if not self.recorder.backwards:
+        if not self.progress.backwards:
             return  # its constructor makes a first step
         if one.site is None:
-            one.site = self.recorder.sites.here("schedule")
+            one.site = self.program.sites.here("schedule")
         one.steps += 1
         if one.optimizer_index is None or one.steps % RESOLVED_EVERY == 0:
             self._resolve(one)
@@ -81,9 +82,9 @@ class Schedules(Signal):
         if tracked.count >= REPORTS[self._reported[tracked.index]]:
             self._reported[tracked.index] += 1
             self._report()
-        self._next = self.recorder.steps + REPORTS[self._reported[tracked.index]] - tracked.count
+        self._next = self.progress.steps + REPORTS[self._reported[tracked.index]] - tracked.count
 
-    def hears_again(self) -> float:
+    def next_full_step(self) -> float:
         return self._next - 1
 
     def finished(self) -> None:
@@ -92,10 +93,10 @@ class Schedules(Signal):
     def _report(self) -> None:
         for one in self._all:
             self._resolve(one)
-            self.recorder.emit(
+            self.context.emit(
                 "schedules",
                 {
-                    "step": self.recorder.steps,
+                    "step": self.progress.steps,
                     "scheduler": one.number,
                     "name": one.name,
                     "optimizer": one.optimizer_index,
@@ -116,7 +117,7 @@ class Schedules(Signal):
         optimizer = one.optimizer()
         if optimizer is None:
             return
-        tracked = [stepped for stepped in self.recorder.tracked() if stepped.optimizer is not None]
+        tracked = [stepped for stepped in self.program.optimizers.tracked() if stepped.optimizer is not None]
         for stepped in tracked:
             if stepped.optimizer is optimizer:
                 one.optimizer_index, one.optimizer_steps = stepped.index, stepped.count

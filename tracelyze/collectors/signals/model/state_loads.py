@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
 ALL_OF = 20  # loads of a process that are looked at; of later ones those whose number is a power of two
@@ -27,8 +28,8 @@ class StateLoads(Signal):
     about = "What load_state_dict found and missed, and whether it was given the tensors that the model already had."
     cost = "2 us per tensor and load"
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
         self._loads = 0
         self._modules: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._latest: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # step when last handed out
@@ -36,7 +37,7 @@ class StateLoads(Signal):
         self._own: int | None = None  # tensors of the load that is going on which are the module's own
 
     def state_taken(self, module: Any, state: Any) -> None:
-        step = self.recorder.steps
+        step = self.progress.steps
         self._latest[module] = step
         if type(state) is not dict:  # a plain one cannot be referred to weakly
             self._taken.append((weakref.ref(state), step))
@@ -53,15 +54,15 @@ class StateLoads(Signal):
         missing, unexpected = getattr(result, "missing_keys", None), getattr(result, "unexpected_keys", None)
         if own is None or missing is None or unexpected is None:
             return
-        recorder = self.recorder
+        context = self.context
         if module not in self._modules:
             self._modules[module] = len(self._modules)
         row = {
-            "time": recorder.now(),
-            "step": recorder.steps,
+            "time": context.now(),
+            "step": self.progress.steps,
             "module": self._modules[module],
             "name": type(module).__name__,
-            "site": recorder.sites.here("load_state_dict"),
+            "site": self.program.sites.here("load_state_dict"),
             "given": len(given),
             "expected": len(given) - len(unexpected) + len(missing),
             "missing": len(missing),
@@ -69,7 +70,7 @@ class StateLoads(Signal):
             "own": own,
             "taken_at": next((at for ref, at in self._taken if ref() is given), self._latest.get(module)),
         }
-        recorder.emit("loads", row | renaming(missing, unexpected))
+        context.emit("loads", row | renaming(missing, unexpected))
 
     def _is_same(self, tensor: Any, given: Any) -> bool:
         torch = self.torch

@@ -8,6 +8,7 @@ from typing import Any
 from tracelyze.collectors.internals import private_names
 from tracelyze.collectors.internals.private_names import ANY_AUTOCAST
 from tracelyze.collectors.program.calls import GRAD, Call
+from tracelyze.collectors.signals.context import NextCall, SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
 
@@ -19,23 +20,23 @@ class Autocast(Signal):
     needs = (ANY_AUTOCAST,)
     about = "The autocast dtype in force when the model was called."
     cost = "2 us a call"
-    repeats = ("autocast",)
+    copied_columns = ("autocast",)
     columns = ("steps.autocast",)
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
-        self._inside = recorder.watch = _Inside(recorder)
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
+        self._inside = self.context.next_call.watch = _Inside(self.torch, context.next_call)
         self._any_autocast = private_names.find(self.torch, ANY_AUTOCAST)
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
-        if call.passed:
+        if call.replayed:
             return  # it is over, and was as the one before
         code = dtype_code(self.torch) if self._any_autocast() else 0
         if code or self._inside.code:
             call.autocast = code or self._inside.of(call.model.module())
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
-        call = tracked.group.latest or self.recorder.calls.latest
+        call = tracked.training.latest or self.program.calls.latest
         if call is not None and call.mode == GRAD:
             row["autocast"] = call.autocast
 
@@ -43,8 +44,8 @@ class Autocast(Signal):
 class _Inside:
     """Watches one training forward for autocast within it; `code` is the dtype that was found there, 0 for none."""
 
-    def __init__(self, recorder: Any) -> None:
-        self._recorder = recorder
+    def __init__(self, torch: Any, next_call: NextCall) -> None:
+        self._torch, self._next_call = torch, next_call
         self._seen: weakref.ref[Any] | None = None
         self.code = 0
 
@@ -52,17 +53,17 @@ class _Inside:
         """Watch this call if it is a forward that trains, of a model with modules in it that is not compiled."""
         if not root.training or not root._modules or hasattr(root, "_orig_mod"):
             return None
-        return self if self._recorder.torch.is_grad_enabled() else None
+        return self if self._torch.is_grad_enabled() else None
 
     def returned(self, module: Any, output: Any) -> None:
         """A module within returned: what it ran under is still in force."""
-        self.code = self.code or dtype_code(self._recorder.torch)
+        self.code = self.code or dtype_code(self._torch)
 
     def ends(self, root: Any, output: Any) -> None:
         """One look is enough: a model is not wrapped anew every step."""
         self._seen = weakref.ref(root)
-        if self._recorder.watch is self:
-            self._recorder.watch = None
+        if self._next_call.watch is self:
+            self._next_call.watch = None
 
     def of(self, module: Any) -> int:
         """The dtype within this model's forward, 0 if there was none or it was not looked at."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
 UNUSED, UNSCALED, STEPPED = 0, 1, 2
@@ -15,28 +16,28 @@ class ScalerUse(Signal):
 
     name = "scaler_use"
     columns = ("steps.losses_scaled", "steps.scaler_use")
-    dormant = ("before_backward", "after_step")
+    inactive = ("before_backward", "after_step")
     about = "Losses that GradScaler scaled for a step, and whether GradScaler or the script made the step."
     cost = "1 us a step"
 
-    def __init__(self, recorder: Any) -> None:
-        super().__init__(recorder)
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
         self._scaled = 0
         self._use = UNUSED
         self._stepped = False
 
     def scale(self, original: Any, scaled: Any) -> None:
-        self.wake()
+        self.activate()
         if self._stepped:
             self._scaled, self._stepped = 0, False
         self._scaled += 1
 
     def unscale(self, scaler: Any, optimizer: Any) -> None:
-        self.wake()
+        self.activate()
         self._use = max(self._use, UNSCALED)
 
     def scaler_step(self, scaler: Any) -> None:
-        self.wake()
+        self.activate()
         self._use = STEPPED
 
     def before_backward(self, roots: Any) -> None:

@@ -1,0 +1,23 @@
+"""Which calls of loss functions are dispatched: all of an evaluation, all of a young training, then every so many."""
+
+from __future__ import annotations
+
+FIRST_LOSSES = 200  # Losses of a training up to this number are all dispatched.
+EVERY = 53  # Of the others one in so many: a prime, so that no loss of several in a step is always left out.
+
+
+class LossSampling:
+    """Counts the losses of a process. A loss is dispatched if its number is `next` or higher."""
+
+    def __init__(self) -> None:
+        self.count = 0  # loss functions that have returned
+        self.next = 0  # 0: all losses are dispatched
+        self.every = EVERY
+
+    def all(self) -> None:
+        """The model evaluates: every loss counts."""
+        self.next = 0
+
+    def choose_next(self) -> None:
+        """The model was called to train, and the loss that was to be dispatched is over."""
+        self.next = 0 if self.count < FIRST_LOSSES else (self.count // self.every + 1) * self.every

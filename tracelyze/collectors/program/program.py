@@ -1,0 +1,22 @@
+"""The observed program as one object: everything in this folder that lives as long as a recording."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tracelyze.collectors.program.call_sites import Sites
+from tracelyze.collectors.program.calls import Calls
+from tracelyze.collectors.program.manual_updates import ManualUpdates
+from tracelyze.collectors.program.optimizers import Optimizers
+from tracelyze.collectors.program.trainings import Trainings
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is known of the program that runs on one training thread."""
+
+    sites: Sites
+    calls: Calls
+    optimizers: Optimizers
+    trainings: Trainings
+    manual_updates: ManualUpdates

@@ -1,0 +1,77 @@
+"""Calls of backward: counted, related to the calls that they ran through, and dispatched to the signals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tracelyze.collectors.program.manual_updates import WITHOUT_STEP
+from tracelyze.collectors.program.program import Program
+from tracelyze.collectors.program.progress import Progress
+from tracelyze.collectors.recording.dispatch import Dispatcher
+from tracelyze.collectors.recording.fast_path import FastPath
+from tracelyze.collectors.recording.guards import Guard, on_training_thread
+from tracelyze.collectors.recording.steps import Steps
+
+
+class Backwards:
+    """What the hook on torch.autograd.backward calls. `open` makes the process's folder."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        progress: Progress,
+        program: Program,
+        dispatcher: Dispatcher,
+        fast_path: FastPath,
+        steps: Steps,
+        open: Callable[[], None],
+    ) -> None:
+        self.guard = guard
+        self._progress = progress
+        self._calls, self._trainings = program.calls, program.trainings
+        self._optimizers, self._manual = program.optimizers, program.manual_updates
+        self._dispatcher = dispatcher
+        self._fast_path = fast_path
+        self._steps = steps
+        self._open = open
+
+    @on_training_thread
+    def begins(self, roots: Any, retains_graph: bool = False) -> None:
+        """`torch.autograd.backward` was called by the program, perhaps with `retain_graph=True`."""
+        if self._fast_path.stage:
+            self._fast_path.catch_up()
+        if not self.guard.writer.opened:
+            self._open()
+        manual, progress = self._manual, self._progress
+        manual.unchanged += 1
+        if not manual.paused or manual.unchanged >= WITHOUT_STEP:
+            manual.backward_begins(roots)
+        progress.backwards += 1
+        progress.retains_graph = retains_graph
+        self.dispatch_begin(roots)
+        progress.in_backward = True
+
+    @on_training_thread
+    def ends(self, roots: Any) -> None:
+        """It returned."""
+        if self._fast_path.stage:
+            self._fast_path.catch_up()
+        self._progress.in_backward = False
+        self.dispatch_end(roots)
+        inside, self._optimizers.inside_now = self._optimizers.inside_now, None
+        if inside is not None:
+            self._steps.begins(inside)
+            self._steps.ends(inside)
+        if not self._manual.paused:
+            self._manual.backward_ends()
+
+    def dispatch_begin(self, roots: Any) -> None:
+        """Dispatch a backward that begins; of one that was skipped (recording/fast_path.py), `roots` is its loss."""
+        self._calls.backward_begins()
+        self._dispatcher.dispatch("before_backward", roots)
+
+    def dispatch_end(self, roots: Any) -> None:
+        """Dispatch its end."""
+        self._trainings.backward_ended(self._calls.reached)
+        self._dispatcher.dispatch("after_backward", roots)

@@ -1,0 +1,127 @@
+"""Outermost module calls and losses: counted, recorded, and dispatched to the signals."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from tracelyze import redaction
+from tracelyze.collectors.cadence.loss_sampling import LossSampling
+from tracelyze.collectors.program.calls import GRAD, Call, Calls, tensors_of
+from tracelyze.collectors.program.progress import Progress
+from tracelyze.collectors.recording.dispatch import Dispatcher
+from tracelyze.collectors.recording.fast_path import FastPath
+from tracelyze.collectors.recording.guards import Guard, on_training_thread
+from tracelyze.collectors.signals.context import ModuleWatch, NextCall
+
+
+class Forwards:
+    """What the hooks on modules and loss functions call."""
+
+    def __init__(
+        self,
+        torch: Any,
+        guard: Guard,
+        progress: Progress,
+        calls: Calls,
+        dispatcher: Dispatcher,
+        fast_path: FastPath,
+        losses: LossSampling,
+        next_call: NextCall,
+        record_event: Callable[[str, str, str], None],
+    ) -> None:
+        self.guard = guard
+        self._torch = torch
+        self._progress = progress
+        self._calls = calls
+        self._dispatcher = dispatcher
+        self._fast_path = fast_path
+        self._losses = losses
+        self._next_call = next_call
+        self._record_event = record_event
+        self._prepared = False
+        self._calls_failed = False
+
+    def watch_for(self, module: Any) -> ModuleWatch | None:
+        """Who watches the modules within this one, which is about to be called as an outermost one."""
+        if not self._prepared:
+            self._prepare()
+        watch = self._next_call.watch
+        return None if watch is None else watch.begins(module)
+
+    def _prepare(self) -> None:
+        """A model is about to be called for the first time: import what writing takes, before there are activations.
+
+        What an import allocates stays. Among the activations of a first step it would keep the training from reusing
+        its own memory: twice the page faults at every later step, 8% of a CNN's step time, measured.
+        """
+        self._prepared = True
+        if self._torch.utils.data.get_worker_info() is not None:
+            self.guard.writer.off = True  # A loader's worker: what it calls is part of its batches.
+            return
+        with contextlib.suppress(Exception):  # Tried again, and reported, when there is something to write.
+            import pyarrow.ipc  # noqa: F401
+
+    @on_training_thread
+    def returned(
+        self, module: Any, args: Any, kwargs: Any, output: Any, start: float, dropouts: int, losses: int
+    ) -> None:
+        """An outermost module call, begun at `start`, has returned; so many dropouts and losses were called in it."""
+        if self._fast_path.stage:
+            self._fast_path.catch_up()
+        self._progress.forwards += 1
+        if self._calls_failed:
+            return
+        try:
+            call = self._calls.record(module, args, kwargs, output, start - self.guard.clock.zero, dropouts)
+        except Exception as error:  # A module that cannot be hashed, say: steps are recorded without the calls.
+            self._calls_failed = True
+            text = redaction.redact_text("".join(traceback.format_exception(error)))
+            self._record_event("collector-error", "calls", text)
+            return
+        if call is None:
+            return
+        self.dispatch(call, args, kwargs)
+        if call.mode != GRAD or not call.in_train:
+            self._losses.all()
+        elif self._losses.next <= self._losses.count:
+            self._losses.choose_next()
+        if losses:  # A model that computes its own loss returns it.
+            for value in tensors_of(self._torch, output):
+                self.loss_returned(value)
+
+    def dispatch(self, call: Call, args: Any, kwargs: Any) -> None:
+        """Dispatch an outermost module call that returned."""
+        self._dispatcher.dispatch("forward", call, args, kwargs)
+        if not call.assumed or self._calls.unsettled or not self._dispatcher.nobody_listens("settled"):
+            self._calls.await_outcome(call)
+
+    @on_training_thread
+    def loss_returned(self, value: Any) -> None:
+        """A loss function returned to the script. Matters in evaluation passes; backward shows the others."""
+        if isinstance(value, self._torch.Tensor) and value.dim() == 0:
+            self._dispatcher.dispatch("loss", value)
+
+    @on_training_thread
+    def loss_called(self, function: str, args: Any, kwargs: Any, value: Any, by_script: bool) -> None:
+        """A loss function of torch.nn.functional was called with these arguments, by the script or within a module,
+        whose own output then tells what the loss is."""
+        self._dispatcher.dispatch("loss_call", function, args, kwargs, value)
+        if by_script and isinstance(value, self._torch.Tensor) and value.dim() == 0:
+            self._dispatcher.dispatch("loss", value)
+
+    def heard_as_loss(self, loss_kind: Any, module: Any, output: Any) -> bool:
+        """Whether an outermost module is a loss function, whose value is then dispatched if it is its turn.
+
+        It is one if it is a torch loss (of the class `loss_kind`), or one without parameters that returns a scalar.
+        """
+        if not isinstance(module, loss_kind):
+            if not isinstance(output, self._torch.Tensor) or output.dim() != 0:
+                return False
+            if any(part._parameters for part in module.modules()):
+                return False
+        if self._losses.count >= self._losses.next:
+            self.loss_returned(output)
+        return True

@@ -1,0 +1,99 @@
+"""Steps of optimizers: each becomes a row of the table steps, which the signals fill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tracelyze.collectors.cadence.budget import Budget
+from tracelyze.collectors.program.program import Program
+from tracelyze.collectors.program.progress import Progress
+from tracelyze.collectors.recording.dispatch import Dispatcher
+from tracelyze.collectors.recording.fast_path import FastPath
+from tracelyze.collectors.recording.guards import Guard, never_raises, on_training_thread
+from tracelyze.collectors.storage.pending import PendingSteps
+
+
+class Steps:
+    """What the hooks on optimizers call. `open` makes the process's folder."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        progress: Progress,
+        program: Program,
+        dispatcher: Dispatcher,
+        fast_path: FastPath,
+        rows: PendingSteps,
+        budget: Budget,
+        open: Callable[[], None],
+    ) -> None:
+        self.guard = guard
+        self._progress = progress
+        self._calls, self._trainings = program.calls, program.trainings
+        self._optimizers, self._manual = program.optimizers, program.manual_updates
+        self._dispatcher = dispatcher
+        self._fast_path = fast_path
+        self._rows = rows
+        self._budget = budget
+        self._open = open
+
+    @on_training_thread
+    def begins(self, optimizer: Any) -> None:
+        """An optimizer's step was called (for fused optimizers under GradScaler also when the kernel will skip)."""
+        if self._fast_path.stage:
+            self._fast_path.catch_up()
+        if self.guard.thread.ident is None:
+            self.guard.thread.claim()
+        if not self.guard.writer.opened:
+            self._open()
+        self._manual.in_step = True
+        if not self._manual.paused:
+            self._manual.optimizer_steps(optimizer)
+        self._progress.backwards_at_step = self._progress.backwards
+        tracked = self._optimizers.track(optimizer)
+        if not self._dispatcher.nobody_listens("before_step"):
+            self._dispatcher.dispatch("before_step", tracked)
+
+    @on_training_thread
+    def ends(self, optimizer: Any, skipped: bool | None = None) -> None:
+        """A step is over: gather its row from the signals. `skipped` is what GradScaler did, None without one."""
+        progress = self._progress
+        if progress.in_backward:
+            return
+        if self._fast_path.stage:
+            self._fast_path.catch_up()
+        tracked = self._optimizers.track(optimizer)
+        progress.steps = steps = progress.steps + 1
+        tracked.has_stepped(steps)
+        manual, dispatcher, clock = self._manual, self._dispatcher, self.guard.clock
+        time = clock.called_at - clock.zero
+        if skipped:  # No step began.
+            manual.optimizer_steps(optimizer)
+        manual.in_step, manual.unchanged = False, 0
+        tracked.training = self._trainings.of(tracked)
+        row: dict[str, Any] = {"optimizer": tracked.index, "step": tracked.count, "time": time}
+        if skipped is not None:
+            row["skipped"] = skipped
+        if tracked.count == 1:
+            dispatcher.dispatch("first_step", tracked)
+        dispatcher.dispatch("after_step", tracked, row)
+        progress.alert = False
+        if steps >= dispatcher.resumes_at:
+            dispatcher.resume_until(steps)
+        if self._calls.unsettled:
+            for call, trained in self._calls.settle():
+                if not trained:
+                    dispatcher.resume_all()
+                dispatcher.dispatch("settled", call, trained)
+        overhead = self.guard.overhead
+        self._budget.step_ended(time, overhead.seconds, steps)
+        row["overhead"] = overhead.seconds - overhead.stated  # What this call takes counts with the next step.
+        overhead.stated = overhead.seconds
+        self._rows.put_step(row)
+        self._fast_path.consider(tracked, row)
+
+    @never_raises
+    def inside_backward(self, optimizer: Any) -> None:
+        """An optimizer's step was called while backward runs, perhaps on a thread of the autograd engine."""
+        self._optimizers.step_inside(optimizer)

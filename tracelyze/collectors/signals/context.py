@@ -1,0 +1,130 @@
+"""What a signal sees of the recording that it is part of: this, and nothing else of it.
+
+`recording/context.py` implements it; a test of a signal may do so with a few lines.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from tracelyze.collectors.cadence.budget import Meter, Sampled
+from tracelyze.collectors.cadence.loss_sampling import LossSampling
+from tracelyze.collectors.options import CollectOptions
+from tracelyze.collectors.program.program import Program
+from tracelyze.collectors.program.progress import Progress
+from tracelyze.collectors.storage.pending import PendingValues
+from tracelyze.collectors.system.training_thread import TrainingThread
+
+
+class ModuleWatch(Protocol):
+    """Sees the modules within one outermost call. It never raises."""
+
+    def begins(self, root: Any) -> ModuleWatch | None:
+        """`root` is about to be called: itself, or None if this call is not to be watched."""
+        ...
+
+    def returned(self, module: Any, output: Any) -> None:
+        """A module within it returned."""
+        ...
+
+    def ends(self, root: Any, output: Any) -> None:
+        """`root` itself returned."""
+        ...
+
+
+class NextCall:
+    """Who watches the modules within the next outermost call: nobody, or what a signal has put here."""
+
+    def __init__(self) -> None:
+        self.watch: ModuleWatch | None = None
+
+
+class FastPathControl(Protocol):
+    """What a signal may do about the steps that are skipped (recording/fast_path.py)."""
+
+    on: bool  # Steps are being skipped.
+
+    def interrupt(self) -> None:
+        """A change that the steps so far did not see: from the next call on, everything is dispatched."""
+        ...
+
+    def catch_up(self) -> None:
+        """On the training thread: dispatch at once what was skipped of the step that runs."""
+        ...
+
+    def leave(self) -> None:
+        """On the training thread, before something changes that the skipped part of the step did not see."""
+        ...
+
+
+class PausableSignal(Protocol):
+    """A signal, as far as its pauses go."""
+
+    meter: Meter
+
+    @property
+    def pausable(self) -> tuple[str, ...]:
+        """The events that are not dispatched to it while it is paused."""
+        ...
+
+
+class SignalContext(Protocol):
+    """One per recording."""
+
+    torch: Any  # the program's own: nobody here imports it by name
+    options: CollectOptions
+    thread: TrainingThread
+    progress: Progress
+    program: Program
+    losses: LossSampling
+    next_call: NextCall
+    fast_path: FastPathControl
+
+    def now(self) -> float:
+        """Seconds on the process's clock."""
+        ...
+
+    def emit(self, table: str, row: dict[str, Any]) -> None:
+        """Queue a row of a table for the disk."""
+        ...
+
+    def defer(self, values: PendingValues) -> None:
+        """Fill these values into the row of the step that runs when the device has delivered them."""
+        ...
+
+    def record_event(self, kind: str, name: str, text: str = "", **more: Any) -> None:
+        """Queue a row of the table events."""
+        ...
+
+    def raise_alert(self) -> None:
+        """The step that runs is out of the ordinary: sampled signals sample it."""
+        ...
+
+    def meter(self, kind: Sampled) -> Meter:
+        """The meter of a new signal."""
+        ...
+
+    def pause(self, signal: PausableSignal, until: float) -> None:
+        """Dispatch no event in its `pausable` to this signal until so many steps have ended."""
+        ...
+
+    def resume(self, meter: Meter) -> None:
+        """Dispatch everything to the signal of this meter again, now."""
+        ...
+
+    def listeners_changed(self) -> None:
+        """A signal was activated, or reads other fast columns than before."""
+        ...
+
+    def switched_off(self, name: str, reason: str) -> None:
+        """A signal records nothing from now on, and nothing is wrong."""
+        ...
+
+    def add_overhead(self, seconds: float) -> None:
+        """Add time that a signal took outside of its event methods, on the training thread."""
+        ...
+
+    def folder(self) -> Path | None:
+        """The folder of this process in the run directory, None before it trains."""
+        ...
