@@ -223,7 +223,7 @@ def test_overfitting_is_silent(make, losses, train) -> None:
 
 def test_overfitting_needs_passes_a_level_and_one_optimizer(make) -> None:
     rising = np.concatenate([np.linspace(2, 0.6, 6), np.linspace(0.62, 1.3, 14)])
-    assert make.check("overfitting", overfitted(make, rising[:8]))[0] == "skipped"
+    assert make.check("overfitting", overfitted(make, rising[:4]))[0] == "skipped"
     assert make.check("overfitting", overfitted(make, rising - 2))[0] == "skipped"
     gan = make.steps() | {"optimizer": [index % 2 for index in range(COUNT)]}
     evals = make.evals(20, 20) | {"loss": rising.tolist()}

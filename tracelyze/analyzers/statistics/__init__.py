@@ -12,6 +12,14 @@ from tracelyze.analyzers.statistics.curves import (
     sawtooth,
     spikes,
 )
+from tracelyze.analyzers.statistics.excursions import (
+    Departure,
+    Excursion,
+    departure,
+    excursions,
+    rises_in_a_row,
+    running_median,
+)
 from tracelyze.analyzers.statistics.growth import (
     Climb,
     PowerLaw,
@@ -32,13 +40,17 @@ from tracelyze.analyzers.statistics.robust import (
 
 __all__ = [
     "Climb",
+    "Departure",
     "Divergence",
+    "Excursion",
     "Fluctuation",
     "PowerLaw",
     "Rise",
     "block_medians",
     "block_minima",
+    "departure",
     "divergence",
+    "excursions",
     "fluctuation",
     "kendall_tau",
     "longest_run",
@@ -46,6 +58,8 @@ __all__ = [
     "outliers",
     "power_law_growth",
     "rise",
+    "rises_in_a_row",
+    "running_median",
     "runs_of",
     "sawtooth",
     "slope_interval",

@@ -11,11 +11,15 @@ from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.signatures import evaluated_losses
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Floats, Process, Training
+
+
+BLOCKS = 60
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -27,18 +31,25 @@ def check(process: Process, limits: Limits) -> Outcome:
     after, losses, _samples = validation.curve(process)
     finite = np.isfinite(after) & np.isfinite(losses)
     after, losses = after[finite], losses[finite]
-    if len(losses) < limits["passes"]:
+    if len(losses) < limits["few"]:
         return Skipped(
-            f"{plural(len(losses), 'validation loss')} were recorded; {limits['passes']:.0f} are needed to tell "
+            f"{plural(len(losses), 'validation loss')} were recorded; {limits['few']:.0f} are needed to tell "
             "a rise from noise"
         )
     if losses.min() <= 0:
         return Skipped("the validation loss reaches zero or below, so a rise cannot be measured as a share of it")
-    seen = statistics.rise(losses, sigmas=limits["sigmas"], share=limits["rise"])
+    curves = evaluated_losses.evaluated(process)
+    same = curves is not None and len(curves.after) == len(after)
+    before = curves.training if curves is not None and same else validation.training_before(training, after)
+    if len(losses) > 2 * BLOCKS:  # medians of blocks: single passes of many hide a slow rise in their noise
+        after, losses, before = (_blocks(values) for values in (after, losses, before))
+    few = len(losses) < limits["passes"]
+    seen = (
+        _rise_of_few(losses, limits) if few else statistics.rise(losses, sigmas=limits["sigmas"], share=limits["rise"])
+    )
     if seen is None:
         ratio = float(np.median(losses[-5:]) / losses.min())
         return Passed(f"the last validation losses are {number(ratio)} times the lowest: no steady rise beyond noise")
-    before = validation.training_before(training, after)
     parts = before[max(0, seen.lowest - 2) : seen.lowest + 3], before[-5:]
     if not all(np.isfinite(part).any() for part in parts):
         return Skipped("no training loss was recorded between the validations")
@@ -46,6 +57,21 @@ def check(process: Process, limits: Limits) -> Outcome:
     if now >= then:
         return Passed("the validation loss rose after its minimum, but the training loss did not fall either")
     return [_finding(training, after, seen, (then, now), limits)]
+
+
+def _blocks(values: Floats) -> Floats:
+    """Medians of consecutive blocks, NaN where a block has no value."""
+    parts = np.array_split(values, BLOCKS)
+    return np.array([np.nanmedian(part) if np.isfinite(part).any() else np.nan for part in parts], dtype=np.float64)
+
+
+def _rise_of_few(losses: Floats, limits: Limits) -> statistics.Rise | None:
+    """Of five to nine validations: whether the last four each rose, to well above the minimum."""
+    in_a_row, lowest, end = statistics.rises_in_a_row(losses), int(np.argmin(losses)), float(losses[-1])
+    margin = limits["clear"] * float(losses[lowest])
+    if in_a_row < limits["few"] - 1 or end <= losses[lowest] + margin:
+        return None
+    return statistics.Rise(float(losses[lowest]), lowest, end, margin)
 
 
 def _finding(
@@ -101,6 +127,8 @@ RULE = Rule(
                   "and wandering curves"),
         Threshold("rise", 0.05, "share", "another seed moves the loss of a small validation set by a few percent"),
         Threshold("grave", 0.2, "share", "below a fifth the best and the last weights are hard to tell apart in use"),
+        Threshold("few", 5, "passes", "four rises in a row are one in 120 of noise, and the training loss falls, too"),
+        Threshold("clear", 0.1, "share", "of so few, twice what tells a rise of many"),
         Threshold("passes", 10, "passes", "simulation: with fewer, no rise below 60% stands out from 1% of noise"),
     ),
     consequence_of=("eval-in-train-mode", "train-in-eval-mode", "missing-zero-grad", "partial-zero-grad"),

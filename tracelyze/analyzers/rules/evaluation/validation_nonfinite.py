@@ -9,6 +9,7 @@ import numpy as np
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
+from tracelyze.analyzers.signatures import hidden_nan
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
 
@@ -27,7 +28,8 @@ def check(process: Process, _limits: Limits) -> Outcome:
     begin = int(np.nan_to_num(steps[np.argmax(bad)]))
     training = process.longest if process.trainings else None
     around = training.steps["loss"][_measured_before(training, begin)] if training else np.empty(0)
-    if len(around) and not np.isfinite(around[-1]):
+    hidden = training is not None and hidden_nan.since(training).any()
+    if hidden or (len(around) and not np.isfinite(around[-1])):
         return Passed("validation losses are not finite because training's are not: see loss-nonfinite")
     count = int(bad.sum())
     return [

@@ -8,6 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, combine
+from tracelyze.analyzers.signatures import hidden_nan
 from tracelyze.diagnosis import Evidence, Finding, Mark
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def _check(training: Training) -> Finding | Passed:
     broken = steps.known("grad_norm") & ~np.isfinite(steps["grad_norm"])
     broken |= np.nan_to_num(steps["grads_nonfinite"]) > 0
     broken &= ~timing.skipped(training) & ~steps.known("scale")
-    lost = steps.known("loss") & ~np.isfinite(steps["loss"])
+    lost = (steps.known("loss") & ~np.isfinite(steps["loss"])) | hidden_nan.since(training)
     if not broken.any():
         return Passed("no gradient was NaN or Inf outside of steps that a loss scaler watches")
     first = int(np.argmax(broken))

@@ -11,6 +11,7 @@ from tracelyze.analyzers.computed.data import curriculum
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.signatures import diverged_evaluations
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, percent, plural
 
@@ -19,11 +20,21 @@ if TYPE_CHECKING:
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """A sustained rise above the earlier minimum, of the only optimizer's loss."""
+    """A sustained rise above the earlier minimum, of the only optimizer's loss, or of both evaluated losses."""
     training = process.trainings[0]
     reason = style.unjudgeable(training)
     if reason:
         return Skipped(reason)
+    of_steps = _of_steps(process, training, limits)
+    if isinstance(of_steps, list):
+        return of_steps
+    of_evaluations = diverged_evaluations.finding(process, RULE.id, limits)
+    if isinstance(of_evaluations, Finding):
+        return [of_evaluations]
+    return of_steps if isinstance(of_steps, Passed) or isinstance(of_evaluations, Skipped) else of_evaluations
+
+
+def _of_steps(process: Process, training: Training, limits: Limits) -> Outcome:
     rows = np.flatnonzero(np.isfinite(training.steps["loss"]) & ~timing.skipped(training))
     loss = training.steps["loss"][rows]
     if len(loss) < 64:
@@ -83,10 +94,14 @@ RULE = Rule(
     check=check,
     verify="Record the run again: the loss stays near its minimum.",
     absent="The run has no loss.",
-    needs=(("steps.loss",),),
+    needs=(("steps.loss",), ("evals.loss",)),
     thresholds=(
         Threshold("rise", 0.15, "share", "simulated rises of 40% and more are found, noise of any shape is not"),
         Threshold("regained", 0.1, "share", "noise around a loss that converged is small against what was gained"),
+        Threshold(
+            "evaluated", 1.3, "", "both evaluated splits: another evaluation of the same model gives the same loss"
+        ),
+        Threshold("alone", 100, "", "of a validation loss alone: overfitting raises it by less than a power of ten"),
         Threshold("sigmas", 6, "", "autocorrelated noise exceeds 3 in one run of twenty, 6 in one of a hundred"),
     ),
     consequence_of=(

@@ -10,6 +10,7 @@ from tracelyze.analyzers.computed.optimization.prelude import what_moved_first
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.recorded import logged
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
+from tracelyze.analyzers.signatures import hidden_nan
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
 
@@ -29,18 +30,19 @@ def check(process: Process, limits: Limits) -> Outcome:
     findings: list[Finding] = []
     count = 0
     for training in process.trainings:
-        bad = training.steps.known("loss") & ~np.isfinite(training.steps["loss"])
+        hidden = hidden_nan.since(training)
+        bad = (training.steps.known("loss") & ~np.isfinite(training.steps["loss"])) | hidden
         count += int(training.steps.known("loss").sum())
         if (bad & ~timing.skipped(training)).any():
-            findings.append(_finding(training, bad, limits))
+            findings.append(_finding(training, bad, limits, hidden=bool(hidden.any())))
     return findings or Passed(f"all {plural(count, 'measured loss')} are finite")
 
 
-def _finding(training: Training, bad: np.ndarray, limits: Limits) -> Finding:
+def _finding(training: Training, bad: np.ndarray, limits: Limits, hidden: bool) -> Finding:
     steps = training.steps
     first = int(np.argmax(bad))
-    what = "NaN" if np.isnan(steps["loss"][first]) else "Inf"
-    later = steps.known("loss")[first:] & np.isfinite(steps["loss"][first:])
+    what = "NaN" if hidden or np.isnan(steps["loss"][first]) else "Inf"
+    later = steps.known("loss")[first:] & np.isfinite(steps["loss"][first:]) & ~bad[first:]
     begin, total = timing.step_at(training, first), int(bad.sum())
     recovered = int(later.sum()) >= limits["recovered"] and total <= limits["share"] * (len(bad) - first)
     before, marks = what_moved_first(training, first), [Mark(float(begin), f"loss is {what}")]
@@ -49,6 +51,8 @@ def _finding(training: Training, bad: np.ndarray, limits: Limits) -> Finding:
         harm += ", the others are: the weights survived."
     else:
         harm += ": the training goes on without them." if later.any() else ": what was trained from here on is lost."
+    if hidden:
+        harm += " The log says 0.0 in their place: the Trainer filters NaN out of what it logs."
     affected = np.zeros(len(bad), dtype=bool)
     affected[first:] = True
     return Finding(
@@ -65,6 +69,7 @@ def _finding(training: Training, bad: np.ndarray, limits: Limits) -> Finding:
         evidence=[
             Evidence("first loss that is not finite", what, "", "finite", "a loss is a number"),
             Evidence("steps without a finite loss", total, "steps"),
+            *([Evidence("logged in their place", 0.0, "", None, "logging_nan_inf_filter of the Trainer")] * hidden),
             Evidence("last finite loss before", _last_finite(steps["loss"][:first]), ""),
             *(Evidence("its batch, as logged", batch) for batch in logged.batches(training.process, [first])),
         ],

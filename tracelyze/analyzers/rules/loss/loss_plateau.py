@@ -1,0 +1,78 @@
+"""loss-plateau: nothing was learned for nearly the whole run, at a loss that is not low."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.optimization import style
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.signatures import flat_losses
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """A loss that stays at the value of a guess, or stands still while a metric is no better than at first."""
+    training = process.longest
+    reason = style.unjudgeable(training)
+    if reason:
+        return Skipped(reason)
+    seen = flat_losses.at_a_guess(training, limits) or flat_losses.without_skill(process, limits)
+    if seen is None:
+        known = np.isfinite(training.steps["loss"])
+        if int(known.sum()) < limits["losses"]:
+            return Skipped(f"{int(known.sum())} losses: {limits['losses']:.0f} are needed to tell that nothing moves")
+        return Passed("the loss moved, or nothing tells that the level at which it stands is not a good one")
+    affected = timing.numbers(training) >= seen.first
+    return [
+        Finding(
+            rule=RULE.id,
+            severity="warning",
+            confidence=seen.confidence,
+            title=f"Nothing is learned: the loss stands at {number(seen.level)}{seen.named}",
+            summary=seen.summary,
+            fix="Check that the optimizer holds the parameters and that the rate is not too small, that labels belong "
+            "to their inputs, and whether the model can learn one single batch by heart.",
+            fix_code="for _ in range(200):  # the loss of one batch must fall to nearly nothing\n    step(batch)",
+            first_step=seen.first,
+            last_step=timing.last_step(training),
+            evidence=[
+                Evidence("level of the loss", seen.level, "", seen.guess, limits.source("near")),
+                Evidence("change over the run", seen.change, "share", limits["near"], limits.source("near")),
+                *([Evidence(seen.metric, seen.value)] if seen.metric else []),
+            ],
+            cost=timing.cost_of(training, affected),
+            location=training.loss_location,
+            charts=pictures.loss(training, [Mark(float(seen.first), "plateau")]),
+            false_alarm="A run that was stopped in its warm-up, or a task without anything to learn.",
+        )
+    ]
+
+
+RULE = Rule(
+    id="loss-plateau",
+    family="loss",
+    severity="warning",
+    title="The loss stands still",
+    about="A model that answers with the same odds for everything has a loss of its own: ln of the number of classes.",
+    check=check,
+    needs=(("steps.loss",), ("evals.loss",)),
+    thresholds=(
+        Threshold("near", 0.01, "share", "every tenth of the run within 1% of the guess: what learns leaves it sooner"),
+        Threshold("losses", 30, "losses", "three in each tenth"),
+        Threshold("steps", 500, "steps", "a warm-up lasts a few hundred steps"),
+        Threshold("preference", 50, "steps", "of preference training, whose loss leaves ln 2 within tens of steps"),
+        Threshold("standing", 0.05, "share", "less decrease from the second quarter to the last one is standing still"),
+        Threshold("word_error", 0.8, "share", "four of five words wrong"),
+        Threshold("better", 1.5, "", "accuracy over that at first: less than half as much again is no skill"),
+        Threshold("evaluations", 5, "passes", "of the second half at least two"),
+    ),
+    consequence_of=("zero-gradients", "updates-not-applied", "learning-rate-schedule", "frozen-parameters"),
+    not_when="Losses that converged, models that were trained before, very short runs, warm-up.",
+)

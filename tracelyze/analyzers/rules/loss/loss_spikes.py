@@ -1,0 +1,103 @@
+"""loss-spikes: the loss leaps far above its level, and comes back slowly, in part, or again and again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.optimization import style
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.signatures import evaluated_losses, loss_leaps
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Leaps of the training loss that last for several steps, or of the evaluated losses of both splits."""
+    training = process.longest
+    reason = style.unjudgeable(training)
+    if reason:
+        return Skipped(reason)
+    rows = np.flatnonzero(np.isfinite(training.steps["loss"]) & ~timing.skipped(training))
+    losses = training.steps["loss"][rows]
+    seen = loss_leaps.of_steps(losses, limits) if len(losses) >= limits["losses"] else []
+    curves = evaluated_losses.evaluated(process)
+    if len(seen) >= limits["spikes"]:
+        steps = [timing.step_at(training, int(rows[leap.begin])) for leap in seen]
+        height = float(np.median([leap.peak / leap.base for leap in seen]))
+        marks = [Mark(float(step), "leap") for step in steps[:8]]
+        lost = float(np.median(losses[-8:])) > limits["regained"] * seen[-1].base
+        return [_finding(steps, height, lost, limits, pictures.loss(training, marks))]
+    leaps = None if curves is None else loss_leaps.of_evaluations(curves, limits)
+    if leaps is not None and curves is not None:
+        steps = [int(curves.after[leap.begin]) for leap in leaps.found]
+        height = float(np.median([leap.peak / leap.base for leap in leaps.found]))
+        marks = [Mark(float(step), "leap") for step in steps[:8]]
+        return [_finding(steps, height, leaps.lost, limits, evaluated_losses.picture(curves, marks))]
+    if len(losses) < limits["losses"] and curves is None:
+        return Skipped(f"{len(losses)} losses: {limits['losses']:.0f} are needed to know what is usual")
+    return Passed(f"{plural(len(seen), 'leap')} of the loss beyond its usual spread")
+
+
+def _finding(steps: list[int], height: float, lost: bool, limits: Limits, charts: list) -> Finding:  # type: ignore[type-arg]
+    listed = ", ".join(f"{step:,}" for step in steps[:8]) + (" ..." if len(steps) > 8 else "")
+    end = (
+        "The level before the last one was not regained." if lost else "It came back, at the cost of the steps between."
+    )
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="likely",
+        title=f"The loss leapt {plural(len(steps), 'time')} to {number(height)} times its level",
+        summary=(
+            f"At step{'s' if len(steps) > 1 else ''} {listed} the loss leapt to about {number(height)} times the level "
+            f"that it had reached, for many steps and not for one batch. {end} Updates that are too large do that: a "
+            "rate at the limit of what the training bears, or an optimizer whose second moment lags behind."
+        ),
+        fix="Lower the learning rate, warm it up longer, clip gradients; with Adam, try a smaller beta2 (0.95).",
+        fix_code="torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)",
+        first_step=steps[0],
+        last_step=steps[-1],
+        evidence=[
+            Evidence("leaps", len(steps), "", limits["spikes"], limits.source("spikes")),
+            Evidence("median height over the level before", height, "", limits["factor"], limits.source("factor")),
+            Evidence("steps", listed),
+        ],
+        charts=charts,
+        false_alarm="A learning rate that begins anew (cyclic schedules), or harder data from some step on.",
+    )
+
+
+RULE = Rule(
+    id="loss-spikes",
+    family="loss",
+    severity="warning",
+    title="The loss leaps up",
+    about="A loss that leaps to a multiple of its level and takes long to come back has cost what was learned between.",
+    check=check,
+    needs=(("steps.loss",), ("evals.loss",)),
+    thresholds=(
+        Threshold("factor", 2, "", "of the training loss: batches of one size and kind do not double it for long"),
+        Threshold("sigmas", 8, "", "deviations of the losses before: as for gradient norms"),
+        Threshold(
+            "width", 5, "steps", "derived: three of five independent losses beyond 2% of them come once in 12,500"
+        ),
+        Threshold("spikes", 2, "", "one leap is often a matter of data or of a schedule that begins anew"),
+        Threshold("share", 0.2, "share", "what fills more of the run is no leap but another level"),
+        Threshold("losses", 64, "losses", "two windows of the 32 losses that define what is usual"),
+        Threshold(
+            "evaluated", 3, "", "of evaluated training data: schedules that begin anew stay below (2.5, measured)"
+        ),
+        Threshold("together", 1.5, "", "validation rises with it; its loss is higher to begin with"),
+        Threshold("long", 0.25, "share", "of the evaluations inside of a single leap: a quarter of the run was lost"),
+        Threshold("regained", 1.3, "", "as for loss-divergence"),
+    ),
+    consequence_of=("learning-rate-too-high", "missing-zero-grad", "exploding-gradients", "fp16-overflow"),
+    not_when="Single bad batches, heavy-tailed noise, a single leap that is soon regained, several optimizers.",
+    references=("https://arxiv.org/abs/2204.02311",),
+)

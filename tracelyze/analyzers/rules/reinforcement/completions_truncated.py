@@ -1,0 +1,73 @@
+"""completions-truncated: nearly all completions end at the length limit, none by themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.signatures import metrics
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The share of cut-off completions in the later half, where the reward does not rise all the same."""
+    seen = metrics.metric(process, "cut_off")
+    if seen is None:
+        return Skipped("no share of completions that were cut off was logged", "not-applicable")
+    if len(seen) < limits["steps"]:
+        return Skipped(f"{len(seen)} steps with completions: {limits['steps']:.0f} are needed")
+    later = float(np.median(seen.values[len(seen) // 2 :]))
+    if later < limits["share"]:
+        return Passed(f"{percent(later)} of the completions are cut off at the length limit")
+    reward = metrics.metric(process, "reward")
+    if metrics.rises(reward):
+        return Passed("nearly all completions have the full length, and the reward rises: a task of fixed length")
+    over = seen.values >= limits["share"]
+    begin = int(seen.steps[int(np.argmax(over))])
+    return [
+        Finding(
+            rule=RULE.id,
+            severity="warning",
+            confidence="likely",
+            title=f"{percent(later)} of the completions are cut off at the length limit",
+            summary=(
+                "Nearly no completion ends by itself, so answers that come at the end are never seen by the reward, "
+                "which does not rise. Either the limit is too short for the task, or the model never learned to stop: "
+                "an end symbol that is masked, or a template that the model does not know."
+            ),
+            fix="Raise the length limit, check the chat template and the end symbol, or leave cut-off completions out "
+            "of the loss.",
+            fix_code="GRPOConfig(max_completion_length=4096, mask_truncated_completions=True)",
+            first_step=begin,
+            last_step=int(seen.steps[-1]),
+            evidence=[
+                Evidence("cut off, in the later half", later, "share", limits["share"], limits.source("share")),
+                Evidence("column", seen.name),
+            ],
+            charts=metrics.picture("Completions", [seen], [Mark(float(begin), "cut off")]),
+            false_alarm="A task whose answers all have the full length.",
+        )
+    ]
+
+
+RULE = Rule(
+    id="completions-truncated",
+    family="reinforcement",
+    severity="warning",
+    title="Completions are cut off",
+    about="A completion that is cut off has no answer: its reward says nothing about the policy.",
+    check=check,
+    needs=(("scalars.value",),),
+    thresholds=(
+        Threshold("share", 0.9, "share", "nearly all; long answers that are cut off now and then stay below a half"),
+        Threshold("steps", 10, "steps", "fewer are the start of a run"),
+    ),
+    not_when="Tasks of fixed length, where the reward rises all the same.",
+    references=("https://arxiv.org/abs/2503.14476",),
+)

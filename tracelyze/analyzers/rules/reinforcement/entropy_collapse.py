@@ -1,0 +1,86 @@
+"""entropy-collapse: the policy's entropy fell to a fraction of its start, or exploded, and the reward does not rise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.signatures import metrics
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """First against last fifth of the entropy, and what the reward did from the onset on."""
+    seen, reward = metrics.metric(process, "entropy"), metrics.metric(process, "reward")
+    if seen is None or reward is None:
+        return Skipped("no entropy of a policy was logged beside a reward", "not-applicable")
+    if len(seen) < limits["steps"]:
+        return Skipped(f"{len(seen)} entropies: {limits['steps']:.0f} are needed")
+    first, last = seen.ends()
+    if first <= 0:
+        return Skipped("the entropy starts at zero or below: there is no level to compare with")
+    fell, rose = last < limits["fraction"] * first, last > limits["multiple"] * first
+    if not fell and not rose:
+        return Passed(f"the entropy went from {number(first)} to {number(last)}")
+    bound = limits["fraction"] * first if fell else limits["multiple"] * first
+    beyond = seen.values < bound if fell else seen.values > bound
+    begin = int(seen.steps[int(np.argmax(beyond))])
+    after = reward.steps >= begin
+    since = metrics.Metric(reward.name, reward.steps[after], reward.values[after])
+    if len(since) < limits["steps"] / 2:
+        return Passed("the entropy changed in the last steps only: what the reward does since cannot be told")
+    if metrics.rises(since):
+        return Passed(f"the entropy went from {number(first)} to {number(last)} while the reward goes on rising")
+    what, verb = ("collapsed", "fell") if fell else ("exploded", "rose")
+    return [
+        Finding(
+            rule=RULE.id,
+            severity="warning",
+            confidence="likely",
+            title=f"The policy's entropy {what}: {number(first)} became {number(last)}",
+            summary=(
+                f"The entropy {verb} from {number(first)} to {number(last)}, and since step {begin:,} the reward does "
+                "not rise. "
+                + ("A policy that always says the same explores nothing, and its groups hold no differences."
+                   if fell else "A policy that says anything with equal odds has lost what it knew.")
+            ),
+            fix="Lower the learning rate, raise the upper clip range or add an entropy bonus; look at completions."
+            if fell else "Lower the learning rate and the entropy bonus, raise the weight of the KL term.",
+            first_step=begin,
+            last_step=int(seen.steps[-1]),
+            evidence=[
+                Evidence("entropy at the end", last, "", bound, limits.source("fraction" if fell else "multiple")),
+                Evidence("entropy at the start", first),
+                Evidence("reward since then", float(np.median(since.values))),
+            ],
+            charts=metrics.picture("Entropy and reward", [seen, reward], [Mark(float(begin), "entropy")]),
+            false_alarm="A task with one right answer, which is solved: the reward is at its maximum then.",
+        )
+    ]  # fmt: skip
+
+
+RULE = Rule(
+    id="entropy-collapse",
+    family="reinforcement",
+    severity="warning",
+    title="The policy's entropy collapses",
+    about="Exploration ends with the entropy of the policy: rewards stop rising where it is used up.",
+    check=check,
+    needs=(("scalars.value",),),
+    thresholds=(
+        Threshold(
+            "fraction", 0.1, "", "runs whose rewards stand still had used up nearly all of it (arXiv 2505.22617)"
+        ),
+        Threshold("multiple", 3, "", "a wide margin: the healthy GRPO run of the labelled set changes by 6%"),
+        Threshold("steps", 20, "steps", "five in each fifth at least four times over"),
+    ),
+    consequence_of=("learning-rate-too-high",),
+    not_when="A slow decline to a plateau while the reward rises.",
+    references=("https://arxiv.org/abs/2505.22617", "https://arxiv.org/abs/2503.14476"),
+)

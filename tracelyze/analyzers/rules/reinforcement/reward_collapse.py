@@ -1,0 +1,96 @@
+"""reward-collapse: the reward fell for good from the level that it had reached."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers import statistics
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.signatures import metrics
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+BLOCKS = 20
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The last fifth of the rewards against the best level before, and the KL divergence meanwhile."""
+    reward, divergence = metrics.metric(process, "reward"), metrics.metric(process, "kl")
+    if reward is None:
+        return Skipped("no reward was logged", "not-applicable")
+    if len(reward) < limits["rewards"]:
+        return Skipped(f"{len(reward)} rewards: {limits['rewards']:.0f} are needed to tell a fall from noise")
+    level = reward.blocks(BLOCKS)
+    early, late = level[: -BLOCKS // 5], level[-BLOCKS // 5 :]
+    best, place = float(early.max()), int(np.argmax(early))
+    gained = best - float(level[0])
+    noise = statistics.spread(np.diff(level)) / np.sqrt(2)
+    margin = max(limits["sigmas"] * noise, limits["lost"] * gained)
+    if gained <= 0 or not (late < best - margin).all():
+        return Passed(f"the reward ended at {number(float(np.median(late)))}; the best level was {number(best)}")
+    begin = int(reward.steps[min((place + 1) * len(reward) // BLOCKS, len(reward) - 1)])
+    ratio = _jump(divergence, begin)
+    if divergence is not None and (ratio is None or ratio < limits["kl"]):
+        return Passed("the reward fell, and the policy stayed as close to its reference as before")
+    end = float(np.median(late))
+    return [
+        Finding(
+            rule=RULE.id,
+            severity="warning",
+            confidence="likely" if divergence is not None else "possible",
+            title=f"The reward collapsed: {number(best)} became {number(end)}",
+            summary=(
+                f"The reward had risen to {number(best)} by step {begin:,} and fell to {number(end)} for good, which "
+                f"is {number((best - end) / gained)} of what had been gained."
+                + (f" The KL divergence from the reference grew {number(ratio)}-fold since." if ratio else "")
+            ),
+            fix="Go back to a checkpoint from before the fall; lower the learning rate, raise the weight of the KL "
+            "term, and clip the ratio tighter.",
+            first_step=begin,
+            last_step=int(reward.steps[-1]),
+            evidence=[
+                Evidence("reward at the end", end, "", best - margin, limits.source("lost")),
+                Evidence("best level before", best),
+                Evidence("KL divergence, end over then", ratio, "", limits["kl"], limits.source("kl")),
+            ],
+            charts=metrics.picture("Reward", [reward, *([divergence] if divergence else [])],
+                                   [Mark(float(begin), "best level")]),
+            false_alarm="A curriculum whose tasks get harder, or an environment that was changed.",
+        )
+    ]  # fmt: skip
+
+
+def _jump(divergence: metrics.Metric | None, begin: int) -> float | None:
+    """The KL divergence of the last fifth over that before `begin`; None where either is missing or not above zero."""
+    if divergence is None:
+        return None
+    before = divergence.values[divergence.steps <= begin]
+    then = float(np.median(before[-max(1, len(before) // 5) :])) if len(before) else 0.0
+    last = divergence.ends()[1]
+    return last / then if then > 0 and last > 0 else None
+
+
+RULE = Rule(
+    id="reward-collapse",
+    family="reinforcement",
+    severity="warning",
+    title="The reward collapses",
+    about="A policy that leaves the region where its reward was learned loses what it had gained.",
+    check=check,
+    needs=(("scalars.value",),),
+    thresholds=(
+        Threshold(
+            "lost", 0.75, "share", "of what was gained; a policy that kept a quarter of it has not left for good"
+        ),
+        Threshold("sigmas", 6, "", "as for loss-divergence: autocorrelated noise exceeds it in one run of a hundred"),
+        Threshold("kl", 3, "", "a jump: growth that is steady over the run makes less of it in its last part"),
+        Threshold("rewards", 40, "", "two in each of twenty blocks"),
+    ),
+    consequence_of=("learning-rate-too-high", "entropy-collapse"),
+    not_when="Slow growth of the KL divergence with a rising reward.",
+)

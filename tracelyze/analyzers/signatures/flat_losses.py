@@ -1,0 +1,110 @@
+"""A loss that stands still at a level that is not low: that of a guess, or one without skill in what is evaluated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers import statistics
+from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.signatures import evaluated_losses, metrics
+from tracelyze.diagnosis import Confidence
+from tracelyze.formatting import number, percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.rule import Limits
+
+_CLASSES = (
+    2,
+    10,
+    100,
+    1000,
+)  # numbers of classes of the usual tasks; ln of a large number is near that of its neighbours
+_BLOCKS = 10
+
+
+@dataclass(frozen=True)
+class Flat:
+    """What stands still: its level, the first step of the plateau, the guess it equals, and a metric that says why."""
+
+    level: float
+    first: int
+    guess: float | None
+    change: float
+    named: str
+    summary: str
+    confidence: Confidence
+    metric: str = ""
+    value: float | None = None
+
+
+def at_a_guess(training: Training, limits: Limits) -> Flat | None:
+    """A training loss of which every tenth equals ln 2 (preference training), or ln of a usual number of classes."""
+    known = np.isfinite(training.steps["loss"])
+    losses, steps = training.steps["loss"][known], timing.numbers(training)[known]
+    if len(losses) < limits["losses"]:
+        return None
+    level = statistics.block_medians(losses, _BLOCKS)
+    middle = float(np.median(level))
+    preference = metrics.metric(training.process, "margin") is not None
+    long_enough = steps[-1] - steps[0] >= limits["preference" if preference else "steps"]
+    curves = evaluated_losses.evaluated(training.process)
+    learned = curves is not None and curves.training[-1] < (1 - limits["standing"]) * middle
+    for classes in (2,) if preference else _CLASSES:
+        guess = log(classes)
+        if long_enough and not learned and (np.abs(level / guess - 1) <= limits["near"]).all():
+            why = (
+                "A preference loss starts at ln 2, where policy and reference agree, and leaves it with the first "
+                "updates that count. Here it never did: the rate is too small, or policy and reference are one model."
+                if preference
+                else f"A model that gives {classes} classes equal odds has this loss: it knows nothing of its input."
+            )
+            change = float(level.max() / level.min() - 1)
+            named = f", ln {classes}, from the first step to the last"
+            sure: Confidence = "likely" if preference else "possible"
+            return Flat(middle, int(steps[0]), guess, change, named, why, sure)
+    return None
+
+
+def without_skill(process: Process, limits: Limits) -> Flat | None:
+    """Evaluated training data whose loss stands still while word errors, or accuracy, are no better than a guess."""
+    curves = evaluated_losses.evaluated(process)
+    if curves is None or len(curves.after) < limits["evaluations"]:
+        return None
+    losses, count = curves.training, len(curves.training)
+    early = float(np.median(losses[count // 4 : max(count // 2, count // 4 + 1)]))
+    late = float(np.median(losses[-max(1, count // 4) :]))
+    change = 1 - late / early
+    if abs(change) > limits["standing"] or late > limits["better"] * losses.min():
+        return None
+    seen = _no_skill(process, limits)
+    if seen is None:
+        return None
+    name, value, told = seen
+    first = int(curves.after[count // 4])
+    summary = (
+        f"From step {first:,} to the end the loss of the evaluated training data stands at {number(late)} (it changed "
+        f"by {percent(abs(change))}), and {told}: the model has learned nothing of its task."
+    )
+    return Flat(late, first, None, abs(change), f" from step {first:,} on", summary, "likely", name, value)
+
+
+def _no_skill(process: Process, limits: Limits) -> tuple[str, float, str] | None:
+    """A metric by which the model has no skill: its name, its best value, and a clause that says so."""
+    for phase in ("train", "eval"):
+        errors = metrics.metric(process, "word_error", phase)
+        if errors is not None and len(errors) >= limits["evaluations"]:
+            best = float(errors.values.min())
+            if best >= limits["word_error"]:
+                return f"lowest {errors.name}", best, f"{errors.name} never fell below {number(best)}"
+        right = metrics.metric(process, "accuracy", phase)
+        if right is not None and len(right) >= limits["evaluations"] and 0 < right.values[0] < 1 / limits["better"]:
+            best = float(right.values.max())
+            if best < limits["better"] * right.values[0]:
+                told = f"{right.name} never rose above {number(best)}, from {number(float(right.values[0]))}"
+                return f"highest {right.name}", best, told
+    return None

@@ -1,0 +1,54 @@
+"""Leaps of a loss that last: told from outliers by a running median, from noise by the spread before them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers import statistics
+from tracelyze.analyzers.signatures import evaluated_losses
+from tracelyze.analyzers.statistics import Excursion
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Floats
+    from tracelyze.analyzers.rule import Limits
+    from tracelyze.analyzers.signatures.evaluated_losses import Evaluated, Leaps
+
+_USUAL = 32  # losses before a leap that tell what is usual
+_FIRST = 0.1  # share of the run in which a training settles
+
+
+def of_steps(losses: Floats, limits: Limits) -> list[Excursion]:
+    """Leaps of the training loss (shape [losses]) by `factor` and `sigmas`, of `width` losses at least, in order.
+
+    Those of the first tenth are left out; so is everything if leaps fill more than `share` of the run.
+    """
+    if len(losses) < 2 * _USUAL or losses.min() <= 0:
+        return []
+    width = int(limits["width"])
+    calm = statistics.running_median(losses, width)
+    settled = max(int(_FIRST * len(losses)), 3)
+    leaps = statistics.excursions(calm, factor=limits["factor"])
+    inside = sum(leap.end - leap.begin for leap in leaps)
+    if inside > limits["share"] * len(losses) and len(losses) >= 4 * _USUAL:
+        return []
+    return [leap for leap in leaps if leap.begin >= settled and _beyond(leap, losses, width, limits["sigmas"])]
+
+
+def _beyond(leap: Excursion, losses: Floats, width: int, sigmas: float) -> bool:
+    """Whether a leap lasts, and is far beyond how the losses before it moved, from one to the next and over four."""
+    usual = np.log(losses[max(0, leap.begin - width - _USUAL) : max(1, leap.begin - width)])
+    if leap.end - leap.begin < width or len(usual) < 2 * width:
+        return False
+    noise = max(statistics.spread(usual[lag:] - usual[:-lag]) for lag in (1, 4)) / np.sqrt(2)
+    return bool(np.log(leap.peak / leap.base) > sigmas * noise)
+
+
+def of_evaluations(curves: Evaluated, limits: Limits) -> Leaps | None:
+    """Leaps of both evaluated splits that cost much: several, one that lasted long, or one not regained."""
+    seen = evaluated_losses.leaps(
+        curves, factor=limits["evaluated"], together=limits["together"], regained=limits["regained"]
+    )
+    costly = len(seen.found) >= limits["spikes"] or seen.share >= limits["long"] or seen.lost
+    return seen if seen.found and costly else None

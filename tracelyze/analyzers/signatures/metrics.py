@@ -1,0 +1,88 @@
+"""Metrics that a trainer logged beside the loss (table scalars), under the names of TRL, verl, OpenRLHF and SB3."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tracelyze.analyzers import statistics
+from tracelyze.analyzers.evidence.charts import chart
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracelyze.analyzers.recorded.run import Floats, Process
+    from tracelyze.diagnosis import Chart, Mark
+
+NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "reward": ("reward", "rollout/ep_rew_mean", "critic/rewards/mean", "env/reward/total", "objective/scores"),
+    "reward_std": ("reward_std",),
+    "groups_alike": ("frac_reward_zero_std",),
+    "kl": ("kl", "actor/kl_loss", "objective/kl", "actor/ppo_kl"),
+    "entropy": ("entropy", "actor/entropy", "policy/entropy_avg", "objective/entropy"),
+    "cut_off": ("completions/clipped_ratio", "clip_ratio", "response_length/clip_ratio"),
+    "logp_gap": ("sampling/sampling_logp_difference/mean", "training/rollout_probs_diff_mean"),
+    "importance": ("sampling/importance_sampling_ratio/mean", "val/ratio", "rollout_corr/rollout_is_mean"),
+    "margin": ("rewards/margins",),
+    "word_error": ("wer", "cer", "word_error_rate"),
+    "accuracy": ("accuracy", "acc", "top1", "acc1", "mean_token_accuracy"),
+}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric over the steps: its name in the log, steps and finite values, each of shape [values], in order."""
+
+    name: str
+    steps: Floats
+    values: Floats
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def ends(self, share: float = 0.2) -> tuple[float, float]:
+        """Medians of the first and the last `share` of the values."""
+        count = max(1, int(share * len(self.values)))
+        return float(np.median(self.values[:count])), float(np.median(self.values[-count:]))
+
+    def at(self, steps: Floats) -> Floats:
+        """The last value at or before each of `steps`, NaN before the first."""
+        place = np.searchsorted(self.steps, steps, side="right") - 1
+        return np.where(place >= 0, self.values[np.maximum(place, 0)], np.nan)
+
+    def blocks(self, count: int = 20) -> Floats:
+        """Medians of `count` consecutive blocks, of as many as there are values where those are fewer."""
+        return statistics.block_medians(self.values, count)
+
+
+def metric(process: Process, key: str, phase: str = "train") -> Metric | None:
+    """The metric that a run logged under one of the names for `key`, the first that it has; None without any."""
+    scalars = process.tables["scalars"]
+    if len(scalars) == 0:
+        return None
+    inside = scalars.matches("phase", phase) & np.isfinite(scalars["value"])
+    for name in NAMES[key]:
+        rows = inside & scalars.matches("name", name)
+        if rows.any():
+            number = scalars["own_step"] if scalars.has("own_step") else scalars["step"]
+            order = np.argsort(number[rows], kind="stable")
+            return Metric(name, number[rows][order], scalars["value"][rows][order])
+    return None
+
+
+def rises(seen: Metric | None, sigmas: float = 3.0) -> bool:
+    """Whether a metric ended above its start by more than its own noise between blocks; false without a metric."""
+    if seen is None or len(seen) < 10:
+        return False
+    first, last = seen.ends()
+    noise = statistics.spread(np.diff(seen.blocks())) / np.sqrt(2)
+    return last - first > sigmas * noise and last > first
+
+
+def picture(title: str, seen: Sequence[Metric], marks: Sequence[Mark] = ()) -> list[Chart]:
+    """The metrics over the steps of the first one."""
+    steps = seen[0].steps
+    return [chart(title, "step", "value", steps, {one.name: one.at(steps) for one in seen}, marks=marks)]
