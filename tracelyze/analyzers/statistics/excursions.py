@@ -78,6 +78,8 @@ def excursions(values: Floats, *, factor: float) -> list[Excursion]:
             peak = max(peak, float(logs[index]))
             index += 1
         found.append(Excursion(begin, index, float(np.exp(base)), float(np.exp(peak))))
+        while index < len(logs) and logs[index] > base + np.log(factor):  # the rest of the way back is no new leap
+            index += 1
     return found
 
 

@@ -1,0 +1,270 @@
+"""Diagnoses from curves alone, as logs of other programs hold them: each with the healthy curve that looks like it."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracelyze
+from tracelyze.analyzers import statistics
+from tracelyze.analyzers.rule import Limits
+from tracelyze.analyzers.rules.loss import loss_spikes
+from tracelyze.analyzers.signatures import loss_leaps
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "recordings"
+RECORDINGS = Path(os.environ.get("TRACELYZE_RECORDINGS", SHARED))
+COUNT = 400
+STEPS = np.arange(1, COUNT + 1)
+
+
+def log(make: Any, loss: Any, **columns: Any) -> Any:
+    """A process as an importer makes it: steps with a loss, nothing else but these columns and tables."""
+    loss = np.asarray(loss, dtype=float)
+    steps = {"optimizer": [0] * len(loss), "step": list(range(1, len(loss) + 1)), "loss": loss.tolist()}
+    tables = {name: columns.pop(name) for name in ("evals", "more", "facts") if name in columns}
+    tables.setdefault("evals", {})
+    return make.process(steps | columns, optimizers=[], loaders=[], models=[], sites=[], **tables)
+
+
+def evaluations(validation: Any, training: Any) -> dict[str, list[Any]]:
+    """Evaluations of both splits at the same steps."""
+    after = [10 * (index + 1) for index in range(len(validation)) for _ in range(2)]
+    losses = [float(value) for pair in zip(validation, training, strict=True) for value in pair]
+    purposes = ["validation", "training"] * len(validation)
+    return {"after_step": after, "loss": losses, "trained": [True] * len(after), "purpose": purposes}
+
+
+def scalars(phase: str = "train", **curves: Any) -> dict[str, list[dict[str, Any]]]:
+    """The table scalars with a value of each curve for every step. `__` stands for a slash in a name."""
+    return {
+        "scalars": [
+            {"step": n, "own_step": n, "phase": phase, "name": name.replace("__", "/"), "value": float(value)}
+            for name, values in curves.items()
+            for n, value in enumerate(values, 1)
+        ]
+    }
+
+
+FALLING = 0.4 + 3 * np.exp(-STEPS / 80)
+FEW = 0.5 + 3 * np.exp(-np.arange(30) / 6)
+
+
+@pytest.mark.parametrize(
+    ("validation", "training", "status"),
+    [
+        (np.r_[27, [1e3, 1e6, 1e12, 1e20, 1e27]], np.r_[27, [1e3, 1e6, 1e12, 1e20, 1e27]], "fired"),
+        (np.r_[FEW, [4.0] * 10], np.r_[FEW, [4.0] * 10], "fired"),  # both rise and stay
+        (np.r_[FEW, np.linspace(0.6, 2, 10)], np.r_[FEW, [0.4] * 10], "passed"),  # only validation: overfitting
+        (np.r_[FEW, 3 * np.exp(-np.arange(10) / 3) + 0.45], np.r_[FEW, 3 * np.exp(-np.arange(10) / 3)], "passed"),
+        (FEW, FEW, "passed"),
+    ],
+    ids=["powers of ten", "stays", "overfitting", "comes back", "falls"],
+)
+def test_divergence_of_evaluated_losses(make, validation, training, status) -> None:
+    process = log(make, FALLING[:20], evals=evaluations(validation, training))
+    assert make.check("loss-divergence", process)[0] == status
+
+
+def test_a_validation_loss_alone_diverges_by_powers_of_ten_only(make) -> None:
+    def only_validation(values: Any) -> Any:
+        after = [10 * (index + 1) for index in range(len(values))]
+        return {"after_step": after, "loss": [float(v) for v in values], "trained": [True] * len(values)}
+
+    wild = log(make, FALLING[:20], evals=only_validation(np.r_[FEW, np.full(10, 1e4)]))
+    assert make.check("loss-divergence", wild)[0] == "fired"
+    overfitted = log(make, FALLING[:20], evals=only_validation(np.r_[FEW, np.linspace(0.6, 6, 10)]))
+    assert make.check("loss-divergence", overfitted)[0] == "passed"
+
+
+def test_five_validations_that_rise_in_a_row_are_overfitting(make) -> None:
+    training = np.linspace(2, 0.1, 60)
+    rising, noisy = [1.0, 1.1, 1.2, 1.3, 1.5], [1.0, 1.1, 1.05, 1.2, 1.3]
+    for losses, status in ((rising, "fired"), (noisy, "passed"), (rising[:4], "skipped")):
+        evals = {"after_step": [10 * (n + 1) for n in range(len(losses))], "loss": losses}
+        process = log(make, training, evals=evals | {"trained": [True] * len(losses)})
+        assert make.check("overfitting", process)[0] == status
+
+
+def test_both_splits_rising_together_is_no_overfitting(make) -> None:
+    rising = np.r_[np.linspace(2, 0.6, 6), np.linspace(0.62, 1.3, 14)]
+    falling = np.geomspace(2, 0.1, 20)
+    for training, status in ((rising, "passed"), (falling, "fired")):
+        assert make.check("overfitting", log(make, FALLING, evals=evaluations(rising, training)))[0] == status
+
+
+def leaping(times: int, length: int) -> np.ndarray:
+    losses = FALLING * np.exp(np.random.default_rng(1).normal(0, 0.02, COUNT))
+    for place in np.linspace(120, 340, times).astype(int):
+        losses[place : place + length] *= np.linspace(8, 2, length)
+    return losses
+
+
+@pytest.mark.parametrize(
+    ("losses", "status"),
+    [
+        (leaping(3, 12), "fired"),
+        (leaping(1, 12), "passed"),  # one leap that is regained
+        (leaping(6, 1), "passed"),  # single batches
+        (np.exp(np.random.default_rng(2).normal(0, 1, COUNT)), "passed"),  # heavy noise
+        (FALLING, "passed"),
+        (FALLING[:20], "skipped"),
+    ],
+    ids=["leaps", "one", "batches", "noise", "falls", "short"],
+)
+def test_leaps_of_the_loss(make, losses, status) -> None:
+    assert make.check("loss-spikes", log(make, losses))[0] == status
+
+
+def test_leaps_of_evaluated_losses(make) -> None:
+    leap = FEW.copy()
+    leap[12:24] *= 8
+    assert make.check("loss-spikes", log(make, FALLING, evals=evaluations(leap, leap)))[0] == "fired"
+    short = FEW.copy()
+    short[12:14] *= 8
+    assert make.check("loss-spikes", log(make, FALLING, evals=evaluations(short, short)))[0] == "passed"
+    restart = FEW.copy()  # a cyclic schedule begins anew: 2.4 times, and the level is regained
+    restart[15:20] *= np.linspace(2.4, 1, 5)
+    assert make.check("loss-spikes", log(make, FALLING, evals=evaluations(restart, restart)))[0] == "passed"
+
+
+def test_noise_of_any_shape_hardly_ever_leaps() -> None:
+    limits, random, alarms = Limits(loss_spikes.RULE.thresholds), np.random.default_rng(0), 0
+    for _ in range(200):
+        base = random.uniform(0.1, 2) + random.uniform(0.5, 6) * np.exp(-np.arange(600) / random.uniform(20, 300))
+        for noise in (random.normal(0, 0.5, 600), 0.3 * random.standard_t(3, 600), np.log(random.exponential(1, 600))):
+            alarms += len(loss_leaps.of_steps(base * np.exp(noise), limits)) >= limits["spikes"]
+    assert alarms == 0
+
+
+@pytest.mark.parametrize(
+    ("loss", "more", "status"),
+    [
+        (np.full(COUNT, math.log(2)) + 1e-3, scalars(rewards__margins=np.zeros(COUNT)), "fired"),
+        (np.linspace(math.log(2), 0.2, COUNT), scalars(rewards__margins=np.linspace(0, 2, COUNT)), "passed"),
+        (np.full(COUNT, math.log(10)), {}, "passed"),  # 400 steps: it may be the warm-up
+        (np.full(2 * COUNT, math.log(10)), {}, "fired"),
+        (np.full(2 * COUNT, 2.1), {}, "passed"),  # converged, or trained before: who knows
+        (np.full(20, math.log(2)), scalars(rewards__margins=np.zeros(20)), "skipped"),
+    ],
+    ids=["ln 2", "preference learned", "short", "ln 10", "another level", "few"],
+)
+def test_a_loss_that_stands_still(make, loss, more, status) -> None:
+    assert make.check("loss-plateau", log(make, loss, more=more))[0] == status
+
+
+def test_a_loss_that_stands_still_without_skill(make) -> None:
+    flat = np.r_[20.0, 8.0, np.full(18, 5.5)]
+    for error, status in ((0.95, "fired"), (0.3, "passed")):
+        more = scalars("eval", wer=np.full(20, error))
+        process = log(make, FALLING[:50], evals=evaluations(flat, flat), more=more)
+        assert make.check("loss-plateau", process)[0] == status
+
+
+IMPORTED = {"source": {"kind": "trainer_state"}}
+
+
+def test_nan_that_the_trainer_logged_as_zero(make) -> None:
+    losses = np.r_[FALLING[:300], np.zeros(100)]
+    norms = [1.0] * 300 + [math.nan] * 100
+    hidden = log(make, losses, grad_norm=norms, facts=IMPORTED)
+    status, _reason, finding = make.check("loss-nonfinite", hidden)
+    assert status == "fired"
+    assert finding.first_step == 301
+    assert "filters NaN" in finding.summary
+    assert make.check("nonfinite-gradients", hidden)[0] == "passed"  # the loss was not finite, whatever was logged
+    evals = {"after_step": [100, 350], "loss": [1.0, math.nan], "trained": [True, True]}
+    assert make.check("loss-nonfinite", log(make, losses, evals=evals, facts=IMPORTED))[0] == "fired"
+    assert make.check("validation-nonfinite", log(make, losses, evals=evals, facts=IMPORTED))[0] == "passed"
+    small = log(make, losses, grad_norm=[1.0] * 300 + [1e-6] * 100, facts=IMPORTED)  # so small that it was rounded
+    assert make.check("loss-nonfinite", small)[0] == "passed"
+    reward = scalars(reward=np.linspace(0, 1, COUNT))
+    policy = log(make, losses, grad_norm=norms, facts=IMPORTED, more=reward)  # a policy's loss is about zero
+    assert make.check("loss-nonfinite", policy)[0] == "passed"
+
+
+RISING = np.linspace(0.1, 0.9, 100)
+FLAT = np.full(100, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("rule", "curves", "status"),
+    [
+        ("zero-advantage", {"reward": FLAT, "reward_std": np.zeros(100)}, "fired"),
+        ("zero-advantage", {"reward": RISING, "reward_std": np.full(100, 0.3)}, "passed"),
+        ("zero-advantage", {"reward": RISING, "frac_reward_zero_std": np.tile([1.0, 0.0, 0.5], 34)[:100]}, "passed"),
+        ("zero-advantage", {"reward": np.r_[RISING[:40], np.ones(60)], "reward_std": np.r_[FLAT[:40], np.zeros(60)]},
+         "passed"),  # solved
+        ("zero-advantage", {"reward": RISING}, "skipped"),
+        ("completions-truncated", {"reward": FLAT, "completions__clipped_ratio": np.full(100, 0.97)}, "fired"),
+        ("completions-truncated", {"reward": RISING, "completions__clipped_ratio": np.ones(100)}, "passed"),
+        ("completions-truncated", {"reward": FLAT, "completions__clipped_ratio": np.full(100, 0.4)}, "passed"),
+        ("completions-truncated", {"reward": FLAT}, "skipped"),
+        ("entropy-collapse", {"reward": FLAT, "entropy": np.geomspace(2, 0.01, 100)}, "fired"),
+        ("entropy-collapse", {"reward": FLAT, "entropy": np.geomspace(0.5, 5, 100)}, "fired"),
+        ("entropy-collapse", {"reward": RISING, "entropy": np.geomspace(2, 0.01, 100)}, "passed"),
+        ("entropy-collapse", {"reward": FLAT, "entropy": np.linspace(2, 1, 100)}, "passed"),
+        ("entropy-collapse", {"entropy": np.linspace(2, 1, 100)}, "skipped"),
+        ("reward-collapse", {"reward": np.r_[RISING, np.full(100, 0.1)], "kl": np.r_[FLAT, 20 * FLAT]}, "fired"),
+        ("reward-collapse", {"reward": np.r_[RISING, np.full(100, 0.1)], "kl": np.r_[FLAT, FLAT]}, "passed"),
+        ("reward-collapse", {"reward": np.r_[RISING, RISING], "kl": np.linspace(0.01, 1, 200)}, "passed"),
+        ("reward-collapse", {"reward": RISING[:30]}, "skipped"),
+        ("sampler-mismatch", {"sampling__sampling_logp_difference__mean": np.linspace(0.02, 0.4, 100)}, "fired"),
+        ("sampler-mismatch", {"sampling__sampling_logp_difference__mean": np.full(100, 0.1)}, "passed"),
+        ("sampler-mismatch", {"sampling__importance_sampling_ratio__mean": np.full(100, 0.6)}, "fired"),
+        ("sampler-mismatch", {"sampling__importance_sampling_ratio__mean": np.full(100, 1.01)}, "passed"),
+        ("sampler-mismatch", {"reward": RISING}, "skipped"),
+    ],
+)  # fmt: skip
+def test_columns_of_reinforcement_training(make, rule, curves, status) -> None:
+    assert make.check(rule, log(make, np.zeros(200), more=scalars(**curves)))[0] == status
+
+
+def test_the_loss_of_a_policy_is_not_judged(make) -> None:
+    process = log(make, np.r_[np.full(200, 0.1), np.full(200, 5.0)], more=scalars(reward=np.linspace(0, 1, COUNT)))
+    for rule in ("loss-divergence", "loss-spikes", "loss-plateau", "overfitting"):
+        assert make.check(rule, process)[0] == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("values", "left"),
+    [
+        ([1.0, 2.0, 2.0, 2.0, 2.0], True), ([4.0, 1.0, 3.0, 3.0, 3.0, 3.0], True), ([1.0, 2.0, 2.0, 1.0, 2.0], False),
+        ([1.0, 9.0, 8.0, 6.0, 4.0, 3.0, 2.0, 1.5], False), ([3.0, 2.0, 1.0, 1.0, 1.0], False), ([1.0, 5.0], False),
+    ],
+)  # fmt: skip
+def test_departure(values, left) -> None:
+    assert (statistics.departure(np.array(values), factor=1.3, sigmas=6) is not None) == left
+
+
+def test_excursions_end_where_half_of_the_way_is_made() -> None:
+    values = np.array([1.0, 1.0, 1.0, 1.0, 16.0, 9.0, 3.0, 1.0, 1.0, 8.0, 8.0])
+    found = statistics.excursions(values, factor=2)
+    assert [(leap.begin, leap.end, round(leap.peak)) for leap in found] == [(4, 6, 16), (9, 11, 8)]
+
+
+HEALTHY = ("trainer_state/dpo_healthy", "trainer_state/grpo_ok1", "algoperf/00280.csv", "algoperf/00520.csv",
+           "algoperf/00745.csv", "algoperf/01229.csv", "algoperf/01308.csv", "algoperf/03364.csv", "algoperf/04106.csv",
+           "logs/modded-nanogpt-1.txt", "sb3/ppo_LunarLander-v2_1_2.monitor.csv")  # fmt: skip
+FAULTY = {"algoperf/01434.csv": "loss-divergence", "algoperf/01519.csv": "loss-divergence",
+          "algoperf/01484.csv": "loss-spikes", "algoperf/01533.csv": "overfitting",
+          "algoperf/00027.csv": "loss-plateau", "trainer_state/dpo_lr_zero": "loss-plateau",
+          "trainer_state/grpo_no_advantage": "zero-advantage",
+          "trainer_state/sft_nan_hidden": "loss-nonfinite"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*HEALTHY, *FAULTY])
+def test_real_curves(name: str) -> None:
+    path = RECORDINGS / name
+    if not path.exists():
+        pytest.skip("no recordings: set TRACELYZE_RECORDINGS to the folder that holds them")
+    diagnosis = tracelyze.diagnose(path)
+    alarms = {finding.rule for finding in diagnosis.findings if finding.severity != "info"}
+    if name in FAULTY:
+        assert FAULTY[name] in alarms
+    else:
+        assert alarms == set()
