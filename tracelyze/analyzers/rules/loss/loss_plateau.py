@@ -62,6 +62,8 @@ RULE = Rule(
     title="The loss stands still",
     about="A model that answers with the same odds for everything has a loss of its own: ln of the number of classes.",
     check=check,
+    verify="Record the run again: the loss leaves its first level within some hundred steps.",
+    absent="The run has no loss.",
     needs=(("steps.loss",), ("evals.loss",)),
     thresholds=(
         Threshold("near", 0.01, "share", "every tenth of the run within 1% of the guess: what learns leaves it sooner"),

@@ -80,6 +80,8 @@ RULE = Rule(
     title="The loss leaps up",
     about="A loss that leaps to a multiple of its level and takes long to come back has cost what was learned between.",
     check=check,
+    verify="Record the run again: the loss falls without leaps.",
+    absent="The run has no loss.",
     needs=(("steps.loss",), ("evals.loss",)),
     thresholds=(
         Threshold("factor", 2, "", "of the training loss: batches of one size and kind do not double it for long"),

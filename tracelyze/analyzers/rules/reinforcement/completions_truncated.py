@@ -63,6 +63,8 @@ RULE = Rule(
     title="Completions are cut off",
     about="A completion that is cut off has no answer: its reward says nothing about the policy.",
     check=check,
+    verify="Record the run again: most completions end by themselves.",
+    absent="The run logged no completions.",
     needs=(("scalars.value",),),
     thresholds=(
         Threshold("share", 0.9, "share", "nearly all; long answers that are cut off now and then stay below a half"),

@@ -72,6 +72,8 @@ RULE = Rule(
     title="The policy's entropy collapses",
     about="Exploration ends with the entropy of the policy: rewards stop rising where it is used up.",
     check=check,
+    verify="Record the run again: the entropy declines slowly while the reward rises.",
+    absent="The run logged no entropy.",
     needs=(("scalars.value",),),
     thresholds=(
         Threshold(

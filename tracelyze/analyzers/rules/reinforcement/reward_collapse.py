@@ -82,6 +82,8 @@ RULE = Rule(
     title="The reward collapses",
     about="A policy that leaves the region where its reward was learned loses what it had gained.",
     check=check,
+    verify="Record the run again: the reward keeps the level that it reaches.",
+    absent="The run logged no rewards.",
     needs=(("scalars.value",),),
     thresholds=(
         Threshold(

@@ -69,6 +69,8 @@ RULE = Rule(
     title="Sampler and trainer disagree",
     about="Policy gradients assume that what is updated is what acted.",
     check=check,
+    verify="Record the run again: the gap stays as small as at the start.",
+    absent="The run logged nothing of a sampler.",
     needs=(("scalars.value",),),
     thresholds=(
         Threshold(

@@ -72,6 +72,8 @@ RULE = Rule(
     title="Equal rewards within each group",
     about="Policies that are trained on differences within groups of completions learn nothing from equal rewards.",
     check=check,
+    verify="Record the run again: reward_std is above zero in most steps.",
+    absent="The run logged no rewards.",
     needs=(("scalars.value",),),
     thresholds=(
         Threshold("groups", 1.0, "share", "of a step's groups: one that differs is something to learn from"),
