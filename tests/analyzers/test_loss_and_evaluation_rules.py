@@ -83,6 +83,7 @@ def test_loss_divergence_does_not_judge_gans_and_players(make) -> None:
     gan = make.steps() | {"loss": rising, "optimizer": [index % 2 for index in range(COUNT)]}
     assert make.check("loss-divergence", make.process(gan))[0] == "skipped"
     rollouts = make.evals(200, 2) | {"loader": [None] * 200, "losses": [0] * 200, "forwards": [20] * 200}
+    rollouts |= {"samples": [20 * 8] * 200}  # eight environments
     player = make.process(make.steps() | {"loss": rising}, evals=rollouts)
     assert make.check("loss-divergence", player)[0] == "skipped"
 

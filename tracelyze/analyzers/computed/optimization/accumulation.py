@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Mask, Training
 
 SEVERAL_OPTIMIZERS: Final = "several optimizers train together, and which backward belongs to which is not known"
 NOT_PER_BATCH: Final = (
-    "a step has several backwards, but not one per batch of a loader: they may be different losses, or two passes "
-    "over the same batch"
+    "a step has several backwards, but not one per batch of a loader or per input of the model: they may be "
+    "different losses, or two passes over the same batch"
 )
 SCALE_MATTERS: Final = ("SGD", "ASGD", "ByHand")
 """Optimizers whose steps are as long as the gradient; Adam and its kin divide that out."""
+
+
+def one_each(training: Training) -> Mask:
+    """Steps whose backwards each went through a batch of its own, shape [steps]: one of a loader or, where one line of
+    the script makes all backwards, one input of the model, whatever fed it. Several lines may be several losses."""
+    steps = training.steps
+    backwards = steps["backwards"]
+    from_loader = steps["loader_batches"] == backwards
+    one_line = len(training.process.locations("backward")) == 1
+    return np.asarray(from_loader | (one_line & (steps["microbatches"] == backwards)), dtype=bool)
+
+
+def at_least_one_each(training: Training) -> Mask:
+    """Steps with a batch for every backward, or more: batches may be left out. Shape [steps]."""
+    steps = training.steps
+    return np.asarray(one_each(training) | (steps["loader_batches"] >= steps["backwards"]), dtype=bool)

@@ -44,6 +44,7 @@ class TooHigh:
     highest: float  # loss
     lowest: float
     update: float | None = None  # share of a weight's norm that one update made up
+    stuck: bool = False  # the loss does not grow on and on, but it does not fall either
 
 
 def curve(training: Training) -> Curve:
@@ -76,6 +77,24 @@ def from_the_start(training: Training, seen: Curve, limits: Limits) -> TooHigh |
     return TooHigh(first, first, float(seen.rate[0]), None, float(loss.max()), float(loss.min()), update)
 
 
+def stuck(training: Training, seen: Curve, limits: Limits) -> TooHigh | None:
+    """The loss never gets below its start for good, after first updates as large as the weights: it was thrown out of
+    the region in which the model can be trained, and what follows (dead units, saturation) may even look calm."""
+    loss = seen.loss
+    if len(loss) < limits["early"] or loss[0] <= 0 or seen.lost:
+        return None
+    reached = float(np.median(loss[len(loss) // 2 :]))
+    lowest = float(statistics.block_medians(loss, max(1, len(loss) // SMOOTH)).min())
+    if min(reached, lowest / BORNE) < limits["regained"] * float(loss[0]):
+        return None
+    looks = _updates(training, timing.step_at(training, int(seen.rows[0])) + int(limits["early"]))
+    large = [ratio for ratio in looks.values() if ratio >= limits["update"]]
+    if len(large) < limits["looks"]:
+        return None
+    first = int(seen.rows[0])
+    return TooHigh(first, first, float(seen.rate[0]), None, float(loss.max()), float(loss.min()), max(large), True)
+
+
 def raised(seen: Curve, limits: Limits) -> TooHigh | None:
     """The loss fell while the rate was low, and blew up after the rate had been raised to a multiple of that."""
     loss, rate = seen.loss, seen.rate
@@ -102,10 +121,15 @@ def raised(seen: Curve, limits: Limits) -> TooHigh | None:
 
 def _largest_update(training: Training, until: int) -> float | None:
     """The largest update of the looks up to a step, in norms of the weight: the median over tensors."""
+    return max(_updates(training, until).values(), default=None)
+
+
+def _updates(training: Training, until: float) -> dict[int, float]:
+    """Updates in norms of the weight at the looks up to a step: the median over tensors."""
     looks: dict[int, list[float]] = {}
     for row in training.process.tables["parameters"].records():
         if row["optimizer"] != training.optimizer or row["step"] > until or (row["elements"] or 0) < FEWEST:
             continue
         if row["weight_norm"] and row["update_norm"] is not None and np.isfinite(row["weight_norm"]):
             looks.setdefault(int(row["step"]), []).append(float(row["update_norm"]) / float(row["weight_norm"]))
-    return max((float(np.median(ratios)) for ratios in looks.values()), default=None)
+    return {step: float(np.median(ratios)) for step, ratios in looks.items()}

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 ROLLOUT_PASSES_PER_STEP = 0.2
 REWARDS = ("reward", "rollout/ep_rew_mean", "env/reward/total", "critic/rewards/mean", "objective/scores")
+SMALL = 0.5  # of a training batch: what environments, or prompts, give at a time
+FEWEST = 10  # passes
 
 
 def unjudgeable(training: Training) -> str | None:
@@ -23,17 +25,24 @@ def unjudgeable(training: Training) -> str | None:
 
 
 def acts(process: Process) -> bool:
-    """Whether the trained model is called again and again without a loss and without a loader: it plays or samples.
+    """Whether the trained model is called again and again without a loss and without a loader, by fewer samples at a
+    time than it is trained on: it plays or samples. One that measures its accuracy gets whole batches.
 
     In a log made elsewhere: whether a reward was logged beside the loss (`reward`, `rewards/<function>/mean`).
     """
-    evals = process.evals
+    evals, steps = process.evals, process.steps
     if rewarded(process):
         return True
     if len(evals) == 0 or not evals.has("trained"):
         return False
     acting = (evals["trained"] == 1) & (evals["losses"] == 0) & ~np.isfinite(evals["loader"])
-    return int(acting.sum()) >= max(10.0, ROLLOUT_PASSES_PER_STEP * len(process.steps))
+    batch = steps["batch_size"] / np.fmax(steps["backwards"], 1)
+    usual = float(np.nanmedian(batch)) if np.isfinite(batch).any() else np.inf
+    with np.errstate(divide="ignore", invalid="ignore"):
+        acting &= ~(evals["samples"] / evals["forwards"] > SMALL * usual)
+    often = int(acting.sum()) >= ROLLOUT_PASSES_PER_STEP * len(steps)
+    long = float(np.nansum(evals["forwards"][acting])) >= len(steps)
+    return int(acting.sum()) >= FEWEST and (often or long)
 
 
 def rewarded(process: Process) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Steps with several backwards, one per batch of the loader, and gradients that were gone in between."""
+    """Steps with several backwards, one per batch, and gradients that were gone in between."""
     if len(process.trainings) > 1:
         return Skipped(accumulation.SEVERAL_OPTIMIZERS, "not-applicable")
     return _check(process.trainings[0], limits)
@@ -38,7 +38,7 @@ def _check(training: Training, limits: Limits) -> Outcome:
         return Skipped(
             "the backwards run inside the step (a closure, as LBFGS takes), which clears between them", "not-applicable"
         )
-    batches = bad & (steps["loader_batches"] == steps["backwards"])
+    batches = bad & accumulation.one_each(training)
     if batches.sum() < limits["share"] * bad.sum():
         return Skipped(accumulation.NOT_PER_BATCH, "not-applicable")
     if (steps["clips"][bad] >= steps["backwards"][bad]).mean() > 0.5:
@@ -60,7 +60,7 @@ def _finding(training: Training, bad: Mask, share: float, limits: Limits) -> Fin
         confidence="likely",
         title=f"{count - 1} of {count} micro-batches are thrown away: zero_grad runs between the backwards",
         summary=(
-            f"Every step runs {count} backwards, one per batch of the loader, and in {percent(share)} of the observed "
+            f"Every step runs {count} backwards, one per batch, and in {percent(share)} of the observed "
             "steps the gradients were cleared between them. The step sees the last micro-batch alone: "
             f"{percent(lost)} of the computation is wasted, and the effective batch is {count} times too small."
         ),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Steps with more backwards, one per batch of the loader, than the constant that all losses are divided by."""
+    """Steps with more backwards, one per batch, than the constant that all losses are divided by."""
     if len(process.trainings) > 1:
         return Skipped(accumulation.SEVERAL_OPTIMIZERS, "not-applicable")
     training = process.trainings[0]
@@ -30,8 +30,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     if long.sum() < max(limits["steps"], limits["share"] * len(backwards)):
         return Passed(f"{usual:.0f} backwards per step, more in {int(long.sum())} of {len(backwards):,} steps")
     told = f"{int(long.sum()):,} steps have more than the {usual:.0f} backwards that losses are divided by"
-    batches = training.steps["loader_batches"]
-    if not (batches[long | regular] >= backwards[long | regular]).all():
+    if not accumulation.at_least_one_each(training)[long | regular].all():
         return Skipped(f"{told}, but {accumulation.NOT_PER_BATCH}")
     own = [site for site in process.locations("backward") if ".backward(" in site.source]
     if not own:
@@ -100,10 +99,13 @@ RULE = Rule(
     verify="Record the run again: every step has as many backwards as its losses are divided by.",
     excluded=(
         "No clearing of leftovers before these steps was seen.",
-        "Every backward belongs to a batch of the loader: these are not several losses of one batch.",
+        "Every backward belongs to a batch of its own: these are not several losses of one batch.",
     ),
     absent="The run does not accumulate gradients.",
-    needs=(("steps.backwards", "steps.loss_divisor", "steps.loader_batches", "steps.grads_discarded"),),
+    needs=(
+        ("steps.backwards", "steps.loss_divisor", "steps.loader_batches", "steps.grads_discarded"),
+        ("steps.backwards", "steps.loss_divisor", "steps.microbatches", "steps.grads_discarded"),
+    ),
     thresholds=(
         Threshold("off", 1.25, "times", "derived: a learning rate is not tuned to within a quarter"),
         Threshold("share", 0.05, "share", "derived: with less, epochs are long and one step of each changes little"),

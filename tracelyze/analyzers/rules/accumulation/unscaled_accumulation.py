@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Accumulation that shows beyond doubt (one batch of the loader per backward), with losses divided by nothing."""
+    """Accumulation that shows beyond doubt (one batch per backward), with losses divided by nothing."""
     if len(process.trainings) > 1:
         return Skipped(accumulation.SEVERAL_OPTIMIZERS, "not-applicable")
     return combine(_check(training, limits) for training in process.trainings)
@@ -29,7 +29,7 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
     count = int(np.median(backwards[np.isfinite(backwards)])) if np.isfinite(backwards).any() else 1
     if count < 2:
         return Passed("every step has one backward: nothing is accumulated")
-    alike = (backwards == count) & (steps["loader_batches"] == count)
+    alike = (backwards == count) & accumulation.one_each(training)
     if alike.sum() < max(limits["steps"], limits["share"] * len(steps)):
         return Skipped(accumulation.NOT_PER_BATCH, "not-applicable")
     own = [site for site in training.process.locations("backward") if ".backward(" in site.source]
@@ -59,7 +59,7 @@ def _finding(training: Training, count: int, whole: float, limits: Limits) -> Fi
         confidence="possible",
         title=f"Gradients of {count} micro-batches are added up, not averaged",
         summary=(
-            f"Every step accumulates {count} backwards, one per batch of the loader, and {percent(whole)} of the "
+            f"Every step accumulates {count} backwards, one per batch, and {percent(whole)} of the "
             "observed "
             f"losses were not divided by anything. If each loss is a mean over its batch, the gradient is {count} "
             "times too "
@@ -91,7 +91,10 @@ RULE = Rule(
     check=check,
     verify="Record the run again: losses are divided, and the gradient norm falls by the number of micro-batches.",
     absent="The run does not accumulate gradients.",
-    needs=(("steps.backwards", "steps.loss_divisor", "steps.loader_batches"),),
+    needs=(
+        ("steps.backwards", "steps.loss_divisor", "steps.loader_batches"),
+        ("steps.backwards", "steps.loss_divisor", "steps.microbatches"),
+    ),
     thresholds=(
         Threshold("share", 0.9, "share", "the last window of an epoch may be shorter"),
         Threshold("steps", 10, "steps", "fewer could be a warm-up of some other kind"),

@@ -35,11 +35,11 @@ def _check(training: Training, limits: Limits) -> Outcome:
         return Passed(f"{number(ratio)} clippings per backward: not one after each")
     if (np.nan_to_num(steps["grads_discarded"][each]) > 0).any():
         return Passed("gradients are cleared between the backwards: each clipping sees one backward alone")
-    if (steps["loader_batches"] == backwards)[each].mean() < limits["share"]:
+    if accumulation.one_each(training)[each].mean() < limits["share"]:
         return Skipped(accumulation.NOT_PER_BATCH, "not-applicable")
     varies = len(np.unique(backwards[each])) > 1
-    parts = _parts(training, int(np.median(clips[each])))
-    if parts and not varies:
+    parts = "" if varies else _parts(training, int(np.median(clips[each])))
+    if parts:
         return Skipped(f"a step clips as often as there are {parts}, so each clip may belong to one of them")
     return [_finding(training, each, "certain" if varies else "likely", limits)]
 

@@ -15,7 +15,7 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.recorded.run import Mask, Process, Training
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -24,16 +24,19 @@ def check(process: Process, limits: Limits) -> Outcome:
     reason = style.unjudgeable(training)
     if reason:
         return Skipped(reason)
-    usable = np.isfinite(training.steps["grad_norm"]) & timing.trained_steps(training)
-    usable[: len(usable) // 10] = False  # the first steps settle
-    rows = np.flatnonzero(usable)
+    rows = np.flatnonzero(np.isfinite(training.steps["grad_norm"]) & _settled(training))
     norm = np.fmin(training.steps["grad_norm"], training.steps["clip_max_norm"])[rows]  # what reached the weights
     if len(norm) < limits["norms"]:
         return Skipped(
             f"{plural(len(norm), 'norm')} were measured; {limits['norms']:.0f} are needed to know what is usual"
         )
-    found = statistics.spikes(norm, sigmas=limits["sigmas"], factor=limits["factor"])
-    if len(found) < limits["spikes"] or len(found) > limits["share"] * len(norm):
+    few = len(norm) < limits["few"]  # a shorter window knows less of what is usual: wider limits
+    window, factor = (int(limits["norms"]) // 2, 2 * limits["factor"]) if few else (64, limits["factor"])
+    found = statistics.spikes(norm, window=window, sigmas=limits["sigmas"], factor=factor)
+    high = len(found) and float(np.median(norm[found]) / np.median(norm)) >= limits["high"]
+    # Norms are looked at more often where something is out of the ordinary: what is rare is judged by all steps.
+    share = limits["share_of_high"] if high else limits["share"]
+    if len(found) < limits["spikes"] or len(found) > share * int(_settled(training).sum()):
         return Passed(f"{plural(len(found), 'spike')} among {len(norm):,} gradient norms")
     steps = [timing.step_at(training, int(rows[index])) for index in found]
     ratio = float(np.median(norm[found]) / np.median(norm))
@@ -69,6 +72,13 @@ def check(process: Process, limits: Limits) -> Outcome:
     ]
 
 
+def _settled(training: Training) -> Mask:
+    """Steps that trained, without the first tenth of the run, in which norms settle. Shape [steps]."""
+    usable = timing.trained_steps(training)
+    usable[: len(usable) // 10] = False
+    return usable
+
+
 RULE = Rule(
     id="gradient-spikes",
     family="gradients",
@@ -86,7 +96,10 @@ RULE = Rule(
         Threshold("factor", 10, "", "an order of magnitude: far outside of heavy tails that are stationary"),
         Threshold("spikes", 3, "steps", "one or two happen in healthy trainings"),
         Threshold("share", 0.02, "share", "what happens in every fiftieth step is not a spike but the distribution"),
-        Threshold("norms", 200, "norms", "three windows of the 64 norms that define what is usual"),
+        Threshold("high", 30, "times", "beyond any tail: such steps come from samples of another kind"),
+        Threshold("share_of_high", 0.15, "share", "derived: one bad sample in 400 spoils one in seven batches of 64"),
+        Threshold("norms", 48, "norms", "two windows of the 24 norms that then have to define what is usual"),
+        Threshold("few", 200, "norms", "three windows of the 64 norms that define what is usual"),
     ),
     consequence_of=("exploding-gradients", "fp16-overflow", "learning-rate-too-high"),
     not_when="Heavy-tailed but stationary norms, clipped norms, the first steps, several optimizers, acting models.",

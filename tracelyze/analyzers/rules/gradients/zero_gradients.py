@@ -32,7 +32,10 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
     usable = trained & steps.known("grads_none") & (steps["parameters"] > 0)
     observed = usable & (steps.known("grads_zero") | dead)  # whether gradients are zero is looked at now and then
     satisfied = steps["loss"] == 0  # a hinge that is satisfied has no gradient, rightly
-    rows = np.flatnonzero(observed & ~satisfied)
+    never = bool(satisfied[observed].all())  # there was nothing to be satisfied
+    if never and not dead[observed].all():
+        return Passed("the loss reads 0 at every step, and gradients that are not zero come of it all the same")
+    rows = np.flatnonzero(observed if never else observed & ~satisfied)
     if not len(rows):
         return Skipped("no sampled step had a backward, trainable tensors and a loss other than zero")
     begin, end = statistics.longest_run(dead[rows])
@@ -60,6 +63,9 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
                 "No gradient means that backward never reaches these parameters: the loss is cut off from them "
                 "(detach, .data, no_grad, numpy on the way), or the optimizer holds another model's parameters."
                 if missing
+                else "The loss is exactly 0 from the first step to the last, and no gradient comes of it. A softmax or "
+                "a cross-entropy over a single class is so, a loss whose terms cancel, a mask that hides everything."
+                if never
                 else "Zero gradients mean that the loss does not react: dead units, a saturated or clamped output, a "
                 "loss multiplied by zero, a mask that hides everything, or gradients that are zeroed between "
                 "backward and step."
@@ -109,5 +115,5 @@ RULE = Rule(
         Threshold("least", 3, "steps", "for a run that never had a gradient"),
     ),
     consequence_of=("zero-grad-after-backward", "dead-relu"),
-    not_when="Alternating optimizers, steps skipped by GradScaler, losses that are exactly zero.",
+    not_when="Alternating optimizers, steps skipped by GradScaler, losses that become exactly zero on the way.",
 )

@@ -27,8 +27,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     if len(seen.loss) < 3:
         return Skipped(f"{plural(len(seen.loss), 'finite loss')} with a known learning rate: too few to judge")
     found = rates.from_the_start(training, seen, limits) or rates.raised(seen, limits)
+    found = found or rates.stuck(training, seen, limits)
     if found is None:
-        return Passed("the loss did not blow up from the first steps, nor when the rate was raised")
+        return Passed("the loss did not blow up, nor stay at its start after updates as large as the weights")
     return [_finding(training, found, limits)]
 
 
@@ -47,6 +48,16 @@ def _finding(training: Training, found: TooHigh, limits: Limits) -> Finding:
         )
         fix = f"Go back to a checkpoint from before step {raised} and keep the rate at {number(found.borne)} or below."
         code = f'for group in optimizer.param_groups:\n    group["lr"] = min(group["lr"], {found.borne:.2g})'
+    elif found.stuck:
+        title = f"The learning rate of {name}, {rate}, is too high: the loss never got below its start"
+        summary = (
+            f"The first updates changed the weights by up to {number(found.update or 0.0)} times their own size. The "
+            f"loss went up to {number(found.highest)}, and in the second half of the run it is no lower than at the "
+            "first step. Such a step throws the weights out of the region in which the model can be trained; what "
+            "comes after it, dead or saturated units and one answer to everything, does not recover."
+        )
+        fix = "Try a tenth and a hundredth of the rate, from fresh weights."
+        code = f"optimizer = torch.optim.{name}(model.parameters(), lr={found.rate / 10:.2g})"
     else:
         title = f"A learning rate of {rate} is too high for {name}: the loss grew from the first step"
         summary = (
@@ -98,6 +109,8 @@ RULE = Rule(
         Threshold("early", 100, "steps", "what blows up later had a time in which it was stable"),
         Threshold("rises", 0.8, "share", "of the steps until then; of noise half rise, with 3 steps an eighth all do"),
         Threshold("update", 0.1, "", "a hundred times the usual 1e-3; sound trainings stay below after step 10"),
+        Threshold("looks", 2, "looks", "the very first update of a layer that begins at zero is large as well"),
+        Threshold("regained", 0.95, "share", "of the first loss: a model that learns anything is below it in the end"),
         Threshold("raised", 2.0, "", "derived: the limit of stability is sharp, curvature itself drifts by less"),
         Threshold("ended", 10, "", "of the smoothed minimum in the last two losses; noise seldom reaches twice that"),
     ),

@@ -30,7 +30,7 @@ WORDS = {
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Whether either was on at nearly all backwards of a run that is long enough to be no debugging session."""
+    """Whether either was on at nearly all backwards of a run; how severe that is depends on its length."""
     training = process.longest
     steps = training.steps
     seconds = float(np.nan_to_num(steps["seconds"]).sum())
@@ -38,15 +38,12 @@ def check(process: Process, limits: Limits) -> Outcome:
         share = float((steps[column] == 1).sum() / max(1, steps.known(column).sum()))
         if share < limits["share"]:
             continue
-        if len(steps) < limits["steps"] or seconds < limits["seconds"]:
-            return Skipped(
-                f"{name.lower()} is on, but {plural(len(steps), 'step')} in {duration(seconds)} may be a "
-                "debugging session"
-            )
+        if len(steps) < limits["steps"]:
+            return Skipped(f"{name.lower()} is on, but {plural(len(steps), 'step')} may be a debugging session")
         return [
             Finding(
                 rule=RULE.id,
-                severity="warning",
+                severity="warning" if seconds >= limits["seconds"] else "info",
                 confidence="certain",
                 title=f"{name} is on in {percent(share)} of {plural(len(steps), 'step')}",
                 summary=f"{name} was on at the backward of {percent(share)} of {len(steps):,} steps. {effect}",
@@ -75,14 +72,14 @@ RULE = Rule(
     check=check,
     verify="Record the run again: it is off in most steps, and steps are shorter.",
     excluded=(
-        "A debugging session: the run is longer than a minute and 300 steps.",
+        "A debugging session: the run is longer than 300 steps.",
         "A profiler with a schedule, or anomaly detection under a condition: most steps would be without.",
     ),
     needs=(("steps.anomaly_mode",),),
     thresholds=(
         Threshold("share", 0.95, "share", "on throughout; a schedule or a condition leaves most steps alone"),
         Threshold("steps", 300, "steps", "a debugging session is shorter"),
-        Threshold("seconds", 60, "s", "a run of a minute costs nobody anything"),
+        Threshold("seconds", 60, "s", "below it a hint (info): a run of a minute costs little, longer ones follow"),
     ),
     not_when="Short runs, profiler schedules, anomaly detection under a condition.",
     references=("https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection",),

@@ -1,0 +1,72 @@
+"""Rules about targets that count, and how they are weighed: what they fire on, and what looks the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+COUNT = 40
+
+
+def calls(make: Any, **columns: Any) -> Any:
+    """A process with 40 looked-at calls of cross_entropy; a column's value is one for all calls, or a list."""
+    row = {
+        "function": "cross_entropy", "site": 1, "training": True, "reduction": "mean", "input_shape": "64x90",
+        "target_shape": "64", "value": 2.0, "ignored": 0.5, "ids_compared": 60.0, "ids_equal": 0.0, "ids_ahead": 0.0,
+    }  # fmt: skip
+    rows = [
+        row | {"step": index // 4} | {k: v[index] if isinstance(v, list) else v for k, v in columns.items()}
+        for index in range(COUNT)
+    ]
+    steps = make.steps() | {"backwards": [4] * 400, "microbatches": [4] * 400, "loader_batches": [None] * 400}
+    return make.process(steps, more={"loss_calls": rows})
+
+
+def test_batches_without_a_target_that_counts(make) -> None:
+    status, _, finding = make.check("labels-all-ignored", calls(make, ignored=1.0, value=float("nan")))
+    assert (status, finding.severity, finding.confidence) == ("fired", "critical", "certain")
+    assert "NaN" in finding.title
+    some = [1.0 if index % 5 == 0 else 0.6 for index in range(COUNT)]
+    status, _, finding = make.check("labels-all-ignored", calls(make, ignored=some, value=0.0))
+    assert (status, finding.severity) == ("fired", "warning")
+    assert "20% of the batches" in finding.title
+
+
+def test_masked_prompts_and_rows_are_no_fault(make) -> None:
+    for ignored in (0.0, 0.5, 0.97, [1.0] + [0.9] * (COUNT - 1)):
+        assert make.check("labels-all-ignored", calls(make, ignored=ignored))[0] == "passed"
+    assert make.check("labels-all-ignored", calls(make, ignored=1.0, training=False))[0] == "skipped"
+    status, reason, _ = make.check("labels-all-ignored", make.process())
+    assert (status, bool(reason)) == ("skipped", True)
+
+
+def test_labels_that_are_two_positions_ahead(make) -> None:
+    status, _, finding = make.check("labels-shifted-twice", calls(make, ids_ahead=1.0))
+    assert (status, finding.severity, finding.confidence) == ("fired", "critical", "certain")
+    assert finding.location.line == 41
+
+
+def test_labels_of_the_next_position(make) -> None:
+    assert make.check("labels-shifted-twice", calls(make, ids_ahead=0.1))[0] == "passed"
+    assert make.check("labels-shifted-twice", calls(make, ids_ahead=1.0, ids_compared=4.0))[0] == "skipped", "too few"
+    several = [1.0 if index % 2 else 0.0 for index in range(COUNT)]  # a head for the token after the next one
+    assert make.check("labels-shifted-twice", calls(make, ids_ahead=several))[0] == "passed"
+    assert make.check("labels-shifted-twice", make.process())[0] == "skipped"
+
+
+UNEQUAL = [0.1, 0.8, 0.95, 0.5] * (COUNT // 4)
+
+
+def test_means_over_unequal_numbers_of_targets(make) -> None:
+    status, _, finding = make.check("unequal-microbatch-weights", calls(make, ignored=UNEQUAL))
+    assert (status, finding.severity) == ("fired", "warning")
+    assert round(finding.evidence[0].value) == 18
+
+
+def test_sums_and_equal_numbers_are_no_fault(make) -> None:
+    rule = "unequal-microbatch-weights"
+    assert make.check(rule, calls(make, ignored=[0.5, 0.4, 0.45, 0.5] * 10))[0] == "passed"
+    assert make.check(rule, calls(make, ignored=UNEQUAL, reduction="sum"))[0] == "skipped"
+    one = calls(make, ignored=UNEQUAL)
+    single = make.process(make.steps(), more={"loss_calls": list(one.tables["loss_calls"].records())})
+    assert make.check(rule, single)[0] == "passed", "one backward per step"
+    assert make.check(rule, make.process())[0] == "skipped"

@@ -1,0 +1,120 @@
+"""Rules about what a model can express: layers in a row, constant outputs, units that died. And their look-alikes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+COUNT = 400
+LOOKS = [1, 2, 11, 16, 24, 36, 54, 81, 121, 181, 271, 391]
+
+
+def stack(*layers: tuple[int, int, str | None]) -> list[dict[str, Any]]:
+    """Looks at layers of these inputs, outputs and sources."""
+    return [
+        {"time": float(step), "step": step, "order": index, "module": f"l{index}", "kind": "Linear", "alert": False,
+         "inputs": inputs, "outputs": outputs, "fed_by": source, "zeros": 0.0}
+        for step in LOOKS
+        for index, (inputs, outputs, source) in enumerate(layers)
+    ]  # fmt: skip
+
+
+def linear(make: Any, *layers: tuple[int, int, str | None]) -> Any:
+    return make.check("linear-stack", make.process(more={"activations": stack(*layers)}))
+
+
+def test_layers_in_a_row(make) -> None:
+    status, _, finding = linear(make, (8, 64, None), (64, 64, "l0"), (64, 1, "l1"))
+    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "certain")
+    assert finding.title.startswith("3 layers")
+    assert linear(make, (8, 64, None), (64, 10, "l0"))[2].severity == "info", "one pair"
+
+
+def test_layers_that_belong_together(make) -> None:
+    assert linear(make, (64, 8, None), (8, 64, "l0"), (64, 4, None))[0] == "passed", "a bottleneck"
+    assert linear(make, (8, 64, None), (64, 64, "l0"), (64, 64, "l0"), (64, 64, "l0"))[0] == "passed", "a shared input"
+    assert linear(make, (8, 64, None), (64, 64, None), (64, 1, None))[0] == "passed", "activations between them"
+    now_and_then = [row | {"fed_by": None} if row["step"] == 24 else row for row in stack((8, 9, None), (9, 9, "l0"))]
+    assert make.check("linear-stack", make.process(more={"activations": now_and_then}))[0] == "passed"
+    assert make.check("linear-stack", make.process())[0] == "skipped"
+
+
+def answers(make: Any, ratio: float, loss: Any = None, function: str = "mse_loss", **more: Any) -> Any:
+    at = [*range(20), 250, 390]
+    rows = [
+        {"step": step, "function": function, "site": 1, "training": True, "input_shape": "32x3", "value": 1.0,
+         "varies": ratio * 2.0, "target_varies": 2.0} | more
+        for step in at
+    ]  # fmt: skip
+    flat = np.random.default_rng(0).normal(1.0, 0.02, COUNT).tolist()
+    process = make.process(make.steps() | {"loss": flat if loss is None else loss}, more={"loss_calls": rows})
+    return make.check("constant-output", process)
+
+
+def test_one_answer_to_everything(make) -> None:
+    status, _, finding = answers(make, 0.01)
+    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
+    assert answers(make, 0.01, function="cross_entropy")[0] == "fired"
+
+
+def test_answers_that_differ(make) -> None:
+    assert answers(make, 0.5)[0] == "passed"
+    assert answers(make, 0.2)[0] == "passed", "much noise, something learned"
+    assert answers(make, 0.01, loss=np.linspace(2, 0.5, COUNT).tolist())[0] == "passed", "slow to begin"
+    assert answers(make, 0.01, target_varies=0.0)[0] == "skipped", "targets that are all alike"
+    assert answers(make, 0.01, function="cross_entropy", input_shape="32x5000")[0] == "skipped", "tokens"
+    steps = make.steps() | {"optimizer": [index % 2 for index in range(COUNT)]}
+    two = make.process(steps, optimizers=[{"optimizer": 0}, {"optimizer": 1}], more={"loss_calls": [
+        {"step": 1, "function": "mse_loss", "training": True, "varies": 0.0, "target_varies": 1.0}]})  # fmt: skip
+    assert make.check("constant-output", two)[0] == "skipped", "a discriminator at equilibrium"
+    assert make.check("constant-output", make.process())[0] == "skipped"
+
+
+def updates(ratios: list[float]) -> list[dict[str, Any]]:
+    return [
+        {"time": 0.05 * step, "step": step, "optimizer": 0, "parameter": "l.weight", "elements": 256, "lr": 1.0,
+         "weight_norm": 1.0, "update_norm": ratio, "grad_finite": True, "grad_norm": 1.0}
+        for step, ratio in zip(LOOKS, ratios, strict=True)
+    ]  # fmt: skip
+
+
+def test_a_loss_that_never_gets_below_its_start(make) -> None:
+    noise = np.random.default_rng(0).normal(0, 0.05, COUNT)
+    loss = 1.4 + noise
+    loss[1:20] *= np.linspace(200, 1, 19)
+    large = updates([13.0, 0.7, 0.09, 0.04] + [0.001] * 8)
+    process = make.process(make.steps() | {"loss": loss.tolist()}, more={"parameters": large})
+    status, _, finding = make.check("learning-rate-too-high", process)
+    assert (status, finding.confidence) == ("fired", "likely")
+    assert "never got below its start" in finding.title
+    usual = updates([0.5] + [0.003] * 11)  # a layer that begins at zero
+    process = make.process(make.steps() | {"loss": (1.4 + noise).tolist()}, more={"parameters": usual})
+    assert make.check("learning-rate-too-high", process)[0] == "passed", "data that say nothing, at a sound rate"
+    process = make.process(make.steps(), more={"parameters": large})
+    assert make.check("learning-rate-too-high", process)[0] == "passed", "it learns"
+
+
+def test_a_loss_of_exactly_zero_from_the_first_step_on(make) -> None:
+    steps = make.steps() | {"grads_zero": [8] * COUNT, "loss": [0.0] * COUNT}
+    status, _, finding = make.check("zero-gradients", make.process(steps))
+    assert status == "fired"
+    assert "exactly 0 from the first step" in finding.summary
+    met = steps | {"loss": [1.0] * 9 + [0.0] * (COUNT - 9), "grads_zero": [0] * 9 + [8] * (COUNT - 9)}
+    assert make.check("zero-gradients", make.process(met))[0] == "passed", "a hinge that is satisfied"
+    policy = steps | {"grads_zero": [0] * COUNT}  # the loss of GRPO reads 0, its gradient is none
+    assert make.check("zero-gradients", make.process(policy))[0] == "passed"
+
+
+def test_spikes_among_few_norms(make) -> None:
+    norms: list[float | None] = [None] * COUNT
+    random = np.random.default_rng(0)
+    for index in range(0, COUNT, 4):
+        norms[index] = float(np.exp(random.normal(0, 0.3)))
+    for index in (120, 180, 240, 300, 352):
+        norms[index] = 80.0
+    assert make.check("gradient-spikes", make.process(make.steps() | {"grad_norm": norms}))[0] == "fired"
+    heavy = [None if one is None else float(abs(random.standard_t(3)) + 0.5) for one in norms]
+    assert make.check("gradient-spikes", make.process(make.steps() | {"grad_norm": heavy}))[0] == "passed"
+    few = [one if index < 160 else None for index, one in enumerate(norms)]
+    assert make.check("gradient-spikes", make.process(make.steps() | {"grad_norm": few}))[0] == "skipped"

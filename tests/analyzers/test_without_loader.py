@@ -1,0 +1,132 @@
+"""Accumulation, classes and lengths where batches come from slices, generators or a framework's own loader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tracelyze.analyzers.computed.optimization.style import acts
+from tracelyze.diagnosis import Exit
+
+COUNT = 400
+BY_HAND = {"loader": [None] * COUNT, "loader_batches": [None] * COUNT}
+FOUR = BY_HAND | {"backwards": [4] * COUNT, "microbatches": [4] * COUNT}
+
+
+@pytest.mark.parametrize(
+    ("rule", "columns"),
+    [
+        ("clip-per-microbatch", {"clips": [4] * COUNT, "clip_max_norm": [1.0] * COUNT}),
+        ("unscaled-accumulation", {"loss_divisor": [1.0] * COUNT}),
+        ("discarded-microbatches", {"grads_discarded": [8] * COUNT, "grads_cleared": [0] * COUNT}),
+        (
+            "irregular-accumulation",
+            {
+                "loss_divisor": [4.0] * COUNT,
+                "backwards": [7 if index % 10 == 0 else 4 for index in range(COUNT)],
+                "microbatches": [7 if index % 10 == 0 else 4 for index in range(COUNT)],
+                "grads_discarded": [0] * COUNT,
+            },
+        ),
+    ],
+)
+def test_accumulation_without_a_loader(rule: str, columns: dict[str, Any], make) -> None:
+    assert make.check(rule, make.process(make.steps() | FOUR | columns))[0] == "fired"
+    one = {"microbatches": [1] * COUNT}  # several losses of one batch, or several passes over it
+    assert make.check(rule, make.process(make.steps() | FOUR | columns | one))[0] == "skipped"
+    tasks = [
+        {"site": 1, "role": "backward", "file": "t.py", "line": 41, "source": "loss_a.backward()"},
+        {"site": 2, "role": "backward", "file": "t.py", "line": 44, "source": "loss_b.backward()"},
+    ]  # a loss of its own for each of several inputs
+    assert make.check(rule, make.process(make.steps() | FOUR | columns, sites=tasks))[0] == "skipped"
+
+
+def passes(count: int, forwards: int, samples: int, loader: int | None = None) -> dict[str, Any]:
+    at = np.linspace(0, COUNT, count).astype(int).tolist()
+    return {"after_step": at, "trained": [True] * count, "forwards": [forwards] * count, "losses": [0] * count,
+            "samples": [samples] * count, "loader": [loader] * count}  # fmt: skip
+
+
+def test_a_model_that_acts_is_told_from_one_that_is_measured(make) -> None:
+    steps = make.steps()  # batches of 32
+    assert acts(make.process(steps, evals=passes(400, 1, 1))), "an action before every step"
+    assert acts(make.process(steps, evals=passes(20, 128, 128 * 8))), "rollouts of eight environments"
+    assert not acts(make.process(steps, evals=passes(200, 1, 32))), "the accuracy of the batch"
+    assert not acts(make.process(steps, evals=passes(20, 10, 1000))), "the accuracy of a test set, in slices"
+    assert not acts(make.process(steps, evals=passes(20, 128, 128, loader=1))), "a test set, sample by sample"
+
+
+def targets(**row: Any) -> list[dict[str, Any]]:
+    return [
+        {"step": index, "loader": 0, "epoch": 0, "batch": index, "trained": True, "field": "1", "dtype": "int64",
+         "shape": "32"} | row
+        for index in range(20)
+    ]  # fmt: skip
+
+
+def test_one_class_that_is_nearly_all(make) -> None:
+    rows = targets(classes='{"0": 31, "1": 1}')
+    status, _, finding = make.check("class-imbalance", make.process(more={"batches": rows}))
+    assert (status, finding.severity, finding.confidence) == ("fired", "info", "certain")
+    binary = {"loss_calls": [{"function": "binary_cross_entropy_with_logits", "training": True, "site": 1}]}
+    rows = targets(dtype="float32", mean=1 / 32, zeros=31 / 32, min=0.0, max=1.0)
+    assert make.check("class-imbalance", make.process(more=binary | {"batches": rows}))[0] == "fired"
+    assert make.check("class-imbalance", make.process(more={"batches": rows}))[0] == "skipped", "numbers, no classes"
+
+
+def test_classes_that_are_uneven_as_usual(make) -> None:
+    uneven = targets(classes='{"0": 24, "1": 6, "2": 2}')
+    assert make.check("class-imbalance", make.process(more={"batches": uneven}))[0] == "passed"
+    one = targets(classes='{"0": 32}')
+    assert make.check("class-imbalance", make.process(more={"batches": one}))[0] == "skipped"
+    assert make.check("class-imbalance", make.process())[0] == "skipped"
+
+
+def fields(rows: str, prints: bool = True, **more: str) -> list[dict[str, Any]]:
+    shapes = {"x": "16x8", "site": rows, "y": "16x1"} | more
+    return [
+        {"step": index, "loader": 0, "epoch": 0, "batch": index, "trained": True, "field": name, "shape": shape,
+         "print": f"{name}{index if prints else 0}"}
+        for index in range(6)
+        for name, shape in shapes.items()
+    ]  # fmt: skip
+
+
+def test_a_field_with_one_row_for_all_samples(make) -> None:
+    rule = "batch-dimension-mismatch"
+    status, _, finding = make.check(rule, make.process(more={"batches": fields("1x4")}))
+    assert (status, finding.confidence) == ("fired", "possible")
+    assert "site" in finding.title
+    assert make.check(rule, make.process(more={"batches": fields("16x4")}))[0] == "passed"
+    assert make.check(rule, make.process(more={"batches": fields("1x4", prints=False)}))[0] == "passed", "shared by all"
+    assert make.check(rule, make.process(more={"batches": fields("1")}))[0] == "passed", "a scalar"
+    packed = fields("1x4", x="512x8", y="31x1")  # rows of different kinds: packed sequences
+    assert make.check(rule, make.process(more={"batches": packed}))[0] == "passed"
+    assert make.check(rule, make.process())[0] == "skipped"
+
+
+def scheduled(make: Any, name: str = "OneCycleLR", horizon: int = 2000, end: Exit | None = None, **more: Any) -> Any:
+    row = {"step": COUNT, "scheduler": 0, "name": name, "optimizer": 0, "inner": False, "steps": COUNT,
+           "optimizer_steps": COUNT, "horizon": horizon, "base_lr": 0.01} | more  # fmt: skip
+    return make.check("stops-short", make.process(end=end, more={"schedules": [row]}))
+
+
+def test_a_training_that_ends_before_its_schedule(make) -> None:
+    status, _, finding = scheduled(make)
+    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
+    assert finding.title == "The training ended after 20% of its schedule"
+
+
+def test_schedules_that_are_gone_through_or_longer_on_purpose(make) -> None:
+    assert scheduled(make, horizon=COUNT)[0] == "passed"
+    assert scheduled(make, horizon=450)[0] == "passed"
+    assert scheduled(make, "CosineAnnealingLR")[0] == "skipped", "may be longer on purpose"
+    assert scheduled(make, end=Exit("killed", None))[0] == "skipped"
+    assert scheduled(make, steps=20)[0] == "skipped", "its length counts epochs"
+    evals = make.evals(6) | {"loss": [0.9, 0.7, 0.5, 0.6, 0.65, 0.7], "after_step": [60, 120, 180, 240, 300, 360]}
+    row = {"scheduler": 0, "name": "OneCycleLR", "optimizer": 0, "inner": False, "steps": COUNT, "horizon": 2000}
+    early = make.process(evals=evals, more={"schedules": [row]})
+    assert make.check("stops-short", early)[0] == "passed", "validation had stopped to improve"
+    assert make.check("stops-short", make.process())[0] == "skipped"

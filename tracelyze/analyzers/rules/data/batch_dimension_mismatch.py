@@ -1,0 +1,83 @@
+"""batch-dimension-mismatch: one field of the batches has a single row, which is stretched over all samples."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+Place = tuple[float | None, float | None, float | None]
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """First dimensions of the fields of each batch of a loader that was trained on, and whether contents change."""
+    sizes: dict[Place, dict[str, int]] = defaultdict(dict)
+    contents: dict[str, set[str]] = defaultdict(set)
+    for row in process.tables["batches"].records():
+        shape = loss_calls.sizes(row["shape"])
+        if row["trained"] and row["loader"] is not None and len(shape) > 1:
+            sizes[row["loader"], row["epoch"], row["batch"]][str(row["field"])] = shape[0]
+            contents[str(row["field"])].add(str(row["print"]))
+    several = [fields for fields in sizes.values() if len(fields) > 1 and max(fields.values()) > 1]
+    if len(several) < limits["batches"]:
+        return Skipped("fewer than three batches of a loader with several fields of rows were looked at")
+    for name in sorted({name for fields in several for name in fields}):
+        short = [fields for fields in several if fields.get(name) == 1]
+        others = [size for fields in short for other, size in fields.items() if other != name]
+        if len(short) < limits["share"] * len(several) or min(others, default=1) < 2:
+            continue
+        if len(contents[name]) > 1 and all(len(set(f.values())) == 2 for f in short):
+            return [_finding(process, name, max(others), len(several), limits)]
+    return Passed(f"all fields have a row for each sample, or are shared, in {plural(len(several), 'batch')}")
+
+
+def _finding(process: Process, name: str, rows: int, batches: int, limits: Limits) -> Finding:
+    training = process.longest
+    loader = next((row for row in process.loaders.records() if row["loader"] == training.steps["loader"][0]), None)
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="possible",
+        title=f"Field {name} of the batches has one row for {rows} samples",
+        summary=(
+            f"In all {batches} batches that were looked at, field {name} has a single row while the others have one "
+            f"for each of {rows} samples, and its content differs from batch to batch: if it belongs to one "
+            "sample, it is stretched over all of them, and all samples but one are trained with the data of another."
+        ),
+        fix="Stack the field like the others in collate_fn, one row for each sample.",
+        fix_code=f"batch[{name!r}] = torch.stack([sample[{name!r}] for sample in samples])",
+        first_step=timing.step_at(training, 0),
+        last_step=timing.last_step(training),
+        evidence=[
+            Evidence("rows of the field", 1, "rows", rows, "as many as the other fields have"),
+            Evidence("batches looked at", batches, "batches", limits["batches"], limits.source("batches")),
+        ],
+        location=process.loader_location(loader) if loader else None,
+        charts=pictures.loss(training),
+        false_alarm="A field that describes the whole batch: one domain, one length, one time step for all samples.",
+    )
+
+
+RULE = Rule(
+    id="batch-dimension-mismatch",
+    family="data",
+    severity="warning",
+    title="A field of the batches has too few rows",
+    about="A tensor with one row is broadcast over all samples without a word: they all get the values of one.",
+    check=check,
+    verify="Record the run again: every field has a row for each sample.",
+    needs=(("batches.shape", "batches.print"),),
+    thresholds=(
+        Threshold("batches", 3, "batches", "the last one of an epoch may hold a single sample"),
+        Threshold("share", 0.95, "share", "a line of code does it in every batch"),
+    ),
+    not_when="Tensors that are the same in every batch (positions, masks, class weights), scalars, last batches.",
+)

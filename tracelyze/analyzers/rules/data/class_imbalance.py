@@ -1,0 +1,102 @@
+"""class-imbalance: one class makes up nearly all targets, so that always answering it looks like success."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+BINARY = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The targets of the batches that were trained on, class by class."""
+    counts = _classes(process)
+    total = sum(counts.values())
+    if total < limits["targets"]:
+        return Skipped(f"{plural(total, 'target')} that are one class for each sample: too few to tell how they spread")
+    if len(counts) < 2:
+        return Skipped(
+            "all targets that were seen are of one class: they may be something else than classes", "not-applicable"
+        )
+    most, number = counts.most_common(1)[0]
+    share = number / total
+    if share < limits["share"]:
+        return Passed(f"the most frequent of {len(counts)} classes makes up {percent(share)} of the targets")
+    return [_finding(process, most, share, counts, limits)]
+
+
+def _classes(process: Process) -> Counter[str]:
+    """How often each class was met: integers, one for each sample, or zeros and ones where a binary loss is used."""
+    found: Counter[str] = Counter()
+    binary = bool(loss_calls.lines(process, BINARY))
+    for row in process.tables["batches"].records():
+        if not row["trained"]:
+            continue
+        sizes = loss_calls.sizes(row["shape"])
+        if row["classes"]:
+            found.update(json.loads(row["classes"]))
+        elif binary and "float" in str(row["dtype"]) and sizes and max(sizes[1:], default=1) == 1:
+            whole = row["mean"] is not None and abs(row["mean"] - (1 - row["zeros"])) < 1e-6
+            if whole and row["min"] in (0.0, 1.0) and row["max"] in (0.0, 1.0):  # nothing but zeros and ones
+                found.update({"0": round(row["zeros"] * sizes[0]), "1": round((1 - row["zeros"]) * sizes[0])})
+    return +found
+
+
+def _finding(process: Process, most: str, share: float, counts: Counter[str], limits: Limits) -> Finding:
+    training = process.longest
+    least, fewest = counts.most_common()[-1]
+    return Finding(
+        rule=RULE.id,
+        severity="info",
+        confidence="certain",
+        title=f"{percent(share)} of the targets are of one class",
+        summary=(
+            f"Of {sum(counts.values()):,} targets that were looked at, {percent(share)} are of class {most}, and only "
+            f"{fewest:,} of class {least}. A model that answers {most} whatever it is given is right in "
+            f"{percent(share)} of the cases, so accuracy says little, and its gradients come from the others so seldom "
+            "that they may not be learned at all."
+        ),
+        fix="Judge the model by precision and recall, or the area under the curve. Weigh the classes in the loss, or "
+        "sample the rare ones more often.",
+        fix_code="sampler = WeightedRandomSampler(weights, len(weights))\nloader = DataLoader(data, sampler=sampler)",
+        first_step=timing.step_at(training, 0),
+        last_step=timing.last_step(training),
+        evidence=[
+            Evidence("targets of the most frequent class", share, "share", limits["share"], limits.source("share")),
+            Evidence("classes met", len(counts), "classes"),
+            Evidence("targets looked at", sum(counts.values()), "targets", limits["targets"], limits.source("targets")),
+        ],
+        location=training.loss_location,
+        charts=pictures.loss(training),
+        false_alarm="Rare classes that are weighed in the loss, or do not matter.",
+    )
+
+
+RULE = Rule(
+    id="class-imbalance",
+    family="data",
+    severity="info",
+    title="One class makes up nearly all targets",
+    about="Where one class is nearly all of the data, always answering it looks like success.",
+    check=check,
+    verify="Judge the model by precision and recall of the rare classes.",
+    excluded=("A chance of few samples: hundreds of targets were looked at.",),
+    needs=(("batches.trained",),),
+    thresholds=(
+        Threshold(
+            "share", 0.9, "share", "derived: nine to one; a model that never answers the others is right as often"
+        ),
+        Threshold("targets", 200, "targets", "derived: of two classes alike, nine of ten are never met by chance"),
+    ),
+    not_when="Uneven classes within an order of magnitude, targets that are no classes, maps and sequences of targets.",
+)

@@ -1,0 +1,106 @@
+"""stops-short: the training ended by itself, long before the schedule that it follows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.computed.optimization import schedules
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import number, percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+TOTAL = ("OneCycleLR", "OneCycle")
+"""Schedulers whose length is that of the training by definition."""
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The steps of a scheduler that is stepped with its optimizer, against the length that it was given."""
+    if process.exit.kind != "finished":
+        return Skipped("the run did not end by itself", "not-applicable")
+    if len(process.trainings) != 1:
+        return Skipped(
+            "several optimizers: whose schedule is the length of the training is not known", "not-applicable"
+        )
+    training = process.trainings[0]
+    rows = [row for row in schedules.last_rows(process) if not row["inner"] and row["horizon"] and row["steps"]]
+    rows = [row for row in rows if row["optimizer"] == training.optimizer]
+    if len(rows) != 1:
+        return Skipped("no schedule, or several, or one without a length of its own", "not-applicable")
+    row, steps = rows[0], len(training.steps)
+    if row["name"] not in TOTAL or steps < limits["steps"]:
+        return Skipped(
+            f"{row['name']} may be longer than the training on purpose, or the training is short", "not-applicable"
+        )
+    if abs(row["steps"] - steps) > 0.1 * steps:
+        return Skipped(
+            f"{row['name']} is not stepped once per optimizer step: its length counts something else", "not-applicable"
+        )
+    part = row["steps"] / row["horizon"]
+    if part >= limits["part"]:
+        return Passed(f"{row['name']} came to {percent(min(part, 1.0))} of its length")
+    if _stopped_early(process):
+        return Passed(f"{row['name']} came to {percent(part)} of its length, and validation had stopped to improve")
+    return [_finding(training, row, part, limits)]
+
+
+def _stopped_early(process: Process) -> bool:
+    """Whether the last validation was not the best: a loop may stop for that."""
+    _, losses, _ = validation.curve(process)
+    known = losses[np.isfinite(losses)]
+    return len(known) > 2 and int(np.argmin(known)) < len(known) - 1
+
+
+def _finding(training: Training, row: dict[str, Any], part: float, limits: Limits) -> Finding:
+    steps, rate = len(training.steps), training.steps["lr"]
+    last = number(float(rate[np.isfinite(rate)][-1])) if np.isfinite(rate).any() else "unknown"
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="likely",
+        title=f"The training ended after {percent(part)} of its schedule",
+        summary=(
+            f"{row['name']} is made for {row['horizon']:,} steps, and the run ended by itself after {steps:,}, without "
+            f"an error. The rate was still {last}: the part of the schedule in which it falls, where most of the "
+            "quality is gained, never came. A break or a limit on batches from a debugging session does that, or a "
+            "number of epochs that differs from the schedule's."
+        ),
+        fix="Remove what ends the loop, or give the schedule the number of steps that are really made.",
+        fix_code="scheduler = OneCycleLR(optimizer, max_lr, total_steps=epochs * len(loader))",
+        first_step=timing.last_step(training),
+        last_step=timing.last_step(training),
+        evidence=[
+            Evidence("steps made, of those of the schedule", part, "share", limits["part"], limits.source("part")),
+            Evidence("length of the schedule", row["horizon"], "steps"),
+            Evidence("learning rate at the end", last),
+        ],
+        location=training.process.site(row["site"]) or training.step_location,
+        charts=pictures.over_steps(training, "Learning rate", "rate", {"learning rate": "lr"})
+        + pictures.loss(training),
+        false_alarm="A trial run, or one that goes on from here in another process.",
+    )
+
+
+RULE = Rule(
+    id="stops-short",
+    family="ending",
+    severity="warning",
+    title="The training ended before its schedule",
+    about="A one-cycle schedule does its work at its end. A training that stops before does not get there.",
+    check=check,
+    verify="Record the run again: the schedule is gone through to its end.",
+    needs=(("schedules.horizon", "steps.lr"),),
+    thresholds=(
+        Threshold("part", 0.8, "share", "the last fifth of a one-cycle schedule is where the rate gets small"),
+        Threshold("steps", 50, "steps", "fewer are a trial run"),
+    ),
+    consequence_of=("learning-rate-schedule",),
+    not_when="Early stopping, interrupted runs, schedules that are longer than the training on purpose.",
+    references=("https://docs.pytorch.org/docs/stable/generated/torch.optim.lr_scheduler.OneCycleLR.html",),
+)

@@ -1,0 +1,1 @@
+"""Diagnoses of fine-tuning: which targets count, and how they are weighed."""

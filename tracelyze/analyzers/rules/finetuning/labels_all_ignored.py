@@ -1,0 +1,90 @@
+"""labels-all-ignored: a loss gets batches in which no target counts, and is NaN or exactly 0 there."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.data.loss_calls import Line
+    from tracelyze.analyzers.recorded.run import Process
+
+FUNCTIONS = ("cross_entropy", "nll_loss")
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The share of targets that are ignore_index, call by call, at each line that computes a training loss."""
+    lines = [line for line in loss_calls.lines(process, FUNCTIONS) if line.training]
+    findings: list[Finding] = []
+    shares: list[float] = []
+    for line in lines:
+        known = [row["ignored"] for row in line.rows if row["ignored"] is not None]
+        empty = sum(share >= 1.0 for share in known)
+        shares += known
+        if empty >= limits["calls"] and empty >= limits["share"] * len(known):
+            findings.append(_tell(process, line, known, limits))
+    if findings:
+        return findings
+    if not shares:
+        return Skipped("no call of cross_entropy or nll_loss with class targets in training was looked at")
+    if len(shares) < limits["looks"]:
+        return Skipped(f"{plural(len(shares), 'call')} of a loss with class targets: too few to tell")
+    return Passed(f"{percent(1.0 - float(np.mean(shares)))} of the targets count in {plural(len(shares), 'call')}")
+
+
+def _tell(process: Process, line: Line, known: list[float], limits: Limits) -> Finding:
+    bad = [row for row in line.rows if row["ignored"] is not None and row["ignored"] >= 1.0]
+    part = len(bad) / len(known)
+    lost = [row["value"] for row in bad if row["value"] is not None]
+    outcome = "NaN" if any(math.isnan(value) for value in lost) else "0"
+    critical = outcome == "NaN" or part >= limits["critical"]
+    which = "every batch" if part == 1 else f"{percent(part)} of the batches"
+    return loss_calls.finding(
+        process, line, bad, limits,
+        rule=RULE.id,
+        title=f"No target counts in {which}: the loss is {outcome} there",
+        summary=(
+            f"In {which} that were looked at, all targets of {line.where} are ignore_index, so that there is nothing "
+            f"to learn from: the loss is {outcome}. In all, {percent(1.0 - float(np.mean(known)))} of the targets "
+            "count. That happens when the prompt is masked and truncation cuts the answers off, when the answer's "
+            "marker is never found, or when ignore_index is also a class."
+        ),
+        fix="Print a batch's labels next to its input ids. Cut prompts from the left or raise the maximum length, drop "
+        "samples without an answer, and check the template that the collator looks for.",
+        fix_code="samples = [s for s in samples if any(label != -100 for label in s['labels'])]",
+        evidence=[
+            Evidence("batches without a target that counts", part, "share", limits["share"], limits.source("share")),
+            Evidence("targets that count, in all", 1.0 - float(np.mean(known)), "share"),
+            Evidence("loss of such a batch", outcome),
+        ],
+        false_alarm="Batches that are padded with empty samples on purpose, under a loss that is a sum.",
+        severity="critical" if critical else "warning",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="labels-all-ignored",
+    family="fine-tuning",
+    severity="critical",
+    title="No target of a batch counts",
+    about="Targets that are ignore_index do not count. If all of a batch are, its mean is 0/0: NaN, or 0 as a sum.",
+    check=check,
+    verify="Record the run again: targets count in every batch, and the loss is a number above 0.",
+    excluded=("A few masked rows: in these batches not one target counts.",),
+    needs=(("loss_calls.ignored",),),
+    thresholds=(
+        loss_calls.CALLS,
+        Threshold("looks", 3, "calls", "one or two may be odd"),
+        Threshold("share", 0.05, "share", "derived: one lost batch in twenty costs as much; fewer are stray samples"),
+        Threshold("critical", 0.5, "share", "derived: most of the data teaches nothing"),
+    ),
+    not_when="A few masked rows, masked language models with few targets, prompts that are masked.",
+    references=("https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html",),
+)

@@ -1,0 +1,71 @@
+"""labels-shifted-twice: targets are the ids two positions later: shifted by the script, and again by the model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.rule import Limits, Outcome, Rule, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.data.loss_calls import Line, Row
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Targets of a sequence model beside the ids that it embedded two positions later."""
+
+    def wrong(row: Row) -> bool | None:
+        if not row["ids_compared"] or row["ids_compared"] < limits["ids"] or row["ids_ahead"] is None:
+            return None
+        return bool(row["ids_ahead"] >= limits["equal"])
+
+    functions = ("cross_entropy", "nll_loss")
+    return loss_calls.judge(process, functions, wrong, lambda line, bad: _tell(process, line, bad, limits), limits)
+
+
+def _tell(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
+    share = min(row["ids_ahead"] for row in bad)
+    return loss_calls.finding(
+        process, line, bad, limits,
+        rule=RULE.id,
+        title="Labels are shifted twice: the model learns to predict the token after the next one",
+        summary=(
+            f"In {percent(share)} of the positions where it can be told, the target of {line.where} is the id that the "
+            "model is given two positions later. The labels were shifted by one before they were handed over, and the "
+            "model shifts them once more. It never learns the next token; what it generates skips every other one."
+        ),
+        fix="Hand over labels that are a copy of the input ids: models of transformers shift them inside.",
+        fix_code='batch["labels"] = batch["input_ids"].clone()   # no shift; padding as -100',
+        evidence=[
+            Evidence("targets that are the id two positions later", share, "share", limits["equal"],
+                     limits.source("equal")),
+        ],
+        false_alarm="A head that is meant to predict the token after the next one.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="labels-shifted-twice",
+    family="fine-tuning",
+    severity="critical",
+    title="Labels are shifted twice",
+    about="Causal language models of transformers shift the labels inside. Labels that come shifted are off by two.",
+    check=check,
+    verify="Record the run again: targets are the id of the next position.",
+    excluded=(
+        "Data that repeat themselves: only positions whose next id is another one are compared.",
+        "A second head for the token after the next one: no loss of the line is about the next token.",
+    ),
+    needs=(("loss_calls.ids_ahead",),),
+    thresholds=(
+        Threshold("equal", 0.95, "share", "derived: targets of the next id equal the one after it by chance, seldom"),
+        Threshold("ids", 30, "ids", "fewer may agree by chance in a small vocabulary"),
+        loss_calls.SHARE,
+        loss_calls.CALLS,
+    ),
+    not_when="Heads that predict several tokens ahead, data that repeat themselves.",
+    references=("https://huggingface.co/docs/transformers/model_doc/gpt2#transformers.GPT2LMHeadModel",),
+)

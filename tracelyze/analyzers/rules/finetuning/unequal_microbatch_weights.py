@@ -1,0 +1,106 @@
+"""unequal-microbatch-weights: means over very different numbers of targets are averaged as if they were alike."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.computed.optimization import accumulation
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import number, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Targets that count, micro-batch by micro-batch, in the steps of which all losses were looked at."""
+    if len(process.trainings) > 1:
+        return Skipped(accumulation.SEVERAL_OPTIMIZERS, "not-applicable")
+    training = process.trainings[0]
+    backwards = training.steps["backwards"]
+    if not (backwards > 1).any():
+        return Passed("one backward per step: nothing is accumulated")
+    if accumulation.one_each(training)[backwards > 1].mean() < limits["share"]:
+        return Skipped(accumulation.NOT_PER_BATCH, "not-applicable")
+    steps = _counts(training)
+    if len(steps) < limits["steps"]:
+        return Skipped(f"all losses of {plural(len(steps), 'step')} were looked at: too few to compare micro-batches")
+    weights = np.array([max(counts) / max(min(counts), 1.0) for counts in steps])
+    apart = float(np.median(weights))
+    if apart < limits["apart"]:
+        return Passed(f"the micro-batches of a step hold alike numbers of targets, within a factor of {number(apart)}")
+    return [_finding(training, steps, apart, limits)]
+
+
+def _counts(training: Training) -> list[list[float]]:
+    """The numbers of targets that count in each loss of a step, for steps whose losses are all known and all means."""
+    found: dict[int, list[float]] = {}
+    backwards = dict(zip(timing.numbers(training).astype(int), training.steps["backwards"], strict=True))
+    for line in loss_calls.lines(training.process, ("cross_entropy", "nll_loss")):
+        for row in line.rows if line.training else ():
+            if row["ignored"] is not None and row["reduction"] == "mean":
+                counting = (1.0 - row["ignored"]) * prod(loss_calls.sizes(row["target_shape"]))
+                found.setdefault(int(row["step"]) + 1, []).append(counting)
+    return [counts for step, counts in found.items() if len(counts) > 1 and len(counts) == backwards.get(step)]
+
+
+def _finding(training: Training, steps: list[list[float]], apart: float, limits: Limits) -> Finding:
+    off = [abs(count / sum(counts) - 1 / len(counts)) * len(counts) for counts in steps for count in counts]
+    most = max(max(counts) / max(min(counts), 1.0) for counts in steps)
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="certain",
+        title=f"Micro-batches with {number(apart)} times as many targets count no more than the others in their step",
+        summary=(
+            f"The losses of a step are means over their own targets, {int(np.median([min(c) for c in steps]))} in the "
+            f"smallest micro-batch and {int(np.median([max(c) for c in steps]))} in the largest, and their gradients "
+            f"are added up as if they were alike. A token in the smallest weighs {number(apart)} times as much as one "
+            f"in the largest (up to {number(most)} times). The update is not the one of the large batch."
+        ),
+        fix="Sum the losses of the tokens in each micro-batch, and divide by the number of tokens of the whole step.",
+        fix_code="tokens = sum((b['labels'][:, 1:] != -100).sum() for b in micro_batches)\n"
+        "for b in micro_batches:\n    loss = model(**b, num_items_in_batch=tokens).loss\n    loss.backward()",
+        first_step=timing.step_at(training, 0),
+        last_step=timing.last_step(training),
+        evidence=[
+            Evidence("most targets of a micro-batch over fewest, in the median step", apart, "times", limits["apart"],
+                     limits.source("apart")),
+            Evidence("distance of a micro-batch's weight from its share of the tokens, in the mean",
+                     float(np.mean(off)), "share"),
+            Evidence("steps whose losses were all looked at", len(steps), "steps", limits["steps"],
+                     limits.source("steps")),
+        ],
+        location=training.loss_location,
+        charts=pictures.loss(training),
+        false_alarm="Sequences that are meant to count alike, whatever their length.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="unequal-microbatch-weights",
+    family="fine-tuning",
+    severity="warning",
+    title="Micro-batches of different size count alike",
+    about="A mean of means over unequal numbers of tokens is not the mean over all tokens: short answers weigh more.",
+    check=check,
+    verify="Record the run again: losses are sums over the tokens, divided by those of the step.",
+    excluded=(
+        "Several losses of one batch: every backward belongs to a batch of its own.",
+        "Losses that are sums: each is a mean over its own targets.",
+    ),
+    needs=(("loss_calls.ignored", "steps.backwards"),),
+    thresholds=(
+        Threshold("apart", 2.0, "times", "derived: within a factor of two the weights are off by a third at most"),
+        Threshold("steps", 3, "steps", "of one or two the lengths may be odd"),
+        Threshold("share", 0.9, "share", "the last window of an epoch may be shorter"),
+    ),
+    not_when="Equal lengths, sums divided by the tokens of the step, several losses per batch, several optimizers.",
+    references=("https://huggingface.co/blog/gradient_accumulation",),
+)

@@ -1,0 +1,1 @@
+"""Diagnoses of the model: what its layers and outputs can express."""

@@ -1,0 +1,104 @@
+"""linear-stack: the output of one linear layer goes unchanged into the next; together they are no more than one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+ADAPTERS = ("lora", "adapter")
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Layers that were fed by another one, in every look, and are no bottleneck."""
+    rows = [row for row in process.tables["activations"].records() if row["outputs"] is not None]
+    looks = len({row["step"] for row in rows})
+    if looks < limits["looks"]:
+        return Skipped(f"linear layers or convolutions were looked at in {plural(looks, 'forward')}: too few")
+    layers = {str(row["module"]): row for row in rows}
+    links = _links(rows)
+    redundant = {name: other for name, other in links.items() if _wide(layers, name, other)}
+    if not redundant:
+        return Passed(f"{plural(len(layers), 'layer')} looked at, none fed by the plain output of another one for good")
+    return [_finding(process, redundant, layers, looks, limits)]
+
+
+def _links(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """What each layer is fed by, if that is the same at all looks and feeds no other layer as well."""
+    found: dict[str, set[str | None]] = {}
+    for row in rows:
+        found.setdefault(str(row["module"]), set()).add(row["fed_by"])
+    links = {name: next(iter(by)) for name, by in found.items() if len(by) == 1}
+    used = [other for by in found.values() for other in by]
+    return {name: other for name, other in links.items() if other is not None and used.count(other) == 1}
+
+
+def _wide(layers: dict[str, dict[str, Any]], name: str, other: str) -> bool:
+    """Whether what is between two layers is no narrower than both their ends: a bottleneck factorises, on purpose."""
+    if other not in layers or any(mark in one.lower() for mark in ADAPTERS for one in (name, other)):
+        return False
+    between = layers[other]["outputs"]
+    return bool(between >= min(layers[other]["inputs"], layers[name]["outputs"]))
+
+
+def _finding(
+    process: Process, redundant: dict[str, str], layers: dict[str, dict[str, Any]], looks: int, limits: Limits
+) -> Finding:
+    training = process.longest
+    pairs = ", ".join(f"{other} into {name}" for name, other in list(redundant.items())[:4])
+    more = f" and {len(redundant) - 4} more" if len(redundant) > 4 else ""
+    serious = len(redundant) >= limits["links"]
+    count = len(redundant) + 1
+    return Finding(
+        rule=RULE.id,
+        severity="warning" if serious else "info",
+        confidence="certain",
+        title=f"{count} layers in a row without an activation between them are no more than one linear layer",
+        summary=(
+            f"In all {looks} forwards that were looked at, the output of a layer went unchanged into the next: {pairs}"
+            f"{more}. A linear map of a linear map is one linear map: what lies between costs time and adds nothing, "
+            "and the model cannot learn anything that is not linear there."
+        ),
+        fix="Put an activation between the layers, or replace them by one.",
+        fix_code="x = torch.relu(self.first(x))\nx = self.second(x)",
+        first_step=1,
+        last_step=timing.last_step(training),
+        evidence=[
+            Evidence("layers that feed the next one directly", pairs + more),
+            Evidence("such pairs", len(redundant), "pairs", limits["links"], limits.source("links")),
+            Evidence("layers looked at", len(layers), "layers"),
+            Evidence("forwards looked at", looks, "forwards", limits["looks"], limits.source("looks")),
+        ],
+        location=process.location("forward"),
+        charts=pictures.loss(training),
+        false_alarm="A factorised layer, or a linear model that is deep on purpose (a study of its dynamics).",
+    )
+
+
+RULE = Rule(
+    id="linear-stack",
+    family="model",
+    severity="warning",
+    title="Linear layers follow on each other",
+    about="Without an activation between them, several linear layers compute what one of them can.",
+    check=check,
+    verify="Record the run again: no layer is fed by the plain output of another one.",
+    excluded=(
+        "A bottleneck or an adapter: what lies between is no narrower than both ends, and the layers have a bias.",
+        "A layer that is left out now and then: it is so in every forward that was looked at.",
+    ),
+    needs=(("activations.outputs",),),
+    thresholds=(
+        Threshold("looks", 2, "forwards", "a layer that is left out at random (stochastic depth) is there in others"),
+        Threshold("links", 2, "pairs", "one pair may be an embedding before a classifier; two are a forgotten "
+                  "activation"),
+    ),
+    not_when="Bottlenecks (low rank, adapters, autoencoders), layers without a bias, attention, one feeding several, "
+    "depthwise and one-by-one convolutions.",
+)  # fmt: skip
