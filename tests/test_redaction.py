@@ -89,6 +89,10 @@ def test_no_named_secret_survives_in_a_text(secret: str, name: str, form: int) -
 
 
 SHAPES = [
+    "sk_live_{}", "rk_test_{}", "SG.{}.{}", "ntn_{}", "lin_api_{}", "glsa_{}", "gldt-{}", "r8_{}", "gsk_{}", "pplx-{}",
+    "xai-{}", "nvapi-{}", "lsv2_pt_{}", "pcsk_{}", "KGAT_{}", "sntrys_{}", "sq0atp-{}", "pscale_tkn_{}", "dp.pt.{}",
+    "ATATT3{}", "AKCp{}", "LTAI{}", "AKID{}", "EAA{}", "hvs.{}", "secret_{}", "fw_{}", "tgp_v1_{}", "nfp_{}", "pnu_{}",
+    "12345678:AA{}", "abcdefghij0123.atlasv1.{}", "HRKU-{}",
     "hf_{}", "sk-{}", "sk-proj-{}", "ghp_{}", "gho_{}", "github_pat_{}", "glpat-{}", "xoxb-12-{}", "AIza{}", "ya29.{}",
     "wandb_v1_{}", "npm_{}", "eyJhbGciOiJI.{}.c2ln",
 ]  # fmt: skip
@@ -96,7 +100,7 @@ SHAPES = [
 
 @given(shape=st.sampled_from(SHAPES), body=st.text(WORDS, min_size=36, max_size=60), around=LOOSE)
 def test_tokens_of_known_shapes_are_hidden_anywhere(shape: str, body: str, around: str) -> None:
-    secret = shape.format(f"0{body}")
+    secret = shape.format(*[f"0{body}"] * shape.count("{}"))
     assert secret not in redact_text(f"{around} {secret} {around}")
     assert secret not in " ".join(redact_argv([around, secret, f"--name={secret}"]))
 
@@ -133,6 +137,47 @@ def test_headers_private_keys_and_logins_are_hidden(text: str) -> None:
     for secret in ("abc.def-123456", "QWxhZGRpbjpvcGVu", "abcdef0123456789"):
         assert secret not in redact_text(text)
         assert secret not in " ".join(redact_argv(["run", text]))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--pass", "hunter2secret"], ["-p", "hunter2secret"], ["--user", "me:hunter2secret"],
+        ["-u", "me:hunter2secret"],
+        ["--tokens", "hunter2secret"], ["DB_PASS=hunter2secret"], ["--authkey", "hunter2secret"],
+        ["--sessionid=hunter2secret"], ["me:hunter2secret@db.host/runs"], ["--dsn=me:hunter2secret@db.host/runs"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_passwords_are_hidden_in_command_lines(arguments: list[str]) -> None:
+    assert "hunter2secret" not in " ".join(redact_argv(["run", *arguments, "--lr", "1"]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'token: str = "hunter2secret"', 'api_key: Optional[str] = "hunter2secret"', "DB_PASS=hunter2secret",
+        "authkey = b'hunter2secret'", "sessionid=hunter2secret", "openai: Incorrect API key provided: hunter2secret.",
+        "password is wrong: hunter2secret", "AccountKey=hunter2secret;EndpointSuffix=x",
+        "me:hunter2secret@db.host:5432/x",
+        "with aB3xK9pLmQ2vT7wZr5YcN8dF1gH4jS6u in it".replace("aB3x", "hunter2secretaB3x"),
+    ],
+)  # fmt: skip
+def test_passwords_are_hidden_in_texts(text: str) -> None:
+    assert "hunter2secret" not in redact_text(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "forward_pass = model(x)", "first_pass: bool = True", "image: pytorch/pytorch:2.1@sha256:0123456789abcdef",
+        "TransformerEncoderLayerWithPreNormalizationAndDropout2d", "tokens: Tensor = batch['input_ids']",
+        "loss_tokens = tokens.sum()", "--pass 2 --port 29500", "git@github.com:org/repo.git", "step 12:30 at node@host",
+    ],
+)  # fmt: skip
+def test_words_that_look_like_it_are_left_alone(text: str) -> None:
+    assert redact_text(text) == text
+    assert redact_argv(text.split()) == text.split()
 
 
 def test_the_key_after_login_is_hidden_in_a_command_line() -> None:

@@ -71,6 +71,7 @@ __all__ = [
     "DEVICES",
     "EVALS",
     "EVENTS",
+    "EXEC_FAILED",
     "GRAD_MODE",
     "HOST",
     "LABELS",
@@ -120,6 +121,8 @@ STREAM_SUFFIX: Final = ".arrows"
 TABLE_SUFFIX: Final = ".parquet"
 SIGNAL_FILE: Final = "signals.txt"
 STATUS_FILE: Final = "status.bin"
+EXEC_FAILED: Final = "exec-failed"
+"""Name of an exit that did not happen: `os.exec*` raised, and the program went on."""
 STOPPED_FILE: Final = "stopped.txt"
 
 TABLES: Final[tuple[Table, ...]] = (

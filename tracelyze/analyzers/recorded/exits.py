@@ -31,7 +31,7 @@ def exit_of(folder: Path, facts: Mapping[str, Any], events: Table) -> Exit:
     rows = list(events.records())
     ends = [row for row in rows if row["kind"] == "exit"]
     raised = [row for row in rows if row["kind"] == "exception"]
-    if ends:
+    if ends and ends[-1]["name"] != schema.EXEC_FAILED:
         return _written(_with_status(ends[-1], folder), raised)
     stopped = stop_of(text_of(folder / schema.STOPPED_FILE))
     if stopped.get("end"):
@@ -83,6 +83,8 @@ def _written(row: Mapping[str, Any], raised: list[dict[str, Any]]) -> Exit:
         return Exit("exception", code, _message(raised[-1]) if raised else detail)
     if name in ("finished", "interrupted", "signal"):
         return Exit(name, code, detail)
+    if name == "exec":
+        return Exit("finished", code, "replaced itself by another program (os.exec)")
     if name == "os._exit":
         return Exit("finished", code, "ended by os._exit")
     return Exit("unknown", code, name)

@@ -17,8 +17,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from tracelyze import redaction
-from tracelyze.collectors.internals.own_frames import hide_own_frames
+from tracelyze import redaction, schema
+from tracelyze.collectors.internals.own_frames import hide_own_frames, leave_no_frame
 from tracelyze.collectors.program.call_sites import is_library, shown_path, source_line
 from tracelyze.collectors.recording.recorder import Recorder
 from tracelyze.collectors.system import exit_status, identity
@@ -63,10 +63,30 @@ def install(recorder: Callable[[], Recorder], recorders: Callable[[], list[Recor
             if one.folder is not None:
                 _safely(functools.partial(exit_status.note, one.folder))
 
+    for name in ("execv", "execve"):  # execl, execvp and the others call these
+        setattr(os, name, _replacing(getattr(os, name), recorders))
     sys.excepthook = excepthook
     threading.excepthook = thread_excepthook
     os._exit = leave
     atexit.register(at_exit)
+
+
+def _replacing(call: Any, recorders: Callable[[], list[Recorder]]) -> Any:
+    """`os.execv` and `os.execve` end this program like an exit, and the next one under the same process id."""
+
+    @functools.wraps(call)
+    def replace(*args: Any, **kwargs: Any) -> Any:
+        for one in recorders():
+            _safely(functools.partial(_note_replaced, one, "exec"))
+        try:
+            return call(*args, **kwargs)
+        except BaseException as error:
+            for one in recorders():
+                _safely(functools.partial(_note_replaced, one, schema.EXEC_FAILED))
+            leave_no_frame(error)
+            raise
+
+    return replace
 
 
 def note_exception(recorder: Recorder, error: BaseException, kind: str) -> None:
@@ -92,6 +112,13 @@ def note_exception(recorder: Recorder, error: BaseException, kind: str) -> None:
         source=source_line(line.filename, line.lineno or 0) if line else None,
     )
     recorder.flush()
+
+
+def _note_replaced(recorder: Recorder, name: str) -> None:
+    """Another program takes the place of this one: nothing of ours runs after that, so the rows are written now."""
+    if recorder.opened and not recorder.ended:
+        recorder.record_event("exit", name)
+        recorder.flush()
 
 
 def end(recorder: Recorder, name: str, code: float | None = None) -> None:

@@ -58,7 +58,11 @@ class _TorchLoader:
         if module.__spec__ is not None:
             module.__spec__.loader = self._inner
         module.__loader__ = self._inner
-        self._inner.exec_module(module)
+        try:
+            self._inner.exec_module(module)
+        except BaseException as error:
+            _leave_no_frame(error)
+            raise
         _install(module)
 
 
@@ -93,6 +97,14 @@ def _give_up(why: str, text: str = "") -> None:
         pass  # the line above has said it
 
 
+def _leave_no_frame(error: BaseException) -> None:
+    """Take the frames of this file from the front of the traceback: a bare `raise` then adds none."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == _install.__code__.co_filename:
+        trace = trace.tb_next
+    error.__traceback__ = trace
+
+
 def _run_users_own() -> None:
     """Run the sitecustomize that Python would have found without this one, under its own name."""
     spec = PathFinder.find_spec("sitecustomize", [entry for entry in sys.path if entry != HERE])
@@ -120,4 +132,8 @@ def _is_loader_worker() -> bool:
 if os.environ.get("TRACELYZE_RUN") and os.environ.get("TRACELYZE_DISABLE", "") in ("", "0") and not _is_loader_worker():
     sys.meta_path.insert(0, _TorchFinder)
 sys.path[:] = [entry for entry in sys.path if entry != HERE]
-_run_users_own()
+try:
+    _run_users_own()
+except BaseException as error:
+    _leave_no_frame(error)
+    raise
