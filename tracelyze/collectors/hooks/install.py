@@ -182,6 +182,7 @@ def _modules(torch: Any) -> None:
             leave_no_frame(error)
             raise
 
+    __call__.__qualname__ = "Module.__call__"  # by which it is pickled; torch's own has another name inside
     owner.__call__ = __call__
 
 

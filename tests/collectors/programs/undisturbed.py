@@ -1,0 +1,102 @@
+"""Trains a little and does one thing with its process that a recording must not disturb: see the functions' names."""
+
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+
+import torch
+from torch import nn
+
+
+def train(steps=30):
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(torch.randn(8, 4)), torch.randn(8, 1)).backward()
+        optimizer.step()
+
+
+def closes_all_descriptors(folder):
+    """As daemons do. The numbers are then given to files of its own."""
+    train()
+    time.sleep(0.8)  # rows have been written
+    os.closerange(3, 1000)
+    names = [f"{folder}/own{number}" for number in range(60)]
+    files = [open(name, "wb", buffering=0) for name in names]  # noqa: SIM115
+    for _ in range(3):
+        train()
+        time.sleep(0.6)
+    for file in files:
+        file.close()
+    print("bytes", sum(os.path.getsize(name) for name in names))
+
+
+def waits_for_a_signal(_):
+    """Blocks SIGTERM in its own threads and takes it with sigwait."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    train()
+    time.sleep(0.3)
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    print("got", signal.sigwait({signal.SIGTERM}).name)
+
+
+def counts_children(_):
+    """Is told of every child that ends."""
+    ended = []
+    signal.signal(signal.SIGCHLD, lambda number, frame: ended.append(number))
+    train()
+    time.sleep(1.2)
+    print("children", len(ended))
+
+
+def logs_an_exception(_):
+    """Handles an exception, and has excepthook print it."""
+    train()
+    seen = []
+    previous = sys.excepthook
+    try:
+        raise ValueError("handled")
+    except ValueError as error:
+        sys.excepthook(ValueError, error, None)
+    assert previous is sys.excepthook
+    assert not seen
+    print("went on")
+
+
+def becomes_another_program(argument):
+    """Replaces itself by the same script with another argument."""
+    train()
+    if argument == "first":
+        os.execv(sys.executable, [sys.executable, __file__, "becomes_another_program", "second"])
+    print("the second one")
+
+
+def fails_to_become_one(_):
+    train()
+    try:
+        os.execv("/no/such/program", ["x"])
+    except FileNotFoundError as error:
+        print("frames", error.__traceback__.tb_next)
+    train()
+
+
+def pickles_functions(_):
+    train()
+    functional, utils = nn.functional, nn.utils
+    for function in (
+        functional.cross_entropy, functional.mse_loss, functional.dropout, torch.autograd.backward,
+        utils.clip_grad_norm_, utils.clip_grad_value_, nn.Module.__call__, nn.Module.state_dict,
+        nn.Module.load_state_dict, torch.optim.lr_scheduler.StepLR.step, torch.amp.GradScaler.scale,
+        torch.utils.data.DataLoader.__iter__,
+    ):  # fmt: skip
+        assert pickle.loads(pickle.dumps(function)) is function, function
+    print("pickled")
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](sys.argv[2] if len(sys.argv) > 2 else "")

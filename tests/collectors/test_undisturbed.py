@@ -1,0 +1,67 @@
+"""What a program does with its own process goes on as if nobody recorded: descriptors, signals, children, exec."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from .conftest import Collect, program, run_plain
+
+PROGRAM = program("undisturbed.py")
+
+
+def test_files_of_the_program_get_none_of_our_rows(collect: Collect, tmp_path: Path) -> None:
+    done = collect(sys.executable, PROGRAM, "closes_all_descriptors", str(tmp_path))
+    assert done.process.returncode == 0, done.process.stderr
+    assert done.process.stdout == "bytes 0\n"
+    (process,) = done.run.processes
+    assert len(process.steps) >= 30  # what was written before the descriptors were closed
+    assert "closed the descriptor" in done.process.stderr
+
+
+def test_a_signal_that_the_program_waits_for_is_its_own(collect: Collect) -> None:
+    done = collect(sys.executable, PROGRAM, "waits_for_a_signal")
+    assert (done.process.returncode, done.process.stdout) == (0, "got SIGTERM\n")
+
+
+def test_nothing_is_started_in_the_program(collect: Collect) -> None:
+    assert collect(sys.executable, PROGRAM, "counts_children").process.stdout == "children 0\n"
+
+
+def test_an_exception_that_is_only_logged_ends_nothing(collect: Collect) -> None:
+    done = collect(sys.executable, PROGRAM, "logs_an_exception")
+    assert (done.process.returncode, done.process.stdout) == (0, "went on\n")
+    assert done.own_stderr == run_plain(sys.executable, PROGRAM, "logs_an_exception").stderr
+    (process,) = done.run.processes
+    assert process.exit.kind == "finished"
+
+
+def test_both_programs_of_one_process_are_recorded(collect: Collect) -> None:
+    done = collect(sys.executable, PROGRAM, "becomes_another_program", "first")
+    assert done.process.stdout == "the second one\n"
+    assert [len(process.steps) for process in done.run.processes] == [30, 30]
+    assert {process.exit.kind for process in done.run.processes} == {"finished"}
+
+
+def test_a_program_that_could_not_be_started_changes_nothing(collect: Collect) -> None:
+    done = collect(sys.executable, PROGRAM, "fails_to_become_one")
+    assert done.process.stdout == "frames None\n"
+    (process,) = done.run.processes
+    assert len(process.steps) == 60
+    assert process.exit.kind == "finished"
+
+
+def test_functions_that_we_stand_in_front_of_can_be_pickled(collect: Collect) -> None:
+    done = collect(sys.executable, PROGRAM, "pickles_functions")
+    assert done.process.stdout == "pickled\n", done.process.stderr
+
+
+def test_a_script_whose_name_is_not_utf8_is_recorded(collect: Collect, tmp_path: Path) -> None:
+    script = os.fsencode(tmp_path) + b"/caf\xe9.py"
+    shutil.copy(PROGRAM, os.fsdecode(script))
+    done = collect(sys.executable, os.fsdecode(script), "waits_for_a_signal")
+    assert done.process.returncode == 0, done.process.stderr
+    (process,) = done.run.processes
+    assert len(process.steps) == 30
