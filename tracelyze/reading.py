@@ -127,10 +127,11 @@ def open_parquet(path: Path) -> pq.ParquetFile:
 
     OSError or pyarrow's errors (most of them ValueErrors) where it is none.
     """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     check_regular(path)
-    file = pq.ParquetFile(path)
+    file = pq.ParquetFile(pa.OSFile(str(path), "rb"))
     try:
         metadata = file.metadata
         check_rows(path, metadata.num_rows)

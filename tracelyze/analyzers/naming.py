@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 def of(process: Process, run: Run) -> str:
     """ "training 3 of 5", "thread fold-2", both, or nothing if the process made one training on one thread."""
-    pid = process.facts.get("pid")
-    threads = any(other.thread > 1 and other.facts.get("pid") == pid for other in run.processes)
+    threads = process.facts.get("pid") in run.threaded
     thread = f"thread {process.facts.get('thread_name') or process.thread}" if threads else ""
     return ", ".join(part for part in (thread, process.part) if part)
 

@@ -39,7 +39,8 @@ def offsets(run: Run) -> list[Offset]:
     if len({_host(process) for process in ranks.values()}) < 2:
         return []
     first = ranks[min(ranks)]
-    found = (_offset(first, process) for process in ranks.values() if _host(process) != _host(first))
+    mine = _ends(first)
+    found = (_offset(first, mine, process) for process in ranks.values() if _host(process) != _host(first))
     return sorted((offset for offset in found if offset is not None), key=lambda offset: offset.rank)
 
 
@@ -71,8 +72,9 @@ def _host(process: Process) -> str:
     return str(process.facts.get("host") or "")
 
 
-def _offset(first: Process, other: Process) -> Offset | None:
-    mine, theirs = _ends(first), _ends(other)
+def _offset(first: Process, mine: Floats, other: Process) -> Offset | None:
+    """`mine`: when the steps of `first` ended."""
+    theirs = _ends(other)
     count = min(len(mine), len(theirs))
     if count < MIN_STEPS:
         return None
@@ -95,4 +97,5 @@ def _ends(process: Process) -> Floats:
     if training is None or zero is None:
         return np.empty(0)
     ends: Floats = training.steps["time"] + float(zero)
+    process.forget()  # a run of a thousand ranks is looked at one after the other
     return ends

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from tracelyze.analyzers.recorded.run import Floats, Mask
 
+SMALL = 20_000  # rows: all columns of so few are read faster at once than one by one, and take a few MiB
 FRAGMENT = "delete or replace that file, or diagnose a copy of the run directory without it"
 
 
@@ -34,19 +35,35 @@ class ParquetPart:
         except (pa.ArrowException, OSError, ValueError) as error:
             raise InputError(f"{path}: not a readable Parquet file ({_first_line(error)}); {FRAGMENT}") from error
         self.rows = int(self._metadata.num_rows)
+        self._whole: Any = None
 
     def column(self, name: str) -> Any:
+        """One column. A small file is read at once, when the first of its columns is asked for."""
+        if self.rows <= SMALL and self._whole is None:
+            try:
+                self._whole = self._read(self.schema.names)
+            except InputError:
+                self._whole = False  # one of its columns is damaged, which others need not pay for
+        whole = self._whole or self._read([name])
+        return reading.decoded_text(self.path, whole.column(name))
+
+    def forget(self) -> None:
+        """Free what was read."""
+        self._whole = None
+
+    def _read(self, names: Sequence[str]) -> Any:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         # Text stays in its dictionary until it is known how much it is.
-        coded = [name] if _is_text(self.schema.field(name).type) else []
+        coded = [name for name in names if _is_text(self.schema.field(name).type)]
         try:
-            with pq.ParquetFile(self.path, metadata=self._metadata, read_dictionary=coded) as file:
-                return reading.decoded_text(self.path, file.read(columns=[name]).column(name))
+            with pa.OSFile(str(self.path), "rb") as opened:
+                with pq.ParquetFile(opened, metadata=self._metadata, read_dictionary=coded) as file:
+                    return file.read(columns=list(names), use_threads=self.rows > SMALL)
         except (pa.ArrowException, OSError, ValueError) as error:
-            reason = _first_line(error)
-            raise InputError(f"{self.path}: column {name} cannot be read ({reason}); {FRAGMENT}") from error
+            what, reason = f"column {', '.join(names[:3])}", _first_line(error)
+            raise InputError(f"{self.path}: {what} cannot be read ({reason}); {FRAGMENT}") from error
 
 
 def complete_batches(path: Path) -> Iterator[Any]:
@@ -83,6 +100,9 @@ class StreamPart:
         column = pa.chunked_array([batch.column(name) for batch in self.batches], type=self.schema.field(name).type)
         return reading.decoded_text(self.path, column)
 
+    def forget(self) -> None:
+        """Nothing was read: the file is mapped."""
+
 
 Part = ParquetPart | StreamPart
 
@@ -94,6 +114,11 @@ class FileColumns:
         self.spec = spec
         self.parts = parts
         self.rows = sum(part.rows for part in parts)
+
+    def forget(self) -> None:
+        """Free what was read; it is read again when it is asked for."""
+        for part in self.parts:
+            part.forget()
 
     def check(self) -> None:
         """InputError if a column has a type that cannot stand for the one that the format declares."""
@@ -116,12 +141,15 @@ class FileColumns:
         """Column `name`; a part that lacks it (written by an older version) counts as not measured."""
         if self.spec.column(name).type == "string":
             return [value for part in self.parts for value in _text(part, name)]
+        if self.rows == 0:
+            return _NOTHING
         pieces = [_numbers(part, name) for part in self.parts]
         if len(pieces) == 1:
             return pieces[0]
-        if not pieces:
-            return _unknown(0)
         return np.concatenate([values for values, _ in pieces]), np.concatenate([known for _, known in pieces])
+
+
+_NOTHING = np.zeros(0, dtype=np.float64), np.zeros(0, dtype=bool)
 
 
 def _matches(part: Part, name: str, text: str) -> Mask:
@@ -151,7 +179,7 @@ def _numbers(part: Part, name: str) -> tuple[Floats, Mask]:
     if column.null_count == len(column):
         return _unknown(part.rows)
     known = np.broadcast_to(np.True_, len(column)) if column.null_count == 0 else column.is_valid().to_numpy()
-    only = _constant(column)
+    only = _constant(column) if len(column) > SMALL else None
     if only is not None:
         return np.broadcast_to(np.float64(only), len(column)), np.broadcast_to(np.True_, len(column))
     if pa.types.is_boolean(column.type):

@@ -105,6 +105,9 @@ class Table:
     def forget(self) -> None:
         """Drop the columns that were read; they are read again when asked for."""
         self._cache.clear()
+        forget = getattr(self._source, "forget", None)
+        if forget is not None:
+            forget()
 
     def to_pandas(self) -> pd.DataFrame:
         """The whole table as a pandas DataFrame, for a notebook. What was not measured is NaN, or pandas' NA.
@@ -346,6 +349,11 @@ class Run:
     manifest: Mapping[str, Any]
     processes: list[Process]
     notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def threaded(self) -> frozenset[Any]:
+        """Process ids of programs in which several threads trained."""
+        return frozenset(process.facts.get("pid") for process in self.processes if process.thread > 1)
 
     def to_pandas(self, table: str) -> pd.DataFrame:
         """The table of this name of all processes as one pandas DataFrame; KeyError if the format has no such table.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,9 @@ from tracelyze.schema import manifests
 FOLDER = re.compile(
     r"rank(?P<rank>\d{1,9})-attempt(?P<attempt>\d{1,9})-pid(?P<pid>\d{1,10})(?:-thread(?P<thread>\d{1,9}))?"
 )
+PART = re.compile(r"(?P<table>[a-z_]+)(?:-(?P<number>\d{1,9}))?(?:\.parquet|\.arrows)")
+HELD = frozenset(f"{table.name}{end}" for table in schema.TABLES for end in (".parquet", ".arrows"))
+HELD |= {schema.PROCESS_FILE}
 
 
 def load(path: str | Path) -> Run:
@@ -66,12 +72,13 @@ def _manifest(root: Path) -> tuple[dict[str, Any], list[str]]:
 
 def _process_folders(root: Path) -> list[Path]:
     """Folders of processes: by name, by their process file, or because tables lie in them."""
-    folders = []
-    for folder in sorted(path for path in root.iterdir() if path.is_dir()):
-        tables = (folder / f"{table.name}{end}" for table in schema.TABLES for end in (".parquet", ".arrows"))
-        if (folder / schema.PROCESS_FILE).exists() or any(path.exists() for path in tables):
-            folders.append(folder)
-    return folders
+    folders = sorted(path for path in root.iterdir() if path.is_dir())
+    return [folder for folder in folders if not HELD.isdisjoint(_names(folder))]
+
+
+def _names(folder: Path) -> list[str]:
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in entries]
 
 
 def _json(path: Path, shape: manifests.Shape) -> tuple[dict[str, Any], list[str]]:
@@ -113,7 +120,8 @@ def _process(folder: Path) -> Process:
         facts.setdefault(key, int(value or 1))
     if not may_live(folder, facts):
         compact_process(folder)
-    tables = {spec.name: Table(spec, _columns(folder, spec)) for spec in schema.TABLES}
+    stems = _stems(folder)
+    tables = {spec.name: Table(spec, _columns(folder, spec, stems)) for spec in schema.TABLES}
     tables, joined = continuations.joined(tables)
     tables, notes = logged.completed(tables)
     notes = [*wrong, *notes, *joined]
@@ -121,24 +129,25 @@ def _process(folder: Path) -> Process:
     stopped = text_of(folder / schema.STOPPED_FILE)
     if stopped:
         notes.append(_stop_note(stopped, tables["steps"]))
-    return Process(folder.name, facts, tables, exit_of(folder, facts, tables["events"]), notes)
+    process = Process(folder.name, facts, tables, exit_of(folder, facts, tables["events"]), notes)
+    process.forget()
+    return process
 
 
-def _columns(folder: Path, spec: schema.Table) -> FileColumns:
-    columns = FileColumns(spec, [_part(folder / stem) for stem in _stems(folder, spec.name)])
+def _columns(folder: Path, spec: schema.Table, stems: Mapping[str, list[str]]) -> FileColumns:
+    columns = FileColumns(spec, [_part(folder / stem) for stem in stems.get(spec.name, ())])
     columns.check()
     return columns
 
 
-def _stems(folder: Path, name: str) -> list[str]:
-    """Names of a table's parts without suffix, in order: steps, steps-00001, steps-00002, ..."""
-    pattern = re.compile(rf"({re.escape(name)})(?:-(\d+))?(?:\.parquet|\.arrows)")
-    found = {}
-    for path in folder.iterdir():
-        match = pattern.fullmatch(path.name)
+def _stems(folder: Path) -> dict[str, list[str]]:
+    """Names of each table's parts without suffix, in order: steps, steps-00001, steps-00002, ..."""
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for name in _names(folder):
+        match = PART.fullmatch(name)
         if match:
-            found[path.name.split(".")[0]] = int(match.group(2) or 0)
-    return sorted(found, key=lambda stem: found[stem])
+            found[match["table"]][name.split(".")[0]] = int(match["number"] or 0)
+    return {table: sorted(stems, key=lambda stem: stems[stem]) for table, stems in found.items()}
 
 
 def _part(stem: Path) -> Part:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +12,7 @@ from tracelyze.analyzers.statistics.robust import (
     NORMAL_MAD,
     Floats,
     block_medians,
+    block_spreads,
     edges,
     kendall_tau,
     runs_of,
@@ -52,7 +52,7 @@ def divergence(values: Floats, *, rise: float = 0.15, regained: float = 0.1, sig
     if minimum <= 0:
         return None
     bounds = edges(len(values), blocks)
-    within = float(np.median([spread(values[a:b]) for a, b in itertools.pairwise(bounds)]))
+    within = float(np.median(block_spreads(values, blocks)))
     noise = spread(np.diff(level)) / np.sqrt(2)
     margin = max(sigmas * noise, 0.5 * within, rise * minimum, regained * (start - minimum))
     if not (level[-last:] > minimum + margin).all() or _comes_back(level[lowest:]):

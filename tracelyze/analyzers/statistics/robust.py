@@ -5,7 +5,7 @@ Everything here works on finite values and survives a minority of wild ones; mea
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +29,28 @@ def edges(length: int, blocks: int) -> npt.NDArray[np.intp]:
 
 def block_medians(values: Floats, blocks: int) -> Floats:
     """Median of each of `blocks` consecutive blocks, shape [min(blocks, len(values))]."""
+    return _by_block(values, blocks, lambda rows: np.median(rows, axis=1))
+
+
+def block_spreads(values: Floats, blocks: int) -> Floats:
+    """:func:`spread` of each of `blocks` consecutive blocks, same shape as medians."""
+
+    def spreads(rows: Floats) -> Floats:
+        apart = np.abs(rows - np.median(rows, axis=1, keepdims=True))
+        return np.asarray(NORMAL_MAD * np.median(apart, axis=1), dtype=np.float64)
+
+    return _by_block(values, blocks, spreads)
+
+
+def _by_block(values: Floats, blocks: int, measure: Callable[[Floats], Floats]) -> Floats:
+    """`measure` of each block. Blocks of one length, of which there are two at most, are rows of one matrix."""
     bounds = edges(len(values), blocks)
-    return np.array([np.median(values[a:b]) for a, b in itertools.pairwise(bounds) if b > a])
+    starts, lengths = bounds[:-1], np.diff(bounds)
+    found = np.full(len(starts), np.nan)
+    for length in np.unique(lengths[lengths > 0]):
+        chosen = lengths == length
+        found[chosen] = measure(values[starts[chosen, None] + np.arange(length)])
+    return found[lengths > 0]
 
 
 def block_minima(values: Floats, blocks: int) -> Floats:
