@@ -196,7 +196,7 @@ def test_blocks_that_are_used_otherwise(what: str, steps: int, tmp_path: Path) -
 def test_a_block_without_a_training_says_so(tmp_path: Path) -> None:
     block("nothing", tmp_path)
     (check, *_) = diagnose(tmp_path / "run").checks
-    assert check.reason.startswith("nothing trained in this run")
+    assert check.reason.startswith("Nothing trained in this run")
 
 
 def test_log_speaks_to_the_block_that_is_open(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_killed_by_the_kernel_for_memory(group: Path, tmp_path: Path) -> None:
     assert process.facts["host_memory_bytes"] <= 600_000_000
     assert len(process.steps) > 50
     (found,) = [one for one in analyzers.diagnose(run).findings if one.rule == "killed"]
-    assert "most likely out of host memory" in found.title
+    assert "host memory most likely ran out" in found.title
 
 
 def test_a_limit_of_any_group_around_ours_counts(tmp_path: Path) -> None:
