@@ -335,7 +335,8 @@ class RunFacts:
 class Diagnosis:
     """The whole answer. Findings are ordered: root causes first, then by severity, confidence and cost.
 
-    `verdict_reason`: a sentence that says why the verdict is unknown; empty for all others.
+    `verdict_reason`: a sentence that says why the verdict is unknown; empty for all others. `docs_url`: where reports
+    link to for the pages of rules; empty for no links.
     `picture` is no part of the JSON contract: a thousand slices say nothing that the findings do not.
     """
 
@@ -348,6 +349,7 @@ class Diagnosis:
     schema_version: int = SCHEMA_VERSION
     picture: Picture | None = None
     verdict_reason: str = ""
+    docs_url: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON contract as plain data, keys in the order of the contract."""
@@ -356,7 +358,7 @@ class Diagnosis:
             for evidence, entry in zip(finding.evidence, row["evidence"], strict=True):
                 entry["fires_at"] = evidence.fires_at
         head = ("schema_version", "tracelyze_version", "run", "verdict", "verdict_reason")
-        return {key: data[key] for key in (*head, "findings", "checks", "charts")}
+        return {key: data[key] for key in (*head, "findings", "checks", "charts", "docs_url")}
 
     def roots(self) -> list[Finding]:
         """Findings that nothing else explains."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import stat
+import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,7 +15,8 @@ import pytest
 from tracelyze import reports
 from tracelyze.diagnosis import Evidence, Location
 from tracelyze.errors import InputError
-from tracelyze.reports import sarif, text
+from tracelyze.reports import escaping, markdown, sarif, text
+from tracelyze.reports.plain_tracebacks import folded
 
 from . import examples
 
@@ -220,5 +222,78 @@ def test_errors_are_one_line_that_names_file_reason_and_remedy(tmp_path: Path, n
 
 
 def test_unknown_format_is_an_input_error() -> None:
-    with pytest.raises(InputError, match="html, markdown, json, sarif, text"):
+    with pytest.raises(InputError, match="html, markdown, json, sarif, junit, text"):
         reports.render(examples.empty(), "pdf")
+
+
+@pytest.mark.parametrize("name", examples.ALL)
+def test_a_comment_has_25_lines_before_its_fold(name: str) -> None:
+    comment = reports.render(examples.ALL[name](), "markdown")
+    brief, fold, _ = comment.partition("<details>")
+    assert fold or not examples.ALL[name]().checks
+    assert brief.count("\n") <= markdown.LINES
+    assert comment.count("<details>") == comment.count("</details>") <= 1
+    full = reports.render(examples.ALL[name](), "markdown", full=True)
+    assert "<details>" not in full
+    assert full.startswith(brief.rstrip("\n"))
+
+
+def test_code_is_never_cut() -> None:
+    long = "\n".join(f"    line_{number} = {'x' * 300}" for number in range(40))
+    finding = replace(examples.chain().findings[0], fix_code=long, diff=None)
+    diagnosis = replace(examples.chain(), findings=[finding])
+    for form in ("markdown", "html"):
+        report = reports.render(diagnosis, form)
+        assert all(f"line_{number} = {'x' * 300}" in report for number in range(40))
+
+
+def test_a_traceback_keeps_its_end_and_its_own_frames() -> None:
+    own = '  File "train.py", line 26, in encode\n    return table[word]\n'
+    library = '  File "/venv/lib/python3.11/site-packages/torch/x.py", line 1, in f\n    y()\n'
+    text = f"Traceback (most recent call last):\n{own}{library * 50}KeyError: 'tok100'"
+    evidence = [*examples.chain().findings[0].evidence, Evidence("traceback", text)]
+    finding = replace(examples.chain().findings[0], evidence=evidence)
+    diagnosis = replace(examples.chain(), findings=[finding])
+    for form in ("markdown", "text"):
+        report = reports.render(diagnosis, form)
+        assert "    return table[word]" in report
+        assert "(50 frames of libraries)" in report
+        assert "KeyError: 'tok100'" in report
+    lines = folded(text.replace("KeyError: 'tok100'", "KeyError: " + "\n".join(map(str, range(99)))), 20)
+    assert lines[-1] == "98"
+    assert any("lines left out" in line for line in lines)
+
+
+def test_sarif_tells_consequences_as_notes_beside_their_cause() -> None:
+    diagnosis = replace(examples.chain(), docs_url="https://docs.example/tracelyze/")
+    (run,) = json.loads(reports.render(diagnosis, "sarif"))["runs"]
+    root, *others = run["results"]
+    assert root["level"] == "error"
+    assert {result["level"] for result in others} == {"note"}
+    for result in others:
+        (related,) = result["relatedLocations"]
+        assert related["message"]["text"].startswith("Caused by ")
+        assert "repair that first" in result["message"]["text"]
+    titles = {check.rule: check.title for check in diagnosis.checks}
+    for rule in run["tool"]["driver"]["rules"]:
+        assert rule["shortDescription"]["text"] == titles[rule["id"]]
+        assert rule["helpUri"] == f"https://docs.example/tracelyze/rules/{rule['id']}"
+    plain = json.loads(reports.render(examples.chain(), "sarif"))["runs"][0]["tool"]["driver"]["rules"]
+    assert not any("helpUri" in rule for rule in plain)
+
+
+@pytest.mark.parametrize("name", examples.ALL)
+def test_junit_has_a_case_for_every_check(name: str) -> None:
+    diagnosis = examples.ALL[name]()
+    suites = ElementTree.fromstring(reports.render(diagnosis, "junit").encode())
+    cases = suites.findall("testsuite/testcase")
+    names = [case.get("name") for case in cases if case.get("name") != "verdict"]
+    assert names == [escaping.one_line(check.rule) for check in diagnosis.checks]
+    count = {tag: len(suites.findall(f"testsuite/testcase/{tag}")) for tag in ("failure", "error", "skipped")}
+    suite = suites.find("testsuite")
+    assert suite is not None
+    assert suite.get("failures") == str(count["failure"])
+    assert (suite.get("errors"), suite.get("skipped")) == (str(count["error"]), str(count["skipped"]))
+    assert (count["error"] == 1) == (diagnosis.verdict == "unknown")
+    grave = {finding.rule for finding in diagnosis.findings if finding.severity != "info"}
+    assert count["failure"] == sum(check.rule in grave for check in diagnosis.checks)

@@ -35,9 +35,9 @@ def test_margin_is_a_factor_where_that_means_something() -> None:
         assert words.margin(Evidence("a", value, "", threshold)) == ""
 
 
-def test_verdict_says_how_a_run_died() -> None:
+def test_the_verdict_is_the_title_of_the_gravest_finding() -> None:
     died = replace(examples.chain(), run=examples.run_facts(exit=Exit("signal", 137)))
-    assert words.verdict(died) == "This run was ended by a signal."
+    assert words.verdict(died) == "Gradients are never cleared"
 
 
 def test_story_follows_the_chain_in_order_of_onset() -> None:

@@ -23,19 +23,28 @@ FORMATS: Final = {
     ".html": "html",
     ".htm": "html",
     ".md": "markdown",
+    ".markdown": "markdown",
     ".json": "json",
     ".sarif": "sarif",
+    ".xml": "junit",
     ".txt": "text",
 }
 """The format that a file gets by its suffix."""
 
 
-def render(diagnosis: Diagnosis, format_name: str) -> str:
-    """The diagnosis in one of the formats `html`, `markdown`, `json`, `sarif`, `text`."""
+def render(diagnosis: Diagnosis, format_name: str, full: bool = False) -> str:
+    """The diagnosis in one of the formats `html`, `markdown`, `json`, `sarif`, `junit`, `text`.
+
+    `full`: Markdown without a fold; the other formats are whole in any case.
+    """
     if format_name not in FORMATS.values():
         raise InputError(
             f"unknown report format {format_name!r}: use one of {', '.join(dict.fromkeys(FORMATS.values()))}"
         )
+    if format_name == "markdown":
+        from tracelyze.reports import markdown
+
+        return markdown.render(diagnosis, full)
     renderer = importlib.import_module(f"tracelyze.reports.{format_name}")
     return cast("Callable[[Diagnosis], str]", renderer.render)(diagnosis)
 
@@ -52,12 +61,12 @@ def format_of(path: str | Path) -> str:
     return FORMATS[suffix]
 
 
-def write(diagnosis: Diagnosis, path: str | Path) -> Path:
+def write(diagnosis: Diagnosis, path: str | Path, full: bool = False) -> Path:
     """Write the report that the suffix of `path` asks for; the file appears complete or not at all.
 
     Raises InputError, one line, for an unknown suffix and for a place that cannot be written.
     """
-    return store(render(diagnosis, format_of(path)), Path(path))
+    return store(render(diagnosis, format_of(path), full), Path(path))
 
 
 def store(text: str, target: Path) -> Path:

@@ -1,4 +1,4 @@
-"""The diagnosis as a comment for a ticket: short enough for any tracker, and made of nothing but words and code."""
+"""The diagnosis as a comment for a ticket: 25 lines that stand for themselves, and everything else in one fold."""
 
 from __future__ import annotations
 
@@ -10,82 +10,178 @@ from tracelyze import formatting
 from tracelyze.reports import escaping, story, words
 from tracelyze.reports.escaping import markdown as plain
 from tracelyze.reports.escaping import markdown_code
+from tracelyze.reports.html import hero, tracebacks
+from tracelyze.reports.plain_tracebacks import folded
 
 if TYPE_CHECKING:
-    from tracelyze.diagnosis import Diagnosis, Evidence, Finding
+    from tracelyze.diagnosis import Check, Diagnosis, Evidence, Finding
     from tracelyze.reports.story import Chapter
 
 LIMIT: Final = 60_000
 """Bytes. GitHub takes comments of up to 65,536 characters."""
+LINES: Final = 25
+"""Lines of a comment before its fold."""
 
 _LONGEST: Final = 2_000  # characters of one text
+_LEAD: Final = 400  # of the summary in the comment
 _LONGEST_CELL: Final = 300
+_CODE: Final = 6  # lines of code in the comment; what is longer stands whole in the fold
+_NUMBERS: Final = 3
+_TRACEBACK: Final = 60  # lines
 _SIGNS: Final = {"critical": "🔴", "warning": "🟠", "info": "🔵", "ok": "🟢", "unknown": "⚪"}
 
 
-def render(diagnosis: Diagnosis) -> str:
-    """The comment: heading, root causes with their repairs, what followed, what was checked. At most `LIMIT` bytes.
+def render(diagnosis: Diagnosis, full: bool = False) -> str:
+    """The comment. With `full` nothing is folded away. At most `LIMIT` bytes.
 
     What does not fit is left out in whole sections, from the end, and the last line says so.
     """
     chapters = story.chapters(diagnosis)
-    sections = [_heading(diagnosis, chapters), *(_chapter(chapter, diagnosis.run.ranks) for chapter in chapters)]
-    sections += [_checks(diagnosis), _run(diagnosis)]
+    brief = _brief(diagnosis, chapters)
+    details = [_details(chapter, diagnosis.run.ranks) for chapter in chapters]
+    details += [*_checks(diagnosis), _run(diagnosis)]
+    details = [section for section in details if section]
+    kept = _fitting(details, LIMIT - len(brief.encode()) - 300)
+    if full:
+        return "\n\n".join([brief, *kept]) + "\n"
+    fold = ["<details><summary>All evidence, checks and facts of the run</summary>", *kept, "</details>"]
+    return "\n\n".join([brief, *(fold if kept else [])]) + "\n"
+
+
+def _fitting(sections: list[str], room: int) -> list[str]:
     kept: list[str] = []
-    size = 200  # for the last line
-    for section in (section for section in sections if section):
-        size += len(section.encode()) + 2
-        if size > LIMIT:
-            kept.append(
-                f"_{len(sections) - len(kept)} more sections do not fit a comment; the HTML report holds them._"
-            )
-            break
+    for section in sections:
+        room -= len(section.encode()) + 2
+        if room < 0:
+            left = len(sections) - len(kept)
+            return [*kept, f"_{left} more sections do not fit a comment; the HTML report holds them._"]
         kept.append(section)
-    return "\n\n".join(kept) + "\n"
+    return kept
 
 
-def _heading(diagnosis: Diagnosis, chapters: list[Chapter]) -> str:
-    lines = [f"## {_SIGNS[diagnosis.verdict]} {words.verdict(diagnosis)}"]
-    if chapters:
-        first = chapters[0].root.finding
-        kind = "Worth knowing" if first.severity == "info" else "Root cause"
-        more = f" (and {formatting.plural(len(chapters) - 1, 'more')[:-1] if len(chapters) > 2 else '1 more'})"
-        lines.append(f"**{kind}: {_words(first.title)}**{more if len(chapters) > 1 else ''}")
-    lines += [f"> {_words(note)}" for note in diagnosis.run.notes[:10]]
-    return "\n\n".join(lines)
+def _brief(diagnosis: Diagnosis, chapters: list[Chapter]) -> str:
+    """Verdict, since when, cost, line, fix and the strongest numbers of the first root cause."""
+    lines = [f"## {_SIGNS[diagnosis.verdict]} {_words(words.verdict(diagnosis))}"]
+    if not chapters:
+        return "\n\n".join([*lines, *_notes(diagnosis)])
+    chapter = chapters[0]
+    finding = chapter.root.finding
+    kind = "Worth knowing" if finding.severity == "info" else hero.CAUSE[finding.confidence]
+    others = len(chapters) - 1
+    more = f" · {formatting.plural(others, 'other finding')} below" if others else ""
+    title = f": {_words(finding.title)}" if words.verdict(diagnosis) != finding.title else ""
+    lines.append(f"**{words.SEVERITY[finding.severity]} · {kind}**{title} ({markdown_code(finding.rule)}){more}")
+    lines.append(_words(_lead(finding.summary)))
+    lines.append("\n".join(_facts(finding, chapter, diagnosis)))
+    code = _code(finding)
+    if code and code.count("\n") <= _CODE + 1:
+        lines.append(code)
+    return "\n\n".join([*lines, *_notes(diagnosis)])
 
 
-def _chapter(chapter: Chapter, of_ranks: int) -> str:
+def _notes(diagnosis: Diagnosis) -> list[str]:
+    return [f"> {_words(note)}" for note in diagnosis.run.notes[:1]]
+
+
+def _lead(summary: str) -> str:
+    """The first sentences of a summary that fit."""
+    if len(summary) <= _LEAD:
+        return summary
+    cut = summary[:_LEAD].rfind(". ")
+    return summary[: cut + 1] if cut > 0 else escaping.shortened(summary, _LEAD)
+
+
+def _facts(finding: Finding, chapter: Chapter, diagnosis: Diagnosis) -> list[str]:
+    since = [part for part in (words.onset(finding), hero.clock(finding.first_at)) if part not in ("", "not known")]
+    since += [words.ranks(finding, diagnosis.run.ranks)] if words.ranks(finding, diagnosis.run.ranks) else []
+    lines = [f"- **Since** {', '.join(since)}"] if since else []
+    lines += [f"- **Cost** {words.cost(finding)}"] if words.cost(finding) else []
+    if finding.location is not None:
+        source = finding.location.source.strip()
+        seen = f": {markdown_code(escaping.shortened(source, _LONGEST_CELL))}" if source else ""
+        lines.append(f"- **Seen at** {markdown_code(words.place(finding.location))}{seen}")
+    numbers = [one for one in finding.evidence if one.threshold is not None][:_NUMBERS]
+    lines += [f"- **Measured** {'; '.join(_number(one) for one in numbers)}"] if numbers else []
+    if chapter.consequences:
+        followed = [_words(told.finding.title) for told in chapter.consequences[:_NUMBERS]]
+        rest = len(chapter.consequences) - len(followed)
+        lines.append(f"- **Followed by** {'; '.join(followed)}" + (f" and {rest} more" if rest else ""))
+    lines += [f"- **Fix** {_words(finding.fix)}"] if finding.fix.strip() else []
+    lines += [f"- **To verify** {_words(finding.verify)}"] if finding.verify else []
+    return lines
+
+
+def _number(one: Evidence) -> str:
+    limit = hero.limit(one)
+    return plain(f"{one.name}: {formatting.quantity(one.value, one.unit)}") + (f" ({plain(limit)})" if limit else "")
+
+
+def _details(chapter: Chapter, of_ranks: int) -> str:
+    """Everything about a root cause."""
     finding = chapter.root.finding
     head = f"### {_SIGNS[finding.severity]} {words.SEVERITY[finding.severity]}: {_words(finding.title)}"
-    facts = [f"**Since** {words.onset(finding)}", f"**confidence** {finding.confidence}", markdown_code(finding.rule)]
+    facts = [f"**since** {words.onset(finding)}"]
+    facts += [f"**cost** {words.cost(finding)}"] if words.cost(finding) else []
     affected = ", ".join(part for part in (words.steps(finding), words.ranks(finding, of_ranks)) if part)
-    if affected:
-        facts.insert(1, f"**affected** {affected}")
-    if words.cost(finding):
-        facts.insert(1, f"**cost so far** {words.cost(finding)}")
-    parts = [head, _words(finding.summary), " · ".join(facts), *_repair(finding)]
+    facts += [f"**affected** {affected}"] if affected else []
+    facts += [f"**confidence** {finding.confidence}", markdown_code(finding.rule)]
+    parts = [head, _words(finding.summary), " · ".join(facts), *_seen(finding), *_repair(finding)]
     parts += [_evidence(finding.evidence)] if finding.evidence else []
+    parts += [_block("\n".join(folded(text, _TRACEBACK)), "") for text in _tracebacks(finding)]
+    if finding.excluded:
+        parts.append("\n".join(["**Excluded:**", "", *(f"- {_words(one)}" for one in finding.excluded)]))
     parts += [_following(chapter)] if chapter.consequences else []
+    parts += [f"_Not a fault if: {_words(finding.false_alarm)}_"] if finding.false_alarm else []
     return "\n\n".join(part for part in parts if part)
 
 
+def _seen(finding: Finding) -> list[str]:
+    if finding.location is None:
+        return []
+    place = f"**Seen at** {markdown_code(words.place(finding.location))}:"
+    if finding.excerpt is None:
+        return [place, _block(finding.location.source)] if finding.location.source.strip() else [place]
+    numbered = [
+        f"{'>' if number == finding.location.line else ' '} {number:>5}  {line}"
+        for number, line in enumerate(finding.excerpt.lines, finding.excerpt.first_line)
+    ]
+    return [place, _block("\n".join(numbered), "")]
+
+
 def _repair(finding: Finding) -> list[str]:
-    parts = [f"**What to change:** {_words(finding.fix)}"] if finding.fix.strip() else []
-    if finding.location is not None:
-        parts.append(f"Now, {markdown_code(words.place(finding.location))}:")
-        parts += [_block(finding.location.source)] if finding.location.source.strip() else []
-    if finding.fix_code.strip():
-        parts += ["Instead:", _block(finding.fix_code)]
-    return parts
+    parts = [f"**Fix:** {_words(finding.fix)}"] if finding.fix.strip() else []
+    code = _code(finding)
+    if code and finding.diff is None:
+        parts.append("Example:")
+    parts += [code] if code else []
+    return parts + ([f"**To verify:** {_words(finding.verify)}"] if finding.verify else [])
+
+
+def _code(finding: Finding) -> str:
+    """The edit where the rule knows it, else the example; empty without either."""
+    diff = finding.diff
+    if diff is not None:
+        lines = [
+            f"@@ {diff.file}:{diff.line} @@",
+            *(f"-{one}" for one in diff.removed),
+            *(f"+{one}" for one in diff.added),
+        ]
+        return escaping.markdown_block(
+            "\n".join(escaping.one_line(line) if "\n" in line else line for line in lines), "diff"
+        )
+    return _block(finding.fix_code) if finding.fix_code.strip() else ""
 
 
 def _evidence(evidence: list[Evidence]) -> str:
-    lines = ["| Measured | Value | Threshold | Basis |", "|---|---|---|---|"]
-    for one in evidence[:30]:
-        cells = (one.name, formatting.quantity(one.value, one.unit), words.threshold(one), one.source)
+    lines = ["| Measured | Value | Limit | Basis |", "|---|---|---|---|"]
+    for one in [one for one in evidence if not tracebacks.is_traceback(one)][:30]:
+        cells = (one.name, formatting.quantity(one.value, one.unit), hero.limit(one), one.source)
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
+
+
+def _tracebacks(finding: Finding) -> list[str]:
+    return [str(one.value) for one in finding.evidence if tracebacks.is_traceback(one)]
 
 
 def _following(chapter: Chapter) -> str:
@@ -97,44 +193,39 @@ def _following(chapter: Chapter) -> str:
     return "\n".join(lines)
 
 
-def _checks(diagnosis: Diagnosis) -> str:
+def _checks(diagnosis: Diagnosis) -> list[str]:
     if not diagnosis.checks:
-        return ""
-    lines = [f"### Checks\n\n{words.tally(diagnosis).capitalize()}."]
-    passed = [
-        f"- {_words(check.reason) or 'no reason given'} (looked for: {_words(check.title or check.rule)})"
-        for check in story.checks(diagnosis, "passed")
-    ]
-    if passed:
-        lines.append(_folded(f"{formatting.plural(len(passed), 'check')} passed", passed))
-    skipped = [
-        f"- {_words(reason) or 'no reason given'}: {'; '.join(_words(check.title or check.rule) for check in group)}"
-        for reason, group in story.by_reason(story.checks(diagnosis, "skipped")).items()
-    ]
-    if skipped:
-        lines.append(_folded("Not checked, and why", skipped))
-    return "\n\n".join(lines)
+        return []
+    groups = (
+        ("need more data", hero.needs_more(diagnosis)),
+        ("do not apply", hero.not_applicable(diagnosis)),
+        ("passed", story.checks(diagnosis, "passed")),
+    )
+    parts = [f"### Checks\n\n{words.tally(diagnosis)}."]
+    for name, checks in groups:
+        if checks:
+            parts.append("\n".join([f"**{len(checks):,} {name}:**", "", *map(_check, checks)]))
+    return ["\n\n".join(parts)]
 
 
-def _folded(title: str, lines: list[str]) -> str:
-    return "\n".join([f"<details><summary>{title}</summary>", "", *lines, "", "</details>"])
+def _check(check: Check) -> str:
+    record = f" Record it with {markdown_code(check.command)}." if check.command else ""
+    return f"- **{_words(check.title or check.rule)}**: {_words(check.reason) or 'no reason given'}{record}"
 
 
 def _run(diagnosis: Diagnosis) -> str:
     run = diagnosis.run
-    parts = [
-        f"{formatting.plural(run.steps, 'step')}",
-        formatting.plural(run.ranks, "rank"),
-        formatting.duration(run.duration_s),
-    ]
-    lines = ["### Run", "", f"- {', '.join(parts)}{_words(words.ended(run))}"]
+    parts = [formatting.plural(run.steps, "step"), formatting.plural(run.ranks, "rank"), hero.code(run)]
+    parts += [_words(words.ended(run)) or formatting.duration(run.duration_s)]
+    lines = ["### Run", "", f"- {', '.join(part for part in parts if part)}"]
     if run.command:
         lines.append(f"- command: {markdown_code(escaping.shortened(words.command(run.command), _LONGEST))}")
-    lines.append(
-        f"- run directory: {markdown_code(run.path)}"
-        + (f", started {_words(run.started_at)}" if run.started_at else "")
-    )
+    started = f", started {plain(hero.date(run.started_at))}" if run.started_at else ""
+    lines.append(f"- run directory: {markdown_code(run.path)}{started}")
+    lines += [f"- {_words(note)}" for note in run.notes[:20]]
     lines += [f"- {_cell(name)}: {_cell(value)}" for name, value in list(run.environment.items())[:40]]
+    recorded = words.recording(run)
+    lines += [f"- {_words(recorded)}"] if recorded else []
     lines.append(f"- tracelyze {_cell(diagnosis.tracelyze_version)}")
     return "\n".join(lines)
 
@@ -151,5 +242,6 @@ def _cell(text: str) -> str:
     return plain(escaping.shortened(escaping.one_line(text), _LONGEST_CELL))
 
 
-def _block(code: str) -> str:
-    return escaping.markdown_block(textwrap.dedent(escaping.shortened(code.strip("\n"), _LONGEST)), "python")
+def _block(code: str, language: str = "python") -> str:
+    """Code as it is, without the indentation that all of its lines share; it is never cut."""
+    return escaping.markdown_block(textwrap.dedent(code.strip("\n")), language)

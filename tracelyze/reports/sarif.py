@@ -45,12 +45,15 @@ def _driver(diagnosis: Diagnosis, rules: list[dict[str, Any]]) -> dict[str, Any]
 
 def _rules(diagnosis: Diagnosis) -> list[dict[str, Any]]:
     first = {finding.rule: finding for finding in reversed(diagnosis.findings)}
-    titles = {check.rule: check.title for check in diagnosis.checks} | {rule: one.title for rule, one in first.items()}
-    return [_rule(rule, title or rule, first.get(rule)) for rule, title in titles.items()]
+    titles = {rule: one.title for rule, one in first.items()}
+    titles |= {check.rule: check.title for check in diagnosis.checks if check.title or check.rule not in titles}
+    return [_rule(rule, title or rule, first.get(rule), diagnosis.docs_url) for rule, title in titles.items()]
 
 
-def _rule(rule: str, title: str, finding: Finding | None) -> dict[str, Any]:
+def _rule(rule: str, title: str, finding: Finding | None, docs_url: str) -> dict[str, Any]:
     said: dict[str, Any] = {"id": rule, "shortDescription": {"text": title}}
+    if docs_url:
+        said["helpUri"] = f"{docs_url.rstrip('/')}/rules/{quote(rule)}"
     if finding is None:
         return said | {"fullDescription": {"text": title}, "help": {"text": title}}
     advice = finding.fix + (f"\n\n{finding.fix_code}" if finding.fix_code else "")
@@ -67,11 +70,13 @@ def _rule(rule: str, title: str, finding: Finding | None) -> dict[str, Any]:
 
 
 def _result(finding: Finding, diagnosis: Diagnosis, index: dict[str, int]) -> dict[str, Any]:
+    cause = _cause(finding, diagnosis)
+    advice = f"This follows from {cause.rule}: repair that first." if cause else finding.fix
     result: dict[str, Any] = {
         "ruleId": finding.rule,
         "ruleIndex": index[finding.rule],
-        "level": _LEVELS[finding.severity],
-        "message": {"text": f"{finding.title}. {finding.summary} {finding.fix}".strip()},
+        "level": "note" if cause else _LEVELS[finding.severity],
+        "message": {"text": f"{finding.title}. {finding.summary} {advice}".strip()},
         "partialFingerprints": {"tracelyze/v1": fingerprint(finding)},
         "properties": {
             "severity": finding.severity,
@@ -84,7 +89,18 @@ def _result(finding: Finding, diagnosis: Diagnosis, index: dict[str, int]) -> di
         },
     }
     place = _place(finding, diagnosis)
+    related = _place(cause, diagnosis) if cause else None
+    if cause and related:
+        said = {"message": {"text": f"Caused by {cause.rule}: {cause.title}"}}
+        result["relatedLocations"] = [{"id": 1, **related, **said}]
     return result | ({"locations": [place]} if place else {})
+
+
+def _cause(finding: Finding, diagnosis: Diagnosis) -> Finding | None:
+    """The finding that explains this one; None for a root cause."""
+    if finding.caused_by is None:
+        return None
+    return next((other for other in diagnosis.findings if other.rule == finding.caused_by), None)
 
 
 def fingerprint(finding: Finding) -> str:

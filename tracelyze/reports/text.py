@@ -1,12 +1,14 @@
-"""The diagnosis as lines for a terminal: the answer, the cause, what followed, the line, the repair."""
+"""The diagnosis as lines for a terminal: what ran, the verdict, the cause, since when, the line, the repair."""
 
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tracelyze import formatting
 from tracelyze.reports import escaping, story, words
+from tracelyze.reports.html import hero, tracebacks
+from tracelyze.reports.plain_tracebacks import folded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,26 +16,32 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Diagnosis, Evidence, Finding
     from tracelyze.reports.story import Chapter
 
-_NUMBERS = 4  # of the evidence
-_REASONS = 3  # why checks could not be made
+WIDTH: Final = 80
+"""Columns, unless the terminal has fewer."""
+
+_NUMBERS = 3  # of the evidence
 _LONGEST = 600  # characters of one text
 _CODE_LINES = 20
+_TRACEBACK_LINES = 24
+_LABEL = 8  # columns of the words before a fact
 _COLORS = {"critical": "31", "warning": "33", "info": "34", "ok": "32", "unknown": ""}
 _SIGNS = {"critical": "✖", "warning": "▲", "info": "●", "ok": "✔", "unknown": "?"}
 
 
-def render(diagnosis: Diagnosis, color: bool = False, width: int = 88) -> str:
+def render(diagnosis: Diagnosis, color: bool = False, width: int = WIDTH) -> str:
     """The summary, no line longer than `width` columns where words can be wrapped.
 
     Whatever the run's strings hold, the only escape sequences in it are the colours asked for by `color`.
     """
     page = _Page(color, max(40, width))
-    page.heading(diagnosis)
+    page.run_line(diagnosis)
     chapters = story.chapters(diagnosis)
+    if not chapters or diagnosis.verdict in ("ok", "unknown"):
+        page.verdict(diagnosis)
     for note in diagnosis.run.notes:
         page.words(f"Note: {note}", "  ")
     for chapter in chapters:
-        page.chapter(chapter, diagnosis.run.ranks)
+        page.chapter(chapter, diagnosis)
     page.checks(diagnosis)
     if recorded := words.recording(diagnosis.run):
         page.words(recorded, "", dim=True)
@@ -57,66 +65,98 @@ class _Page:
         self.width = width
         self.lines: list[str] = []
 
-    def heading(self, diagnosis: Diagnosis) -> None:
+    def run_line(self, diagnosis: Diagnosis) -> None:
+        run = diagnosis.run
+        parts = [escaping.one_line(run.path), hero.date(run.started_at)]
+        parts += [formatting.plural(run.steps, "step")] if run.steps else []
+        parts += [formatting.plural(run.ranks, "rank")] if run.ranks > 1 else []
+        parts += [hero.device(run), hero.code(run), words.ended(run) or _lasted(diagnosis)]
+        self.words(" · ".join(part for part in parts if part), "", dim=True, hanging="  ")
+
+    def verdict(self, diagnosis: Diagnosis) -> None:
+        self.lines.append("")
         sign, color = _SIGNS[diagnosis.verdict], _COLORS[diagnosis.verdict]
         self.words(f"{sign} {words.verdict(diagnosis)}", "", code=color, bold=True, hanging="  ")
-        run = diagnosis.run
-        facts = [formatting.plural(run.steps, "step")]
-        facts += [formatting.plural(run.ranks, "rank")] if run.ranks > 1 else []
-        facts += [formatting.duration(run.duration_s)] if run.duration_s is not None else []
-        self.words(f"{escaping.one_line(run.path)}: {', '.join(facts)}{words.ended(run)}", "  ", dim=True)
 
-    def chapter(self, chapter: Chapter, of_ranks: int) -> None:
+    def chapter(self, chapter: Chapter, diagnosis: Diagnosis) -> None:
         finding = chapter.root.finding
-        kind = "Worth knowing" if finding.severity == "info" else "Root cause"
-        sign = _SIGNS[finding.severity]
         self.lines.append("")
-        self.words(f"{sign} {kind}: {finding.title}", "", code=_COLORS[finding.severity], bold=True, hanging="  ")
-        where = ", ".join(part for part in (words.steps(finding), words.ranks(finding, of_ranks)) if part)
-        label = f"{words.SEVERITY[finding.severity].lower()}, {finding.confidence}, {finding.rule}"
-        self.words(label + (f"; {where}" if where else ""), "  ", dim=True)
+        code = _COLORS[finding.severity]
+        self.words(f"{_SIGNS[finding.severity]} {finding.title}", "", code=code, bold=True, hanging="  ")
+        kind = "Worth knowing" if finding.severity == "info" else hero.CAUSE[finding.confidence]
+        self.words(f"{words.SEVERITY[finding.severity]} · {kind} · {finding.rule}", "  ", dim=True)
         self.words(finding.summary, "  ")
-        for evidence in finding.evidence[:_NUMBERS]:
-            self.words(_number(evidence), "    ", dim=True, hanging="      ")
+        where = ", ".join(part for part in (words.steps(finding), words.ranks(finding, diagnosis.run.ranks)) if part)
+        since = ", ".join(part for part in (words.onset(finding), hero.clock(finding.first_at)) if part)
+        if since != "not known":
+            self.fact("Since", since + (f" ({where})" if where else ""))
         if words.cost(finding):
-            self.words(f"Cost so far: {words.cost(finding)}", "  ")
-        self.repair(finding)
+            self.fact("Cost", words.cost(finding))
+        for position, evidence in enumerate(_numbers(finding)):
+            self.fact("Because" if position == 0 else "", _number(evidence))
         self.consequences(chapter)
+        self.place(finding)
+        self.repair(finding)
+
+    def fact(self, label: str, text: str) -> None:
+        """A labelled line; what is wrapped stands below its beginning."""
+        hanging = "  " + " " * (_LABEL + 1)
+        head = f"  {label:<{_LABEL}} "
+        self.words(text, head, hanging=hanging)
+
+    def place(self, finding: Finding) -> None:
+        for evidence in finding.evidence:
+            if tracebacks.is_traceback(evidence):
+                self.lines.append("")
+                self.verbatim(folded(str(evidence.value), _TRACEBACK_LINES), "    ", "")
+        if finding.location is None:
+            return
+        self.fact("Seen at", words.place(finding.location))
+        excerpt = finding.excerpt
+        if excerpt is None:
+            self.code(finding.location.source, "    ", "31")
+            return
+        for offset, line in enumerate(textwrap.dedent("\n".join(excerpt.lines).expandtabs(4)).split("\n")):
+            number = excerpt.first_line + offset
+            here = number == finding.location.line
+            self.verbatim([f"{'>' if here else ' '} {number:>5}  {line}"], "  ", "31" if here else "2")
 
     def repair(self, finding: Finding) -> None:
-        if finding.location is not None:
-            self.words(f"At {words.place(finding.location)}", "  ")
-            self.code(finding.location.source, "    ", "31")
         if finding.fix.strip():
-            self.words(f"Fix: {finding.fix}", "  ")
-        self.code(finding.fix_code, "    ", "32")
+            self.fact("Fix", finding.fix)
+        if finding.diff is not None:
+            self.verbatim([f"@@ {finding.diff.file}:{finding.diff.line}"], "    ", "2")
+            self.verbatim([f"-{line}" for line in finding.diff.removed], "    ", "31")
+            self.verbatim([f"+{line}" for line in finding.diff.added], "    ", "32")
+        elif finding.fix_code.strip():
+            self.fact("Example", "")
+            self.code(finding.fix_code, "    ", "32")
+        if finding.verify:
+            self.fact("Verify", finding.verify)
 
     def consequences(self, chapter: Chapter) -> None:
-        if not chapter.consequences:
-            return
-        self.lines.append(self.paint("  What followed from it", "", "1"))
-        for told in chapter.consequences:
+        for position, told in enumerate(chapter.consequences):
             finding = told.finding
-            since = f"step {finding.first_step:,}" if finding.first_step is not None else "step unknown"
-            self.words(f"{since:>12}  {finding.title} ({finding.rule})", "  ", hanging=" " * 16)
+            since = f"step {finding.first_step:,}: " if finding.first_step is not None else ""
+            self.fact("Then" if position == 0 else "", f"{since}{finding.title} ({finding.rule})")
 
     def checks(self, diagnosis: Diagnosis) -> None:
         if not diagnosis.checks:
             return
         self.lines.append("")
         self.words(f"Checks: {words.tally(diagnosis)}.", "")
-        groups = story.by_reason(story.checks(diagnosis, "skipped"))
-        for reason, group in list(groups.items())[:_REASONS]:
-            self.words(f"{len(group)} not made: {reason}", "  ", dim=True, hanging="    ")
-        if len(groups) > _REASONS:
-            self.words(f"and {formatting.plural(len(groups) - _REASONS, 'more reason')}", "  ", dim=True)
+        commands = list(dict.fromkeys(check.command for check in hero.needs_more(diagnosis) if check.command))
+        for command in commands[:2]:
+            count = sum(check.command == command for check in diagnosis.checks)
+            self.words(f"{formatting.plural(count, 'check')} would run after:", "  ", dim=True)
+            self.verbatim([escaping.one_line(command)], "    ", "2")
 
     def words(
         self, text: str, indent: str, code: str = "", bold: bool = False, dim: bool = False, hanging: str | None = None
     ) -> None:
         """Wrapped text; every paragraph of it is one."""
         style = "1" if bold else "2" if dim else ""
-        for paragraph in escaping.shortened(escaping.printable(text), _LONGEST).splitlines():
+        for paragraph in escaping.shortened(escaping.printable(text), _LONGEST).splitlines() or [""]:
             wrapped = textwrap.wrap(
                 paragraph.expandtabs(4),
                 self.width,
@@ -125,22 +165,43 @@ class _Page:
                 break_long_words=False,  # a path is to be copied whole
                 subsequent_indent=indent if hanging is None else hanging,
             )
-            self.lines += [self.paint(line, code, style) for line in wrapped]
+            self.lines += [self.paint(line, code, style) for line in wrapped or [indent.rstrip()]]
+            indent = indent if hanging is None else hanging
 
     def code(self, text: str, indent: str, code: str) -> None:
-        """Lines as they are, cut at the edge rather than wrapped."""
-        lines = textwrap.dedent(escaping.printable(text)).strip("\n").expandtabs(4).splitlines() if text.strip() else []
-        for line in lines[:_CODE_LINES]:
-            room = self.width - len(indent)
-            shown = line if len(line) <= room else line[: room - 1] + "…"
-            self.lines.append(indent + self.paint(shown, code, ""))
+        """An example as it is, without the indentation that all of its lines share."""
+        if text.strip():
+            lines = textwrap.dedent(escaping.printable(text)).strip("\n").expandtabs(4).splitlines()
+            self.verbatim(lines[:_CODE_LINES], indent, code)
+
+    def verbatim(self, lines: list[str], indent: str, code: str) -> None:
+        """Lines as they are. One that is wider than the page goes on below, further in; nothing of it is left out."""
+        room = self.width - len(indent) - 2
+        for line in lines:
+            text = escaping.printable(line).replace("\n", " ").expandtabs(4)
+            parts = [text[: room + 2], *(text[at : at + room] for at in range(room + 2, len(text), room))]
+            self.lines += [
+                indent + self.paint(part if position == 0 else f"  {part}", code, "")
+                for position, part in enumerate(parts)
+            ]
 
     def paint(self, text: str, code: str, style: str) -> str:
         codes = ";".join(part for part in (style, code) if part)
         return f"\x1b[{codes}m{text}\x1b[0m" if self.color and codes else text
 
 
+def _numbers(finding: Finding) -> list[Evidence]:
+    """The first few pieces of evidence that were held against something, else the first few."""
+    plain = [one for one in finding.evidence if not tracebacks.is_traceback(one)]
+    return ([one for one in plain if one.threshold is not None] or plain)[:_NUMBERS]
+
+
 def _number(evidence: Evidence) -> str:
     said = f"{evidence.name}: {escaping.one_line(formatting.quantity(evidence.value, evidence.unit))}"
-    threshold = escaping.one_line(words.threshold(evidence))
-    return f"{said} (threshold {threshold})" if threshold else said
+    limit = escaping.one_line(hero.limit(evidence))
+    return f"{said} ({limit})" if limit else said
+
+
+def _lasted(diagnosis: Diagnosis) -> str:
+    seconds = diagnosis.run.duration_s
+    return "" if seconds is None else formatting.duration(seconds)

@@ -23,7 +23,7 @@ ENDED: Final = {
     "exception": "ended in an exception",
     "interrupted": "was interrupted",
     "signal": "was ended by a signal",
-    "vanished": "vanished without a word",
+    "vanished": "vanished without a message",
     "running": "was still running when it was read",
     "unknown": "ended in a way that was not recorded",
 }
@@ -83,7 +83,7 @@ def cost(finding: Finding) -> str:
     seconds, share = finding.cost.seconds, finding.cost.share
     known = [formatting.duration(seconds)] if seconds is not None else []
     if share is not None:
-        known.append(f"{formatting.percent(share)} of the run")
+        known.append(f"{formatting.percent(share)} of {finding.cost.of}")
     return ", ".join(known)
 
 
@@ -104,30 +104,35 @@ def margin(evidence: Evidence) -> str:
 
 
 def verdict(diagnosis: Diagnosis) -> str:
-    """The answer in one sentence."""
-    if diagnosis.verdict == "critical":
-        if diagnosis.run.exit.kind in ("exception", "signal", "vanished"):
-            return f"This run {ENDED[diagnosis.run.exit.kind]}."
-        return "Something is seriously wrong with this run."
-    if diagnosis.verdict == "warning":
-        return "This run works, but something costs it quality, money or time."
-    if diagnosis.verdict == "info":
-        return "No fault found. There is something worth knowing."
+    """The answer in one sentence: the title of the gravest finding, or what is known without one."""
+    grave = [finding for finding in diagnosis.findings if finding.severity != "info"]
     if diagnosis.verdict == "unknown":
         return f"Nothing is known about this run. {diagnosis.verdict_reason}".rstrip()
+    if grave:
+        return grave[0].title
     passed = sum(check.status == "passed" for check in diagnosis.checks)
-    return f"No fault found by the {formatting.plural(passed, 'check')} that could be made."
+    return f"No fault found: {formatting.plural(passed, 'check')} passed."
 
 
 def tally(diagnosis: Diagnosis) -> str:
-    """How many checks fired, passed and could not be made."""
-    count = {status: sum(check.status == status for check in diagnosis.checks) for status in _STATUSES}
-    return f"{count['fired']:,} fired, {count['passed']:,} passed, {count['skipped']:,} could not be made"
+    """How many checks fired, passed, do not apply and need more data; what there is none of is left out."""
+    checks = diagnosis.checks
+    skipped = [check for check in checks if check.status == "skipped"]
+    absent = sum(check.why == "not-applicable" for check in skipped)
+    counts = (
+        (sum(check.status == "fired" for check in checks), "fired", "fired"),
+        (sum(check.status == "passed" for check in checks), "passed", "passed"),
+        (absent, "does not apply", "do not apply"),
+        (len(skipped) - absent, "needs more data", "need more data"),
+    )
+    return ", ".join(f"{count:,} {one if count == 1 else many}" for count, one, many in counts if count)
 
 
 def ended(run: RunFacts) -> str:
-    """The end of the program as the rest of a sentence; nothing where no program was watched: a trace, a log."""
-    return f"; the program {exit_of(run)}" if run.exit.kind != "unknown" else ""
+    """How the program ended and after how long; nothing where no program was watched: a trace, a log."""
+    if run.exit.kind == "unknown":
+        return ""
+    return exit_of(run) + (f" after {formatting.duration(run.duration_s)}" if run.duration_s is not None else "")
 
 
 def exit_of(run: RunFacts) -> str:
@@ -145,7 +150,6 @@ def command(arguments: Sequence[str]) -> str:
 SHORT: Final = 0.02
 """Share of the step time from which on it matters that the entry of the hooks and the caches are not in it: what was
 added was 1.3 to 2 times of that on steps of 1 to 50 ms, 3 times in a GAN of 1.3 ms a step (benchmarks/hooks.py)."""
-_STATUSES: Final = ("fired", "passed", "skipped")
 
 
 def _is_plain(argument: str) -> bool:
@@ -161,6 +165,6 @@ def recording(run: RunFacts) -> str:
     if run.overhead is None:
         return ""
     slowed = [f"{signal.name} every {signal.every} steps" for signal in run.turned_down()]
-    kept = f"; to keep that low it looked less often at {', '.join(slowed)}" if slowed else ""
-    unseen = " by its own clock, which on steps this short does not see all of it" if run.overhead >= SHORT else ""
-    return f"Recording took {formatting.percent(run.overhead)} of the step time{unseen}{kept}."
+    kept = f" To keep that low, it sampled less often: {', '.join(slowed)}." if slowed else ""
+    unseen = " by its own clock, and up to three times that on steps this short" if run.overhead >= SHORT else ""
+    return f"Recording took {formatting.percent(run.overhead)} of the step time{unseen}.{kept}"

@@ -14,7 +14,14 @@ if TYPE_CHECKING:
 
     from tracelyze.comparison import Comparison
 
-FORMATS: Final = {".html": "html", ".htm": "html", ".md": "markdown", ".json": "json", ".txt": "text"}
+FORMATS: Final = {
+    ".html": "html",
+    ".htm": "html",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".json": "json",
+    ".txt": "text",
+}
 """The format that a file gets by its suffix."""
 
 
