@@ -207,6 +207,18 @@ def test_every_format_says_the_headline(name):
         assert not re.search(r"""(src|href)=["']?(https?:)?//""", page)
 
 
+def test_runs_are_drawn_over_each_other():
+    found = compare(SAMPLES / "healthy", SAMPLES / "missing-zero-grad")
+    loss = found.charts[0]
+    assert (loss.title, [line.name for line in loss.lines]) == ("Training loss", ["A", "B"])
+    ends = [next(value for value in reversed(line.y) if value is not None) for line in loss.lines]
+    assert ends[0] < 0.1 < 100 < ends[1]  # one converged, the other diverged
+    assert loss.log_y
+    page = reports.render(found, "html")
+    assert page.count("<figcaption><b>Training loss</b>") == 1
+    assert json.loads(reports.render(found, "json"))["charts"][0]["title"] == "Training loss"
+
+
 @pytest.mark.skipif(BINARY is None, reason="no chromium binary is installed")
 def test_the_page_in_a_browser(tmp_path):
     pages = []

@@ -7,7 +7,10 @@ renames are a new one.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+if TYPE_CHECKING:
+    from tracelyze.diagnosis import Chart
 
 SCHEMA_VERSION: Final = 1
 
@@ -89,7 +92,10 @@ class SettingChange:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The whole answer. `ratio`: mean step time of B over that of A, None if unknown. `headline`: one sentence."""
+    """The whole answer. `ratio`: mean step time of B over that of A, None if unknown. `headline`: one sentence.
+
+    `charts` draw A and B over each other, where both are recorded runs.
+    """
 
     a: Side
     b: Side
@@ -102,6 +108,7 @@ class Comparison:
     notes: list[str] = field(default_factory=list)
     tracelyze_version: str = ""
     schema_version: int = SCHEMA_VERSION
+    charts: list[Chart] = field(default_factory=list)
 
     def section(self, identifier: str) -> list[Change]:
         """The changes of one section; empty if there is none."""
@@ -114,4 +121,4 @@ class Comparison:
             for change, row in zip(section.changes, told["changes"], strict=True):
                 row["difference"] = change.difference
         order = ("schema_version", "tracelyze_version", "verdict", "headline", "ratio", "a", "b")
-        return {key: data[key] for key in (*order, "sections", "findings", "settings", "notes")}
+        return {key: data[key] for key in (*order, "sections", "findings", "settings", "notes", "charts")}

@@ -15,7 +15,7 @@ from tracelyze import reports
 from tracelyze.diagnosis import KINDS, Chart, Line, Picture
 from tracelyze.reports import html as html_report
 from tracelyze.reports import json as json_report
-from tracelyze.reports import lanes, render
+from tracelyze.reports import lanes, render, svg
 
 from . import examples, pictures
 from .chromium import BINARY, Chromium
@@ -84,9 +84,23 @@ def test_the_still_picture_says_names_kinds_and_numbers() -> None:
         assert words in said
 
 
-def test_bars_stand_on_each_other_and_reach_the_sum() -> None:
+def test_few_bars_lie_in_rows_and_reach_the_sum() -> None:
     page = render(examples.traced(), "html")
-    paths = re.findall(r'<path d="([^"]+)" class="bars (k-[\w-]+)"', page)
+    rows = re.findall(r'<div class="bar-row">(.*?)</div></div>', page)
+    assert [re.findall(r'class="segment (k-[\w-]+)" style="flex:(\d+)', row) for row in rows] == [
+        [("k-compute", "50"), ("k-input", "40"), ("k-other", "10")],
+        [("k-compute", "40"), ("k-input", "50")],
+        [("k-input", "10"), ("k-other", "90")],
+    ]
+    assert [re.findall(r"width:([\d.]+)%", row) for row in rows] == [["100.00"], ["90.00"], ["100.00"]]
+
+
+def test_many_bars_stand_on_each_other_and_reach_the_sum() -> None:
+    steps = [float(step) for step in range(10)]
+    parts = (("compute", 50.0), ("input", 40.0), ("no such kind", 10.0))
+    lines = [Line(kind, [height for _ in steps], "bars", kind) for kind, height in parts]
+    drawing = svg.draw(Chart("Where each step went", "step", "ms", steps, lines))
+    paths = re.findall(r'<path d="([^"]+)" class="bars (k-[\w-]+)"', drawing)
     assert [kind for _, kind in paths] == ["k-compute", "k-input", "k-other"]
     spans = [[float(y) for y in re.findall(r"[V ]([\d.]+)", path)] for path, _ in paths]
     # The first bar: 50, 40 and 10 of 100, in a drawing of 300 units.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tracelyze.diagnosis import KINDS
-from tracelyze.reports import axes
+from tracelyze.reports import axes, escaping
 from tracelyze.reports.markup import Markup, element
 
 if TYPE_CHECKING:
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from tracelyze.diagnosis import Chart, Line
     from tracelyze.reports.axes import Axis
+
+FEW: Final = 8
+"""Bars up to which each gets a row of its own."""
 
 _GAPS_UP_TO = 60  # bars; more of them stand close together
 _TOUCHING = 0.86  # of the distance of two bars
@@ -27,6 +30,11 @@ class Stacked:
 
     line: Line
     spans: list[tuple[float, float]]
+
+    @property
+    def mean(self) -> float:
+        """Mean height of the part over all bars."""
+        return sum(high - low for low, high in self.spans) / len(self.spans) if self.spans else 0.0
 
 
 def are_drawn(chart: Chart) -> bool:
@@ -83,6 +91,48 @@ def shapes(chart: Chart, x: Axis, y: Axis, across: float, height: float) -> Iter
             parts.append(f"V{_short(height * (1 - bottom))}z")
         if parts:
             yield element("path", d="".join(parts), class_=f"bars {kind_class(one.line.kind)}")
+
+
+def rows(chart: Chart) -> Markup:
+    """Few bars lying on each other's left edge, one row for each x; a marked row says so."""
+    parts = stacked(chart)
+    marked = {mark.x: mark.label for mark in chart.marks}
+    name = escaping.one_line(chart.x_label).partition(" ")[0]
+    totals = [sum(part.spans[index][1] - part.spans[index][0] for part in parts) for index in range(len(chart.x))]
+    longest = max(totals, default=0.0) or 1.0
+    drawn = [
+        element(
+            "div",
+            element(
+                "p",
+                element("b" if at in marked else "span", f"{name} {axes.label(at)}"),
+                element("span", f"{axes.quantity(total, chart.y_label)}", class_="quiet"),
+                element("span", marked[at], class_="tag critical") if marked.get(at) else None,
+            ),
+            element(
+                "div",
+                [_segment(part, index) for part in parts if part.spans[index][1] > part.spans[index][0]],
+                class_="stack-bar",
+                style=f"width:{100 * total / longest:.2f}%",
+            ),
+            class_="bar-row",
+        )
+        for index, (at, total) in enumerate(zip(chart.x, totals, strict=True))
+    ]
+    return element("div", drawn, class_="bar-rows", role="img", aria_label=said(chart))
+
+
+def said(chart: Chart) -> str:
+    """The mean of each part in words."""
+    means = (
+        f"{escaping.one_line(part.line.name)}: {axes.quantity(part.mean, chart.y_label)}" for part in stacked(chart)
+    )
+    return f"{escaping.one_line(chart.title)}. On average {', '.join(means)}."
+
+
+def _segment(part: Stacked, index: int) -> Markup:
+    low, high = part.spans[index]
+    return element("i", class_=f"segment {kind_class(part.line.kind)}", style=f"flex:{high - low:.4g} 0 0")
 
 
 def kind_class(kind: str) -> str:

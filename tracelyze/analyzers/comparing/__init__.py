@@ -54,7 +54,7 @@ def _of_traces(one: TraceSide, two: TraceSide) -> Comparison:
 
 def _of_runs(a: Path, b: Path) -> Comparison:
     from tracelyze.analyzers import engine
-    from tracelyze.analyzers.comparing import runs, settings, traces
+    from tracelyze.analyzers.comparing import pictures, runs, settings, traces
     from tracelyze.analyzers.comparing.findings import finding_changes
     from tracelyze.analyzers.recorded import run_directory
 
@@ -69,7 +69,7 @@ def _of_runs(a: Path, b: Path) -> Comparison:
         notes += traces.notes(before, after)
     comparison = Comparison(
         runs.side(one), runs.side(two), "unknown", "", None, sections, found, settings.setting_changes(one, two),
-        notes, __version__,
+        notes, __version__, charts=pictures.charts(one, two),
     )  # fmt: skip
     return _judged(comparison, "recorded")
 

@@ -84,7 +84,7 @@
 
   // Crosshair: the values at one position in all charts of a card, read from the diagnosis at the end of the page.
   addEventListener("DOMContentLoaded", () => {
-    const data = byId("diagnosis");
+    const data = byId("diagnosis") || byId("comparison");
     if (!data) return;
     const diagnosis = JSON.parse(data.textContent);
     const number = (value) => value === null || value === undefined ? "not measured"

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze.reports import escaping
 from tracelyze.reports.comparison import words
-from tracelyze.reports.html.head import asset, head
+from tracelyze.reports.html.charts import Gallery, Shown
+from tracelyze.reports.html.head import asset, head, source_hash
 from tracelyze.reports.html.icons import icon, logo
 from tracelyze.reports.markup import Child, Markup, element
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 _OPEN: Final = ("step", "causes", "recorded", "loss", "classes")
 """Sections that are not folded."""
 _SIGN: Final = {"new": "warning", "worse": "warning", "same": "info", "better": "ok", "fixed": "ok", "unknown": "info"}
+_NUMBERS: Final = ("A", "B", "B - A", "Change")
 _LONGEST: Final = 400
 
 
@@ -24,6 +26,7 @@ def render(comparison: Comparison) -> str:
     main = element(
         "main",
         _hero(comparison),
+        _charts(comparison),
         _notes(comparison),
         [_section(section) for section in comparison.sections],
         _findings(comparison.findings),
@@ -39,18 +42,25 @@ def render(comparison: Comparison) -> str:
         element("script", Markup(data), type="application/json", id="comparison"),
         element(
             "header",
-            element("div", element("span", logo(), element("span", "tracelyze"), class_="brand"), class_="wrap"),
+            element(
+                "div",
+                element("span", logo(), element("span", "tracelyze"), class_="brand"),
+                element("div", element("button", "Theme", type="button", id="theme", hidden=True), class_="actions"),
+                class_="wrap",
+            ),
             class_="top",
         ),
         main,
+        element("script", Markup(asset("report.js"))),
     )
     return "<!DOCTYPE html>\n" + element("html", _head(comparison), body, lang="en") + "\n"
 
 
 def _head(comparison: Comparison) -> Markup:
     title = f"{words.VERDICT[comparison.verdict]}: {escaping.one_line(comparison.headline)}"
+    allowed = [source_hash(asset("report.js").encode())]
     style = asset("report.css") + asset("comparison.css")
-    return head(title, comparison.tracelyze_version, style, asset("theme.js"))
+    return head(title, comparison.tracelyze_version, style, asset("theme.js"), allowed)
 
 
 def _hero(comparison: Comparison) -> Markup:
@@ -63,6 +73,14 @@ def _hero(comparison: Comparison) -> Markup:
         element("dl", _side("A, before", comparison.a), _side("B, after", comparison.b), class_="key-facts"),
         class_=f"hero {like}",
     )
+
+
+def _charts(comparison: Comparison) -> Child:
+    """A and B over each other, on one step axis."""
+    shown = [Shown(chart, f"charts.{index}") for index, chart in enumerate(comparison.charts)]
+    cards = Gallery().cards(shown, onset=False)
+    heading = element("h2", "A and B over each other", class_="hidden-label")
+    return element("section", heading, cards, id="chart", class_="after-hero") if cards else None
 
 
 def _side(name: str, side: Side) -> Markup:
@@ -108,8 +126,8 @@ def _card(table: Markup) -> Markup:
 def _table(section: Section) -> Markup:
     largest = max((abs(change.difference) for change in section.changes if change.unit == "ms"), default=0.0)
     head = [
-        element("th", name, scope="col", class_="number" if name else None)
-        for name in ("", "A", "B", "B - A", "", "", "")
+        element("th", name, scope="col", class_="number" if name in _NUMBERS else None)
+        for name in ("Quantity", *_NUMBERS, "Bar", "Meaning")
     ]
     rows = [_row(change, largest) for change in section.changes]
     return element("table", element("thead", element("tr", head)), element("tbody", rows), class_="stacked changes")
@@ -171,7 +189,7 @@ def _fate(change: FindingChange) -> Markup:
 def _settings(comparison: Comparison) -> Child:
     if not comparison.settings:
         return None
-    head = element("tr", [element("th", name, scope="col") for name in ("", "A", "B")])
+    head = element("tr", [element("th", name, scope="col") for name in ("Setting", "A", "B")])
     rows = [
         element(
             "tr",

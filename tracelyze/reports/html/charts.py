@@ -79,7 +79,7 @@ class Gallery:
             element("p", hint, class_="hint", hidden=True),
             element("details", element("summary", "Values as a table"), tables, class_="fold"),
             class_="card charts",
-            data_crosshair=self._data,
+            data_crosshair=self._data and not _is_lying(group[0].chart),
             role="group",
             aria_label=f"{escaping.one_line(group[0].chart.title)}: charts. Left and right arrow keys read the values.",
         )
@@ -87,6 +87,7 @@ class Gallery:
     def _figure(self, one: Shown, x: axes.Axis, index: int, last: bool, onset: bool) -> Markup:
         chart = one.chart
         own = x if not bars.are_drawn(chart) else None
+        lying = _is_lying(chart)
         height = svg.TALL if index == 0 else svg.SHORT
         # Labels of the marks stand once, at the first chart of the card.
         plain = chart if index == 0 else replace(chart, marks=[replace(mark, label="") for mark in chart.marks])
@@ -102,11 +103,12 @@ class Gallery:
                 "figcaption",
                 element("b", chart.title),
                 element("span", _qualified(chart)),
-                _legend(chart),
+                None if lying else _legend(chart),
                 element("output"),
             ),
-            element("div", svg.draw(plain, own, height, last, onset), class_="canvas"),
-            _unnamed(chart, own) if index == 0 else None,
+            element("div", bars.rows(chart) if lying else svg.draw(plain, own, height, last, onset), class_="canvas"),
+            _legend(chart) if lying else None,
+            _unnamed(chart, own) if index == 0 and not lying else None,
             button,
             class_="chart",
             data_chart=one.path,
@@ -162,15 +164,26 @@ def _qualified(chart: Chart) -> str:
     return ", ".join(part for part in said if part)
 
 
+def _is_lying(chart: Chart) -> bool:
+    """Whether the chart is drawn as a row for each of few bars."""
+    return bars.are_drawn(chart) and len(chart.x) <= bars.FEW
+
+
 def _position(chart: Chart) -> str:
-    return escaping.one_line(chart.x_label) or "position"
+    return escaping.one_line(chart.x_label).partition(" (")[0] or "position"
 
 
 def _legend(chart: Chart) -> Child:
     if len(chart.lines) < 2:
         return None
+    means = {id(part.line): axes.quantity(part.mean, chart.y_label) for part in bars.stacked(chart)}
     shown = [
-        element("li", _swatch(index, line), escaping.shortened(line.name, _NAME))
+        element(
+            "li",
+            _swatch(index, line),
+            escaping.shortened(line.name, _NAME),
+            [" ", element("b", means[id(line)])] if _is_lying(chart) else None,
+        )
         for index, line in enumerate(chart.lines[:LEGEND])
     ]
     if len(chart.lines) > LEGEND:
@@ -246,10 +259,11 @@ def _row(name: str, said: Sequence[str], heads: Sequence[str]) -> Markup:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Markup]) -> Markup:
+    """A table in a box that scrolls by itself, also with the keyboard."""
     first, *others = heads
     head = [element("th", first, scope="col"), *(element("th", one, scope="col", class_="number") for one in others)]
     table = element("table", element("thead", element("tr", head)), element("tbody", rows), class_="stacked")
-    return element("div", table, class_="wide", tabindex="0", role="region", aria_label="Values")
+    return element("div", table, class_="wide", tabindex="0", role="group", aria_label="Values")
 
 
 def _unnamed(chart: Chart, x: axes.Axis | None) -> Child:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze import formatting
 from tracelyze.diagnosis import Mark
-from tracelyze.reports import axes, escaping
+from tracelyze.reports import axes, bars, escaping
 from tracelyze.reports.html import evidence, hero, repair, tracebacks
 from tracelyze.reports.html.charts import Shown
 from tracelyze.reports.html.icons import icon
@@ -76,7 +76,10 @@ def charts(chapter: Chapter, diagnosis: Diagnosis) -> list[Shown]:
     The onset of each consequence is marked beside that of the cause.
     """
     finding = chapter.root.finding
-    own = _shown(finding, diagnosis)
+    ranks, own = _ranks(finding, diagnosis), _shown(finding, diagnosis)
+    if ranks:
+        # One bar of one rank stands among its neighbors already.
+        own = ranks + [one for one in own if not bars.are_drawn(one.chart) or len(one.chart.x) > 1]
     marks = _following(chapter)
     if _about_learning(finding):
         loss = _loss(chapter, diagnosis)
@@ -183,6 +186,18 @@ def _loss(chapter: Chapter, diagnosis: Diagnosis) -> Shown | None:
             return Shown(chart, f"charts.{index}")
     shown = [one for told in chapter.consequences for one in _shown(told.finding, diagnosis)]
     return next((one for one in shown if _is_loss(one.chart)), None)
+
+
+def _ranks(finding: Finding, diagnosis: Diagnosis) -> list[Shown]:
+    """The ranks side by side, those of the finding marked, where it is about some of them only."""
+    if diagnosis.run.ranks < 2 or len(set(finding.ranks)) >= diagnosis.run.ranks:
+        return []
+    marks = [Mark(float(rank), "this rank") for rank in finding.ranks]
+    return [
+        Shown(replace(chart, marks=marks), f"charts.{index}")
+        for index, chart in enumerate(diagnosis.charts)
+        if chart.x_label == "rank"
+    ]
 
 
 def _is_loss(chart: Chart) -> bool:

@@ -1,0 +1,54 @@
+"""Both runs over each other: the loss, the time per step and the gradient norm of the longest training of each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tracelyze.analyzers.comparing.runs import longest
+from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.evidence.charts import chart
+from tracelyze.analyzers.evidence.pictures import WIDE
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Floats, Run, Training
+    from tracelyze.diagnosis import Chart
+
+COLUMNS: Final = (
+    ("Training loss", "loss", "loss", 1.0),
+    ("Time per step", "milliseconds", "seconds", 1e-3),
+    ("Gradient norm", "L2 norm", "grad_norm", 1.0),
+)
+"""Title, name of the y axis, column of the step table, and the unit that its values are divided by."""
+
+
+def charts(one: Run, two: Run) -> list[Chart]:
+    """A chart for each quantity that both runs recorded, with a line for each; none where one trained nothing."""
+    a, b = (next(iter(longest(run)), None) for run in (one, two))
+    if a is None or b is None:
+        return []
+    return [
+        _over(a, b, title, y_label, column, unit)
+        for title, y_label, column, unit in COLUMNS
+        if a.steps.known(column).any() and b.steps.known(column).any()
+    ]
+
+
+def _over(a: Training, b: Training, title: str, y_label: str, column: str, unit: float) -> Chart:
+    steps = np.union1d(timing.numbers(a), timing.numbers(b))
+    lines: dict[str, Floats] = {}
+    known = {}
+    for name, training in (("A", a), ("B", b)):
+        values, measured = np.full(len(steps), np.nan), np.zeros(len(steps), dtype=bool)
+        places = np.searchsorted(steps, timing.numbers(training))
+        values[places] = training.steps[column] / unit
+        measured[places] = training.steps.known(column)
+        lines[name], known[name] = values, measured
+    finite = np.concatenate([values[np.isfinite(values)] for values in lines.values()])
+    wide = len(finite) > 0 and float(finite.min()) > 0 and float(finite.max()) > WIDE * float(finite.min())
+    ranks = f"rank {a.process.rank}" if a.process.rank == b.process.rank else ""
+    log = wide and y_label != "milliseconds"
+    drawn = chart(title, "step", y_label, steps, lines, known=known, log_y=log)
+    return replace(drawn, about=ranks)
