@@ -128,6 +128,8 @@ def conclusion(chart: Chart) -> str:
     before, after = [pair for pair in known if pair[0] < onset], [pair for pair in known if pair[0] >= onset]
     if not before or len(after) < _ENOUGH or abs(after[-1][1] - before[-1][1]) < _CHANGED * abs(before[-1][1]):
         return ""
+    if chart.y_label == "loss" and after[-1][1] < before[-1][1]:
+        return ""  # A loss that falls proves nothing.
     values = (axes.quantity(before[-1][1], chart.y_label), axes.quantity(after[-1][1], chart.y_label))
     if values[0] == values[1]:
         return ""

@@ -205,7 +205,7 @@ def _is_loss(chart: Chart) -> bool:
 
 
 def _onset(finding: Finding) -> list[Mark]:
-    return [] if finding.first_step is None else [Mark(float(finding.first_step), f"since step {finding.first_step:,}")]
+    return [] if not finding.first_step else [Mark(float(finding.first_step), f"since step {finding.first_step:,}")]
 
 
 def _following(chapter: Chapter) -> list[Mark]:

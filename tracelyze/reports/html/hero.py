@@ -28,7 +28,12 @@ _FACTS = 4
 _LEAD = 320  # characters of a summary that still read as a lead
 _SHORT_VALUE = 28  # characters of a fact
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\d])")
-_CPU = re.compile(r"cpu|x86|amd64|i\d86|arm|aarch|apple|ppc|riscv", re.IGNORECASE)
+_CPU = re.compile(
+    r"x86|amd64|i\d86|\barm|aarch|ppc|riscv|epyc|xeon|ryzen|threadripper|\bcore\b|graviton", re.IGNORECASE
+)
+_GPU = re.compile(
+    r"nvidia|tesla|geforce|quadro|rtx|gtx|instinct|radeon|gaudi|gpu|\b[abghlptv]\d{1,3}\b|\bmi\d", re.IGNORECASE
+)
 
 
 def run_line(run: RunFacts) -> Markup:
@@ -135,6 +140,8 @@ def limit(evidence: Evidence) -> str:
     said = words.threshold(evidence)
     if not said:
         return ""
+    if evidence.threshold == 0:
+        return f"fires {'above' if evidence.fires_at == '>=' else 'at or below'} {said}"
     sign = {">=": "≥ ", "<=": "≤ "}.get(evidence.fires_at, "")
     return f"fires at {sign}{said}" if sign else f"limit: {said}"
 
@@ -249,8 +256,7 @@ def _cost(finding: Finding, run: RunFacts) -> tuple[str, str, str] | None:
         return "Cost", share or "All of the training", _affected(finding, run)
     time = formatting.duration(cost.seconds)
     on_ranks = f" on each of {ranks:,} ranks" if ranks > 1 else ""
-    gpu = device(run)
-    if ranks > 1 and gpu and not _CPU.search(gpu) and cost.seconds * ranks >= 360:
+    if ranks > 1 and _GPU.search(device(run)) and cost.seconds * ranks >= 360:
         hours = formatting.number(cost.seconds * ranks / 3600)
         return "Cost", f"{hours} GPU hours", ", ".join(part for part in (f"{time}{on_ranks}", share) if part)
     small = (

@@ -63,9 +63,12 @@ def _excerpt(where: Location, excerpt: Excerpt | None) -> Child:
         if not where.source.strip():
             return None
         return _block([("mark", str(where.line), "", where.source.strip())], "")
+    lines = _dedented(excerpt.lines)
+    while lines and not lines[-1].strip():
+        lines.pop()
     numbered = [
         ("mark" if excerpt.first_line + index == where.line else "span", str(excerpt.first_line + index), "", line)
-        for index, line in enumerate(_dedented(excerpt.lines))
+        for index, line in enumerate(lines)
     ]
     return _block(numbered, "")
 
@@ -132,6 +135,8 @@ def _context(diff: Diff, excerpt: Excerpt | None) -> tuple[list[str], list[str]]
     after: list[str] = []
     while end + len(after) in known and len(after) < _AROUND:
         after.append(known[end + len(after)])
+    while after and not after[-1].strip():
+        after.pop()
     return before, after
 
 
