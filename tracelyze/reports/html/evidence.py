@@ -21,6 +21,9 @@ _SETTING: Final = re.compile(r"[a-z]+(?:_[a-z]+)+|dataset|sampler")
 _INLINE: Final = 120
 """Characters of a value that still fits a table cell."""
 
+_SHORT: Final = 28
+"""Characters of a limit that is kept on one line."""
+
 _LONGEST: Final = 4000
 """Characters of a value that is shown in full."""
 
@@ -111,7 +114,7 @@ def _table(heading: str, evidence: list[Evidence]) -> Markup | None:
             "tr",
             element("th", _named(one), scope="row"),
             element("td", formatting.quantity(one.value, one.unit), class_="value"),
-            element("td", limit(one), class_="limit"),
+            element("td", limit(one), class_="limit short" if len(limit(one)) <= _SHORT else "limit"),
         )
         for one in evidence
     ]
