@@ -1,22 +1,38 @@
-"""Writes the generated pages of docs/: `python scripts/make_docs.py`. `--check` exits with 1 if one is out of date."""
+"""Writes the generated pages of docs/, and the files that CONTRIBUTING.md shows: `python scripts/make_docs.py`.
+
+`--check` exits with 1 if one is out of date.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
 from tracelyze import catalogue, documentation
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+SHOWN = re.compile(r"(<!-- file: (\S+) -->\n).*?(<!-- end of file -->)", re.DOTALL)
 
 
 def pages() -> dict[str, str]:
-    """Text by file name."""
+    """Text by file name, as seen from docs/."""
     return {
         "run-directory.md": _from("tracelyze/schema", documentation.run_directory_page()),
         "signals.md": _from("the classes in tracelyze/collectors/signals", documentation.signals_page()),
         "rules.md": _from("the declarations in tracelyze/analyzers", documentation.rules_page(catalogue.entries())),
+        "../CONTRIBUTING.md": with_files((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")),
     }
+
+
+def with_files(page: str) -> str:
+    """The page with the text of every file that it shows, as that is now."""
+
+    def shown(match: re.Match[str]) -> str:
+        return f"{match[1]}```python\n{(ROOT / match[2]).read_text(encoding='utf-8')}```\n{match[3]}"
+
+    return SHOWN.sub(shown, page)
 
 
 def _from(source: str, page: str) -> str:

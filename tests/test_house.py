@@ -9,12 +9,8 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-from tracelyze import analyzers
-from tracelyze.importing import recordings
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "tracelyze"
@@ -110,6 +106,68 @@ def test_the_import_check_sees_what_it_must(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+# What is left to be taken apart, all of it in issue 11: circles, and rooms with more files than MOST_FILES.
+KNOWN_CIRCLES = (
+    ("tracelyze.analyzers.recorded.run", "tracelyze.analyzers.recorded.trainings"),
+    ("tracelyze.analyzers.kineto.reading.detail", "tracelyze.analyzers.kineto.reading.stored_ranges"),
+    ("tracelyze.api", "tracelyze.fleet"),
+    ("tracelyze.cli",),
+)
+CROWDED = {"tracelyze/analyzers/rules/loss", "tracelyze/importing", "tracelyze/reports/html"}
+MOST_FILES = 15  # of a room
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imported_modules(path: Path, modules: set[str]) -> set[str]:
+    """Those of the modules that a file imports, also inside functions and for type checkers alone."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in modules else node.module for name in names}
+    return (found & modules) - {name_of(path)}
+
+
+def circles(imports_of: dict[str, set[str]]) -> list[set[str]]:
+    """The largest sets of more than one module in which each reaches each."""
+    reached: dict[str, set[str]] = {}
+    for start in imports_of:
+        seen, waiting = set(), [start]
+        while waiting:
+            for name in imports_of[waiting.pop()] - seen:
+                seen.add(name)
+                waiting.append(name)
+        reached[start] = seen
+    found = {frozenset(n for n in reached[name] if name in reached[n]) for name in imports_of if name in reached[name]}
+    return [set(one) for one in found]
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    modules = {name_of(path) for path in MODULES}
+    found = circles({name_of(path): imported_modules(path, modules) for path in MODULES})
+    assert not [sorted(circle) for circle in found if not any(within(circle, known) for known in KNOWN_CIRCLES)]
+
+
+def within(circle: set[str], parts: tuple[str, ...]) -> bool:
+    return all(any(name == part or name.startswith(f"{part}.") for part in parts) for name in circle)
+
+
+def test_the_search_for_circles_finds_them() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": set()}) == [{"a", "b", "c"}]
+    assert circles({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+
+
+def test_rooms_have_few_files() -> None:
+    rooms = {path.parent for path in MODULES}
+    counts = {str(room.relative_to(ROOT)): len(list(room.glob("*.py"))) for room in rooms}
+    assert not {room: count for room, count in counts.items() if count > MOST_FILES and room not in CROWDED}
+
+
 def test_modules_stay_small() -> None:
     lines = {path.relative_to(ROOT): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
     assert not {path: count for path, count in lines.items() if count > 400}
@@ -194,20 +252,9 @@ def test_the_wheel_holds_the_whole_package(tmp_path: Path) -> None:
     )
 
 
-def test_the_example_rule_of_the_contributors_guide_works(tmp_path: Path) -> None:
+def test_the_contributors_guide_shows_a_rule_and_a_signal_of_the_package() -> None:
     guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    example = guide.split("<!-- example: begin -->\n```python\n")[1].split("```\n<!-- example: end -->")[0]
-    names: dict[str, Any] = {"__name__": "example"}
-    exec(compile(example, "CONTRIBUTING.md", "exec"), names)
-
-    def status(last: int) -> str:
-        """What becomes of a run of 200 steps with a rate of zero in the last ones."""
-        log = tmp_path / f"{last}.csv"
-        rates = [0.1] * (200 - last) + [0.0] * last
-        log.write_text("step,loss,lr\n" + "".join(f"{step},1.0,{rate}\n" for step, rate in enumerate(rates, 1)))
-        recordings.import_recording(log, tmp_path / f"run{last}")
-        diagnosis = analyzers.diagnose(tmp_path / f"run{last}", rules=(names["RULE"],))
-        assert [finding.first_step for finding in diagnosis.findings] == ([201 - last] if diagnosis.findings else [])
-        return diagnosis.checks[0].status
-
-    assert [status(last) for last in (0, 1, 19, 20, 200)] == ["passed", "passed", "passed", "fired", "fired"]
+    shown = re.findall(r"<!-- file: (\S+) -->\n```python\n(.*?)```\n<!-- end of file -->", guide, re.DOTALL)
+    assert [path.split("/")[1:3] for path, _ in shown] == [["analyzers", "rules"], ["collectors", "signals"]]
+    for path, text in shown:
+        assert text == (ROOT / path).read_text(encoding="utf-8"), f"{path}: run python scripts/make_docs.py"

@@ -14,10 +14,9 @@ from tracelyze.collectors.cadence.budget import TIMED_EVERY, TIMED_FIRST, Meter
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.program.progress import Progress
 from tracelyze.collectors.signals.context import PausableSignal
-from tracelyze.collectors.signals.signal import EVENTS, Signal
+from tracelyze.collectors.signals.signal import EVENTS, STEP_EVENTS, Signal
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 
-STEP_EVENTS = ("forward", "settled", "before_backward", "after_backward", "before_step", "after_step")
 SWITCHED = 16  # steps of one and the same optimizer after which signals may pause
 
 
@@ -43,7 +42,7 @@ class FastColumns:
 
     def __init__(self, signals: Sequence[Signal]) -> None:
         reading = [one for one in signals if one.fast_columns and (one.active or "after_step" not in one.inactive)]
-        self.copied = ("optimizer", *[column for one in signals for column in one.copied_columns or ()])
+        self.copied = ("optimizer", *[column for one in signals for column in one.copied_columns])
         self.read = tuple([column for one in reading for column in one.fast_columns])
         self.readers: list[Callable[[Tracked, float], tuple[Any, ...]]] = [one.fast_values for one in reading]
         self.guards = [(one.guard_columns, one.guard_values) for one in signals if one.guard_columns]
@@ -98,9 +97,13 @@ class Dispatcher:
     def steps_may_be_skipped(self) -> bool:
         """Whether all that are not paused can do without the events of a step that is like the one before."""
         if self._skippable is None:
-            listening = [one.signal for event in STEP_EVENTS for one in self._listeners[event] if one.listens()]
-            self._skippable = all(signal.copied_columns is not None for signal in listening)
+            self._skippable = not self.in_the_way()
         return self._skippable
+
+    def in_the_way(self) -> set[str]:
+        """The names of signals that listen to steps now and cannot do without."""
+        listening = [one.signal for event in STEP_EVENTS for one in self._listeners[event] if one.listens()]
+        return {signal.name for signal in listening if signal.needs_every_step}
 
     def next_full_step(self) -> float:
         """How many steps of the process may end before one must not be skipped."""

@@ -33,6 +33,7 @@ finished()                        the program ends
 
 from __future__ import annotations
 
+import difflib
 import math
 from typing import Any, ClassVar
 
@@ -45,6 +46,8 @@ EVENTS = (
     "first_step", "after_step", "opened", "every_second", "logged", "scheduled", "state_taken",
     "state_loading", "state_loaded", "evaluation_begins", "evaluation_ends", "finished",
 )  # fmt: skip
+STEP_EVENTS = ("forward", "settled", "before_backward", "after_backward", "before_step", "after_step")
+CHOICES = ("copied_columns", "fast_columns", "needs_every_step")
 
 
 class Unavailable(Exception):  # noqa: N818  # no error
@@ -62,10 +65,19 @@ class Signal:
     between two samples where the budget allows it, `first_steps` how many steps are all sampled at first, `max_stride`
     the most steps between two samples however expensive they are (None: no limit).
 
-    Most steps of a loop that has settled are skipped (recording/fast_path.py): their events are not dispatched, and
-    their rows get the `copied_columns` of the step before and the `fast_columns`, which `fast_values` reads. A signal
-    that listens to steps and declares neither keeps every step from being skipped. `guard_columns` are those of the
-    copied columns that `guard_values` reads as a backward begins: where one has changed, the step is not skipped.
+    Most steps of a loop that has settled are skipped (recording/fast_path.py): their events are not dispatched. So a
+    signal that listens to an event of steps (STEP_EVENTS) has to declare what becomes of its columns then, or it cannot
+    even be defined:
+
+    copied_columns      get the value of the step before, which holds because the step was like it; () for none
+    fast_columns        are read by `fast_values` at the end of the step
+    needs_every_step    no step may be skipped while the signal listens: for one that samples, and is paused or inactive
+                        nearly always (a test names a signal that would be in the way all the time)
+
+    `guard_columns` are those of the copied columns that `guard_values` reads as a backward begins: where one has
+    changed, the step is not skipped.
+
+    A public method is one of EVENTS or overrides one of this class; the names of all others begin with an underscore.
     """
 
     name: ClassVar[str]
@@ -77,13 +89,28 @@ class Signal:
     default_on: ClassVar[bool] = True  # If False, it is recorded only if asked for: collect --signal NAME=on.
     inactive: ClassVar[tuple[str, ...]] = ()  # events that are not dispatched to it before it calls `activate`
     pausable: ClassVar[tuple[str, ...]] = ()  # events that are not dispatched to it after it has called `pause`
-    copied_columns: ClassVar[tuple[str, ...] | None] = None
+    needs_every_step: ClassVar[bool] = False
+    copied_columns: ClassVar[tuple[str, ...]] = ()
     guard_columns: ClassVar[tuple[str, ...]] = ()
     fast_columns: tuple[str, ...] = ()  # A signal may set it on itself when it has values for them.
     sampled: ClassVar[bool] = False
     every: ClassVar[int] = 1
     first_steps: ClassVar[int] = 0
     max_stride: ClassVar[int | None] = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        public = {name for name, value in vars(cls).items() if callable(value) and not name.startswith("_")}
+        for name in sorted(public - set(EVENTS) - set(vars(Signal))):
+            near = difflib.get_close_matches(name, [*EVENTS, *vars(Signal)], 1, cutoff=0.75)
+            meant = f"did you mean {near[0]}?" if near else "begin its name with an underscore"
+            raise TypeError(f"{cls.__name__}.{name} is no event of a training: {meant}")
+        heard = [event for event in STEP_EVENTS if hasattr(cls, event)]
+        if heard and not _declared(cls).intersection(CHOICES):
+            raise TypeError(
+                f"{cls.__name__} listens to {', '.join(heard)}: declare what becomes of its columns at steps that are "
+                f"skipped, with {', '.join(CHOICES[:-1])} or {CHOICES[-1]} (signals/signal.py)"
+            )
 
     def __init__(self, context: SignalContext) -> None:
         self.context = context
@@ -128,3 +155,8 @@ class Signal:
     def due(self, tracked: Tracked) -> bool:
         """Whether a sampled signal is to sample the step that this optimizer is making; ask once per step."""
         return self.meter.due(tracked.count, self.progress.alert)
+
+
+def _declared(kind: type[Signal]) -> set[str]:
+    """What a class and those that it is derived from declare, without Signal itself."""
+    return {name for one in kind.__mro__ if one not in (Signal, object) for name in vars(one)}

@@ -61,6 +61,7 @@ class GradientLifecycle(Signal):
     first_steps = 100
     max_stride = 50
     pausable = ("before_backward", "after_backward", "before_step", "after_step")
+    needs_every_step = True
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)

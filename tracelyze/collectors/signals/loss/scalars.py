@@ -33,6 +33,7 @@ class Scalars(Signal):
     name = "scalars"
     columns = tuple(f"scalars.{name}" for name in ("time", "step", "own_step", "phase", "name", "value", "batch"))
     inactive = ("after_step",)
+    needs_every_step = True
     about = "What the script says by itself: `tracelyze.log`, and what the callbacks for frameworks pass on."
     cost = "2 us per value"
 

@@ -26,6 +26,7 @@ class ProfilerWindows(Signal):
     name = "profiler_windows"
     needs = (PROFILING,)
     about = "Windows of torch.profiler, four steps every so often; asked for with --profile-every N."
+    needs_every_step = True  # asked for, and profiled steps are slow anyway
     cost = "slows the profiled steps"
     columns = tuple(f"windows.{name}" for name in ("first_step", "last_step", "file", "seconds", "step_seconds"))
 

@@ -109,7 +109,7 @@ class Reads(Signal):
                 calls = sum(read.calls for read in reads) / steps
                 self.program.sites.add("read", *place, reads[0].function, device=reads[0].device, per_step=calls)
 
-    def note(self, name: str, tensor: Any, frame: FrameType | None) -> None:
+    def _note(self, name: str, tensor: Any, frame: FrameType | None) -> None:
         """The method `name` of `tensor` was looked up by the code of `frame`."""
         window = self._window
         if window is None or window.ended is not None:
@@ -181,7 +181,7 @@ class _Noticed:
             thread = get_ident()
             for signal in tuple(_watching):
                 if signal.context.thread.ident == thread:
-                    signal.note(self.name, tensor, sys._getframe(1))
+                    signal._note(self.name, tensor, sys._getframe(1))
         return self.original.__get__(tensor, kind)
 
 
@@ -213,7 +213,7 @@ def _watch_nothing() -> None:
 
 
 def _unseen_by_compiler(torch: Any) -> None:
-    noting = (_Noticed.__get__, Reads.note, Reads._count, Reads._kind, Reads._kind_of, Reads._device)
+    noting = (_Noticed.__get__, Reads._note, Reads._count, Reads._kind, Reads._kind_of, Reads._device)
     try:
         compiler.hide(torch, (), noting)
     except AttributeError:

@@ -47,6 +47,7 @@ class Activations(Signal):
     every = 10
     first_steps = 2
     pausable = ("after_step",)
+    needs_every_step = True
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
@@ -82,7 +83,7 @@ class Activations(Signal):
     def finished(self) -> None:
         self._pending.release(wait=True)
 
-    def watched(self, rows: list[Row], values: list[Any]) -> None:
+    def _watched(self, rows: list[Row], values: list[Any]) -> None:
         """One forward was watched: `values` are PER_MODULE scalar tensors for each of its rows."""
         self.context.next_call.watch = None
         self._rows += len(rows)
@@ -142,7 +143,7 @@ class _Forward:
         start = time.perf_counter()
         try:
             if self._rows and self.error is None and len({value.device for value in self._values}) == 1:
-                self._signal.watched(self._rows, self._values)
+                self._signal._watched(self._rows, self._values)
         except Exception as error:
             self.error = error
         spent = self._seconds + time.perf_counter() - start

@@ -10,7 +10,7 @@ from tracelyze.collectors.signals.signal import Signal
 
 class LearningRate(Signal):
     name = "learning_rate"
-    about = "The learning rate of the first parameter training."
+    about = "The learning rate of the first parameter group."
     cost = "1 us a step"
     copied_columns = ()
     fast_columns = ("lr",)

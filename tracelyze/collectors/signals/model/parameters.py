@@ -58,6 +58,7 @@ class Parameters(Signal):
     every = 10
     first_steps = 2
     pausable = ("before_step", "after_step")
+    needs_every_step = True
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)

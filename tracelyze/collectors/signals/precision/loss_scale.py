@@ -13,6 +13,7 @@ from tracelyze.collectors.tensors.readback import Readback
 class LossScale(Signal):
     name = "loss_scale"
     inactive = ("after_step",)
+    needs_every_step = True
     about = "GradScaler's loss scale, and the steps that it skipped."
     cost = "1 us a step"
     columns = ("steps.scale", "steps.skipped")

@@ -17,6 +17,7 @@ class ScalerUse(Signal):
     name = "scaler_use"
     columns = ("steps.losses_scaled", "steps.scaler_use")
     inactive = ("before_backward", "after_step")
+    needs_every_step = True
     about = "Losses that GradScaler scaled for a step, and whether GradScaler or the script made the step."
     cost = "1 us a step"
 

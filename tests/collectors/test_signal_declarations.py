@@ -1,0 +1,62 @@
+"""What a class of signals has to declare, and what the whole list of them must not do. No program is run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tracelyze.collectors.signals import SIGNALS
+from tracelyze.collectors.signals.signal import STEP_EVENTS, Signal
+
+
+def define(**members: Any) -> type[Signal]:
+    return type("Example", (Signal,), {"name": "example", "columns": (), **members})
+
+
+def fill(self: Signal, tracked: Any, row: dict[str, Any]) -> None:
+    row["lr"] = 0.1
+
+
+def test_a_misspelt_event_is_an_error_that_names_the_event() -> None:
+    with pytest.raises(TypeError, match=r"Example\.after_steps is no event of a training: did you mean after_step\?"):
+        define(after_steps=fill)
+    with pytest.raises(TypeError, match=r"Example\.measure is no event.*underscore"):
+        define(measure=fill)
+    define(_measure=fill)
+
+
+def test_a_signal_that_listens_to_steps_says_what_becomes_of_its_columns_when_they_are_skipped() -> None:
+    for event in STEP_EVENTS:
+        with pytest.raises(TypeError, match=f"Example listens to {event}: declare what becomes of its columns"):
+            define(**{event: fill})
+    define(after_step=fill, copied_columns=())
+    define(after_step=fill, fast_columns=("lr",))
+    parent = define(after_step=fill, needs_every_step=True)
+    type("Derived", (parent,), {"name": "derived"})
+    define(every_second=fill)
+
+
+def always_in_the_way(kind: type[Signal]) -> list[str]:
+    """Events of steps to which a signal listens all the time, though it can do without no step."""
+    seldom = (*kind.pausable, *kind.inactive)
+    return [event for event in STEP_EVENTS if kind.needs_every_step and hasattr(kind, event) and event not in seldom]
+
+
+def test_no_signal_that_is_on_by_default_keeps_every_step_from_the_fast_path() -> None:
+    asked_for = {"profiler_windows"}  # off without --profile-every, whose steps are slow anyway
+    found = {kind.name: events for kind in SIGNALS if (events := always_in_the_way(kind)) and kind.default_on}
+    assert set(found) == asked_for, (
+        f"in the way of the fast path: {found}. Declare copied_columns or fast_columns (signals/signal.py), or put "
+        "these events into pausable or inactive"
+    )
+
+
+def test_what_a_signal_declares_belongs_together() -> None:
+    for kind in SIGNALS:
+        own = {column.partition(".")[2] for column in kind.columns if column.startswith("steps.")}
+        assert {*kind.copied_columns, *kind.fast_columns} <= own, kind.name
+        assert set(kind.guard_columns) <= set(kind.copied_columns), kind.name
+        assert all(hasattr(kind, event) for event in (*kind.pausable, *kind.inactive)), kind.name
+        if kind.fast_columns:
+            assert kind.fast_values is not Signal.fast_values, kind.name
