@@ -113,7 +113,7 @@ KNOWN_CIRCLES = (
     ("tracelyze.api", "tracelyze.fleet"),
     ("tracelyze.cli",),
 )
-CROWDED = {"tracelyze/analyzers/rules/loss", "tracelyze/importing", "tracelyze/reports/html"}
+CROWDED = {"tracelyze/analyzers/rules/loss", "tracelyze/importing", "tracelyze/reports", "tracelyze/reports/html"}
 MOST_FILES = 15  # of a room
 
 
