@@ -7,6 +7,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from tracelyze import analyzers
+
 from .conftest import Collect, program, run_plain
 
 PROGRAM = program("undisturbed.py")
@@ -53,6 +55,12 @@ def test_a_program_that_could_not_be_started_changes_nothing(collect: Collect) -
     assert process.exit.kind == "finished"
 
 
+def test_warnings_keep_their_lines(collect: Collect) -> None:
+    plain = run_plain(sys.executable, PROGRAM, "is_warned").stderr
+    assert plain.count("undisturbed.py") >= 5
+    assert collect(sys.executable, PROGRAM, "is_warned").own_stderr == plain
+
+
 def test_functions_that_we_stand_in_front_of_can_be_pickled(collect: Collect) -> None:
     done = collect(sys.executable, PROGRAM, "pickles_functions")
     assert done.process.stdout == "pickled\n", done.process.stderr
@@ -65,3 +73,12 @@ def test_a_script_whose_name_is_not_utf8_is_recorded(collect: Collect, tmp_path:
     assert done.process.returncode == 0, done.process.stderr
     (process,) = done.run.processes
     assert len(process.steps) == 30
+
+
+def test_a_file_of_the_program_that_is_called_pyarrow_is_not_run(collect: Collect, tmp_path: Path) -> None:
+    (tmp_path / "pyarrow.py").write_text("print('pyarrow of the program')\n")
+    shutil.copy(PROGRAM, tmp_path / "script.py")
+    done = collect(sys.executable, str(tmp_path / "script.py"), "waits_for_a_signal")
+    assert (done.process.returncode, done.process.stdout) == (0, "got SIGTERM\n")
+    assert "rename that file" in done.process.stderr
+    assert any("rename that file" in note for note in analyzers.diagnose(done.folder).run.notes)

@@ -85,6 +85,35 @@ def fails_to_become_one(_):
     train()
 
 
+class Long(torch.utils.data.IterableDataset):
+    """Has more samples than it says."""
+
+    def __iter__(self):
+        return iter(range(5))
+
+    def __len__(self):
+        return 2
+
+
+def is_warned(_):
+    """Makes torch warn, at lines of its own and in its own module."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    model[0].register_full_backward_hook(lambda *args: None)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    scheduler.step()
+    model(torch.randn(4, 2)).mean().backward()
+    optimizer.step()
+    scheduler.step(3)
+    nn.functional.mse_loss(torch.randn(3, 1), torch.randn(3))
+    nn.MSELoss()(torch.randn(3, 1), torch.randn(3))
+    nn.functional.softmax(torch.randn(3, 2))
+    nn.Softmax()(torch.randn(3, 2))
+    for _ in torch.utils.data.DataLoader(Long()):
+        pass
+    torch.amp.GradScaler("cuda")
+
+
 def pickles_functions(_):
     train()
     functional, utils = nn.functional, nn.utils

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tracelyze.collectors.internals.own_frames import leave_no_frame
+from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
 from tracelyze.collectors.program.optimizers import constructed
 
 wrappers: list[Any] = []  # functions of ours in the place of torch's
@@ -36,6 +36,7 @@ def install(torch: Any, scheduled: Callable[[Any, bool], None]) -> None:
 def _constructor(owner: Any) -> None:
     original = owner.__init__
 
+    @unseen_by_warnings
     @functools.wraps(original)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         try:
@@ -56,6 +57,7 @@ def _step(
     depth: _Depth,
     is_compiling: Callable[[], bool],
 ) -> Callable[..., Any]:
+    @unseen_by_warnings
     @functools.wraps(original)
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
         depth.schedulers += 1

@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from tracelyze.collectors.internals.own_frames import leave_no_frame
+from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
 
 
 def install(torch: Any, recorder: Callable[[], Any], calling: Any) -> None:
@@ -30,6 +30,7 @@ def _clipping(torch: Any, recorder: Callable[[], Any]) -> None:
 def _clip_wrapper(
     original: Callable[..., Any], is_compiling: Callable[[], bool], recorder: Callable[[], Any]
 ) -> Callable[..., Any]:
+    @unseen_by_warnings
     @functools.wraps(original)
     def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
         if is_compiling():
@@ -65,6 +66,7 @@ def _loss_scaling(torch: Any, recorder: Callable[[], Any], calling: Any) -> None
     is_compiling = torch.compiler.is_compiling
     scale, unscale, step = scaler.scale, scaler.unscale_, scaler.step
 
+    @unseen_by_warnings
     @functools.wraps(scale)
     def scale_(self: Any, outputs: Any) -> Any:
         try:
@@ -76,6 +78,7 @@ def _loss_scaling(torch: Any, recorder: Callable[[], Any], calling: Any) -> None
             leave_no_frame(error)
             raise
 
+    @unseen_by_warnings
     @functools.wraps(unscale)
     def unscale_(self: Any, optimizer: Any) -> Any:
         try:
@@ -87,6 +90,7 @@ def _loss_scaling(torch: Any, recorder: Callable[[], Any], calling: Any) -> None
             leave_no_frame(error)
             raise
 
+    @unseen_by_warnings
     @functools.wraps(step)
     def step_(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         try:

@@ -19,7 +19,7 @@ from typing import Any
 from tracelyze.collectors import current
 from tracelyze.collectors.hooks import construction, gradient_changes, loaders, state_dicts
 from tracelyze.collectors.internals import compiler, private_names
-from tracelyze.collectors.internals.own_frames import leave_no_frame
+from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
 from tracelyze.collectors.options import CollectOptions, from_environment
 from tracelyze.collectors.recording import ending
 from tracelyze.collectors.recording.backwards import Backwards
@@ -183,7 +183,7 @@ def _modules(torch: Any) -> None:
             raise
 
     __call__.__qualname__ = "Module.__call__"  # by which it is pickled; torch's own has another name inside
-    owner.__call__ = __call__
+    owner.__call__ = unseen_by_warnings(__call__)
 
 
 def _functions(torch: Any) -> None:
@@ -243,21 +243,13 @@ def _like(original: Any, wrapper: Any) -> Any:
     follows `__wrapped__` to the original's source and must then find the original's names.
     """
     same_globals = types.FunctionType(
-        _unseen_by_warnings(wrapper.__code__),
+        unseen_by_warnings(wrapper).__code__,
         original.__globals__,
         original.__name__,
         wrapper.__defaults__,
         wrapper.__closure__,
     )
     return functools.wraps(original)(same_globals)
-
-
-def _unseen_by_warnings(code: types.CodeType) -> types.CodeType:
-    """`code` in a file of a name that `warnings` passes over when it counts callers, as it does with importlib's own.
-
-    torch warns of a call of `mse_loss` with `stacklevel=2`: at the line of the script, also when we are between them.
-    """
-    return code.replace(co_filename=f"{__file__} (as importlib._bootstrap)")
 
 
 def _graph_task(torch: Any) -> Callable[[], int]:
@@ -297,7 +289,7 @@ def _backward(torch: Any) -> None:
             if progress is not None:
                 progress.in_backward = False
 
-    torch.autograd.backward = backward
+    torch.autograd.backward = unseen_by_warnings(backward)
 
 
 def _optimizers(torch: Any) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracelyze.collectors.internals import private_names
-from tracelyze.collectors.internals.own_frames import leave_no_frame
+from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
 from tracelyze.collectors.recording.recorder import Recorder
 
 # Set by `collect` to 0, and to 1 for what is spawned while a loader starts its workers: they are left without hooks.
@@ -24,6 +24,7 @@ def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
     loader = torch.utils.data.DataLoader
     made, begin, clock = loader.__init__, loader.__iter__, time.perf_counter
 
+    @unseen_by_warnings
     @functools.wraps(made)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         try:
@@ -33,6 +34,7 @@ def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
             leave_no_frame(error)
             raise
 
+    @unseen_by_warnings
     @functools.wraps(begin)
     def __iter__(self: Any) -> Any:
         try:
@@ -54,6 +56,7 @@ def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
         return
     advance = iterator.__next__
 
+    @unseen_by_warnings
     @functools.wraps(advance)
     def __next__(self: Any) -> Any:
         try:

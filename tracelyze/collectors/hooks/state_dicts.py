@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from tracelyze.collectors.internals.own_frames import leave_no_frame
+from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
 from tracelyze.collectors.recording.recorder import Recorder
 
 wrappers: list[Any] = []  # functions of ours in the place of torch's
@@ -17,6 +17,7 @@ def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
     owner = torch.nn.Module
     take, load = owner.state_dict, owner.load_state_dict
 
+    @unseen_by_warnings
     @functools.wraps(take)
     def state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -28,6 +29,7 @@ def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
             recorder().fire("state_taken", self, state)
         return state
 
+    @unseen_by_warnings
     @functools.wraps(load)
     def load_state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
         given = args[0] if args else kwargs.get("state_dict")

@@ -8,10 +8,14 @@ numbers of all other frames stay what they are.
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Callable
+from types import CodeType
+from typing import Any, TypeVar
 
 COLLECTORS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 PACKAGE = os.path.dirname(os.path.dirname(COLLECTORS)) + os.sep
+
+Wrapper = TypeVar("Wrapper", bound=Callable[..., Any])
 
 
 def leave_no_frame(error: BaseException) -> None:
@@ -36,6 +40,17 @@ def hide_own_frames(error: BaseException | None, seen: set[int] | None = None) -
             trace = trace.tb_next
         hide_own_frames(error.__context__, seen)
         error = error.__cause__
+
+
+def unseen_by_warnings(function: Wrapper) -> Wrapper:
+    """The function, in a file of a name that `warnings` passes over when it counts callers, like those of importlib.
+
+    torch warns with `stacklevel=2` and more. With a wrapper between them the warning must still have the line and the
+    module of the script, so that filters such as `error:::__main__` work as before.
+    """
+    code: CodeType = getattr(function, "__code__")  # noqa: B009  # of a callable, mypy does not know that it has one
+    setattr(function, "__code__", code.replace(co_filename=f"{code.co_filename} (as importlib._bootstrap)"))  # noqa: B010
+    return function
 
 
 def _is_ours(trace: Any) -> bool:

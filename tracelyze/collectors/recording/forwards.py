@@ -15,6 +15,7 @@ from tracelyze.collectors.recording.dispatch import Dispatcher
 from tracelyze.collectors.recording.fast_path import FastPath
 from tracelyze.collectors.recording.guards import Guard, on_training_thread
 from tracelyze.collectors.signals.context import ModuleWatch, NextCall
+from tracelyze.collectors.storage import arrow
 
 
 class Forwards:
@@ -62,7 +63,7 @@ class Forwards:
             self.guard.writer.off = True  # A loader's worker: what it calls is part of its batches.
             return
         with contextlib.suppress(Exception):  # Tried again, and reported, when there is something to write.
-            import pyarrow.ipc  # noqa: F401
+            arrow.load()
 
     @on_training_thread
     def returned(

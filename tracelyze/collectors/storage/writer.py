@@ -5,6 +5,7 @@ A disk that refuses ends the recording, with one line for people and the reason 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import threading
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tracelyze import redaction, schema
+from tracelyze.collectors.storage import arrow
 from tracelyze.collectors.storage.stream import TableStream
 from tracelyze.collectors.system import fatal_signals, identity
 from tracelyze.collectors.system.threads import Threads
@@ -66,11 +68,11 @@ class Writer:
     def start(self, run: Path, facts: dict[str, Any]) -> None:
         """Write rows into a folder of the run directory from now on, beside process.json with these facts.
 
-        Raises ImportError where there is no pyarrow.
+        Raises ImportError where pyarrow cannot be had.
         """
         self._run, self._facts = run, facts | self._facts
         self._in_main_thread = threading.current_thread() is threading.main_thread()
-        import pyarrow.ipc  # noqa: F401  # now, on this thread: an import on the writer's could meet a fork
+        arrow.load()  # Now, on this thread: an import on the thread that writes could meet a fork.
 
         self._next_statement += self._now()
         self.threads.start("tracelyze", self._write_forever)
@@ -137,9 +139,11 @@ class Writer:
         if self.off:
             return
         self.off = True
-        error = _explained(error)
         reason = redaction.redact_text(f"{type(error).__name__}: {error}")[:LONGEST_REASON]
         self._stopped = {"step": self._steps(), "reason": reason}
+        if self.folder is None and self._run is not None:  # so that the run can say why it is empty
+            with contextlib.suppress(Exception):
+                self._make_folder()
         self._write_reason()
         self.complain(error)
 
@@ -176,11 +180,3 @@ class Writer:
             self.flush()
             fatal_signals.check()
             self.seconds = time.thread_time()
-
-
-def _explained(error: Exception) -> Exception:
-    """What to do about the one thing that an environment other than tracelyze's own can lack."""
-    if not isinstance(error, ImportError) or "pyarrow" not in str(error):
-        return error
-    remedy = f"install it for {sys.executable} (python -m pip install pyarrow; uv run --with pyarrow ...)"
-    return ImportError(f"the environment of the program has no pyarrow, which recording takes: {remedy}")
