@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tracelyze.analyzers import causality, diagnose, merging
 from tracelyze.analyzers.kineto.rules import RULES as TRACE_RULES
 from tracelyze.analyzers.rule import Passed, Rule, Skipped, together
 from tracelyze.analyzers.rules import RULES
-from tracelyze.diagnosis import Cost, Diagnosis, Excerpt, Exit, Finding, Location, verdict_of
+from tracelyze.diagnosis import Chart, Cost, Diagnosis, Excerpt, Exit, Finding, Location, verdict_of
 from tracelyze.errors import InputError
 
 COUNT = 400
@@ -269,3 +270,21 @@ def test_findings_show_the_lines_around_and_the_time_of_day(make) -> None:
     elsewhere = replace(finding, location=Location(**place | {"line": 13}))
     (found,) = diagnose(make.run(process), rules=[replace(RULE, check=lambda *_: [elsewhere])]).findings
     assert found.excerpt is None
+
+
+def test_findings_of_many_ranks_keep_the_charts_that_are_shown() -> None:
+    random = np.random.default_rng(0)
+
+    def seen(rank: int) -> Finding:
+        charts = [Chart(f"{rank}-{n}", "x", "y", [], []) for n in range(random.integers(0, 7))]
+        severity = ("critical", "warning", "info")[random.integers(0, 3)]
+        cost = Cost(float(random.integers(0, 3)), None)
+        return Finding("r", severity, "likely", f"t{rank}", "s", "f", ranks=[rank], charts=charts, cost=cost)  # type: ignore[arg-type]
+
+    for _ in range(30):
+        every = [seen(rank) for rank in range(12)]
+        kept: list[Finding] = []
+        for one in every:
+            kept = merging.lightened([*kept, one])
+            assert sum(bool(one.charts) for one in kept) <= merging.MAX_CHARTS
+        assert merging.merge(kept) == merging.merge(every)

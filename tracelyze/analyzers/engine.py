@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers import attempts, causality, context, naming, overview, several
-from tracelyze.analyzers.merging import merge
+from tracelyze.analyzers.merging import lightened, merge
 from tracelyze.analyzers.recorded import clocks, run_directory
 from tracelyze.analyzers.recorded.run import Process, Run
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, missing, together
@@ -212,7 +212,7 @@ class _Answers:
             self.skipped.append(outcome)
         else:
             told = [causality.on_rank(context.completed(finding, process, rule), process.rank) for finding in outcome]
-            self.findings += [naming.named(finding, name) for finding in told]
+            self.findings = lightened([*self.findings, *(naming.named(finding, name) for finding in told)])
 
     def outcome(self, nothing: str | None) -> Outcome:
         """One answer for all processes: a finding, else what passed, else why not. `nothing`: why nobody trained."""

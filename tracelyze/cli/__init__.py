@@ -104,4 +104,4 @@ def main() -> None:
 
 
 # The commands register themselves with `app`; listed in the order of --help.
-from tracelyze.cli import collect, diagnose, compare, fleet, catalogue, runs  # noqa: E402, F401, I001
+from tracelyze.cli import collect, diagnose, compare, watch, fleet, catalogue, runs  # noqa: E402, F401, I001
