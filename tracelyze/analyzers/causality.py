@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def on_rank(finding: Finding, rank: int) -> Finding:
-    """The finding with the rank of the process that it was made in, if it does not speak of several itself."""
-    return finding if len(finding.ranks) > 1 else replace(finding, ranks=[rank])
+    """The finding with the rank of the process that it was made in, if it does not name ranks itself."""
+    return finding if finding.ranks != [0] else replace(finding, ranks=[rank])
 
 
 def explain(findings: Sequence[Finding], rules: Sequence[Rule | TraceRule]) -> list[Finding]:

@@ -12,7 +12,9 @@ from tracelyze.importing import (
     console,
     databases,
     delimited,
+    flight_recorder,
     json_log,
+    memory_snapshot,
     mlflow_store,
     mlperf,
     monitor_csv,
@@ -46,6 +48,8 @@ READABLE = (
     "stores of MLflow and Trackio",
     "console logs (Trainer, TRL, torchtitan, Megatron-LM, NeMo, nanoGPT, MLPerf, or lines with a step and a loss)",
     "monitor.csv of Stable-Baselines3",
+    "snapshots of torch.cuda.memory",
+    "dumps of torch's Flight Recorder, a folder with one a rank",
 )
 
 
@@ -90,6 +94,8 @@ def _folder(folder: Path) -> Recording | None:
         return Recording(folder, "an offline run of Weights & Biases", wandb_run.read)
     if delimited.find(folder):
         return Recording(folder, "metrics.csv of Lightning", delimited.read)
+    if flight_recorder.find(folder):
+        return Recording(folder, "dumps of torch's Flight Recorder", flight_recorder.read)
     if mlflow_store.find(folder):
         return Recording(folder, "a file store of MLflow", mlflow_store.read)
     if tensorboard.find(folder):
@@ -106,6 +112,10 @@ def _file(file: Path) -> Recording | None:
         return Recording(file, "an offline run of Weights & Biases", wandb_run.read)
     if head.startswith(databases.MAGIC):
         return _database(file)
+    if flight_recorder.looks_so(head):
+        return Recording(file, "a dump of torch's Flight Recorder", flight_recorder.read)
+    if memory_snapshot.looks_so(head):
+        return Recording(file, "a snapshot of torch.cuda.memory", memory_snapshot.read)
     if tensorboard.looks_so(head) or "tfevents" in file.name:
         return Recording(file, "a TensorBoard event file", tensorboard.read)
     if b"\x00" in head:

@@ -14,6 +14,7 @@ from tracelyze import schema
 from tracelyze.collectors.storage.stream import record_batch
 from tracelyze.collectors.system.identity import write_json
 from tracelyze.errors import InputError
+from tracelyze.formatting import plural
 from tracelyze.importing.columns import Plan, plan
 from tracelyze.version import __version__
 
@@ -29,6 +30,7 @@ class Log:
     `kind` names the format; `facts` are kept in run.json; `notes` are said to the user. `tables` are rows of tables of
     the run directory that the format itself has, by name: the events of a console log. `of_training`: the format says
     that it is of a training, whatever was logged; of any other a loss, a gradient norm or a reward has to say so.
+    `ranks`: rows of tables by rank and table, of a format that has nothing else.
     """
 
     kind: str
@@ -38,6 +40,7 @@ class Log:
     notes: tuple[str, ...] = ()
     tables: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
     of_training: bool = False
+    ranks: Mapping[int, Mapping[str, list[dict[str, Any]]]] = field(default_factory=dict)
 
 
 def write_run(log: Log, run: Path) -> str:
@@ -45,12 +48,16 @@ def write_run(log: Log, run: Path) -> str:
 
     InputError if the log has no steps or nothing that speaks of a training, or if `run` cannot be made.
     """
+    source = {"kind": log.kind, "file": str(log.file), **log.facts}
+    if log.ranks:
+        write_tables(run, sorted(log.ranks.items()), source)
+        return "\n".join([f"imported the dumps of {plural(len(log.ranks), 'rank')}", *log.notes])
     chosen = plan(log.rows)
-    if not any(log.tables.values()):
+    if not log.of_training and not any(log.tables.values()):
         _require(log, chosen)
     tables = _tables(log, chosen) if log.rows and chosen.step else {}
     tables = {name: tables.get(name, []) + list(log.tables.get(name, [])) for name in {*tables, *log.tables}}
-    write_tables(run, [(0, tables)], {"kind": log.kind, "file": str(log.file), "columns": chosen.named(), **log.facts})
+    write_tables(run, [(0, tables)], source | {"columns": chosen.named()})
     used = ", ".join(f"{ours} from {theirs}" if ours != theirs else ours for ours, theirs in chosen.named().items())
     steps, evals = len(tables.get("steps", [])), len(tables.get("evals", []))
     said = f"imported {steps} steps and {evals} evaluations" + (f": {used}" if used else "")

@@ -42,6 +42,7 @@ from tracelyze.schema.traces import (
 )
 from tracelyze.schema.training import (
     AUTOCAST,
+    COLLECTIVES,
     EVALS,
     EVENTS,
     GRAD_MODE,
@@ -67,6 +68,7 @@ __all__ = [
     "AUTOCAST",
     "BATCHES",
     "CHECKSUM",
+    "COLLECTIVES",
     "DEVICE",
     "DEVICES",
     "EVALS",
@@ -127,7 +129,7 @@ STOPPED_FILE: Final = "stopped.txt"
 
 TABLES: Final[tuple[Table, ...]] = (
     STEPS, EVALS, MODELS, OPTIMIZERS, LINKS, LOADERS, LOADS, LOSS_CALLS, REACH, SCHEDULES, SITES, EVENTS, SAMPLES,
-    BATCHES, ACTIVATIONS, PARAMETERS, DEVICES, SIGNALS, SCALARS, WINDOWS,
+    BATCHES, ACTIVATIONS, PARAMETERS, DEVICES, SIGNALS, SCALARS, COLLECTIVES, WINDOWS,
 )  # fmt: skip
 
 TRACE_FILE: Final = "trace.json"

@@ -304,6 +304,28 @@ SCALARS = Table(
     ),
 )
 
+COLLECTIVES = Table(
+    "collectives",
+    "One row per collective that a rank had enqueued, from a dump of torch's Flight Recorder; before them one row per "
+    "process group of the rank, without an operation.",
+    (
+        Column("group", "string", "", "name of the process group"),
+        Column("description", "string", "", "what the program calls it"),
+        Column("members", "string", "", "rows of groups: its ranks, by their numbers in the job"),
+        Column("enqueued", "int64", "", "rows of groups: number of the last collective that was enqueued"),
+        Column("completed", "int64", "", "rows of groups: number of the last one that was seen to be complete"),
+        Column("sequence", "int64", "", "number of the collective in its group, the same on all its ranks"),
+        Column("p2p", "bool", "", "a send or receive, which has numbers of its own"),
+        Column("operation", "string", "", "all_reduce, all_to_all, send 0->1, ..."),
+        Column("sizes", "string", "", "sizes of inputs and outputs"),
+        Column("dtype", "string", "", "dtypes of the inputs"),
+        Column("state", "string", "", "scheduled, started or completed"),
+        Column("created", "float64", "s", "when it was enqueued, since 1970"),
+        Column("thread", "string", "", "thread that enqueued it"),
+        Column("stack", "string", "", "file, line and function that enqueued it, innermost first"),
+    ),
+)
+
 WINDOWS = Table(
     "windows",
     "One row per window of torch.profiler; its trace is a file in the same folder.",

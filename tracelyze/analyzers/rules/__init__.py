@@ -65,6 +65,7 @@ MODULES: Final = (
     "data.same_order_every_epoch",
     "data.duplicated_batches",
     "distributed.same_data_on_every_rank",
+    "distributed.rank_hang",
     "checkpoints.snapshot_aliased",
     "data.train_validation_overlap",
     "data.input_normalization",

@@ -40,16 +40,19 @@ def check(process: Process, _limits: Limits) -> Outcome:
     sizes = [] if training is None else _sizes({c: training.steps[c] for c in COLUMNS})
     where = Location(event["file"], event["line"] or 0, "", event["source"] or "") if event["file"] else None
     early = not step
-    when = f"after {plural(step, 'step')}" if step else "before its first step"
+    when = f" after {plural(step, 'step')}" if step else " before its first step"
+    whole = "It never fitted: model, optimizer state and one batch are too large together."
+    if (process.facts.get("source") or {}).get("kind") == "memory-snapshot":
+        when, whole = "", "The steps done by then are not in a snapshot."
     return [
         Finding(
             rule=RULE.id,
             severity="critical",
             confidence="certain",
-            title=f"Out of {kind} memory {when}",
+            title=f"Out of {kind} memory{when}",
             summary=(
                 f"{crash_families.message(name, text)}. "
-                + ("It never fitted: model, optimizer state and one batch are too large together." if early
+                + (whole if early
                    else "It had fitted until then: memory grew, or this step needed more than the others.")
             ),
             fix=FIXES[kind],

@@ -1,0 +1,162 @@
+"""Which rank holds up a job that stands still, from the collectives that every rank had enqueued (Flight Recorder).
+
+A collective is complete when all ranks of its group have joined it. So a rank that waits has one that is not complete,
+and a rank that is waited for has enqueued fewer than its peers, or has none to show. Most ranks of a hang are both:
+they wait in one group and are missing in another one because of it. The guilty ones wait for nobody.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+# Operations that no rank can complete before all have joined; a broadcast's source, for one, may be done before.
+_ALL_JOIN = ("all_reduce", "allreduce", "all_gather", "_all_gather_base", "reduce_scatter", "_reduce_scatter_base",
+             "all_to_all", "barrier", "allgather", "alltoall")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Call:
+    """A collective that a rank enqueued and that is not complete there."""
+
+    group: str
+    description: str
+    sequence: int
+    operation: str
+    sizes: str
+    stack: str
+
+
+@dataclass
+class Rank:
+    """What one rank's dump says: members of its groups, the last number enqueued in each, and what is not complete."""
+
+    rank: int
+    members: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    enqueued: dict[str, int] = field(default_factory=dict)
+    pending: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
+    calls: int = 0
+
+    def completed(self, group: str) -> int | None:
+        """The last collective of the group that is complete there; None where it shows none at all."""
+        pending = self.pending.get(group)
+        return pending[0].sequence - 1 if pending else self.enqueued.get(group)
+
+
+@dataclass(frozen=True)
+class Late:
+    """A rank that holds up others: how that shows, and the collective that waits for it, with the ranks that wait."""
+
+    rank: int
+    how: str  # "absent": no dump; "empty": nothing enqueued; "behind": missing in a collective; "stuck": does not end
+    call: Call | None
+    waiting: tuple[int, ...]
+
+
+def read(processes: Iterable[Process]) -> dict[int, Rank]:
+    """The dumps of the processes by rank."""
+    ranks: dict[int, Rank] = {}
+    for process in processes:
+        one = ranks.setdefault(process.rank, Rank(process.rank))
+        for row in process.tables["collectives"].records():
+            _take(one, row)
+        for pending in one.pending.values():
+            pending.sort(key=lambda call: call.sequence)
+    return ranks
+
+
+def _take(one: Rank, row: Mapping[str, Any]) -> None:
+    group, sequence = str(row["group"]), row["sequence"]
+    if row["operation"] is None:
+        one.members[group] = tuple(int(word) for word in str(row["members"] or "").split())
+        if row["enqueued"] is not None:
+            one.enqueued[group] = max(one.enqueued.get(group, -1), int(row["enqueued"]))
+        return
+    one.calls += 1
+    if row["p2p"] or sequence is None:
+        return
+    one.enqueued[group] = max(one.enqueued.get(group, -1), int(sequence))
+    if row["state"] != "completed":
+        told = (str(row[name] or "") for name in ("description", "operation", "sizes", "stack"))
+        description, operation, sizes, stack = told
+        one.pending[group].append(Call(group, description, int(sequence), operation, sizes, stack))
+
+
+def guilty(ranks: Mapping[int, Rank]) -> list[Late]:
+    """The ranks that hold up others and wait for none that is late itself, in order; empty where nobody is late."""
+    late: dict[int, Late] = {}
+    for one in (*ranks.values(), *_absent(ranks)):
+        found = _absent_or_empty(one, ranks) or _stuck(one, ranks) or _behind(one, ranks)
+        if found is not None:
+            late[one.rank] = found
+    sure = {rank for rank, found in late.items() if found.how != "behind"}
+    return [late[rank] for rank in sorted(late) if rank in sure or not (_waits_for(ranks[rank], ranks) & late.keys())]
+
+
+def _absent(ranks: Mapping[int, Rank]) -> list[Rank]:
+    """Ranks of a group that have no dump."""
+    named = {rank for one in ranks.values() for members in one.members.values() for rank in members}
+    return [Rank(rank) for rank in sorted(named - ranks.keys())]
+
+
+def _absent_or_empty(one: Rank, ranks: Mapping[int, Rank]) -> Late | None:
+    if one.calls:
+        return None
+    waiting = [(peer, call) for peer in ranks.values() for call in _first(peer) if one.rank in _members(peer, call)]
+    how = "absent" if one.rank not in ranks else "empty"
+    if not waiting and not any(peer.calls for peer in ranks.values()):
+        return None
+    call = min((call for _, call in waiting), key=lambda call: call.sequence, default=None)
+    return Late(one.rank, how, call, tuple(sorted({peer.rank for peer, _ in waiting})))
+
+
+def _stuck(one: Rank, ranks: Mapping[int, Rank]) -> Late | None:
+    """A collective that is complete on a peer, and so has all ranks' data, and does not end here: the device stands."""
+    for call in _first(one):
+        if not call.operation.startswith(_ALL_JOIN):
+            continue
+        peers = [ranks[rank] for rank in _members(one, call) if rank in ranks and rank != one.rank]
+        ahead = [peer for peer in peers if (peer.completed(call.group) or -1) >= call.sequence]
+        if ahead:
+            return Late(one.rank, "stuck", call, tuple(peer.rank for peer in ahead))
+    return None
+
+
+def _behind(one: Rank, ranks: Mapping[int, Rank]) -> Late | None:
+    """The first collective in which peers wait and that this rank has not enqueued."""
+    found: list[tuple[Call, int]] = []
+    for group, members in one.members.items():
+        for rank in members:
+            peer = ranks.get(rank)
+            if peer is None or rank == one.rank:
+                continue
+            missing = [call for call in peer.pending.get(group, []) if call.sequence > one.enqueued.get(group, -1)]
+            found += [(missing[0], rank)] if missing else []
+    if not found:
+        return None
+    call = min((call for call, _ in found), key=lambda call: call.sequence)
+    return Late(one.rank, "behind", call, tuple(sorted({rank for _, rank in found})))
+
+
+def _waits_for(one: Rank, ranks: Mapping[int, Rank]) -> set[int]:
+    """The ranks that have not joined a collective in which this one waits."""
+    return {
+        rank
+        for call in _first(one)
+        for rank in _members(one, call)
+        if rank != one.rank and (rank not in ranks or ranks[rank].enqueued.get(call.group, -1) < call.sequence)
+    }
+
+
+def _first(one: Rank) -> Sequence[Call]:
+    """The first collective of each group that is not complete: those behind it wait for it."""
+    return [pending[0] for pending in one.pending.values() if pending]
+
+
+def _members(one: Rank, call: Call) -> tuple[int, ...]:
+    return one.members.get(call.group, ())
