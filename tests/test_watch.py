@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pytest
@@ -35,14 +35,9 @@ class Training:
         self.run, self.folder, self.step = run, run / f"rank00000-attempt0-pid{pid}", 0
         start = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
         boot = exits.BOOT_ID.read_text().strip()
-        self.who = {
-            "schema_version": 1,
-            "pid": pid,
-            "pid_start": int(start),
-            "boot_id": boot,
-            "host": "here",
-            "rank": 0,
-        }
+        self.who = {"schema_version": 1, "pid": pid, "pid_start": int(start), "boot_id": boot, "rank": 0}
+        self.sink: IO[bytes] | None = None
+        self.whole = 0
         run.mkdir()
         (run / schema.RUN_FILE).write_text(json.dumps(self.who | {"command": ["python", "train.py"]}))
 
