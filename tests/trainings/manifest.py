@@ -586,6 +586,27 @@ TWO_FAULTS: Final = (
     faulty("two_faults_eval_and_crash", "eval-in-train-mode", "crash", consequences=NOISY_VALIDATION, exit_code=1),
 )
 
+TARGETS_AND_LAYERS: Final = (
+    pair(
+        "sliced_accumulation",
+        "clip-every-microbatch",
+        "clip-per-microbatch",
+        lines=("nn.utils.clip_grad_norm_(model.parameters(), 1.0)",),
+        fast=True,
+    ),
+    pair("sliced_accumulation", "cleared-every-microbatch", "discarded-microbatches"),
+    pair("sliced_accumulation", "not-divided", "unscaled-accumulation", consequences=BLOW_UP),
+    pair("product_mlp", "no-activations", "linear-stack", consequences=STUCK, fast=True),
+    pair("product_mlp", "rate-of-one", "learning-rate-too-high", consequences=(*BLOW_UP, *STUCK)),
+    pair("answers_causal", "shifted-labels", "labels-shifted-twice", consequences=STUCK),
+    pair("answers_causal", "answers-cut-off", "labels-all-ignored", consequences=(*POISONED, *STUCK), fast=True),
+    pair("answers_causal", "mean-of-means", "unequal-microbatch-weights"),
+    pair("one_cycle_vae", "heavy-prior", "constant-output", consequences=STUCK),
+    pair("one_cycle_vae", "left-early", "stops-short"),
+    pair("shared_trunk", "both-hold-trunk", "shared-parameter-two-optimizers", fast=True),
+    pair("shared_trunk", "stale-average", "ema-not-updated"),
+)
+
 HEALTHY_FAST: Final = frozenset(
     {"accumulate_modulo", "dropout_validated_correctly", "fast_loader_tiny_model", "fp16_initial_skips", "gan_toy"}
 )
@@ -608,4 +629,5 @@ TRAININGS: Final[tuple[Training, ...]] = (
     *SETTINGS,
     *END_OF_RUN,
     *TWO_FAULTS,
+    *TARGETS_AND_LAYERS,
 )

@@ -122,6 +122,8 @@ OPTIMIZERS = Table(
         Column("dtype", "string", "", "dtypes of the parameters"),
         Column("site", "int32", "", "line of the script that makes it step (table sites)"),
         Column("backward_site", "int32", "", "line of the backward before its first step (table sites)"),
+        Column("shares", "int32", "tensors", "of them, tensors that another optimizer holds, which still stepped then"),
+        Column("shares_with", "int16", "", "that optimizer"),
         Column("options", "string", "", "learning rate, momentum, weight decay, ... of the first group, as JSON"),
     ),
 )

@@ -8,6 +8,7 @@ from typing import Final
 from tracelyze.analyzers.rule import Rule
 
 MODULES: Final = (
+    "finetuning.labels_all_ignored",
     "accumulation.missing_zero_grad",
     "accumulation.partial_zero_grad",
     "accumulation.zero_grad_after_backward",
@@ -28,6 +29,7 @@ MODULES: Final = (
     "accumulation.step_without_backward",
     "gradients.retain_graph",
     "gradients.updates_not_applied",
+    "gradients.shared_parameter_two_optimizers",
     "loss.nonfinite_input",
     "loss.loss_nonfinite",
     "loss.nonfinite_activations",
@@ -42,7 +44,6 @@ MODULES: Final = (
     "loss.softmax_wrong_dim",
     "loss.loss_broadcast",
     "loss.learning_rate_schedule",
-    "finetuning.labels_all_ignored",
     "finetuning.labels_shifted_twice",
     "finetuning.unequal_microbatch_weights",
     "model.linear_stack",
@@ -53,6 +54,7 @@ MODULES: Final = (
     "evaluation.overfitting",
     "evaluation.validation_fluctuation",
     "evaluation.validation_nonfinite",
+    "evaluation.ema_not_updated",
     "precision.fp16_overflow",
     "precision.fp16_without_scaler",
     "precision.scaler_misuse",
@@ -73,9 +75,11 @@ MODULES: Final = (
     "data.class_imbalance",
     "checkpoints.weights_not_loaded",
     "throughput.debug_mode_left_on",
+    "distributed.ranks_out_of_sync",
     "distributed.data_parallel",
     "model.constant_output",
     "throughput.epoch_boundary_stall",
+    "throughput.too_many_workers",
     "throughput.slow_steps",
     "throughput.throughput_decay",
     "reinforcement.zero_advantage",

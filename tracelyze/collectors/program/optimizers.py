@@ -132,7 +132,7 @@ class Optimizers:
             self._living = [ref for ref in self._living if ref() is not None] + [weakref.ref(tracked)]
             self._count += 1
             sites = {"site": self._sites.here("step"), "backward_site": self._progress.backward_site}
-            self._emit("optimizers", describe(tracked) | sites)
+            self._emit("optimizers", describe(tracked) | sites | shared(tracked, self.active()))
         self._latest = weakref.ref(tracked)
         self.changed()
         return tracked
@@ -160,6 +160,14 @@ class Optimizers:
 
 def _nothing() -> None:
     """Until somebody wants to know."""
+
+
+def shared(tracked: Tracked, others: list[Tracked]) -> dict[str, int]:
+    """Columns of the table optimizers: which of the others that step now holds most of its tensors, and how many."""
+    held = {id(parameter) for parameter in tracked.parameters()}
+    counts = [(sum(id(p) in held for p in one.parameters()), one.index) for one in others if one is not tracked]
+    count, index = max(counts, default=(0, 0))
+    return {"shares": count, "shares_with": index} if count else {}
 
 
 def describe(tracked: Tracked) -> dict[str, Any]:

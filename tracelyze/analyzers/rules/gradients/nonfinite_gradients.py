@@ -87,6 +87,7 @@ RULE = Rule(
     absent="The run has no gradient norm.",
     needs=(("steps.grads_nonfinite",), ("steps.grad_norm",)),
     consequence_of=(
+        "labels-all-ignored",
         "nonfinite-input",
         "missing-zero-grad",
         "partial-zero-grad",

@@ -101,6 +101,7 @@ RULE = Rule(
         Threshold("share", 0.1, "share", "a bad batch now and then is below a tenth of the steps"),
     ),
     consequence_of=(
+        "labels-all-ignored",
         "nonfinite-input",
         "missing-zero-grad",
         "exploding-gradients",

@@ -98,6 +98,7 @@ RULE = Rule(
     ),
     needs=(("activations.nonfinite", "steps.loss"),),
     consequence_of=(
+        "labels-all-ignored",
         "nonfinite-input",
         "loss-nonfinite",
         "exploding-gradients",

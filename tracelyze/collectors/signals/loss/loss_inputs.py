@@ -96,7 +96,8 @@ class LossInputs(Signal):
         if not losses.next or count < meter.first_steps:
             return meter.due(count)
         turn, off = divmod(losses.count, losses.every)
-        return meter.decide(not off and turn % math.ceil(meter.stride / losses.every) == 0)
+        doubled = turn & (turn - 1) == 0  # so few looks that the budget need not be asked: one late in every run
+        return meter.decide(not off and (doubled or turn % math.ceil(meter.stride / losses.every) == 0))
 
     def first_step(self, tracked: Tracked) -> None:
         if tracked.index <= MAX_TRAININGS:

@@ -1,0 +1,116 @@
+"""Rules about what should be equal or should differ: ranks, averaged copies, two optimizers, workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+COUNT = 400
+LOOKS = (1, 2, 11, 16, 24, 36)
+
+
+def rank(make: Any, number: int, norms: list[float], lr: float = 0.01) -> Any:
+    rows = [
+        {"step": step, "optimizer": 0, "parameter": "l.weight", "weight_norm": norm, "lr": lr}
+        for step, norm in zip(LOOKS, norms, strict=True)
+    ]
+    process = make.process(facts={"rank": number}, more={"parameters": rows})
+    process.name = f"rank{number:05d}"
+    return process
+
+
+def judged(make: Any, *processes: Any) -> Any:
+    for process in processes:
+        process.peers = processes
+    return make.check("ranks-out-of-sync", *processes)
+
+
+NORMS = [4.7, 4.71, 4.72, 4.73, 4.74, 4.75]
+
+
+def test_ranks_that_drift_apart(make) -> None:
+    apart = [4.7, 4.71 + 1e-4, 4.72 + 2e-4, 4.73 + 1e-3, 4.74 + 2e-3, 4.75 + 4e-3]
+    status, _, finding = judged(make, rank(make, 0, NORMS), rank(make, 1, apart))
+    assert (status, finding.severity, finding.ranks) == ("fired", "critical", [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("norms", "lr"),
+    [
+        (NORMS, 0.01),  # averaged gradients
+        ([one + 1.0 for one in NORMS], 0.01),  # parts of one model
+        ([4.7, 4.71, 4.73, 4.73, 4.75, 4.75], 0.01),  # averaged every few steps
+        ([one + 0.1 * index for index, one in enumerate(NORMS)], 0.1),  # a sweep over rates, one on each rank
+    ],
+)
+def test_ranks_that_need_not_be_equal(make, norms, lr) -> None:
+    assert judged(make, rank(make, 0, NORMS), rank(make, 1, norms, lr))[0] == "passed"
+
+
+def test_one_rank_has_nobody_to_agree_with(make) -> None:
+    assert judged(make, rank(make, 0, NORMS))[0] == "skipped"
+
+
+def copies(make: Any, losses: list[float], trained: bool = False, **more: Any) -> Any:
+    evals = make.evals(len(losses), 40) | {
+        "loss": losses,
+        "trained": [trained] * len(losses),
+        "model": [1] * len(losses),
+    }
+    models = [{"model": number, "name": "Net", "parameters": 4, "elements": 899} for number in (0, 1)]
+    links = [{"optimizer": 0, "model": 0}]
+    return make.check("ema-not-updated", make.process(evals=evals, models=models, more={"links": links}))
+
+
+def test_a_copy_that_never_changes(make) -> None:
+    status, _, finding = copies(make, [1.113] * 6)
+    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
+    assert finding.location.line == 60
+
+
+def test_copies_that_follow_and_baselines(make) -> None:
+    assert copies(make, [1.1, 1.09, 1.08, 1.06, 1.05, 1.04])[0] == "passed"
+    assert copies(make, [1.1] * 2)[0] == "skipped"
+    assert copies(make, [1.1] * 6, trained=True)[0] == "skipped", "no copy"
+    both = {"trained": [False, True] * 3, "model": [1, 0] * 3}
+    assert copies(make, [1.1, 0.9, 1.1, 0.8, 1.1, 0.7], **both)[0] == "passed", "a baseline beside the model"
+    assert make.check("ema-not-updated", make.process())[0] == "skipped"
+
+
+def two(make: Any, shares: int, same: bool, follows: bool = False) -> Any:
+    number = [0] * 200 + [1] * 200 if follows else [index % 2 for index in range(COUNT)]
+    losses = [1.0 / (index // 2 + 1) if same else 1.0 / (index + 1) for index in range(COUNT)]
+    optimizers = [
+        {"optimizer": 0, "name": "Adam", "parameters": 4},
+        {"optimizer": 1, "name": "Adam", "parameters": 4, "shares": shares or None, "shares_with": 0},
+    ]
+    steps = make.steps() | {"optimizer": number, "loss": losses}
+    return make.check("shared-parameter-two-optimizers", make.process(steps, optimizers=optimizers))
+
+
+def test_two_optimizers_of_one_tensor(make) -> None:
+    status, _, finding = two(make, 2, same=True)
+    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "certain")
+
+
+def test_optimizers_that_share_nothing_or_take_turns(make) -> None:
+    assert two(make, 0, same=True)[0] == "passed", "a part of the model for each"
+    assert two(make, 2, same=False)[0] == "passed", "a backward for each"
+    assert two(make, 2, same=False, follows=True)[0] == "passed", "one after the other"
+    assert make.check("shared-parameter-two-optimizers", make.process())[0] == "skipped"
+
+
+def loading(make: Any, workers: int, wait: float, cpus: int = 2) -> Any:
+    loaders = [{"loader": 0, "dataset": "Images", "iterable": False, "length": 100, "num_workers": workers}]
+    steps = make.steps() | {"loader_wait": [wait] * COUNT}
+    return make.check("too-many-workers", make.process(steps, loaders=loaders, facts={"cpus": cpus}))
+
+
+def test_workers_beyond_the_processors(make) -> None:
+    status, _, finding = loading(make, 10, 0.02)
+    assert (status, finding.severity) == ("fired", "warning")
+    assert loading(make, 10, 0.001)[0] == "passed", "nobody waits"
+    assert loading(make, 4, 0.02)[0] == "passed", "two for each processor"
+    assert loading(make, 10, 0.02, cpus=16)[0] == "passed"
+    assert make.check("too-many-workers", make.process(make.steps() | {"loader": [None] * COUNT}))[0] == "skipped"

@@ -1,0 +1,114 @@
+"""ranks-out-of-sync: weights that were equal on all ranks drift apart: nothing averages their gradients."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import number, percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+Look = dict[str, tuple[float, float]]
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Norms of the weights on the lowest rank against those of the same tensors, at the same steps, on the others."""
+    ranks = {peer.rank: peer for peer in process.peers if peer.thread == 1 and peer.attempt == process.attempt}
+    if len(ranks) < 2:
+        return Skipped("the run has one rank", "not-applicable")
+    if process.rank != min(ranks) or process.thread != 1:
+        return Skipped(f"rank {min(ranks)} answers for all ranks", "not-applicable")
+    if len(process.trainings) != 1:
+        return Skipped("several optimizers: which of them work together is not known", "not-applicable")
+    own = _looks(process)
+    apart: dict[int, float] = {}
+    for rank, peer in sorted(ranks.items()):
+        if rank == process.rank:
+            continue
+        other = _looks(peer)
+        peer.forget()
+        steps = sorted(own.keys() & other.keys())
+        if len(steps) < limits["looks"]:
+            return Skipped(f"weights of rank {rank} were looked at in too few of the steps in which those of rank "
+                           f"{process.rank} were")  # fmt: skip
+        distances = [_distance(own[step], other[step]) for step in steps]
+        if distances[0] > limits["equal"]:
+            return Passed(f"weights of ranks {process.rank} and {rank} differ from the first step on, as parts do")
+        if min(distances[2:]) <= limits["equal"]:
+            return Passed(f"weights of ranks {process.rank} and {rank} are equal at step {steps[-1]:,}, or in between")
+        apart[rank] = distances[-1]
+    return [_finding(process, apart, limits)]
+
+
+def _looks(process: Process) -> dict[int, Look]:
+    """Norm before the step and rate of each tensor, by step."""
+    found: dict[int, Look] = defaultdict(dict)
+    for row in process.tables["parameters"].records():
+        if row["weight_norm"] is not None and np.isfinite(row["weight_norm"]):
+            found[int(row["step"])][str(row["parameter"])] = float(row["weight_norm"]), float(row["lr"] or 0.0)
+    return found
+
+
+def _distance(one: Look, other: Look) -> float:
+    """The largest distance of two norms of a tensor, in parts of the norm; none where the rates are not the same."""
+    common = [name for name in one if name in other and one[name][1] == other[name][1]]
+    return max((abs(one[name][0] - other[name][0]) / max(one[name][0], 1e-12) for name in common), default=0.0)
+
+
+def _finding(process: Process, apart: dict[int, float], limits: Limits) -> Finding:
+    training = process.longest
+    ranks = [process.rank, *apart]
+    most = max(apart.values())
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="likely",
+        title=f"{plural(len(ranks), 'rank')} train models of their own: weights that were equal drift apart",
+        summary=(
+            "At the first step the weights were equal on all ranks. Ever since, at the same steps and the same rates, "
+            f"they differ, by {percent(most) if most >= 0.01 else number(most)} of a tensor's norm in the end: nothing "
+            "averages the gradients. Each rank sees its part of the data only, and what is saved is one of them."
+        ),
+        fix="Wrap the model in DistributedDataParallel before the optimizer is made, call the wrapper and not the "
+        "module inside it, and leave no_sync before the last backward of a step.",
+        fix_code="model = DistributedDataParallel(model, device_ids=[local_rank] if on_gpu else None)\n"
+        "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)",
+        first_step=2,
+        last_step=timing.last_step(training),
+        ranks=ranks,
+        evidence=[
+            Evidence("largest distance of a tensor's norms between ranks", most, "share", limits["equal"],
+                     limits.source("equal")),
+            Evidence("ranks compared", len(ranks), "ranks"),
+        ],
+        cost=timing.cost_of(training, timing.numbers(training) >= 2),
+        location=training.step_location,
+        charts=pictures.loss(training),
+        false_alarm="Models that are trained by themselves on purpose (ensembles), or averaged at the very end.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="ranks-out-of-sync",
+    family="distributed",
+    severity="critical",
+    title="Ranks drift apart",
+    about="Data-parallel ranks stay equal as long as they apply the same gradients. Without averaging they part.",
+    check=check,
+    verify="Record the run again: the weights of all ranks are equal at the same steps.",
+    needs=(("parameters.weight_norm",),),
+    thresholds=(
+        Threshold("looks", 4, "looks", "the first at which they are equal, and some that show that they stay apart"),
+        Threshold("equal", 1e-6, "share", "ranks that apply the same gradients agree bit for bit; float32 has 1e-7"),
+    ),
+    not_when="Sharded weights (FSDP), weights that differ from the start, that meet again, or whose rates differ.",
+    whole_process=True,
+    references=("https://docs.pytorch.org/docs/stable/notes/ddp.html",),
+)

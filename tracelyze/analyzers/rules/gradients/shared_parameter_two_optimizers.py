@@ -1,0 +1,92 @@
+"""shared-parameter-two-optimizers: two optimizers step the same tensors on the gradients of one backward."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Optimizers that hold a tensor of another one, and step on the same backward, turn by turn."""
+    trainings = {one.optimizer: one for one in process.trainings}
+    if len(trainings) < 2:
+        return Skipped("the run has one optimizer", "not-applicable")
+    rows = [row for row in process.optimizers.records() if row["shares"] and row["optimizer"] in trainings]
+    findings = []
+    for row in rows:
+        other = trainings.get(row["shares_with"])
+        if other is not None:
+            both = _same_backward(trainings[row["optimizer"]], other)
+            if both[0] >= limits["steps"] and both[1] >= limits["share"]:
+                findings.append(_finding(trainings[row["optimizer"]], other, row, both, limits))
+    if findings:
+        return findings[:1]
+    if not rows:
+        return Passed(f"no tensor is held by two of the {len(trainings)} optimizers at the same time")
+    return Passed("optimizers that hold the same tensors step on backwards of their own")
+
+
+def _same_backward(one: Training, other: Training) -> tuple[int, float]:
+    """Steps with a partner of the other optimizer right before that saw the same loss, and their share."""
+    first, second = one.steps, other.steps
+    at = np.searchsorted(second["time"], first["time"]) - 1
+    usable = (at >= 0) & np.isfinite(first["loss"])
+    if not usable.any():
+        return 0, 0.0
+    same = usable & (first["loss"] == second["loss"][np.maximum(at, 0)])
+    return int(same.sum()), float(same.sum() / usable.sum())
+
+
+def _finding(one: Training, other: Training, row: dict[str, Any], both: tuple[int, float], limits: Limits) -> Finding:
+    names = [str(training.facts.get("name") or "an optimizer") for training in (other, one)]
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="certain",
+        title=f"{plural(row['shares'], 'tensor')} are updated by two optimizers in every step",
+        summary=(
+            f"{names[0]} and {names[1]} both hold {plural(row['shares'], 'tensor')}, and both step after the same "
+            f"backward, in {percent(both[1])} of the steps. Each update is made twice, with moments that know nothing "
+            "of each other: the learning rate of these tensors is the sum of both."
+        ),
+        fix="Give each tensor to one optimizer: the shared part to one of the two, or one optimizer with a parameter "
+        "group for each part.",
+        fix_code="optimizer = torch.optim.Adam([\n    {'params': trunk.parameters(), 'lr': 1e-3},\n"
+        "    {'params': head.parameters(), 'lr': 3e-4},\n])",
+        first_step=timing.step_at(one, 0),
+        last_step=timing.last_step(one),
+        evidence=[
+            Evidence("tensors that both hold", row["shares"], "tensors", 0, "one optimizer is enough for a tensor"),
+            Evidence("steps of both after one backward", both[1], "share", limits["share"], limits.source("share")),
+        ],
+        location=one.step_location,
+        charts=pictures.loss(one),
+        false_alarm="Two kinds of update of one tensor that are meant to add up.",
+    )
+
+
+RULE = Rule(
+    id="shared-parameter-two-optimizers",
+    family="gradients",
+    severity="warning",
+    title="Two optimizers update the same tensors",
+    about="A tensor in two optimizers that step on the same gradients is updated twice.",
+    check=check,
+    verify="Record the run again: no tensor is held by two optimizers.",
+    excluded=("Optimizers that take turns, each after a backward of its own: both saw the same loss.",),
+    needs=(("steps.loss", "optimizers.parameters"),),
+    thresholds=(
+        Threshold("steps", 10, "steps", "the odd step where one optimizer takes over from another"),
+        Threshold("share", 0.9, "share", "a line of code does it in every step"),
+    ),
+    not_when="Optimizers for different tensors, that follow on each other, or that take turns by design.",
+)

@@ -1,0 +1,85 @@
+"""too-many-workers: a loader has far more workers than there are processors, and the training waits all the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Cost, Evidence, Finding
+from tracelyze.formatting import duration, percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Workers of the loader that feeds the training against the processors that the process may use, and its wait."""
+    training = process.longest
+    cpus = process.facts.get("cpus")
+    fed = training.steps["loader"][np.isfinite(training.steps["loader"])]
+    workers = max((row["num_workers"] or 0 for row in process.loaders.records() if row["loader"] in fed), default=None)
+    if workers is None:
+        return Skipped("no DataLoader feeds the training", "not-applicable")
+    if not cpus:
+        return Skipped("how many processors the process may use is not known")
+    if workers <= limits["times"] * cpus:
+        return Passed(f"{workers} workers on {cpus} processors")
+    seconds, wait = training.steps["seconds"], training.steps["loader_wait"]
+    known = np.isfinite(seconds) & np.isfinite(wait)
+    total, waited = float(seconds[known].sum()), float(wait[known].sum())
+    if total <= 0 or waited < limits["wait"] * total:
+        return Passed(f"{workers} workers on {cpus} processors, and the training seldom waits for them")
+    begins = known & (training.steps["loader_first"] == 1)
+    return [_finding(process, int(workers), int(cpus), Cost(waited, waited / total), float(wait[begins].sum()), limits)]
+
+
+def _finding(process: Process, workers: int, cpus: int, cost: Cost, starting: float, limits: Limits) -> Finding:
+    training = process.longest
+    fed = training.steps["loader"][np.isfinite(training.steps["loader"])]
+    loader = next((row for row in process.loaders.records() if row["loader"] == fed[0]), {})
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="likely",
+        title=f"{workers} loader workers share {cpus} processors; training waits {percent(cost.share or 0)} of the time",
+        summary=(
+            f"The loader starts {workers} workers; the process may use {cpus} processors. The training still waits "
+            f"{duration(cost.seconds or 0.0)} for data, {duration(starting)} of that for workers to start. More "
+            "workers than processors do not work any faster: they take turns, cost time to start, and memory each."
+        ),
+        fix=f"Use about {max(1, cpus - 1)} workers, keep them between epochs, and make a sample cheaper to load.",
+        fix_code=f"loader = DataLoader(data, num_workers={max(1, cpus - 1)}, persistent_workers=True)",
+        first_step=timing.step_at(training, 0),
+        last_step=timing.last_step(training),
+        evidence=[
+            Evidence("workers over processors", workers / cpus, "times", limits["times"], limits.source("times")),
+            Evidence("time waited for data", cost.share, "share", limits["wait"], limits.source("wait")),
+            Evidence("of that, for workers to start", starting, "s"),
+        ],
+        cost=cost,
+        location=process.loader_location(loader),
+        charts=pictures.time_split(training),
+        false_alarm="Workers that wait for a network most of the time.",
+    )
+
+
+RULE = Rule(
+    id="too-many-workers",
+    family="throughput",
+    severity="warning",
+    title="More loader workers than processors",
+    about="Workers beyond the number of processors only take turns, and each costs time to start and memory.",
+    check=check,
+    verify="Record the run again with fewer workers: the wait for data is no longer.",
+    needs=(("steps.loader", "steps.loader_wait", "steps.seconds"),),
+    thresholds=(
+        Threshold("times", 2, "times", "two for each processor still help where they wait for a disk"),
+        Threshold("wait", 0.1, "share", "a tenth of the time is worth a look"),
+    ),
+    consequence_of=("dataloader-bottleneck", "epoch-boundary-stall"),
+    not_when="Workers that the training does not wait for, as many as there are processors or twice that.",
+    references=("https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading",),
+)
