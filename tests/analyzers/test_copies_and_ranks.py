@@ -52,7 +52,7 @@ def test_one_rank_has_nobody_to_agree_with(make) -> None:
     assert judged(make, rank(make, 0, NORMS))[0] == "skipped"
 
 
-def copies(make: Any, losses: list[float], trained: bool = False, **more: Any) -> Any:
+def copies(make: Any, losses: list[float], trained: bool | list[bool] = False, **more: Any) -> Any:
     evals = make.evals(len(losses), 40) | {
         "loss": losses,
         "trained": [trained] * len(losses),

@@ -44,7 +44,7 @@ def _finding(process: Process, workers: int, cpus: int, cost: Cost, starting: fl
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title=f"{workers} loader workers share {cpus} processors; training waits {percent(cost.share or 0)} of the time",
+        title=f"{workers} loader workers share {cpus} processors, and it waits {percent(cost.share or 0)} of the time",
         summary=(
             f"The loader starts {workers} workers; the process may use {cpus} processors. The training still waits "
             f"{duration(cost.seconds or 0.0)} for data, {duration(starting)} of that for workers to start. More "
