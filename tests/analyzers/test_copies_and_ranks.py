@@ -52,12 +52,13 @@ def test_one_rank_has_nobody_to_agree_with(make) -> None:
     assert judged(make, rank(make, 0, NORMS))[0] == "skipped"
 
 
-def copies(make: Any, losses: list[float], trained: bool | list[bool] = False, **more: Any) -> Any:
+def copies(make: Any, losses: list[float], trained: bool = False, **more: Any) -> Any:
     evals = make.evals(len(losses), 40) | {
         "loss": losses,
         "trained": [trained] * len(losses),
         "model": [1] * len(losses),
     }
+    evals |= more
     models = [{"model": number, "name": "Net", "parameters": 4, "elements": 899} for number in (0, 1)]
     links = [{"optimizer": 0, "model": 0}]
     return make.check("ema-not-updated", make.process(evals=evals, models=models, more={"links": links}))
@@ -73,8 +74,12 @@ def test_copies_that_follow_and_baselines(make) -> None:
     assert copies(make, [1.1, 1.09, 1.08, 1.06, 1.05, 1.04])[0] == "passed"
     assert copies(make, [1.1] * 2)[0] == "skipped"
     assert copies(make, [1.1] * 6, trained=True)[0] == "skipped", "no copy"
-    both = {"trained": [False, True] * 3, "model": [1, 0] * 3}
-    assert copies(make, [1.1, 0.9, 1.1, 0.8, 1.1, 0.7], **both)[0] == "passed", "a baseline beside the model"
+    both = {"model": [1, 0] * 3} | {"trained": [False, True] * 3}
+    beside = make.evals(6, 40) | {"loss": [1.1, 0.9, 1.1, 0.8, 1.1, 0.7]} | both
+    models = [{"model": number, "name": "Net", "parameters": 4, "elements": 899} for number in (0, 1)]
+    links = {"links": [{"optimizer": 0, "model": 0}]}
+    baseline = make.process(evals=beside, models=models, more=links)
+    assert make.check("ema-not-updated", baseline)[0] == "passed", "a baseline beside the model"
     assert make.check("ema-not-updated", make.process())[0] == "skipped"
 
 
