@@ -1,4 +1,9 @@
-"""Run real programs under the collector, and read back what they left."""
+"""Run real programs under the collector, and read back what they left.
+
+`collect` and `run_plain` let a fork server run them (tests/fork_server), which has torch in memory; a command that it
+cannot run starts a process. `collect_started` and `run_started` always start one: for tests of how a program starts, of
+what it sees of its interpreter, of torch.compile.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +13,11 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.fork_server import client
 from tracelyze.analyzers.recorded.run import Run
 from tracelyze.analyzers.recorded.run_directory import load
 
@@ -38,9 +45,16 @@ class Collected:
 Collect = Callable[..., Collected]
 
 
-def run_plain(*command: str, **options: object) -> subprocess.CompletedProcess[str]:
+def run_plain(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """The same program without the collector."""
-    return subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=300, **options)  # type: ignore[call-overload,no-any-return]
+    if client.can_run(command) and options.keys() <= {"cwd", "input"}:
+        return client.shared().run(command, environment(), **options)
+    return run_started(*command, **options)
+
+
+def run_started(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """The same program without the collector, in a process of its own from the beginning."""
+    return subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=300, **options)  # type: ignore[no-any-return]
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -48,18 +62,55 @@ def environment(**more: str) -> dict[str, str]:
     return kept | {"OMP_NUM_THREADS": "1"} | more
 
 
+def wrapped(folder: Path, command: tuple[str, ...], options: tuple[str, ...]) -> list[str]:
+    return [sys.executable, "-m", "tracelyze", "collect", "--out", str(folder), *options, "--", *command]
+
+
+@pytest.fixture(scope="session")
+def recorded_once() -> dict[object, Collected]:
+    """Programs of these tests that have been recorded, by command, options and environment."""
+    return {}
+
+
 @pytest.fixture
-def collect(tmp_path: Path) -> Collect:
-    """`collect("python", "x.py", ...)`: the program under `tracelyze collect`, run to its end."""
+def collect(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, recorded_once: dict[object, Collected],
+    collect_started: Collect,
+) -> Collect:  # fmt: skip
+    """`collect("python", "x.py", ...)`: the program under `tracelyze collect`, run to its end.
+
+    A command that was recorded for another test is not run again, unless it holds a path of this test's own: a test
+    reads its run, and does not change it.
+    """
+
+    def record(
+        *command: str, env: dict[str, str] | None = None, options: tuple[str, ...] = (), **more: Any
+    ) -> Collected:
+        own = any(str(tmp_path) in word for word in (*command, *(env or {}).values()))
+        key = (command, options, tuple(sorted((env or {}).items())))
+        if not client.can_run(command) or not more.keys() <= {"cwd", "input"}:
+            return collect_started(*command, env=env, options=options, **more)
+        if more or own or key not in recorded_once:
+            folder = tmp_path_factory.mktemp("recorded") / "run"
+            process = client.shared().run(wrapped(folder, command, options), environment(**(env or {})), **more)
+            recorded_once[key] = Collected(process, folder)
+        return recorded_once[key]
+
+    return record
+
+
+@pytest.fixture
+def collect_started(tmp_path: Path) -> Collect:
+    """As `collect`, in a process of its own from the beginning, each time."""
 
     def start(
-        *command: str, env: dict[str, str] | None = None, options: tuple[str, ...] = (), **more: object
+        *command: str, env: dict[str, str] | None = None, options: tuple[str, ...] = (), **more: Any
     ) -> Collected:
         folder = tmp_path / f"run{len(list(tmp_path.glob('run*')))}"
-        wrapper = [sys.executable, "-m", "tracelyze", "collect", "--out", str(folder), *options, "--", *command]
         process = subprocess.run(
-            wrapper, capture_output=True, text=True, env=environment(**(env or {})), timeout=300, **more
-        )  # type: ignore[call-overload]
+            wrapped(folder, command, options),
+            capture_output=True, text=True, env=environment(**(env or {})), timeout=300, **more,
+        )  # fmt: skip
         return Collected(process, folder)
 
     return start

@@ -1,0 +1,113 @@
+"""Run commands by `server`, as `subprocess.run` would."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+SERVER: Final = Path(__file__).with_name("server.py")
+READY_SECONDS: Final = 120.0  # to import torch on a busy machine
+
+
+class ForkServer:
+    """A server process, started at the first command and ended by `close`."""
+
+    def __init__(self) -> None:
+        self._connection: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str | Path | None = None,
+        input: str = "",
+        timeout: float = 300.0,
+    ) -> subprocess.CompletedProcess[str]:
+        """Like `subprocess.run` with captured text. ValueError for a command that is no plain call of this Python."""
+        if not can_run(command):
+            raise ValueError(f"not a plain call of {sys.executable}: {command}")
+        request = {"command": list(command), "environment": dict(env), "folder": str(cwd or Path.cwd())}
+        connection = self._connect()
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            given.write(input.encode())
+            given.seek(0)
+            streams = [given.fileno(), out.fileno(), err.fileno()]
+            socket.send_fds(connection, [json.dumps(request).encode()], streams)
+            connection.settimeout(READY_SECONDS)
+            child = _number(connection)
+            connection.settimeout(timeout)
+            try:
+                status = _number(connection)
+            except TimeoutError:
+                os.kill(child, signal.SIGKILL)
+                connection.settimeout(None)
+                _number(connection)
+                raise subprocess.TimeoutExpired(list(command), timeout) from None
+            return subprocess.CompletedProcess(
+                list(command), os.waitstatus_to_exitcode(status), *(_text(stream) for stream in (out, err))
+            )
+
+    def close(self) -> None:
+        """End the server."""
+        if self._connection is not None and self._process is not None:
+            self._connection.close()
+            self._process.wait(30)
+            self._connection = self._process = None
+
+    def _connect(self) -> socket.socket:
+        if self._connection is None:
+            self._connection, theirs = socket.socketpair()
+            environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHONWARNINGS")}
+            environment |= {"OMP_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+            self._process = subprocess.Popen(
+                [sys.executable, str(SERVER), str(theirs.fileno())], pass_fds=[theirs.fileno()], env=environment,
+                stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+            theirs.close()
+        return self._connection
+
+
+@functools.cache
+def shared() -> ForkServer:
+    """The server of this process of pytest."""
+    server = ForkServer()
+    atexit.register(server.close)
+    return server
+
+
+def can_run(command: Sequence[str]) -> bool:
+    """Whether this is this Python with a script, code or tracelyze itself, and no option but `-W`."""
+    words = list(command)
+    if not words or words.pop(0) != sys.executable:
+        return False
+    while words[:1] == ["-W"]:
+        del words[:2]
+    if words[:3] == ["-m", "tracelyze", "collect"]:
+        return "--" in words and can_run(words[words.index("--") + 1 :])
+    return bool(words) and (words[0] == "-c" or not words[0].startswith("-"))
+
+
+def _number(connection: socket.socket) -> int:
+    received = b""
+    while len(received) < 4:
+        more = connection.recv(4 - len(received))
+        if not more:
+            raise RuntimeError("the fork server has ended")
+        received += more
+    return int.from_bytes(received, "little")
+
+
+def _text(stream: object) -> str:
+    stream.seek(0)  # type: ignore[attr-defined]
+    return str(stream.read().decode(errors="replace"))  # type: ignore[attr-defined]

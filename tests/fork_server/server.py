@@ -1,0 +1,144 @@
+"""The process behind `client.ForkServer`: imports once what programs import, then forks for each command.
+
+Started as `python server.py DESCRIPTOR`, the descriptor being a Unix socket. A request is one JSON message with the
+standard streams as descriptors; the answers are the pid of the child and, when that has ended, its wait status.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import random
+import socket
+import sys
+import types
+import warnings
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from typing import Any, NoReturn
+
+PRELOADED = ("torch", "torch._dynamo", "numpy", "pyarrow", "pyarrow.parquet", "tracelyze.cli.collect")
+LIMIT = 1 << 20  # bytes of a request: command, environment, folder
+
+
+class Execute(BaseException):
+    """Takes the place of `os.execve` in a child: what it was to become."""
+
+    def __init__(self, path: str, command: list[str], environment: dict[str, str] | None = None) -> None:
+        self.command = command
+        self.environment = dict(os.environ) if environment is None else environment
+
+
+class LoadedTorch:
+    """Finds the torch that is in memory, so that a script's `import torch` takes the way through sys.meta_path."""
+
+    def __init__(self) -> None:
+        self.torch = sys.modules.pop("torch")
+        self.spec, self.loader = self.torch.__spec__, self.torch.__loader__
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        return ModuleSpec("torch", self) if name == "torch" else None  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> types.ModuleType:
+        return self.torch
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        module.__spec__, module.__loader__ = self.spec, self.loader
+
+
+def serve(connection: socket.socket) -> dict[str, Any]:
+    """Forks for each request. Returns in the children alone, with what is asked of them."""
+    while True:
+        message, streams, _, _ = socket.recv_fds(connection, LIMIT, 3)
+        if not message:
+            os._exit(0)  # the tests are over
+        child = os.fork()
+        if child == 0:
+            connection.close()
+            for wanted, stream in enumerate(streams):
+                os.dup2(stream, wanted)
+                os.close(stream)
+            return dict(json.loads(message))
+        for stream in streams:
+            os.close(stream)
+        connection.sendall(child.to_bytes(4, "little"))
+        _, status = os.waitpid(child, 0)
+        connection.sendall(status.to_bytes(4, "little"))
+
+
+def start(command: list[str], environment: dict[str, str], search: list[str]) -> tuple[types.CodeType, dict[str, Any]]:
+    """What a Python does that is started with this command, up to the first line of the script."""
+    os.environ.clear()
+    os.environ.update(environment)
+    random.seed()  # a new process draws its seeds from the system
+    sys.modules["numpy"].random.seed()
+    sys.modules["torch"].default_generator.seed()
+    flags, arguments = split(command[1:])
+    for flag in flags:
+        warnings.simplefilter(flag)  # type: ignore[arg-type]
+        sys.warnoptions.append(flag)
+    if arguments[:2] == ["-m", "tracelyze"]:
+        return start(*become(arguments[2:]), search)
+    sys.orig_argv[:] = command
+    sys.path[:] = [*filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)), *search]
+    sys.path_importer_cache.clear()
+    sys.meta_path.insert(0, LoadedTorch())  # type: ignore[arg-type]
+    sys.modules.pop("sitecustomize", None)
+    if PathFinder.find_spec("sitecustomize") is not None:
+        importlib.import_module("sitecustomize")
+    module = types.ModuleType("__main__")
+    sys.modules["__main__"] = module
+    names = vars(module)
+    names["__builtins__"] = __builtins__
+    if arguments[0] == "-c":
+        sys.argv[:] = ["-c", *arguments[2:]]
+        sys.path.insert(0, "")
+        return compile(arguments[1], "<string>", "exec"), names
+    script = arguments[0]
+    sys.argv[:] = arguments
+    sys.path.insert(0, str(Path(script).resolve().parent))
+    names["__file__"] = script
+    return compile(Path(script).read_bytes(), script, "exec"), names
+
+
+def split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Actions of `-W`, and the rest of the command."""
+    actions = []
+    while words[0] == "-W":
+        actions.append(words[1])
+        words = words[2:]
+    return actions, words
+
+
+def become(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Command and environment that `tracelyze ARGUMENTS` would execute; leaves this process if it executes nothing."""
+    real = os.execv, os.execve
+    os.execv = os.execve = _execute  # type: ignore[assignment]
+    sys.argv[:] = ["tracelyze", *arguments]
+    try:
+        importlib.import_module("tracelyze.cli").main()
+    except Execute as wanted:
+        return wanted.command, wanted.environment
+    finally:
+        os.execv, os.execve = real
+    sys.exit(0)
+
+
+def _execute(path: str, command: list[str], environment: dict[str, str] | None = None) -> NoReturn:
+    raise Execute(path, command, environment)
+
+
+if __name__ == "__main__":
+    sys.path.pop(0)  # this folder
+    searched = list(sys.path)
+    for name in PRELOADED:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # else a child would look through all of torch at its end: 0.3 s instead of 1.1
+    request = serve(socket.socket(fileno=int(sys.argv[1])))
+    os.chdir(request["folder"])
+    code, names = start(request["command"], request["environment"], searched)
+    exec(code, names)  # at the outermost level: what ends the program ends the interpreter
