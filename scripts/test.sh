@@ -1,6 +1,7 @@
 #!/bin/sh
-# Checks everything: formatting rules, types, the walls between the parts, the generated pages, the tests.
-# Run it again as often as you like; .venv is reused. Arguments go to pytest: sh scripts/test.sh tests/test_cli.py -x
+# Checks everything: formatting, types, the walls between the parts, the generated pages, the tests.
+# Run it again as often as you like; .venv is reused. `--quick` leaves out the tests that start programs or a browser or
+# take seconds. Further arguments go to pytest: sh scripts/test.sh tests/test_cli.py -x
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/environment.sh
@@ -15,11 +16,21 @@ check() {
     "$@" || failed="$failed $name"
 }
 
+quick=
+if [ "${1:-}" = --quick ]; then
+    shift
+    quick=1
+fi
 [ $# -gt 0 ] || set -- tests
+# Tests of one file share what they record: a file goes to one of the two workers.
+set -- -n "${WORKERS:-2}" --dist loadfile "$@"
+[ -z "$quick" ] || set -- -m "not starts_programs and not browser and not slow" --hypothesis-profile quick "$@"
+
 check ruff "$VENV/bin/ruff" check --quiet .
+check ruff-format "$VENV/bin/ruff" format --check --quiet .
 check mypy "$VENV/bin/mypy"
 check import-linter "$VENV/bin/lint-imports" --no-cache --no-logo
-check pytest "$VENV/bin/python" -m pytest -n 2 "$@"
+check pytest "$VENV/bin/python" -m pytest "$@"
 
 if [ -n "$failed" ]; then
     say "failed:$failed"

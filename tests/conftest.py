@@ -1,10 +1,49 @@
-"""Settings of all tests."""
+"""Settings of all tests, and the markers by which `scripts/test.sh --quick` chooses."""
+
+from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
+from typing import Any
 
+import pytest
 from hypothesis import settings
 
 # No deadline: a busy machine is no failure. In continuous integration the same examples every time: a failure there is
 # the change's own; new examples are for developers' machines.
 settings.register_profile("tracelyze", deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.register_profile("quick", deadline=None, max_examples=15)
 settings.load_profile("tracelyze")
+
+STARTING = {"collect", "collect_started", "recorded", "programs"}
+"""Fixtures that start programs."""
+_quiet: list[str] = []  # the test that is running, if it may start no process
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with a fixture that starts programs or a browser are marked by it."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if "/collectors/" in item.nodeid and fixtures & STARTING:
+            item.add_marker(pytest.mark.starts_programs)
+        if fixtures & {"browser", "chromium"}:
+            item.add_marker(pytest.mark.browser)
+
+
+@pytest.fixture(autouse=True)
+def _starts_only_what_it_says(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that starts a process without a marker fails: the quick tier would be quick no longer."""
+    marks = ("starts_programs", "browser")
+    _quiet[:] = [] if any(request.node.get_closest_marker(name) for name in marks) else [request.node.nodeid]
+    yield
+    _quiet.clear()
+
+
+def _hears(event: str, arguments: tuple[Any, ...]) -> None:
+    if _quiet and event in ("subprocess.Popen", "os.fork", "os.posix_spawn"):
+        test = _quiet.pop()
+        raise RuntimeError(f"{test} starts a process ({arguments[0] if arguments else event}): mark it starts_programs")
+
+
+sys.addaudithook(_hears)

@@ -28,6 +28,7 @@ def test_public_names() -> None:
         _ = tracelyze.judge  # type: ignore[attr-defined]
 
 
+@pytest.mark.starts_programs
 def test_importing_the_package_inside_a_training_imports_nothing_of_the_analysis() -> None:
     program = (
         "import sys; before = set(sys.modules); import tracelyze; tracelyze.log\n"

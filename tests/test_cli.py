@@ -1,4 +1,7 @@
-"""The command line, as real processes: what is printed where, what is written, and the exit status."""
+"""The command line, as real processes: what is printed where, what is written, and the exit status.
+
+A fork server that has imported what the commands import runs them: a process each, without the second of imports.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.fork_server import client
 from tracelyze import __version__, schema
 from tracelyze.analyzers.kineto.rules import RULES as TRACE_RULES
 from tracelyze.analyzers.rules import RULES
+
+pytestmark = pytest.mark.starts_programs
 
 LOSSES = [2.0, 1.5, 1.2, 1.1, 1.0, 0.9, float("nan"), float("nan"), float("nan"), float("nan")]
 
@@ -22,15 +28,11 @@ def tracelyze(*arguments: str | Path, cwd: Path, **environment: str) -> subproce
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith(("TRACELYZE", "NO_COLOR", "FORCE_"))
     }
-    return subprocess.run(
+    return client.shared(client.COMMANDS).run(
         [sys.executable, "-m", "tracelyze", *map(str, arguments)],
-        cwd=cwd,
         env={**inherited, "COLUMNS": "100", "OMP_NUM_THREADS": "1", **environment},
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
+        cwd=cwd,
         timeout=120,
-        check=False,
     )
 
 

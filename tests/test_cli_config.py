@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.fork_server import client
 from tracelyze import config
 from tracelyze.errors import InputError
 
@@ -84,17 +85,23 @@ def test_a_file_that_was_asked_for_must_hold_settings(tmp_path: Path) -> None:
     assert config.load(tmp_path / "other.toml", tmp_path, RULES).ignore == ("crash",)
 
 
+@pytest.mark.starts_programs
 def test_diagnose_obeys_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("step,loss\n1,2\n2,nan\n3,nan\n")
     (tmp_path / "tracelyze.toml").write_text('select = ["loss-nonfinite", "crash"]\nignore = ["crash"]\n')
     (tmp_path / "other.toml").write_text('ignore = ["loss-nonfinite"]\n')
 
+    server = client.shared(client.COMMANDS)
+
     def checked(*arguments: str) -> list[str]:
         command = [sys.executable, "-m", "tracelyze", "diagnose", "run", "--format", "json", *arguments]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        done = server.run(command, os.environ, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
         return [check["rule"] for check in json.loads(done.stdout)["checks"]]
 
-    subprocess.run([sys.executable, "-m", "tracelyze", "import", "log", "log.csv", "run"], cwd=tmp_path, check=True)
+    importing = [sys.executable, "-m", "tracelyze", "import", "log", "log.csv", "run"]
+    imported = server.run(importing, os.environ, cwd=tmp_path)
+    assert imported.returncode == 0, imported.stderr
     assert checked() == ["loss-nonfinite"]
     assert checked("--select", "killed,crash") == ["killed"]  # takes the place of select; ignore stays
     assert "loss-nonfinite" not in checked("--config", "other.toml")

@@ -219,6 +219,7 @@ def test_runs_are_drawn_over_each_other():
     assert json.loads(reports.render(found, "json"))["charts"][0]["title"] == "Training loss"
 
 
+@pytest.mark.browser
 @pytest.mark.skipif(BINARY is None, reason="no chromium binary is installed")
 def test_the_page_in_a_browser(tmp_path):
     pages = []

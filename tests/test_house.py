@@ -200,6 +200,7 @@ def test_the_owners_choices_stay() -> None:
         assert f'"{package}>=' in project, f"{package} is the project owner's choice: make it quick, do not replace it"
 
 
+@pytest.mark.starts_programs
 def test_importing_the_package_loads_nothing_heavy() -> None:
     program = (
         "import sys, tracelyze.schema, tracelyze.diagnosis, tracelyze.redaction\n"
@@ -211,6 +212,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert done.stdout.split() == []
 
 
+@pytest.mark.starts_programs
 def test_diagnosing_needs_no_torch_and_no_plotly(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("step,loss\n1,2\n2,nan\n")
     program = (
@@ -236,6 +238,7 @@ def test_generated_pages_are_up_to_date() -> None:
         )
 
 
+@pytest.mark.starts_programs
 def test_the_wheel_holds_the_whole_package(tmp_path: Path) -> None:
     if importlib.util.find_spec("hatchling") is None:
         pytest.skip("hatchling is not installed: it is in the dependency group test")

@@ -200,6 +200,7 @@ PIECES = [
 ]  # fmt: skip
 
 
+@pytest.mark.starts_programs
 def test_no_text_makes_it_hang() -> None:
     """A pattern that backtracks needs minutes for one of these texts; all of them together take a few seconds."""
     program = f"""

@@ -86,6 +86,7 @@ def steps_of(run: Path) -> list[int]:
 ALL = list(range(1, PARTS * BATCHES * ROWS + 1))
 
 
+@pytest.mark.starts_programs
 def test_a_compaction_that_is_killed_anywhere_loses_nothing(template: Path, tmp_path: Path) -> None:
     """Killed before each of its file operations, and after each of 60 delays; then read, twice."""
     points = [(call, 0.0) for call in range(1, 61)] + [(0, 0.0004 * n) for n in range(1, 61)]
@@ -106,6 +107,7 @@ def test_a_compaction_that_is_killed_anywhere_loses_nothing(template: Path, tmp_
         assert left == ["process.json", *(f"steps-{part:05d}.parquet" for part in range(1, PARTS)), "steps.parquet"]
 
 
+@pytest.mark.starts_programs
 def test_readers_at_the_same_time(template: Path) -> None:
     program = (
         "import sys; from tracelyze.analyzers import load\nsys.stdin.readline()\n"

@@ -148,6 +148,7 @@ def identity(pid: int) -> dict[str, object]:
     return {"schema_version": 1, "pid": pid, "boot_id": BOOT.read_text().strip(), "pid_start": int(start), "rank": 0}
 
 
+@pytest.mark.starts_programs
 @linux
 def test_a_living_process_is_running_and_its_stream_is_left_alone(run: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])

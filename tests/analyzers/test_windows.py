@@ -138,6 +138,7 @@ def test_selected_and_configured_like_any_rule(make, tmp_path) -> None:
     assert diagnose(run, thresholds={"dataloader-bottleneck": {"waiting": 0.5, "share": 0.5}}).findings == []
 
 
+@pytest.mark.starts_programs
 def test_a_real_run_on_the_cpu_ends_in_skips(tmp_path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "train.py").write_text(PROGRAM)

@@ -7,6 +7,7 @@ what it sees of its interpreter, of torch.compile.
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -46,10 +47,17 @@ Collect = Callable[..., Collected]
 
 
 def run_plain(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """The same program without the collector."""
-    if client.can_run(command) and options.keys() <= {"cwd", "input"}:
+    """The same program without the collector, once for all tests that name the same command."""
+    if not client.can_run(command) or not options.keys() <= {"cwd", "input"}:
+        return run_started(*command, **options)
+    if options:
         return client.shared().run(command, environment(), **options)
-    return run_started(*command, **options)
+    return _run_once(command)
+
+
+@functools.cache
+def _run_once(command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    return client.shared().run(command, environment())
 
 
 def run_started(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -84,6 +84,7 @@ def test_an_exception_before_the_first_step_is_recorded(collect: Collect, tmp_pa
     assert [row["name"] for row in process.events.records() if row["kind"] == "exception"] == ["KeyError"]
 
 
+@pytest.mark.starts_programs
 def test_nothing_older_than_a_second_is_lost_on_a_kill(tmp_path: Path) -> None:
     """Killed at random moments: every step that ended more than a second before is on disk."""
     chance = random.Random(7)
@@ -130,6 +131,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_training(collect: Collect) -
     assert "recording stopped, the program goes on" in collected.process.stderr
 
 
+@pytest.mark.starts_programs
 def test_a_folder_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
     if os.geteuid() == 0:
         blocked = Path("/proc/tracelyze-cannot-write-here")

@@ -38,6 +38,7 @@ def test_both_ways_of_asking_agree() -> None:
     assert "machine_cpu" not in proc.machine() or 0 <= proc.machine().get("machine_cpu", 0) <= 1
 
 
+@pytest.mark.starts_programs
 @LINUX
 @pytest.mark.parametrize("kind", [processes.Proc, processes.Psutil])
 def test_descendants_are_found_and_what_has_ended_raises(kind: Any) -> None:

@@ -9,10 +9,13 @@ import time
 
 import pytest
 
+from tests.fork_server import client
 from tests.kineto.made import training
 from tracelyze.analyzers import diagnose, load
 
-from .conftest import Collect
+from .conftest import Collect, environment
+
+pytestmark = pytest.mark.starts_programs
 
 torch = pytest.importorskip("torch")
 
@@ -37,9 +40,7 @@ with profile(activities=[ProfilerActivity.CPU], schedule=schedule(wait=20, warmu
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tracelyze", *map(str, arguments)], capture_output=True, text=True, timeout=120
-    )
+    return client.shared().run([sys.executable, "-m", "tracelyze", *map(str, arguments)], environment())
 
 
 @pytest.fixture

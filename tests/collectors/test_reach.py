@@ -16,7 +16,7 @@ import pytest
 
 from tracelyze import analyzers
 
-from .conftest import Collect, environment, program, run_plain
+from .conftest import Collect, environment, program, run_started
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 
@@ -67,16 +67,17 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_forms_of_launch(form: str, collect: Collect, tmp_path: Path) -> None:
+def test_forms_of_launch(form: str, collect_started: Collect, tmp_path: Path) -> None:
     command = FORMS[form](tmp_path)
-    collected = collect(*command, env={"PYTHONSAFEPATH": "1"} if form == "env" else {})
+    collected = collect_started(*command, env={"PYTHONSAFEPATH": "1"} if form == "env" else {})
     assert collected.process.returncode == 7, collected.process.stderr
     assert len(collected.process.stdout.split()) == 1
     (process,) = collected.run.processes
     assert len(process.steps) == 20
 
 
-def test_uv_run_in_an_environment_without_tracelyze(collect: Collect, tmp_path: Path) -> None:
+@pytest.mark.starts_programs
+def test_uv_run_in_an_environment_without_tracelyze(collect_started: Collect, tmp_path: Path) -> None:
     """uv makes its own environment. What recording takes there is pyarrow; without it, that is said."""
     uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
     if uv is None:
@@ -92,26 +93,28 @@ def test_uv_run_in_an_environment_without_tracelyze(collect: Collect, tmp_path: 
         if not path.name.lower().startswith(("pyarrow", "tracelyze", "_", "pip", "uv")):
             (site / path.name).symlink_to(path)
 
-    lacking = collect(*command, cwd=tmp_path)
+    lacking = collect_started(*command, cwd=tmp_path)
     assert lacking.process.returncode == 7, lacking.process.stderr
     assert lacking.process.stderr.count("has no pyarrow") == 1
     assert f"install it for {tmp_path}" in lacking.process.stderr
     assert any("has no pyarrow" in note for note in analyzers.diagnose(lacking.folder).run.notes)
 
     (site / "pyarrow").symlink_to(Path(sysconfig.get_path("purelib")) / "pyarrow")
-    (process,) = collect(*command, cwd=tmp_path).run.processes
+    (process,) = collect_started(*command, cwd=tmp_path).run.processes
     assert len(process.steps) == 20
 
 
-def test_four_ranks_of_torchrun(collect: Collect) -> None:
-    collected = collect(*TORCHRUN, "--nproc-per-node", "4", program("ranks.py"))
+def test_four_ranks_of_torchrun(collect_started: Collect) -> None:
+    collected = collect_started(*TORCHRUN, "--nproc-per-node", "4", program("ranks.py"))
     assert collected.process.returncode == 0, collected.process.stderr
     assert [(process.rank, len(process.steps)) for process in collected.run.processes] == [(r, 30) for r in range(4)]
 
 
-def test_attempts_of_an_elastic_launch_are_kept_apart_and_the_last_is_judged(collect: Collect, tmp_path: Path) -> None:
+def test_attempts_of_an_elastic_launch_are_kept_apart_and_the_last_is_judged(
+    collect_started: Collect, tmp_path: Path
+) -> None:
     options = ["--nproc-per-node", "2", "--max-restarts", "1"]
-    collected = collect(*TORCHRUN, *options, program("elastic.py"), str(tmp_path / "store"))
+    collected = collect_started(*TORCHRUN, *options, program("elastic.py"), str(tmp_path / "store"))
     assert collected.process.returncode == 0, collected.process.stderr
     steps = {(process.attempt, process.rank): len(process.steps) for process in collected.run.processes}
     assert steps[0, 1] == 10
@@ -126,18 +129,19 @@ def test_attempts_of_an_elastic_launch_are_kept_apart_and_the_last_is_judged(col
     assert death.ranks == [1]
 
 
-def test_accelerate_launch(collect: Collect) -> None:
+def test_accelerate_launch(collect_started: Collect) -> None:
     if importlib.util.find_spec("accelerate") is None:
         pytest.skip("accelerate is not installed")
     launcher = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "1"]
     more = ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
-    collected = collect(*launcher, *more, "--num_cpu_threads_per_process", "1", program("ending.py"), "ok")
+    collected = collect_started(*launcher, *more, "--num_cpu_threads_per_process", "1", program("ending.py"), "ok")
     assert collected.process.returncode == 0, collected.process.stderr
     (process,) = collected.run.processes
     assert len(process.steps) == 200
 
 
-def test_what_others_put_in_the_way_of_start_up_still_runs(collect: Collect, tmp_path: Path) -> None:
+@pytest.mark.starts_programs
+def test_what_others_put_in_the_way_of_start_up_still_runs(collect_started: Collect, tmp_path: Path) -> None:
     """Two folders with a sitecustomize, of which Python takes the first; a usercustomize; a .pth file with code."""
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
@@ -162,7 +166,7 @@ def test_what_others_put_in_the_way_of_start_up_still_runs(collect: Collect, tmp
     assert {"pth", "sitecustomize", "usercustomize", "42"} <= set(plain.stdout.split())
     assert "second" not in plain.stdout
     paths = os.pathsep.join([theirs["PYTHONPATH"], repository()])  # with which the wrapper itself is found
-    collected = collect(*command, env=theirs | {"PYTHONPATH": paths}, input="print(6 * 7)\n")
+    collected = collect_started(*command, env=theirs | {"PYTHONPATH": paths}, input="print(6 * 7)\n")
     said, expected = collected.process.stdout.splitlines(), plain.stdout.splitlines()
     assert said[-len(expected) :] == expected, collected.process.stderr  # before that: the wrapper's own start
 
@@ -180,14 +184,14 @@ def test_what_others_put_in_the_way_of_start_up_still_runs(collect: Collect, tmp
     ],
 )
 def test_what_keeps_the_collector_out_is_said_before_the_start(
-    command: list[str], words: str, collect: Collect, tmp_path: Path
+    command: list[str], words: str, collect_started: Collect, tmp_path: Path
 ) -> None:
     if command == ["isolated-script"]:
         script = tmp_path / command[0]
         script.write_text(f"#!{sys.executable} -I\nprint('ran')\n")
         script.chmod(0o755)
         command = [str(script)]
-    collected = collect(*command)
+    collected = collect_started(*command)
     assert collected.process.stdout == "ran\n"
     assert words in collected.process.stderr
     assert "nothing will be recorded" in collected.process.stderr
@@ -195,15 +199,15 @@ def test_what_keeps_the_collector_out_is_said_before_the_start(
     assert words in note
 
 
-def test_an_unreached_program_is_explained(collect: Collect) -> None:
+def test_an_unreached_program_is_explained(collect_started: Collect) -> None:
     """A script that replaces PYTHONPATH cannot be seen from outside; the diagnosis names it among the reasons."""
-    collected = collect("sh", "-c", f"PYTHONPATH=. {sys.executable} {program('short.py')}")
+    collected = collect_started("sh", "-c", f"PYTHONPATH=. {sys.executable} {program('short.py')}")
     assert collected.process.returncode == 7
     (note,) = analyzers.diagnose(collected.folder).run.notes
     assert "sets PYTHONPATH anew" in note
 
 
-def test_an_older_python_is_left_alone_and_named(collect: Collect, tmp_path: Path) -> None:
+def test_an_older_python_is_left_alone_and_named(collect_started: Collect, tmp_path: Path) -> None:
     named = [shutil.which(f"python3.{minor}") for minor in (10, 9, 8)]
     installed = map(str, Path.home().glob(".pyenv/versions/3.[189]*/bin/python3.[189]*"))
     found = [path for path in (*named, *installed) if path and path.endswith(("3.10", "3.9", "3.8"))]
@@ -211,13 +215,15 @@ def test_an_older_python_is_left_alone_and_named(collect: Collect, tmp_path: Pat
     if older is None:
         pytest.skip("no Python 3.8 to 3.10 here")
     (tmp_path / "torch.py").write_text("x = 1\n")
-    collected = collect(older, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import torch; print(torch.x)")
+    collected = collect_started(
+        older, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import torch; print(torch.x)"
+    )
     assert collected.process.stdout == "1\n"
     assert "recording takes 3.11" in collected.process.stderr
 
 
 def works(python: str) -> bool:
-    return run_plain(python, "-c", "").returncode == 0
+    return run_started(python, "-c", "").returncode == 0
 
 
 def repository() -> str:

@@ -144,6 +144,7 @@ def block(what: str, place: Path, **more: str) -> subprocess.CompletedProcess[st
     )
 
 
+@pytest.mark.starts_programs
 def test_only_what_happens_in_the_block_is_recorded(tmp_path: Path) -> None:
     done = block("around", tmp_path)
     run, same = json.loads(done.stdout)
@@ -157,6 +158,7 @@ def test_only_what_happens_in_the_block_is_recorded(tmp_path: Path) -> None:
     assert [finding.rule for finding in findings(tmp_path / "run")] == []
 
 
+@pytest.mark.starts_programs
 def test_an_exception_in_the_block_is_recorded_and_passed_on(tmp_path: Path) -> None:
     assert json.loads(block("raises", tmp_path).stdout) == ["blocks.py"], "without frames of the recorder"
     process = only(tmp_path / "run")
@@ -164,6 +166,7 @@ def test_an_exception_in_the_block_is_recorded_and_passed_on(tmp_path: Path) -> 
     assert len(process.steps) == 5
 
 
+@pytest.mark.starts_programs
 def test_blocks_one_after_the_other_have_runs_of_their_own(tmp_path: Path) -> None:
     done = block("twice", tmp_path)
     folders = [tmp_path / name for name in ("run", "run-2", "run-3")]
@@ -172,6 +175,7 @@ def test_blocks_one_after_the_other_have_runs_of_their_own(tmp_path: Path) -> No
     assert done.stderr == "", "quiet"
 
 
+@pytest.mark.starts_programs
 def test_a_block_within_a_block_adds_nothing(tmp_path: Path) -> None:
     assert json.loads(block("nested", tmp_path).stdout) == [str(tmp_path / "outer")] * 2
     assert len(only(tmp_path / "outer").steps) == 18
@@ -185,6 +189,7 @@ def test_a_block_under_collect_adds_to_its_run(collect: Collect, tmp_path: Path)
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.starts_programs
 @pytest.mark.parametrize(("what", "steps"), [("thread", 12), ("never-ended", 8)])
 def test_blocks_that_are_used_otherwise(what: str, steps: int, tmp_path: Path) -> None:
     block(what, tmp_path)
@@ -193,24 +198,28 @@ def test_blocks_that_are_used_otherwise(what: str, steps: int, tmp_path: Path) -
     assert process.exit.kind == "finished"
 
 
+@pytest.mark.starts_programs
 def test_a_block_without_a_training_says_so(tmp_path: Path) -> None:
     block("nothing", tmp_path)
     (check, *_) = diagnose(tmp_path / "run").checks
     assert check.reason.startswith("Nothing trained in this run")
 
 
+@pytest.mark.starts_programs
 def test_log_speaks_to_the_block_that_is_open(tmp_path: Path) -> None:
     block("log", tmp_path)
     (row,) = only(tmp_path / "run").scalars.records()
     assert row["value"] == 2.0
 
 
+@pytest.mark.starts_programs
 def test_a_block_is_switched_off_by_the_environment(tmp_path: Path) -> None:
     done = block("around", tmp_path, TRACELYZE_DISABLE="1")
     assert (json.loads(done.stdout), done.stderr) == (["None", True], "")
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.starts_programs
 def test_a_block_that_cannot_record_runs_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("a file where the folder should be")
     done = block("around", tmp_path)
@@ -225,6 +234,7 @@ def test_a_block_that_cannot_record_runs_all_the_same(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.starts_programs
 def test_ranks_share_the_run_of_their_job(tmp_path: Path) -> None:
     script = tmp_path / "ranks.py"
     script.write_text(

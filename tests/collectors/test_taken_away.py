@@ -20,6 +20,8 @@ from tracelyze.collectors.system import memory_limits
 
 from .conftest import environment, program, run_plain
 
+pytestmark = pytest.mark.starts_programs
+
 CAN_MOUNT = shutil.which("unshare") and not subprocess.run(
     ["unshare", "-m", "sh", "-c", "mount -t tmpfs none /mnt"], capture_output=True
 ).returncode  # fmt: skip

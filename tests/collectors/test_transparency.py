@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import PROGRAMS, Collect, environment, program, run_plain
+from .conftest import PROGRAMS, Collect, environment, program, run_started
 
 
 def forms(folder: Path) -> dict[str, list[str]]:
@@ -29,44 +29,45 @@ def forms(folder: Path) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("form", ["script", "module", "code", "directory", "shell", "flags"])
-def test_the_program_sees_plain_python(form: str, collect: Collect, tmp_path: Path) -> None:
+def test_the_program_sees_plain_python(form: str, collect_started: Collect, tmp_path: Path) -> None:
     command = forms(tmp_path)[form]
-    plain = run_plain(*command, cwd=PROGRAMS, input="from stdin")
+    plain = run_started(*command, cwd=PROGRAMS, input="from stdin")
     assert plain.returncode == 11, plain.stderr
-    collected = collect(*command, cwd=PROGRAMS, input="from stdin", env={"PYTHONPATH": repository()})
+    collected = collect_started(*command, cwd=PROGRAMS, input="from stdin", env={"PYTHONPATH": repository()})
     assert collected.process.stdout == plain.stdout
     assert collected.own_stderr == plain.stderr
     assert collected.process.returncode == 11
 
 
-def test_the_users_own_sitecustomize_runs_as_before(collect: Collect, tmp_path: Path) -> None:
+def test_the_users_own_sitecustomize_runs_as_before(collect_started: Collect, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import builtins\nbuiltins.seen = __file__\n")
     paths = os.pathsep.join([str(tmp_path), repository()])
     code = "import sys, torch; print(seen, sys.modules['sitecustomize'].__file__)"
-    process = collect(sys.executable, "-c", code, env={"PYTHONPATH": paths}).process
+    process = collect_started(sys.executable, "-c", code, env={"PYTHONPATH": paths}).process
     assert process.stdout.split() == [str(tmp_path / "sitecustomize.py")] * 2
 
 
-def test_models_can_be_copied_scripted_exported_and_compiled_as_before(collect: Collect) -> None:
-    plain = run_plain(sys.executable, "-W", "ignore", program("transforms.py"))
+def test_models_can_be_copied_scripted_exported_and_compiled_as_before(collect_started: Collect) -> None:
+    plain = run_started(sys.executable, "-W", "ignore", program("transforms.py"))
     assert plain.returncode == 0, plain.stderr
-    collected = collect(sys.executable, "-W", "ignore", program("transforms.py"))
+    collected = collect_started(sys.executable, "-W", "ignore", program("transforms.py"))
     assert collected.process.stdout == plain.stdout
 
 
-def test_nothing_is_injected_when_switched_off(collect: Collect) -> None:
+def test_nothing_is_injected_when_switched_off(collect_started: Collect) -> None:
     code = "import os, sys; print('TRACELYZE_RUN' in os.environ, os.environ.get('PYTHONPATH', ''))"
-    collected = collect(sys.executable, "-c", code, env={"TRACELYZE_DISABLE": "1", "PYTHONPATH": repository()})
+    collected = collect_started(sys.executable, "-c", code, env={"TRACELYZE_DISABLE": "1", "PYTHONPATH": repository()})
     assert collected.process.stdout == f"False {repository()}\n"
     assert not collected.folder.exists()
 
 
-def test_flags_that_keep_the_collector_out_are_named_before_the_start(collect: Collect) -> None:
-    collected = collect(sys.executable, "-I", "-c", "print('ran')")
+def test_flags_that_keep_the_collector_out_are_named_before_the_start(collect_started: Collect) -> None:
+    collected = collect_started(sys.executable, "-I", "-c", "print('ran')")
     assert collected.process.stdout == "ran\n"
     assert "-I ignores PYTHONPATH" in collected.process.stderr
 
 
+@pytest.mark.starts_programs
 @pytest.mark.parametrize(
     ("command", "words"),
     [
@@ -87,10 +88,10 @@ def test_a_wrong_call_is_one_line_and_leaves_nothing(command: list[str], words: 
     assert not (tmp_path / "run").exists()
 
 
-def test_secrets_do_not_reach_the_disk(collect: Collect) -> None:
+def test_secrets_do_not_reach_the_disk(collect_started: Collect) -> None:
     secret = "hf_" + "Q" * 34
     hidden = {"WANDB_API_KEY": secret, "MY_TOKEN": secret}
-    collected = collect(sys.executable, program("ending.py"), "ok", f"--api-key={secret}", env=hidden)
+    collected = collect_started(sys.executable, program("ending.py"), "ok", f"--api-key={secret}", env=hidden)
     files = [path for path in collected.folder.rglob("*") if path.is_file()]
     assert len(files) > 5
     assert [path.name for path in files if secret.encode() in path.read_bytes()] == []
@@ -105,9 +106,9 @@ def unnamed(stderr: str) -> str:
     return re.sub(r"/tmp/tmp\w+", "", stderr)
 
 
-def test_handlers_hooks_children_and_warnings_are_the_programs_own(collect: Collect) -> None:
+def test_handlers_hooks_children_and_warnings_are_the_programs_own(collect_started: Collect) -> None:
     command = [sys.executable, "-W", "default", program("inside.py")]
-    plain, collected = run_plain(*command), collect(*command)
+    plain, collected = run_started(*command), collect_started(*command)
     assert plain.returncode == 1
     assert "inside.py:" in plain.stderr, "the warning names the line of the program"
     assert collected.process.stdout == plain.stdout
@@ -117,35 +118,38 @@ def test_handlers_hooks_children_and_warnings_are_the_programs_own(collect: Coll
     assert steps == [10, 15, 25], "the process, the child that trained, and the daemon that outlived its parent"
 
 
-def test_errors_that_the_program_catches_show_none_of_our_frames(collect: Collect) -> None:
+def test_errors_that_the_program_catches_show_none_of_our_frames(collect_started: Collect) -> None:
     """Out of modules, backward, losses, clipping, scalers, loaders, optimizers: tracebacks, causes, contexts, lines."""
-    plain, collected = run_plain(sys.executable, program("caught.py")), collect(sys.executable, program("caught.py"))
+    plain, collected = (
+        run_started(sys.executable, program("caught.py")),
+        collect_started(sys.executable, program("caught.py")),
+    )
     assert plain.returncode == collected.process.returncode == 0, collected.process.stderr
     assert plain.stdout.count("Traceback (most recent call last)") > 50
     assert collected.process.stdout == plain.stdout
     assert collected.own_stderr == plain.stderr
 
 
-def test_warnings_as_errors_and_development_mode_change_nothing(collect: Collect) -> None:
+def test_warnings_as_errors_and_development_mode_change_nothing(collect_started: Collect) -> None:
     command = [sys.executable, "-X", "dev", "-W", "error", program("short.py"), "said"]
-    plain, collected = run_plain(*command), collect(*command)
+    plain, collected = run_started(*command), collect_started(*command)
     assert collected.process.stdout == plain.stdout == "said\n"
     assert unnamed(collected.own_stderr) == unnamed(plain.stderr)
     (process,) = collected.run.processes
     assert len(process.steps) == 20
 
 
-def test_hooks_for_saved_tensors_are_called_by_backward_alone(collect: Collect) -> None:
+def test_hooks_for_saved_tensors_are_called_by_backward_alone(collect_started: Collect) -> None:
     command = [sys.executable, program("unpacked.py")]
-    plain, collected = run_plain(*command), collect(*command)
+    plain, collected = run_started(*command), collect_started(*command)
     assert plain.returncode == 0, plain.stderr
     assert collected.process.stdout == plain.stdout
     (process,) = collected.run.processes
     assert {row["loss_divisor"] for row in process.steps.records()} == {4.0, None}, "a number is read, a tensor is not"
 
 
-def test_signals_whose_handlers_train_or_raise_neither_hang_nor_end_the_recording(collect: Collect) -> None:
-    collected = collect(sys.executable, program("interrupted.py"))
+def test_signals_whose_handlers_train_or_raise_neither_hang_nor_end_the_recording(collect_started: Collect) -> None:
+    collected = collect_started(sys.executable, program("interrupted.py"))
     assert collected.process.returncode == 0, collected.process.stderr
     assert collected.process.stdout == "handlers that raised were heard: True\n"
     assert "recording stopped" not in collected.process.stderr
@@ -153,7 +157,8 @@ def test_signals_whose_handlers_train_or_raise_neither_hang_nor_end_the_recordin
     assert len(process.steps) > 10, "more than before the signals began"
 
 
-def test_a_terminal_is_still_a_terminal(collect: Collect, tmp_path: Path) -> None:
+@pytest.mark.starts_programs
+def test_a_terminal_is_still_a_terminal(collect_started: Collect, tmp_path: Path) -> None:
     """`script` gives the program a pseudo-terminal, with and without the collector between."""
     if shutil.which("script") is None:
         pytest.skip("the program script (util-linux) is not installed")

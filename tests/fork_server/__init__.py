@@ -1,12 +1,13 @@
 """Programs of the tests in processes that are forked from a Python with torch in memory, instead of started anew.
 
 Half a program of these tests is two seconds of `import torch` and two more of `import torch._dynamo` at its first
-optimizer. `client.ForkServer.run` takes a command and gives what `subprocess.run` gives; `server` is the process behind.
+optimizer. `client.ForkServer.run` takes a command and gives what `subprocess.run` gives; `server` is the process behind
+it.
 
 What is the same as in a process that was started: pid, arguments, environment, working directory, descriptors 0 to 2,
-exit status and the interpreter's own way out (excepthook, atexit, finalization); the command line of `tracelyze collect`
-with its environment, and the injected sitecustomize, which installs the hooks at the script's `import torch`. What is
-not: torch, torch._dynamo, pyarrow and the command line's modules are in memory before; /proc shows the server's command
-line; the traceback of an exception begins with a line of the server. Where the start of a process is what a test is
-about, it starts one: the fixture `collect_started`.
+exit status and the interpreter's own way out (excepthook, atexit, finalization); the command line of tracelyze; and for
+`tracelyze collect` its environment and the injected sitecustomize, which installs the hooks at the script's
+`import torch`. What is not: torch, torch._dynamo, pyarrow and the modules of the command line are in memory before;
+/proc shows the server's command line; the traceback of an exception begins with a line of the server. Where the start
+of a process is what a test is about, it starts one: the fixture `collect_started`, the function `run_started`.
 """

@@ -15,14 +15,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from .server import can_run
+
 SERVER: Final = Path(__file__).with_name("server.py")
 READY_SECONDS: Final = 120.0  # to import torch on a busy machine
+COMMANDS: Final = (
+    "numpy", "pandas", "pyarrow.parquet", "tracelyze.cli", "tracelyze.analyzers.engine", "tracelyze.analyzers.rules",
+    "tracelyze.analyzers.kineto.diagnose", "tracelyze.analyzers.windows", "tracelyze.config", "tracelyze.catalogue",
+    "tracelyze.reports.html", "tracelyze.reports.json", "tracelyze.reports.text",
+)  # fmt: skip
+"""What the command line imports."""
+TRAININGS: Final = ("torch", "torch._dynamo", *COMMANDS)
+"""What a recorded program imports, and the command line that judges it."""
 
 
 class ForkServer:
-    """A server process, started at the first command and ended by `close`."""
+    """A server process with `modules` in memory, started at the first command and ended by `close`."""
 
-    def __init__(self) -> None:
+    def __init__(self, modules: Sequence[str] = TRAININGS) -> None:
+        self._modules = modules
         self._connection: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -71,31 +82,21 @@ class ForkServer:
             environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHONWARNINGS")}
             environment |= {"OMP_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
             self._process = subprocess.Popen(
-                [sys.executable, str(SERVER), str(theirs.fileno())], pass_fds=[theirs.fileno()], env=environment,
+                [sys.executable, str(SERVER), str(theirs.fileno()), *self._modules],
+                pass_fds=[theirs.fileno()],
+                env=environment,
                 stdin=subprocess.DEVNULL,
-            )  # fmt: skip
+            )
             theirs.close()
         return self._connection
 
 
 @functools.cache
-def shared() -> ForkServer:
-    """The server of this process of pytest."""
-    server = ForkServer()
+def shared(modules: tuple[str, ...] = TRAININGS) -> ForkServer:
+    """The server with these modules that all tests of this process of pytest share."""
+    server = ForkServer(modules)
     atexit.register(server.close)
     return server
-
-
-def can_run(command: Sequence[str]) -> bool:
-    """Whether this is this Python with a script, code or tracelyze itself, and no option but `-W`."""
-    words = list(command)
-    if not words or words.pop(0) != sys.executable:
-        return False
-    while words[:1] == ["-W"]:
-        del words[:2]
-    if words[:3] == ["-m", "tracelyze", "collect"]:
-        return "--" in words and can_run(words[words.index("--") + 1 :])
-    return bool(words) and (words[0] == "-c" or not words[0].startswith("-"))
 
 
 def _number(connection: socket.socket) -> int:

@@ -1,7 +1,8 @@
 """The process behind `client.ForkServer`: imports once what programs import, then forks for each command.
 
-Started as `python server.py DESCRIPTOR`, the descriptor being a Unix socket. A request is one JSON message with the
-standard streams as descriptors; the answers are the pid of the child and, when that has ended, its wait status.
+Started as `python server.py DESCRIPTOR MODULE...`, the descriptor being a Unix socket. A request is one JSON message
+with the standard streams as descriptors; the answers are the pid of the child and, when that has ended, its wait
+status.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import socket
 import sys
 import types
 import warnings
+from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any, NoReturn
 
-PRELOADED = ("torch", "torch._dynamo", "numpy", "pyarrow", "pyarrow.parquet", "tracelyze.cli.collect")
 LIMIT = 1 << 20  # bytes of a request: command, environment, folder
 
 
@@ -27,7 +28,7 @@ class Execute(BaseException):
     """Takes the place of `os.execve` in a child: what it was to become."""
 
     def __init__(self, path: str, command: list[str], environment: dict[str, str] | None = None) -> None:
-        self.command = command
+        self.path, self.command = path, command
         self.environment = dict(os.environ) if environment is None else environment
 
 
@@ -75,17 +76,22 @@ def start(command: list[str], environment: dict[str, str], search: list[str]) ->
     os.environ.update(environment)
     random.seed()  # a new process draws its seeds from the system
     sys.modules["numpy"].random.seed()
-    sys.modules["torch"].default_generator.seed()
+    if "torch" in sys.modules:
+        sys.modules["torch"].default_generator.seed()
     flags, arguments = split(command[1:])
     for flag in flags:
         warnings.simplefilter(flag)  # type: ignore[arg-type]
         sys.warnoptions.append(flag)
     if arguments[:2] == ["-m", "tracelyze"]:
-        return start(*become(arguments[2:]), search)
+        wanted = become(arguments[2:])
+        if not can_run(wanted.command):
+            os.execve(wanted.path, wanted.command, wanted.environment)
+        return start(wanted.command, wanted.environment, search)
     sys.orig_argv[:] = command
     sys.path[:] = [*filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)), *search]
     sys.path_importer_cache.clear()
-    sys.meta_path.insert(0, LoadedTorch())  # type: ignore[arg-type]
+    if "torch" in sys.modules:
+        sys.meta_path.insert(0, LoadedTorch())  # type: ignore[arg-type]
     sys.modules.pop("sitecustomize", None)
     if PathFinder.find_spec("sitecustomize") is not None:
         importlib.import_module("sitecustomize")
@@ -104,24 +110,32 @@ def start(command: list[str], environment: dict[str, str], search: list[str]) ->
     return compile(Path(script).read_bytes(), script, "exec"), names
 
 
+def can_run(command: Sequence[str]) -> bool:
+    """Whether this is this Python with a script, code or tracelyze itself, and no option but `-W ACTION`."""
+    if command[0] != sys.executable or len(command) == 1:
+        return False
+    _, words = split(list(command[1:]))
+    return words[:2] == ["-m", "tracelyze"] or words[:1] == ["-c"] or not words[0].startswith("-")
+
+
 def split(words: list[str]) -> tuple[list[str], list[str]]:
     """Actions of `-W`, and the rest of the command."""
     actions = []
-    while words[0] == "-W":
+    while words[0] == "-W" and ":" not in words[1]:
         actions.append(words[1])
         words = words[2:]
     return actions, words
 
 
-def become(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
-    """Command and environment that `tracelyze ARGUMENTS` would execute; leaves this process if it executes nothing."""
+def become(arguments: list[str]) -> Execute:
+    """What `tracelyze ARGUMENTS` would execute; ends this process if it executes nothing."""
     real = os.execv, os.execve
     os.execv = os.execve = _execute  # type: ignore[assignment]
     sys.argv[:] = ["tracelyze", *arguments]
     try:
         importlib.import_module("tracelyze.cli").main()
     except Execute as wanted:
-        return wanted.command, wanted.environment
+        return wanted
     finally:
         os.execv, os.execve = real
     sys.exit(0)
@@ -134,7 +148,7 @@ def _execute(path: str, command: list[str], environment: dict[str, str] | None =
 if __name__ == "__main__":
     sys.path.pop(0)  # this folder
     searched = list(sys.path)
-    for name in PRELOADED:
+    for name in sys.argv[2:]:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # else a child would look through all of torch at its end: 0.3 s instead of 1.1

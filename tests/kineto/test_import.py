@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.fork_server import client
 from tests.kineto.made import Made, training, write
 from tests.kineto.test_reader import odd_event, value
 from tests.kineto.test_real_traces import FOLDER
@@ -171,12 +173,13 @@ def test_damaged_imports_are_refused_in_one_line(tmp_path):
         diagnose_traces(tmp_path / "run")
 
 
+@pytest.mark.starts_programs
 def test_the_command(tmp_path):
     training(steps=6, loading=20_000).write(tmp_path / "trace.json")
 
     def tracelyze(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "tracelyze", *arguments]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        return client.shared(client.COMMANDS).run(command, os.environ, cwd=tmp_path)
 
     done = tracelyze("import", "kineto", "trace.json", "run")
     assert (done.returncode, done.stdout) == (0, "")

@@ -238,6 +238,7 @@ print(sorted({"pandas", "pyarrow", "torch", "typer", "plotly"} & set(sys.modules
 """
 
 
+@pytest.mark.starts_programs
 def test_a_trace_is_judged_without_heavy_imports(tmp_path):
     path = training(steps=4).write(tmp_path / "trace.json")
     done = subprocess.run([sys.executable, "-c", LIGHT, str(path)], capture_output=True, text=True, check=True)
@@ -256,6 +257,7 @@ except InputError as error:
 """
 
 
+@pytest.mark.starts_programs
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the memory limit of a process is Linux's")
 @pytest.mark.parametrize(
     ("opening", "filler"),

@@ -9,6 +9,8 @@ import sys
 from importlib.resources import files
 from pathlib import Path
 
+import pytest
+
 FOLDER = files("tracelyze.reports") / "assets" / "vendor" / "plotly"
 SCRIPT = Path(__file__).parents[2] / "scripts" / "vendor_plotly.py"
 
@@ -25,5 +27,6 @@ def test_licence_is_there() -> None:
     assert "MIT License" in (FOLDER / "LICENSE").read_text(encoding="utf-8")
 
 
+@pytest.mark.starts_programs
 def test_script_finds_the_folder_as_vendored() -> None:
     subprocess.run([sys.executable, str(SCRIPT), "--check"], check=True, capture_output=True)

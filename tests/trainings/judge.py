@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -62,17 +62,24 @@ class Judgement:
         return [finding["rule"] for finding in self.findings if finding["caused_by"] is None]
 
 
+Run = Callable[[list[str], Path, float], "subprocess.CompletedProcess[str]"]
+
+
 def run(command: list[str], folder: Path, timeout: float) -> subprocess.CompletedProcess[str]:
     """Runs `command` in `folder` with this checkout importable; raises subprocess.TimeoutExpired."""
-    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-    environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join(filter(None, paths)))
     return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+        command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=timeout, check=False
     )
 
 
-def diagnose(training: Training, folder: Path) -> Judgement:
-    """Records and judges one training; its run directory stays in `folder`."""
+def environment() -> dict[str, str]:
+    """One thread, and this checkout importable."""
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    return dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join(filter(None, paths)))
+
+
+def diagnose(training: Training, folder: Path, run: Run = run) -> Judgement:
+    """Records and judges one training; its run directory stays in `folder`. `run` runs both commands."""
     judgement = Judgement(training)
     recorded = folder / "run"
     program = [sys.executable, str(training.script), *training.args]

@@ -6,22 +6,31 @@ A representative part runs by default; `TRACELYZE_ALL_TRAININGS=1` runs all of t
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch")
 
-from .judge import diagnose
+from tests.fork_server import client
+
+from .judge import diagnose, environment
+from .judge import run as judge_run
 from .manifest import FOLDER, TRAININGS, Training
 
 EVERYTHING = os.environ.get("TRACELYZE_ALL_TRAININGS", "") not in ("", "0")
 CHOSEN = [training for training in TRAININGS if training.fast or EVERYTHING]
 
 
+def run(command: list[str], folder: Path, timeout: float) -> subprocess.CompletedProcess[str]:
+    return client.shared().run(command, environment(), cwd=folder, timeout=timeout)
+
+
+@pytest.mark.starts_programs
 @pytest.mark.parametrize("training", CHOSEN, ids=lambda training: training.name)
 def test_diagnosis_matches_the_label(training: Training, tmp_path: Path) -> None:
-    judgement = diagnose(training, tmp_path)
+    judgement = diagnose(training, tmp_path, run)
     assert not judgement.problems, "\n".join(f"{p.kind}: {p.rule}: {p.why}" for p in judgement.problems)
     if "optim" in training.script.read_text(encoding="utf-8"):
         assert judgement.diagnosis["run"]["steps"] > 0
@@ -29,6 +38,18 @@ def test_diagnosis_matches_the_label(training: Training, tmp_path: Path) -> None
         assert judgement.diagnosis["verdict"] in ("ok", "info")
     places = [finding["location"] for finding in judgement.findings]
     assert judgement.located is not False, f"none of {training.lines} in {places}"
+
+
+@pytest.mark.starts_programs
+def test_a_process_that_is_started_gives_the_same_diagnosis(tmp_path: Path) -> None:
+    """What the fork server leaves out of a start changes no check: one training, through the command line itself."""
+    training = next(training for training in TRAININGS if training.fast and training.roots == ("missing-zero-grad",))
+    answers = []
+    for name, way in (("started", judge_run), ("forked", run)):
+        (tmp_path / name).mkdir()
+        diagnosis = diagnose(training, tmp_path / name, way).diagnosis
+        answers.append({check["rule"]: check["status"] for check in diagnosis["checks"]})
+    assert answers[0] == answers[1] != {}
 
 
 def test_every_script_is_labelled_once() -> None:
