@@ -19,7 +19,7 @@ from tests.reports.chromium import BINARY, Chromium
 from tracelyze.analyzers.comparing import compare
 from tracelyze.analyzers.comparing.noise import blocks, margin, quantile, significance
 from tracelyze.analyzers.kineto.attribution.kernel_classes import class_of
-from tracelyze.cli import app
+from tracelyze.cli.app import app
 from tracelyze.comparison import Comparison
 from tracelyze.errors import InputError
 from tracelyze.reports import comparison as reports

@@ -9,7 +9,8 @@ import pytest
 
 from tracelyze import schema
 from tracelyze.analyzers.recorded import logged
-from tracelyze.analyzers.recorded.run import MemoryColumns, Process, Table
+from tracelyze.analyzers.recorded.run import Process
+from tracelyze.analyzers.recorded.table import MemoryColumns, Table
 from tracelyze.diagnosis import Exit
 
 

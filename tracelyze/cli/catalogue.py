@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tracelyze.cli import app, emit
+from tracelyze.cli.app import app, emit
 
 
 class Format(StrEnum):

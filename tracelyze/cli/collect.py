@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tracelyze.cli import CONTEXT, app
+from tracelyze.cli.app import CONTEXT, app
 from tracelyze.errors import InputError
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from tracelyze.cli import ExitCode, app, emit
+from tracelyze.cli.app import ExitCode, app, emit
 from tracelyze.errors import InputError
 
 if TYPE_CHECKING:

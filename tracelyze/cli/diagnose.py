@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracelyze.cli import ExitCode, MaxGib, allow, app, emit
+from tracelyze.cli.app import ExitCode, MaxGib, allow, app, emit
 from tracelyze.errors import InputError
 
 if TYPE_CHECKING:

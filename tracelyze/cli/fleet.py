@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracelyze.cli import app, emit
+from tracelyze.cli.app import app, emit
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tracelyze import schema
-from tracelyze.cli import CONTEXT, MaxGib, allow, app
+from tracelyze.cli.app import CONTEXT, MaxGib, allow, app
 
 imports = typer.Typer(
     help="Turn what another program recorded into a run directory, to keep it.",

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from tracelyze.analyzers.recorded.run import Floats
+from tracelyze.analyzers.recorded.table import Floats
 from tracelyze.analyzers.rule import Threshold
 from tracelyze.comparison import Change, Significance
 

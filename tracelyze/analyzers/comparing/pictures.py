@@ -13,7 +13,8 @@ from tracelyze.analyzers.evidence.charts import chart
 from tracelyze.analyzers.evidence.pictures import WIDE
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Floats, Run, Training
+    from tracelyze.analyzers.recorded.run import Run, Training
+    from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.diagnosis import Chart
 
 COLUMNS: Final = (

@@ -10,7 +10,8 @@ import numpy as np
 from tracelyze.analyzers.comparing.noise import RECORDINGS, blocks, margin, significance, time_change
 from tracelyze.analyzers.comparing.settings import lead
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.recorded.run import Floats, Process, Run, Training
+from tracelyze.analyzers.recorded.run import Process, Run, Training
+from tracelyze.analyzers.recorded.table import Floats
 from tracelyze.comparison import Change, Section, Side
 from tracelyze.formatting import percent
 

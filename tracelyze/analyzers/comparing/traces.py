@@ -18,7 +18,7 @@ from tracelyze.analyzers.kineto.attribution.summary import TraceSummary
 from tracelyze.analyzers.kineto.diagnose import as_job
 from tracelyze.analyzers.kineto.rule import Job
 from tracelyze.analyzers.kineto.timeline.table import Integers
-from tracelyze.analyzers.recorded.run import Floats
+from tracelyze.analyzers.recorded.table import Floats
 from tracelyze.comparison import Change, Section, Side
 from tracelyze.formatting import percent
 

@@ -13,7 +13,7 @@ from tracelyze.diagnosis import Chart, Line, Mark
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tracelyze.analyzers.recorded.run import Floats, Mask
+    from tracelyze.analyzers.recorded.table import Floats, Mask
 
 MAX_POINTS = 300
 MAX_SCATTERED = 80

@@ -13,7 +13,8 @@ from tracelyze.analyzers.evidence.charts import chart
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tracelyze.analyzers.recorded.run import Floats, Training
+    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.diagnosis import Chart, Mark
 
 MIB = 2.0**20

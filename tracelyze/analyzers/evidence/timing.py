@@ -9,7 +9,8 @@ import numpy as np
 from tracelyze.diagnosis import Cost
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Floats, Mask, Training
+    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.table import Floats, Mask
 
 
 def name_of(training: Training) -> str:

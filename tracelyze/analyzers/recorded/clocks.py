@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Floats, Process, Run
+    from tracelyze.analyzers.recorded.run import Process, Run
+    from tracelyze.analyzers.recorded.table import Floats
 
 MIN_STEPS = 20  # matched steps: a median and its spread from fewer are accidents
 TOGETHER = 0.25  # share of a step: ranks that end their steps within this of each other waited for each other

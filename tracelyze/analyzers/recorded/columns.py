@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from tracelyze.analyzers.recorded.run import Floats, Mask
+    from tracelyze.analyzers.recorded.table import Floats, Mask
 
 SMALL = 20_000  # rows: all columns of so few are read faster at once than one by one, and take a few MiB
 FRAGMENT = "delete or replace that file, or diagnose a copy of the run directory without it"

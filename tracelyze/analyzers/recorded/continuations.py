@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze import reading
-from tracelyze.analyzers.recorded.run import Columns, Floats, Mask, Table
+from tracelyze.analyzers.recorded.table import Columns, Floats, Mask, Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,7 +15,7 @@ from tracelyze.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tracelyze.analyzers.recorded.run import Table
+    from tracelyze.analyzers.recorded.table import Table
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 PID_NAMESPACE = Path("/proc/self/ns/pid")

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze import schema
-from tracelyze.analyzers.recorded.run import MemoryColumns, Table
+from tracelyze.analyzers.recorded.table import MemoryColumns, Table
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Floats, Mask, Process
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.recorded.table import Floats, Mask
 
 # Values under these names fill the columns of steps that exist only because they were logged.
 COLUMNS: Mapping[str, tuple[str, ...]] = {

@@ -14,7 +14,8 @@ from tracelyze.analyzers.recorded import continuations, logged
 from tracelyze.analyzers.recorded.columns import FileColumns, ParquetPart, Part, StreamPart
 from tracelyze.analyzers.recorded.compaction import compact_process
 from tracelyze.analyzers.recorded.exits import exit_of, may_live, stop_of, text_of
-from tracelyze.analyzers.recorded.run import Process, Run, Table
+from tracelyze.analyzers.recorded.run import Process, Run
+from tracelyze.analyzers.recorded.table import Table
 from tracelyze.errors import InputError
 from tracelyze.schema import manifests
 

@@ -7,12 +7,11 @@ steps is taken to be part of the same training: rules that expect one optimizer 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.recorded.run import Columns, Floats, Mask, Process, Table
+from tracelyze.analyzers.recorded.table import Columns, Floats, Mask, Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,25 +19,23 @@ if TYPE_CHECKING:
 MOST = 500  # trainings that are judged one by one; more of them are judged as one process
 
 
-def parts(process: Process) -> list[Process]:
-    """One process view per training, in the order of their first steps; the process itself if it made only one."""
-    steps = process.steps
-    if len(steps) == 0 or len(process.optimizers) == 1 or not steps.has("optimizer"):
-        return [process]
+def tables_of_each(tables: Mapping[str, Table]) -> list[Mapping[str, Table]]:
+    """The tables of each training of a process, in the order of their first steps; none if it made only one."""
+    steps = tables["steps"]
+    if len(steps) == 0 or len(tables["optimizers"]) == 1 or not steps.has("optimizer"):
+        return []
     optimizer = steps["optimizer"]
     known = np.unique(optimizer[np.isfinite(optimizer)])
     if len(known) < 2:
-        return [process]
-    groups = _groups(process, {int(index): np.flatnonzero(optimizer == index) for index in known})
+        return []
+    rows = {int(index): np.flatnonzero(optimizer == index) for index in known}
+    groups = _groups(tables.get("links"), rows)
     if not 1 < len(groups) <= MOST:
-        return [process]
-    return [
-        _part(process, group, np.isin(optimizer, list(group)), f"training {number} of {len(groups)}")
-        for number, group in enumerate(groups, start=1)
-    ]
+        return []
+    return [_part(tables, group, np.isin(optimizer, list(group))) for group in groups]
 
 
-def _groups(process: Process, rows: Mapping[int, np.ndarray]) -> list[frozenset[int]]:
+def _groups(links: Table | None, rows: Mapping[int, np.ndarray]) -> list[frozenset[int]]:
     """The optimizers of each training. `rows`: the rows of the table steps that belong to each optimizer."""
     span = {index: (int(of_it[0]), int(of_it[-1])) for index, of_it in rows.items()}
     group = {index: index for index in rows}
@@ -54,7 +51,6 @@ def _groups(process: Process, rows: Mapping[int, np.ndarray]) -> list[frozenset[
             group[second] = first
 
     told = set()
-    links = process.tables.get("links")
     for row in links.records() if links is not None else ():
         if row["model"] is not None:
             told.add(row["optimizer"])
@@ -70,20 +66,20 @@ def _groups(process: Process, rows: Mapping[int, np.ndarray]) -> list[frozenset[
     return [frozenset(members) for members in found.values()]
 
 
-def _part(process: Process, group: frozenset[int], rows: Mask, label: str) -> Process:
-    """The training of these optimizers, whose steps are in `rows` (shape [steps of the process]), as a process."""
+def _part(tables: Mapping[str, Table], group: frozenset[int], rows: Mask) -> Mapping[str, Table]:
+    """The tables of the training of these optimizers, whose steps are in `rows` (shape [steps of the process])."""
     done_before = np.concatenate(([0], np.cumsum(rows)))  # steps of the part, by steps of the process
-    evals = process.evals
-    shift = {"after_step": done_before}
-    tables = dict(process.tables)
-    tables["steps"] = Table(process.steps.spec, _Rows(process.steps, rows, {}))
-    tables["evals"] = Table(evals.spec, _Rows(evals, _own_evals(process, group, rows), shift))
-    return replace(process, tables=tables, part=label)
+    steps, evals = tables["steps"], tables["evals"]
+    own = _own_evals(evals, group, rows)
+    return {
+        **tables,
+        "steps": Table(steps.spec, _Rows(steps, rows, {})),
+        "evals": Table(evals.spec, _Rows(evals, own, {"after_step": done_before})),
+    }
 
 
-def _own_evals(process: Process, group: frozenset[int], rows: Mask) -> Mask:
+def _own_evals(evals: Table, group: frozenset[int], rows: Mask) -> Mask:
     """The evaluation passes of a training, shape [evals]: of its models; of nobody's models, while it is under way."""
-    evals = process.evals
     of = evals["optimizer"]
     own = np.isin(of, list(group))
     at = np.flatnonzero(rows)

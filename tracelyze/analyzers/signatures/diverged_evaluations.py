@@ -15,7 +15,8 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Floats, Process
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.diagnosis import Chart
 
 

@@ -19,7 +19,8 @@ from tracelyze.analyzers.statistics import Departure, Excursion
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracelyze.analyzers.recorded.run import Floats, Process
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.diagnosis import Chart, Mark
 
 

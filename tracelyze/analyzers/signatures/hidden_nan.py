@@ -13,7 +13,8 @@ import numpy as np
 from tracelyze.analyzers.computed.optimization import style
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Mask, Training
+    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.table import Mask
 
 _KINDS = ("trainer_state", "hf-console", "tensorboard", "wandb", "mlflow", "trackio", "csv", "jsonl")
 FEW = 3  # logged zeros in a row to the end: one may be a rounded loss

@@ -11,7 +11,7 @@ from tracelyze.analyzers.signatures import evaluated_losses
 from tracelyze.analyzers.statistics import Excursion
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Floats
+    from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.analyzers.rule import Limits
     from tracelyze.analyzers.signatures.evaluated_losses import Evaluated, Leaps
 

@@ -14,7 +14,8 @@ from tracelyze.analyzers.evidence.charts import chart
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracelyze.analyzers.recorded.run import Floats, Process
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.diagnosis import Chart, Mark
 
 NAMES: Final[Mapping[str, tuple[str, ...]]] = {

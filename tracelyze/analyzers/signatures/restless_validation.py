@@ -16,7 +16,8 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, percent
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Floats, Process
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.recorded.table import Floats
 
 MIN_PASSES = 10
 

@@ -14,7 +14,8 @@ import numpy as np
 from tracelyze.analyzers.evidence import timing
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Floats, Mask, Process, Table, Training
+    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.table import Floats, Mask, Table
 
 RARE = 5  # steps per pass: a pass more often than that belongs to the step itself
 GRAD = 2

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Mask, Training
+    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.table import Mask
 
 SEVERAL_OPTIMIZERS: Final = "several optimizers train together, and which backward belongs to which is not known"
 NOT_PER_BATCH: Final = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Floats, Table
+    from tracelyze.analyzers.recorded.table import Floats, Table
 
 SMALLEST = 1e-45  # below what float32 holds: what underflowed to zero counts as this
 

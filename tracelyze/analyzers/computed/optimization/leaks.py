@@ -12,7 +12,8 @@ from tracelyze.analyzers.evidence import pictures
 from tracelyze.diagnosis import Chart, Evidence, Mark
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Floats, Training
+    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.analyzers.rule import Limits
 
 MIB = 2.0**20

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Floats, Mask, Training
+    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.table import Floats, Mask
 
 RECENT = 200
 

@@ -11,7 +11,8 @@ from tracelyze.analyzers import statistics
 from tracelyze.analyzers.evidence import timing
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Floats, Training
+    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.analyzers.rule import Limits
 
 SMOOTH = 8  # losses

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Table
+    from tracelyze.analyzers.recorded.table import Table
 
 KINDS = ("ReLU", "ReLU6")
 

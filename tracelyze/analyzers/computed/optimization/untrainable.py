@@ -11,7 +11,8 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Mask, Training
+    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.table import Mask
 
 
 def is_so(training: Training, trained: Mask, least: int) -> bool:

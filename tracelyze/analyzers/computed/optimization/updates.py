@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Floats, Table
+    from tracelyze.analyzers.recorded.table import Floats, Table
 
 SIXTEEN_BITS = ("bfloat16", "float16")
 

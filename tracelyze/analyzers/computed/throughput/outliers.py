@@ -17,7 +17,8 @@ from tracelyze.formatting import percent
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracelyze.analyzers.recorded.run import Floats, Mask, Training
+    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.table import Floats, Mask
     from tracelyze.diagnosis import Location
 
 EXPLAINED: Final = 0.5

@@ -10,7 +10,8 @@ import numpy as np
 from tracelyze.analyzers.computed.throughput import contention, outliers
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Floats, Mask, Training
+    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.table import Floats, Mask
     from tracelyze.diagnosis import Location
 
 _FEWEST_LOOKS: Final = 3

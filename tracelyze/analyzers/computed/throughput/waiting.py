@@ -13,7 +13,8 @@ from tracelyze.analyzers.computed.throughput.contention import Contention
 from tracelyze.analyzers.evidence import timing
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Floats, Mask, Training
+    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.table import Floats, Mask
 
 MIN_STEPS = 20
 LONGEST = 0.02  # share of the steps that is left out of means: a hiccup is not what a step usually waits

@@ -11,7 +11,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tracelyze.analyzers.recorded.run import Floats, Process, Training
+    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.table import Floats
 
 FORWARDS: Final = "forwards per step"
 """Known where no loader hands out the batches: then each call of a model counts as one."""

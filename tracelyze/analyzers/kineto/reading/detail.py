@@ -10,17 +10,15 @@ import gc
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Union
+from typing import Any, Final
 
-import msgspec
 import numpy as np
-from msgspec import Struct
 
 from tracelyze.analyzers.kineto.reading import events
 from tracelyze.analyzers.kineto.reading.blocks import HOST_KINDS, Blocks
-from tracelyze.analyzers.kineto.reading.events import DECODE_ERRORS, SKIPPED_PHASES, Label
-from tracelyze.analyzers.kineto.reading.salvage import salvage
+from tracelyze.analyzers.kineto.reading.host_spans import LONGEST_NAME, LONGEST_STACK, HostSpan, decoded, read_part
 from tracelyze.analyzers.kineto.reading.source import TraceBytes
+from tracelyze.analyzers.kineto.reading.stored_ranges import read_ranges
 from tracelyze.analyzers.kineto.timeline.categories import Activity, Kind, activity_of, kind_of
 from tracelyze.analyzers.kineto.timeline.table import Array, Floats, Integers, Numbering, Threads
 
@@ -28,38 +26,8 @@ MOST_EVENTS: Final = 600_000
 """Host events that are kept: about 30 MB."""
 
 _MOST_NAMES: Final = 50_000
-LONGEST_NAME: Final = 400
-LONGEST_STACK: Final = 4000
-
-
-class HostArguments(Struct, gc=False):
-    """What a host event says about itself, as far as a closer look wants it."""
-
-    stack: str = msgspec.field(name="Call stack", default="")
-    sequence: Label = msgspec.field(name="Sequence number", default=-1)
-    forward: Label = msgspec.field(name="Fwd thread id", default=0)
-
-
-class HostSpan(Struct, gc=False, tag_field="ph", tag="X"):
-    """A range of the host; times in microseconds."""
-
-    cat: str = ""
-    name: str = ""
-    pid: Label = -1
-    tid: Label = -1
-    ts: float = 0.0
-    dur: float = 0.0
-    args: HostArguments | None = None
-
-
-_SKIPPED = tuple(
-    msgspec.defstruct(f"Other{number}", [], tag_field="ph", tag=phase, gc=False)
-    for number, phase in enumerate(SKIPPED_PHASES)
-)
 _ANY_SPAN: Final = (HostSpan, events.Span)
 _NO_THREAD: Final = (0, "0")
-_RECORD: Any = Union[(HostSpan, *_SKIPPED)]
-_decoder: Any = msgspec.json.Decoder(list[_RECORD])
 
 
 @dataclass
@@ -97,7 +65,7 @@ def look_again(
     collecting = gc.isenabled()
     gc.disable()  # as in the first look
     try:
-        for spans in _stored(path, windows) if path.is_dir() else _read(path, blocks, windows):
+        for spans in read_ranges(path, windows) if path.is_dir() else _read(path, blocks, windows):
             if not found.add(spans):
                 break
         return found.finish()
@@ -106,35 +74,11 @@ def look_again(
             gc.enable()
 
 
-def _stored(folder: Path, windows: list[tuple[float, float]]) -> Iterable[list[Any]]:
-    from tracelyze.analyzers.kineto.reading.stored_ranges import read_ranges
-
-    return read_ranges(folder, windows)
-
-
 def _read(path: Path, blocks: Blocks, windows: list[tuple[float, float]]) -> Iterable[list[Any]]:
     with TraceBytes(path) as source:
         for offset, length in blocks.within(windows):
             source.skip_to(offset)
             yield decoded(read_part(source, length))
-
-
-def read_part(source: TraceBytes, length: int) -> bytes:
-    """The next `length` bytes, or what there is of them."""
-    parts = []
-    while length > 0 and (part := source.read(length)):
-        parts.append(part)
-        length -= len(part)
-    return b"".join(parts)
-
-
-def decoded(text: bytes) -> list[Any]:
-    """The events in a stretch of the event array."""
-    text = text.strip(b", \t\r\n")
-    try:
-        return list(_decoder.decode(b"[" + text + b"]"))
-    except DECODE_ERRORS:
-        return salvage(text, final=True).events
 
 
 class _Kinds(dict[str, "Kind | None"]):

@@ -10,9 +10,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from tracelyze import reading, schema
-from tracelyze.analyzers.kineto.reading import detail, events
+from tracelyze.analyzers.kineto.reading import events
 from tracelyze.analyzers.kineto.reading.blocks import HOST_KINDS, Blocks
-from tracelyze.analyzers.kineto.reading.detail import HostArguments, HostSpan
+from tracelyze.analyzers.kineto.reading.host_spans import (
+    LONGEST_NAME,
+    LONGEST_STACK,
+    HostArguments,
+    HostSpan,
+    decoded,
+    read_part,
+)
 from tracelyze.analyzers.kineto.reading.source import TraceBytes
 from tracelyze.analyzers.kineto.timeline.categories import kind_of
 from tracelyze.errors import InputError
@@ -81,7 +88,7 @@ def _spans(path: Path, blocks: Blocks) -> Iterator[HostSpan | events.Span]:
     with TraceBytes(path) as source:
         for offset, length in blocks.within([(-math.inf, math.inf)]):
             source.skip_to(offset)
-            for span in detail.decoded(detail.read_part(source, length)):
+            for span in decoded(read_part(source, length)):
                 if not isinstance(span, HostSpan | events.Span):
                     continue
                 wanted = kinds.get(span.cat)
@@ -99,10 +106,10 @@ def _row(span: HostSpan | events.Span) -> tuple[Any, ...]:
         span.ts,
         span.ts + max(span.dur, 0.0),
         span.cat.encode("utf-8", "replace").decode(),
-        span.name[: detail.LONGEST_NAME],
+        span.name[:LONGEST_NAME],
         json.dumps(span.pid),
         json.dumps(span.tid),
-        own.stack[: detail.LONGEST_STACK] if own is not None and own.stack else None,
+        own.stack[:LONGEST_STACK] if own is not None and own.stack else None,
         own.sequence if own is not None and isinstance(own.sequence, int) and own.sequence >= 0 else None,
         own is not None and own.forward not in (0, "0"),
     )

@@ -14,7 +14,8 @@ from tracelyze.diagnosis import Chart, Evidence, Finding, Mark
 from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Mask, Process
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.recorded.table import Mask
 
 FIX = "Call model.eval() before each validation and model.train() before training goes on."
 FIX_CODE = "model.eval()\nwith torch.no_grad():\n    ...  # validation\nmodel.train()"

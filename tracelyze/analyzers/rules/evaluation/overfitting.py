@@ -16,7 +16,8 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Floats, Process, Training
+    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.table import Floats
 
 
 BLOCKS = 60

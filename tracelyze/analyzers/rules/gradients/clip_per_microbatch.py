@@ -13,7 +13,8 @@ from tracelyze.diagnosis import Confidence, Evidence, Finding, Mark
 from tracelyze.formatting import number, percent
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Mask, Process, Training
+    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.table import Mask
 
 
 def check(process: Process, limits: Limits) -> Outcome:

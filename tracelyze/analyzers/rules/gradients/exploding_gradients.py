@@ -14,7 +14,8 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Floats, Process, Training
+    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.table import Floats
 
 FIX = "Lower the learning rate or warm it up, and clip the gradient norm right before the step."
 FIX_SIGN = "Check the sign of every term of the loss (a penalty is added), and bound those that have no lower end."

@@ -15,7 +15,8 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Mask, Process, Training
+    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.table import Mask
 
 
 def check(process: Process, limits: Limits) -> Outcome:

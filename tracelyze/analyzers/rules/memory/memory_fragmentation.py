@@ -13,7 +13,8 @@ from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
 from tracelyze.formatting import duration, percent, plural, size
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Floats, Process, Training
+    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.table import Floats
 
 
 def check(process: Process, limits: Limits) -> Outcome:

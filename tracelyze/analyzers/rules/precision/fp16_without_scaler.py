@@ -12,7 +12,8 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Mask, Process, Training
+    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.table import Mask
 
 FLOAT16 = 1
 

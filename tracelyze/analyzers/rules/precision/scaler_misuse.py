@@ -12,7 +12,8 @@ from tracelyze.diagnosis import Evidence, Finding, Location
 from tracelyze.formatting import number, percent
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Mask, Process, Training
+    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.table import Mask
 
 MADE_THE_STEP, NOTHING = 2, 0
 

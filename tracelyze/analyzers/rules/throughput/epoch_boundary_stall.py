@@ -14,7 +14,8 @@ from tracelyze.diagnosis import Cost, Diff, Evidence, Finding, Mark
 from tracelyze.formatting import duration, percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Floats, Process, Training
+    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.table import Floats
 
 SETTINGS = ("num_workers", "persistent_workers", "prefetch_factor", "length", "dataset")
 
