@@ -69,15 +69,15 @@ def test_programs_that_never_train_leave_a_note(collect: Collect) -> None:
     assert '"forwards": 1' in note.read_text()
 
 
-def test_programs_without_torch_are_not_touched(collect: Collect) -> None:
-    collected = collect(sys.executable, "-c", "import sys; print('tracelyze' in sys.modules)")
+def test_programs_without_torch_are_not_touched(collect_started: Collect) -> None:
+    collected = collect_started(sys.executable, "-c", "import sys; print('tracelyze' in sys.modules)")
     assert collected.process.stdout == "False\n"
     assert sorted(path.name for path in collected.folder.iterdir()) == ["run.json"]
 
 
-def test_a_collector_that_cannot_be_installed_says_so_in_the_run(collect: Collect) -> None:
+def test_a_collector_that_cannot_be_installed_says_so_in_the_run(collect_started: Collect) -> None:
     broken = "import sys, types; sys.modules['tracelyze'] = types.ModuleType('tracelyze')"
-    collected = collect(sys.executable, "-c", f"{broken}; import torch; print(torch.ones(1))")
+    collected = collect_started(sys.executable, "-c", f"{broken}; import torch; print(torch.ones(1))")
     assert collected.process.stdout == "tensor([1.])\n"
     assert "[tracelyze] not recording: ModuleNotFoundError" in collected.process.stderr
     (note,) = collected.run.notes
