@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tracelyze import schema
-from tracelyze.analyzers import diagnose
+from tracelyze.analyzers import context, diagnose
 from tracelyze.analyzers.recorded.run import Process, Run
 from tracelyze.analyzers.recorded.table import MemoryColumns, Table
 from tracelyze.diagnosis import Exit, Finding
