@@ -28,12 +28,11 @@ def tracelyze(*arguments: str | Path, cwd: Path, **environment: str) -> subproce
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith(("TRACELYZE", "NO_COLOR", "FORCE_"))
     }
-    return client.shared(client.COMMANDS).run(
-        [sys.executable, "-m", "tracelyze", *map(str, arguments)],
-        env={**inherited, "COLUMNS": "100", "OMP_NUM_THREADS": "1", **environment},
-        cwd=cwd,
-        timeout=120,
-    )
+    command = [sys.executable, "-m", "tracelyze", *map(str, arguments)]
+    variables = {**inherited, "COLUMNS": "100", "OMP_NUM_THREADS": "1", **environment}
+    if "PYTHONPATH" in environment:  # read when Python starts
+        return subprocess.run(command, env=variables, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+    return client.shared(client.COMMANDS).run(command, variables, cwd=cwd, timeout=120)
 
 
 @pytest.fixture
