@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Collect, program, run_plain
+from .conftest import Collect, program, run_plain, run_started
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
@@ -163,10 +163,10 @@ def test_an_error_outside_of_any_signal_ends_the_recording_and_nothing_else(coll
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_loader_workers_pay_nothing(method: str, collect: Collect) -> None:
-    collected = collect(sys.executable, program("workers.py"), method)
+def test_loader_workers_pay_nothing(method: str, collect_started: Collect) -> None:
+    collected = collect_started(sys.executable, program("workers.py"), method)
     assert collected.process.returncode == 0, collected.process.stderr
-    plain = run_plain(sys.executable, program("workers.py"), method)
+    plain = run_started(sys.executable, program("workers.py"), method)
     usual, _ = map(ast.literal_eval, re.findall(r"\{.*?\}", plain.stdout))
     before, after = map(ast.literal_eval, re.findall(r"\{.*?\}", collected.process.stdout))
     assert before | {"hooks": 0} == after | {"hooks": 0, "pyarrow": 0, "files": 0} == usual

@@ -15,7 +15,7 @@ from tracelyze.analyzers import diagnose
 from tracelyze.analyzers.recorded.run import Process
 from tracelyze.analyzers.recorded.run_directory import load
 
-from .conftest import Collect, Collected, environment, program, run_plain
+from .conftest import Collect, Collected, environment, program, run_plain, run_started
 
 
 def said(collect: Collect, what: str) -> Collected:
@@ -106,7 +106,7 @@ def test_log_does_nothing_when_nothing_is_recorded(tmp_path: Path) -> None:
     assert (plain.stdout, plain.stderr) == ("went on\n", "")
     assert list(tmp_path.iterdir()) == []
     code = "import sys, tracelyze; tracelyze.log(loss=1.0); print('torch' in sys.modules, 'pyarrow' in sys.modules)"
-    assert run_plain(sys.executable, "-c", code).stdout == "False False\n"
+    assert run_started(sys.executable, "-c", code).stdout == "False False\n"
 
 
 def test_a_signal_that_is_off_takes_no_values(collect: Collect) -> None:
