@@ -23,7 +23,12 @@ STEPS = Table(
         Column("step", "int64", "", "number of this step of this optimizer, from 1"),
         Column("time", "float64", "s", "end of the step, on the process's monotonic clock (zero: process.json)"),
         Column("seconds", "float64", "s", "wall time since this optimizer's previous step ended"),
-        Column("loss", "float64", "", "the script's own loss: unscaled, mean over the backwards of the step"),
+        Column(
+            "loss",
+            "float64",
+            "",
+            "the script's own loss: unscaled, one number for the backwards of the step, of a closure the first",
+        ),
         Column("backwards", "int32", "", "backward passes since the gradients were last consumed"),
         Column("microbatches", "int32", "batches", "different inputs of the model that these backwards went back to"),
         Column("loss_divisor", "float64", "", "constant by which each backward's loss was divided (sampled)"),

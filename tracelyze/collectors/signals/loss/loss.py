@@ -14,6 +14,7 @@ from tracelyze.collectors.tensors.readback import Readback
 
 WALK_FIRST, WALK_EVERY = 10, 50  # backwards whose graph is searched for a constant divisor
 WALK_DEPTH = 8
+SUM = 2  # torch._C._Reduction: how autograd saves `reduction="sum"` of a loss function
 LINES_FIRST, LINES_EVERY = 50, 16  # of which the line is looked for: to walk up the stack each time is too dear
 STEP_LINES_EVERY = 50  # the same of steps, as often as gradients are looked at where that is dear: in the same step
 MAX_SCALED = 8  # losses that a scaler has scaled and no backward has met
@@ -24,13 +25,14 @@ NO_MODELS: frozenset[int] = frozenset()
 class _Backward:
     """One backward: models it reached, its loss as a number or a tensor on a device, the samples of its batch."""
 
-    __slots__ = ("batch_size", "divisor", "models", "number", "used", "value")
+    __slots__ = ("batch_size", "divisor", "is_part", "models", "number", "used", "value")
 
     def __init__(self, number: int) -> None:
         self.number = number  # of the process's backwards
         self.models: frozenset[int] = NO_MODELS
         self.value: Any = None
         self.divisor: float | None = None
+        self.is_part = False  # of the step's mean, see beside_own_mean
         self.batch_size = 0
         # Number of the optimizer whose step used it last: not its record, which would keep a finished model alive.
         self.used: int | None = None
@@ -79,19 +81,22 @@ class Loss(Signal):
         self._line_known = count <= LINES_FIRST or count % LINES_EVERY == 0
         if self._line_known:
             self.progress.backward_site = self.program.sites.here("backward")
-        root = roots
-        if type(root) is not self._tensor:
-            root = roots[0] if isinstance(roots, (tuple, list)) and roots else None
-            if type(root) is not self._tensor:
-                return
-        if root.numel() != 1:
+        losses = (roots,) if type(roots) is self._tensor else roots
+        if not isinstance(losses, (tuple, list)) or not losses:
             return
+        if not all(type(one) is self._tensor and one.numel() == 1 for one in losses):
+            return
+        root = losses[0]
         value, factor = self._unscaled(root) if self._scaled else (root, 1.0)
         if self._unused == 1 or count <= WALK_FIRST or count % WALK_EVERY == 0:  # the first: gradients accumulate
-            divisor = constant_divisor(self.torch, root.grad_fn)
+            divisor, node = outermost_operation(self.torch, root.grad_fn)
+            divisor, backward.is_part = beside_own_mean(self.torch, divisor, node)
             if divisor is not None and math.isfinite(factor):
                 backward.divisor = divisor * factor
         backward.value = value.item() if value.is_cpu else value.detach()
+        for other in losses[1:]:  # `autograd.backward([first, second])` adds the gradients of both
+            value = self._unscaled(other)[0] if self._scaled else other
+            backward.value = backward.value + (value.item() if value.is_cpu else value.detach())
 
     def after_backward(self, roots: Any) -> None:
         context, backward = self.context, self._running
@@ -171,7 +176,8 @@ class Loss(Signal):
             divisor = divisor if one.divisor is None else one.divisor
         row["backwards"] = count = len(own)
         row["batch_size"] = sum([one.batch_size for one in own]) or None
-        row["loss_divisor"] = divisor
+        parts = any(one.is_part for one in own)
+        row["loss_divisor"] = float(count) if parts else divisor  # Parts of one mean are divided as they should be.
         valued = [one for one in own if one.value is not None]
         if not valued:
             return
@@ -179,7 +185,7 @@ class Loss(Signal):
             at_step = self.progress.backwards_at_step
             valued = valued[: sum([one.number <= at_step for one in valued]) + 1]
         values = [one.value for one in valued]
-        divided = count > 1 and divisor is not None and math.isclose(divisor, count)
+        divided = parts or (count > 1 and divisor is not None and math.isclose(divisor, count))
         factor = (count if divided else 1) / len(values)
         if isinstance(values[0], float):
             row["loss"] = sum(values) * factor
@@ -187,27 +193,41 @@ class Loss(Signal):
             self.context.defer(Readback(self.torch, values, lambda r, v: r.update(loss=sum(v) * factor)))
 
 
-def constant_divisor(torch: Any, node: Any) -> float | None:
-    """The constant by which a loss was divided (or multiplied with the inverse of) last; None if it cannot be read.
+def outermost_operation(torch: Any, node: Any) -> tuple[float | None, Any]:
+    """The constant by which a loss was divided (or multiplied with the inverse of) last, and the node before that.
 
-    Reads the constants that autograd saved for the outermost divisions and multiplications; a constant on a device is
-    not read, because that would wait for the device.
+    Reads the constants that autograd saved for the outermost divisions and multiplications. The constant is None where
+    one of them cannot be read: on a device that would wait for the device.
     """
-    divisor = 1.0
+    divisor: float | None = 1.0
     for _ in range(WALK_DEPTH):
         if node is None:
-            return divisor
+            break
         kind = node.name()
         inputs = node.next_functions
         if kind not in ("DivBackward0", "MulBackward0") or len(inputs) != 2 or inputs[1][0] is not None:
-            return divisor
+            break
         other = saved_values.saved_other(node)
         if isinstance(other, torch.Tensor):
-            if other.numel() != 1 or other.device.type != "cpu":
-                return None
-            other = other.item()
+            other = other.item() if other.numel() == 1 and other.device.type == "cpu" else None
         if not other or not math.isfinite(other):
-            return None
-        divisor = divisor * other if kind == "DivBackward0" else divisor / other
+            divisor = None
+        elif divisor is not None:
+            divisor = divisor * other if kind == "DivBackward0" else divisor / other
         node = inputs[0][0]
-    return divisor
+    return divisor, node
+
+
+def beside_own_mean(torch: Any, divisor: float | None, node: Any) -> tuple[float | None, bool]:
+    """The divisor beyond that of the micro-batch's own mean, and whether the loss is a part of the step's mean.
+
+    A sum over the targets of a micro-batch that is divided by their number is its own mean. Divided by the targets of
+    the whole step it is a part of the step's mean, as in the Hugging Face Trainer since 4.46 (num_items_in_batch): the
+    step's loss is then the sum of such losses. Counts of targets on a device are not read.
+    """
+    if getattr(node, "_saved_reduction", None) != SUM or divisor == 1.0:
+        return divisor, False
+    targets = saved_values.saved(node, "total_weight")
+    if divisor is None or not isinstance(targets, torch.Tensor) or targets.device.type != "cpu" or not targets:
+        return divisor, True
+    return divisor / float(targets), divisor > float(targets) * (1.0 + 1e-6)
