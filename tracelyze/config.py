@@ -3,6 +3,7 @@
     [tool.tracelyze]                              # in tracelyze.toml without this line
     select = ["missing-zero-grad", "crash"]       # only these rules
     ignore = ["no-validation"]                    # all but these
+    docs_url = "https://intranet.example/tracelyze"  # where reports link to: its page rules/<id> for each rule
 
     [tool.tracelyze.thresholds.memory-leak]       # in tracelyze.toml: [thresholds.memory-leak]
     growth_mib = 64
@@ -12,6 +13,7 @@ The nearest file from the current directory upwards counts; of two in one direct
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +26,7 @@ from tracelyze.suggestions import unknown
 
 OWN_FILE = "tracelyze.toml"
 PROJECT_FILE = "pyproject.toml"
-KEYS = ("select", "ignore", "thresholds")
+KEYS = ("select", "ignore", "thresholds", "docs_url")
 
 Rules = Mapping[str, Collection[str]]
 """The names of a rule's thresholds, by its id: see :class:`tracelyze.catalogue.ThresholdNames`."""
@@ -38,6 +40,7 @@ class Settings:
     ignore: tuple[str, ...] = ()
     thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     file: Path | None = None
+    docs_url: str = ""
 
 
 def load(file: Path | None, start: Path, rules: Rules) -> Settings:
@@ -88,7 +91,10 @@ def _settings(file: Path, table: Mapping[str, Any], rules: Rules) -> Settings:
         if key not in KEYS:
             raise unknown(f"{file}: no such setting", key, KEYS)
     select, ignore = (_identifiers(file, table, key, rules) for key in ("select", "ignore"))
-    return Settings(select, ignore, _thresholds(file, table.get("thresholds", {}), rules), file)
+    docs_url = table.get("docs_url", "")
+    if not isinstance(docs_url, str) or not re.fullmatch(r"(https?://[^\s\"'<>]+)?", docs_url):
+        raise InputError(f'{file}: docs_url must be an address, e.g. docs_url = "https://intranet.example/tracelyze"')
+    return Settings(select, ignore, _thresholds(file, table.get("thresholds", {}), rules), file, docs_url)
 
 
 def _identifiers(file: Path, table: Mapping[str, Any], key: str, rules: Rules) -> tuple[str, ...]:

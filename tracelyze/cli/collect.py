@@ -47,6 +47,9 @@ def collect(
             "--profile-every", metavar="N", min=0, help="Profile 4 steps in every N; they are slower.  [default: never]"
         ),
     ] = 0,
+    diagnose: Annotated[
+        bool, typer.Option("--diagnose", help="Say what went wrong when COMMAND has ended, as tracelyze diagnose does.")
+    ] = False,
 ) -> None:
     """Run COMMAND and record what its training does.
 
@@ -57,18 +60,21 @@ def collect(
     from tracelyze.collectors.options import CollectOptions
 
     chosen = _chosen(signal or [])
-    launch(
-        command or [],
-        out,
-        CollectOptions(
-            quiet,
-            signals_off=(*_signals(no_signal or []), *(name for name, how in chosen.items() if how == "off")),
-            profile_every=profile_every,
-            budget=budget,
-            signals_on=tuple(name for name, how in chosen.items() if how != "off"),
-            cadences=tuple((name, how) for name, how in chosen.items() if isinstance(how, int)),
-        ),
+    options = CollectOptions(
+        quiet,
+        signals_off=(*_signals(no_signal or []), *(name for name, how in chosen.items() if how == "off")),
+        profile_every=profile_every,
+        budget=budget,
+        signals_on=tuple(name for name, how in chosen.items() if how != "off"),
+        cadences=tuple((name, how) for name, how in chosen.items() if isinstance(how, int)),
     )
+    if diagnose and command:
+        from tracelyze.cli.after_collect import run_and_diagnose
+        from tracelyze.collectors.launching.launch import default_folder
+
+        folder = out or default_folder(command)
+        run_and_diagnose(lambda: launch(command, folder, options), folder)
+    launch(command or [], out, options)
 
 
 def _chosen(given: list[str]) -> dict[str, str | int]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tracelyze import schema
+from tracelyze.cli import progress, several_runs
 from tracelyze.cli.app import ExitCode, MaxGib, allow, app, emit
 from tracelyze.errors import InputError
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Diagnosis
 
 PAGE = "diagnosis.html"
-WIDEST = 100  # columns: longer lines are hard to read
+WIDEST = 80  # columns: longer lines are hard to read
 
 
 class Format(StrEnum):
@@ -27,9 +30,11 @@ class Format(StrEnum):
 
     text = "text"
     json = "json"
+    markdown = "markdown"
     md = "md"
     html = "html"
     sarif = "sarif"
+    junit = "junit"
 
 
 class FailOn(StrEnum):
@@ -47,16 +52,19 @@ class FailOn(StrEnum):
 )
 def diagnose(
     run: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
-            metavar="PATH",
-            help="Run directory, profiler trace, or what another program recorded: a log, a folder of a tracker.",
+            metavar="[PATH]",
+            help="Run directory, a folder of runs, trace, or what another program recorded: a log, a tracker's "
+            "folder.  [default: the newest run in runs/]",
         ),
-    ],
+    ] = None,
     format: Annotated[Format, typer.Option("--format", "-f", help="What to print on stdout.")] = Format.text,
     output: Annotated[
         list[Path] | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Also write .html, .md, .json, .sarif, .txt; repeatable."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Also write .html, .md, .json, .sarif, .xml, .txt; repeatable."
+        ),
     ] = None,
     fail_on: Annotated[
         list[FailOn] | None,
@@ -81,11 +89,13 @@ def diagnose(
     ] = None,
     max_gib: MaxGib = None,
     no_html: Annotated[bool, typer.Option("--no-html", help=f"Do not write {PAGE}.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Markdown without a fold.")] = False,
 ) -> None:
     """Say what went wrong in PATH, since when, what it cost, and how to fix it.
 
     It finds out what PATH is. Prints a summary and writes diagnosis.html into the folder, or beside the file. With
-    --format other than text, or with -o, only what was asked for is written.
+    --format other than text, or with -o, only what was asked for is written. A folder of runs is listed with their
+    verdicts.
     """
     from tracelyze import reports
 
@@ -96,24 +106,42 @@ def diagnose(
     settings = _settings(config, _identifiers(select), _identifiers(ignore))
     page = not no_html and not files and format is Format.text
     drawn = page or format is Format.html or any(reports.format_of(file) == "html" for file in files)
-    diagnosis = _diagnose(run, settings, drawn, pattern)
+    if run is None:
+        run = several_runs.newest()
+        several_runs.say_which(run)
+    if several_runs.runs_in(run) and not (run / schema.RUN_FILE).is_file():
+        _list(run, settings, files, format, fail_on or [])
+        return
+    with progress.working(f"reading {run}"):
+        diagnosis = _diagnose(run, settings, drawn, pattern)
     for file in files:
-        reports.write(diagnosis, file)
+        reports.write(diagnosis, file, full)
         sys.stderr.write(f"wrote {file}\n")
     if format is Format.text:
         emit(_summary(diagnosis))
         if page:
             _write_page(diagnosis, run)
     else:
-        emit(reports.render(diagnosis, "markdown" if format is Format.md else format.value))
+        emit(reports.render(diagnosis, "markdown" if format is Format.md else format.value, full))
     if any(_reaches(diagnosis, bar) for bar in fail_on or []):
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _list(folder: Path, settings: Settings, files: list[Path], format: Format, bars: list[FailOn]) -> None:
+    """A folder of runs, as text: one line a run."""
+    if files or format is not Format.text:
+        raise InputError(
+            f"{folder}: a folder of runs is listed as text only; name one of its runs, or use tracelyze fleet"
+        )
+    with progress.working(f"reading the runs in {folder}"):
+        text, found = several_runs.listed(folder, lambda run: _diagnose(run, settings, False, None))
+    emit(text)
+    if any(_reaches(diagnosis, bar) for diagnosis in found for bar in bars):
         raise typer.Exit(ExitCode.FINDINGS)
 
 
 def _settings(config: Path | None, select: tuple[str, ...], ignore: tuple[str, ...]) -> Settings:
     """The configuration; --select takes the place of its `select`, --ignore adds to its `ignore`."""
-    from dataclasses import replace
-
     from tracelyze import catalogue
     from tracelyze import config as configuration
 
@@ -132,7 +160,8 @@ def _diagnose(path: Path, settings: Settings, picture: bool, pattern: str | None
     from tracelyze import api
 
     rules, numbers = {"select": settings.select, "ignore": settings.ignore}, settings.thresholds
-    return api.diagnose(path, **rules, thresholds=numbers, picture=picture, pattern=pattern)
+    diagnosis = api.diagnose(path, **rules, thresholds=numbers, picture=picture, pattern=pattern)
+    return replace(diagnosis, docs_url=settings.docs_url)
 
 
 def _identifiers(given: list[str] | None) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from typing import NoReturn
 from tracelyze import redaction, schema
 from tracelyze.collectors.hooks.loaders import SPAWNED_WORKER
 from tracelyze.collectors.launching.obstacles import obstacle, script_of
+from tracelyze.collectors.launching.revision import revision
 from tracelyze.collectors.options import CollectOptions
 from tracelyze.collectors.system import identity
 from tracelyze.errors import InputError
@@ -33,7 +34,7 @@ def collect(command: list[str], out: Path | None, options: CollectOptions) -> No
     if os.environ.get("TRACELYZE_DISABLE", "") not in ("", "0"):
         os.execv(program, command)
     _check_script(command)
-    run = _new_run(out if out is not None else _default_folder(command))
+    run = _new_run(out if out is not None else default_folder(command))
     environment = dict(os.environ)
     environment |= {"TRACELYZE_RUN": str(run), SPAWNED_WORKER: "0"} | options.to_environment()
     paths = [str(INJECTED), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -41,7 +42,9 @@ def collect(command: list[str], out: Path | None, options: CollectOptions) -> No
     # The jemalloc in pyarrow starts a thread as soon as it is loaded: Python 3.12 and later would warn at each fork.
     environment.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     blocked = obstacle(command, program)
-    identity.write_json(run / schema.RUN_FILE, manifest(command) | ({"obstacle": blocked} if blocked else {}))
+    git = revision(Path.cwd())
+    more = ({"obstacle": blocked} if blocked else {}) | ({"git": git} if git else {})
+    identity.write_json(run / schema.RUN_FILE, manifest(command) | more)
     if not options.quiet:
         _say(f"recording to {_shown(run)}")
     if blocked:
@@ -68,7 +71,7 @@ def _check_script(command: list[str]) -> None:
         raise InputError(f"{script}: no such file; give the path of the training script as seen from {Path.cwd()}")
 
 
-def _default_folder(command: list[str]) -> Path:
+def default_folder(command: list[str]) -> Path:
     script = script_of(command)
     name = Path(script).stem if script else _module(command) or Path(command[0]).stem
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", name) or "run"

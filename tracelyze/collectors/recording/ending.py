@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import json
 import multiprocessing
 import os
 import sys
@@ -136,6 +137,8 @@ def _finish(recorder: Recorder, quiet: bool) -> None:
         return
     if not recorder.opened:
         say_what_was_seen(recorder)
+        if not quiet:
+            say_that_nothing_was_recorded(recorder)
         return
     end(recorder, name, {"finished": None, "interrupted": 130.0, "exception": 1.0}[name])
     if not quiet:
@@ -148,6 +151,26 @@ def say_what_is_next(recorder: Recorder) -> None:
     if first and (recorder.progress.steps or recorder.progress.log_calls) and multiprocessing.parent_process() is None:
         seen = f"{recorder.progress.steps} steps" if recorder.progress.steps else "logged values"
         sys.stderr.write(f"[tracelyze] {seen} recorded. Next: tracelyze diagnose {os.path.relpath(recorder.run)}\n")
+
+
+def say_that_nothing_was_recorded(recorder: Recorder) -> None:
+    """One line on why a program that imported torch left no recording: only the process that `collect` became says it.
+
+    A launcher imports torch too and never trains, so nothing is said where another process has made its folder.
+    """
+    with open(os.path.join(recorder.run, schema.RUN_FILE), encoding="utf-8") as file:
+        launched = json.load(file).get("pid") == os.getpid()
+    if not launched or multiprocessing.parent_process() is not None:
+        return
+    if any(entry.is_dir() and entry.name.startswith("rank") for entry in os.scandir(recorder.run)):
+        return
+    if recorder.off:
+        why = f"the collector is off ({recorder.off})"
+    elif recorder.progress.backwards:
+        why = f"{recorder.progress.backwards} backwards ran, but no optimizer took a step"
+    else:
+        why = "torch was imported, but no backward ran"
+    sys.stderr.write(f"[tracelyze] nothing was recorded: {why}\n")
 
 
 def _last_error() -> str | None:

@@ -1,0 +1,64 @@
+"""`collect --diagnose` ends with the verdict and the program's own status; an empty recording says why it is empty."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+TRAINING = """
+import torch
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for _ in range(30):
+    model(torch.randn(8, 4)).square().mean().backward()
+    optimizer.step()
+print("trained")
+raise SystemExit(7)
+"""
+
+
+def collect(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tracelyze", "collect", "--out", "run", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_the_verdict_follows_the_program(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAINING)
+    done = collect(tmp_path, "--diagnose", "--", sys.executable, "train.py")
+    assert done.returncode == 7, done.stderr
+    assert done.stdout == "trained\n"
+    assert "Gradients are never cleared: 29 of 30 steps reused old gradients" in done.stderr
+    assert done.stderr.rstrip().endswith(os.path.join("run", "diagnosis.html"))
+    assert (tmp_path / "run" / "diagnosis.html").is_file()
+
+
+def test_nothing_recorded_says_why(tmp_path: Path) -> None:
+    (tmp_path / "look.py").write_text("import torch\nprint(torch.ones(2).sum())\n")
+    done = collect(tmp_path, "--", sys.executable, "look.py")
+    assert done.returncode == 0
+    assert "[tracelyze] nothing was recorded: torch was imported, but no backward ran" in done.stderr
+    quiet = subprocess.run(
+        [sys.executable, "-m", "tracelyze", "collect", "--quiet", "--", sys.executable, "look.py"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert "nothing was recorded" not in quiet.stderr
+
+
+def test_a_wrong_call_and_signals_reach_the_user_as_before(tmp_path: Path) -> None:
+    done = collect(tmp_path, "--diagnose", "--", "no-such-program")
+    assert done.returncode == 2
+    assert done.stderr.count("no such program") == 1
+    (tmp_path / "wait.py").write_text("import time\nprint('up', flush=True)\ntime.sleep(60)\n")
+    command = [sys.executable, "-m", "tracelyze", "collect", "-q", "--diagnose", "--", sys.executable, "wait.py"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "up\n"
+        running.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        _, said = running.communicate(timeout=60)
+    assert running.returncode == 128 + signal.SIGTERM, said
+    assert time.monotonic() - began < 50
