@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -32,7 +31,7 @@ def test_the_verdict_follows_the_program(tmp_path: Path) -> None:
     assert done.returncode == 7, done.stderr
     assert done.stdout == "trained\n"
     assert "Gradients are never cleared: 29 of 30 steps reused old gradients" in done.stderr
-    assert done.stderr.rstrip().endswith(os.path.join("run", "diagnosis.html"))
+    assert done.stderr.rstrip().endswith("run/diagnosis.html")
     assert (tmp_path / "run" / "diagnosis.html").is_file()
 
 
