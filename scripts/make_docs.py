@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
 
 from tracelyze import catalogue, documentation
+from tracelyze.reports import json_schema
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -22,6 +24,7 @@ def pages() -> dict[str, str]:
         "run-directory.md": _from("tracelyze/schema", documentation.run_directory_page()),
         "signals.md": _from("the classes in tracelyze/collectors/signals", documentation.signals_page()),
         "rules.md": _from("the declarations in tracelyze/analyzers", documentation.rules_page(catalogue.entries())),
+        "diagnosis.schema.json": json.dumps(json_schema.schema(), indent=2, ensure_ascii=False) + "\n",
         "../CONTRIBUTING.md": with_files((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")),
     }
 
