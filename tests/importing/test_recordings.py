@@ -103,6 +103,7 @@ def test_a_truncated_run_of_wandb_is_read_up_to_its_end(tmp_path: Path) -> None:
 
 
 MEANINGS = {
+    "eval_g_loss": ("loss", "eval", "g"), "eval/value_loss": ("", "eval", ""),
     "loss": ("loss", "train", ""), "train/ctc_loss": ("loss", "train", "ctc"), "Loss/train": ("loss", "train", ""),
     "reduced_train_loss": ("loss", "train", ""), "eval_g0_loss": ("loss", "eval", "g0"),
     "val/loss": ("loss", "eval", ""),
@@ -150,6 +151,9 @@ LINES = {
     },
     "Epoch [1/10], Step [100/600], Loss: 0.3421": {"step": 100, "Loss": 0.3421},
     "global_step=1,200 train/loss=nan": {"step": 1200, "train/loss": math.nan},
+    "Epoch 0: 1%| 10/1000 [00:30<5:00, reduced_train_loss=10.9, global_step=9.000, lr=1e-4]": {
+        "step": 9, "reduced_train_loss": 10.9,
+    },
 }  # fmt: skip
 
 
@@ -282,3 +286,30 @@ def test_both_readers_of_event_files_agree(tmp_path: Path) -> None:
     assert recordings.import_recording(tmp_path / "copy", tmp_path / "run").startswith(
         "read as a TensorBoard event file"
     )
+
+
+def test_colors_do_not_hide_what_a_log_is(tmp_path: Path) -> None:
+    line = "[titan] - INFO - \x1b[31mstep: {:2}  \x1b[32mloss: {:8.5f}  \x1b[38;2;180;60;0mgrad_norm:  1.2\x1b[39m\n"
+    (tmp_path / "run.log").write_text("".join(line.format(n, 12.0 / n) for n in range(1, 20)))
+    said = recordings.import_recording(tmp_path / "run.log", tmp_path / "run")
+    assert said.startswith("read as a console log of torchtitan")
+    assert len(load(tmp_path / "run").processes[0].steps) == 19
+
+
+def test_a_folder_of_several_runs_of_wandb_is_its_latest(tmp_path: Path) -> None:
+    from tracelyze.importing import wandb_run
+
+    for name in ("offline-run-1-a", "offline-run-2-b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"run-{name[-1]}.wandb").write_bytes(b"")
+    assert wandb_run.find(tmp_path) is None
+    (tmp_path / "latest-run").symlink_to("offline-run-2-b")
+    assert wandb_run.find(tmp_path) == tmp_path / "latest-run" / "run-b.wandb"
+
+
+def test_the_training_numbers_the_steps_of_wandb_where_it_can() -> None:
+    from tracelyze.importing import wandb_run
+
+    rows: list[dict[str, float | None]] = [{"_step": float(n), "train/global_step": 10.0 * n} for n in range(20)]
+    wandb_run._number_by_the_program(rows)
+    assert columns.plan([*rows, {"train/loss": 1.0}]).step == "train/global_step"

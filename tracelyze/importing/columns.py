@@ -154,7 +154,8 @@ def _evaluated_set(words: list[str]) -> str | None:
     """The name of the evaluated set in `eval_<set>_loss`, "" for the only one; None if this is no loss."""
     if words and words[-1] in ("epoch", "step", "value"):
         words = words[:-1]
-    if not words or words[-1] not in ("loss", "losses") or len(words) > 5 or _PARTS & set(words):
+    parts = {word for word in words if word in _PARTS and len(word) > 1}  # a set may be called by a letter
+    if not words or words[-1] not in ("loss", "losses") or len(words) > 5 or parts:
         return None
     held = [word for word in words[:-1] if word not in ("total", "mean", "lm", "nll", "at", "iteration")]
     return " ".join(held)

@@ -17,9 +17,9 @@ _STEPS = (
     "step_num",
     "curr_global_step",
     "current_iter_num",
+    "step",
     "samples_count",
     "epoch_num",
-    "epoch_count",
     "first_epoch_num",
 )
 _LOSSES: Mapping[str, str] = {
@@ -49,7 +49,7 @@ def read(file: Path) -> Log:
     unit = _unit(entries)
     rows = [row for entry in entries for row in _rows(entry, start, unit)]
     facts = {"step_unit": unit, "benchmark": _value(entries, "submission_benchmark"), "status": _status(entries)}
-    note = () if unit in _STEPS[:3] else (f"{file}: steps are numbered by {unit}",)
+    note = () if unit in _STEPS[:4] else (f"{file}: steps are numbered by {unit}",)
     return Log("mlperf", file, rows, {k: v for k, v in facts.items() if v is not None}, note, of_training=True)
 
 

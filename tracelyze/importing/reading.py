@@ -48,6 +48,11 @@ def lines_of(file: Path) -> Iterator[str]:
         raise InputError(f"{file}: {error.strerror}; give the path of a log") from None
 
 
+def without_colors(text: str) -> str:
+    """The text as it is seen on a terminal without colors."""
+    return _COLORS.sub("", text)
+
+
 def head_of(file: Path) -> bytes:
     """The first bytes of a file, by which its format is told; empty if it is none or cannot be read."""
     try:

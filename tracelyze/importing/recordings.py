@@ -23,7 +23,7 @@ from tracelyze.importing import (
     training_log,
     wandb_run,
 )
-from tracelyze.importing.reading import head_of
+from tracelyze.importing.reading import head_of, without_colors
 from tracelyze.importing.run_builder import Log, write_run
 
 _JSON = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*(?:[\[{\"\]]|-?[\d.]+\s*[,\]]\s*[-\d]))")
@@ -120,7 +120,7 @@ def _file(file: Path) -> Recording | None:
         return Recording(file, "a TensorBoard event file", tensorboard.read)
     if b"\x00" in head:
         return None
-    return _text(file, head.decode("utf-8", "replace").removeprefix("\ufeff"))
+    return _text(file, without_colors(head.decode("utf-8", "replace").removeprefix("\ufeff")))
 
 
 def _text(file: Path, head: str) -> Recording | None:

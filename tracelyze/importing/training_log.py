@@ -23,7 +23,8 @@ _SPACED = re.compile(
     rf"\b((?:(?:train|val|valid|validation|test|lm|eval) )?loss|grad[_ ]norm|norm|lr)\s+({_NUMBER})", re.IGNORECASE
 )
 _STEP = re.compile(
-    r"(?<![\w/])(?:global[_ ]step|step|iteration|iter|it)\b\s*[:=]?\s*\[?\s*(\d[\d,]*)(?!\d*\.\d)(?:\s*/\s*(\d+))?",
+    r"(?<![\w/])(?:global[_ ]step|step|iteration|iter|it)\b\s*[:=]?\s*\[?\s*"
+    r"(\d[\d,]*)(?:\.0+)?(?![\d,]*\.?\d)(?:\s*/\s*(\d+))?",
     re.IGNORECASE,
 )
 _LLMC = re.compile(r"^s:(\d+) ")

@@ -26,7 +26,8 @@ _OWN = ("_wandb", "_timestamp")
 
 def find(folder: Path) -> Path | None:
     """The file of a run's folder, or of the only run below a folder called wandb; None without one."""
-    files = sorted(folder.glob(f"*{SUFFIX}")) or sorted(folder.glob(f"*run-*/*{SUFFIX}"))
+    files = sorted(folder.glob(f"*{SUFFIX}")) or sorted(folder.glob(f"latest-run/*{SUFFIX}"))
+    files = files or sorted(folder.glob(f"*run-*/*{SUFFIX}"))
     files = files or sorted(folder.glob(f"wandb/*run-*/*{SUFFIX}"))
     return files[0] if len({file.resolve() for file in files}) == 1 else None
 
@@ -60,8 +61,17 @@ def read(path: Path) -> Log:
     if not rows:
         why = trouble[-1][:200] if trouble else "it holds no history"
         raise InputError(f"{file}: wandb could not read it ({why}); wandb 0.31 or later is needed")
+    _number_by_the_program(rows)
     notes = (f"{file}: {trouble[-1][:200]}; what comes before is imported",) if done.returncode and trouble else ()
     return Log("wandb", file, rows, facts, notes)
+
+
+def _number_by_the_program(rows: list[Numbers]) -> None:
+    """Where nearly all rows have the step of the training, W&B's count of calls gives way to it."""
+    numbered = sum(any(name.endswith("global_step") for name in row) for row in rows)
+    if numbered >= 0.9 * len(rows):
+        for row in rows:
+            row.pop("_step", None)
 
 
 def _take(record: Any, rows: list[Numbers], facts: dict[str, Any]) -> None:
