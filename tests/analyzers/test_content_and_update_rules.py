@@ -162,6 +162,8 @@ def test_updates_that_vanish_and_never_add_up(make) -> None:
     status, _, finding = make.check("lost-updates", make.process(more={"parameters": rows}))
     assert (status, finding.severity) == ("fired", "warning")
     assert finding.title.startswith("95% of the weight updates")
+    slow = make.process(more={"parameters": sixteen(0.985, [0.978] * len(gaps()))})  # each stretch alone tells little
+    assert make.check("lost-updates", slow)[0] == "fired"
     frozen = make.process(more={"parameters": sixteen(1.0, [1.0] * len(gaps()))})
     assert make.check("lost-updates", frozen)[0] == "fired"
 

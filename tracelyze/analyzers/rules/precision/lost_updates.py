@@ -46,6 +46,10 @@ def _stays(looks: Pooled, limits: Limits) -> bool:
     telling = left_if_adding_up <= limits["adding_up"] * looks.held
     if int(telling.sum()) >= limits["looks"]:
         return True
+    watched = float(looks.since.sum())  # short stretches tell little each, and enough together
+    together = np.median(looks.lost) ** watched <= limits["adding_up"] * float(np.prod(looks.held))
+    if together and watched >= limits["steps"]:
+        return True
     never = 1.0 - float((1.0 - looks.held).sum())  # at least this share is as it was at the first look
     return never >= limits["never"] and float(looks.since.sum()) >= limits["steps"]
 
