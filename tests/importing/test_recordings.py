@@ -235,6 +235,14 @@ def test_an_unknown_folder_is_told_what_can_be_read(tmp_path: Path) -> None:
         tracelyze.diagnose(tmp_path)
 
 
+def test_a_folder_of_runs_is_told_from_a_run(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text("{}")
+    with pytest.raises(InputError, match=r"a folder of 2 runs; give one of them, such as .*b$"):
+        tracelyze.diagnose(tmp_path)
+
+
 def test_nothing_is_left_of_a_recording_that_was_only_diagnosed(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tracelyze import schema
 from tracelyze.errors import InputError
+from tracelyze.formatting import plural
 from tracelyze.importing import (
     console,
     databases,
@@ -81,6 +83,8 @@ def unreadable(path: Path) -> str:
     """What can be read instead of `path`, as the end of a one-line error."""
     if path.is_dir() and not any(path.iterdir()):
         return "an empty folder; record a run with `tracelyze collect -- python train.py`"
+    if path.is_dir() and (runs := sorted(path.glob(f"*/{schema.RUN_FILE}"))):
+        return f"a folder of {plural(len(runs), 'run')}; give one of them, such as {runs[-1].parent}"
     if path.is_file() and not head_of(path).strip():
         return "is empty; give the log of a training that has made steps"
     what = "not a folder" if path.is_dir() else "not a log"
