@@ -123,6 +123,11 @@ def test_a_bucket_gives_the_same_table_and_only_what_is_needed_is_copied(runs: P
     assert [row for row in here if row["status"] != "error"] == [row for row in told_rows if row["status"] != "error"]
 
 
+def test_options_of_a_store_stay_at_the_end_of_a_uri() -> None:
+    assert storage.joined_uri("s3://b/runs/?region=x&scheme=http", "a/b") == "s3://b/runs/a/b?region=x&scheme=http"
+    assert storage.joined_uri("gs://b", "a") == "gs://b/a"
+
+
 def test_uris_that_cannot_be_opened_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be opened"):
         storage.opened("nosuchscheme://bucket/runs")

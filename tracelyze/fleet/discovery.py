@@ -81,7 +81,7 @@ def _in_bucket(place: str, filesystem: FileSystem | None) -> Iterator[str]:
     inner = {run for run in runs if any(parent in runs for parent in run.parents)}
     for run in sorted(runs - inner):
         below = str(run).removeprefix(root).strip("/")
-        yield f"{place.rstrip('/')}/{below}" if below else place
+        yield storage.joined_uri(place, below) if below else place
 
 
 def _run_of(path: PurePosixPath) -> PurePosixPath | None:

@@ -41,6 +41,12 @@ def is_process(name: str) -> bool:
     return _PROCESS.fullmatch(name) is not None
 
 
+def joined_uri(uri: str, below: str) -> str:
+    """The URI of what lies below another; options of the store (`s3://bucket/runs?region=x`) stay at the end."""
+    path, mark, options = uri.partition("?")
+    return f"{path.rstrip('/')}/{below}{mark}{options}"
+
+
 def opened(uri: str, filesystem: FileSystem | None = None) -> tuple[FileSystem, str]:
     """The file system of a URI, and the path there. InputError, one line, where none can be had.
 

@@ -59,7 +59,7 @@ class ParquetPart:
         coded = [name for name in names if _is_text(self.schema.field(name).type)]
         try:
             with pa.OSFile(str(self.path), "rb") as opened:
-                with pq.ParquetFile(opened, metadata=self._metadata, read_dictionary=coded) as file:
+                with pq.ParquetFile(opened, metadata=self._metadata, read_dictionary=coded, pre_buffer=False) as file:
                     return file.read(columns=list(names), use_threads=self.rows > SMALL)
         except (pa.ArrowException, OSError, ValueError) as error:
             what, reason = f"column {', '.join(names[:3])}", _first_line(error)
