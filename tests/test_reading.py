@@ -294,6 +294,7 @@ def remove(file: Path) -> None:
         file.unlink(missing_ok=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("imported", [False, True])
 def test_no_file_of_a_run_costs_more_than_a_line(imported: bool, trace: Path, tmp_path: Path) -> None:
     run = shutil.copytree(trace if imported else SAMPLE, tmp_path / "run")

@@ -16,6 +16,7 @@ from tracelyze import schema, watching
 from tracelyze.analyzers.recorded import exits
 from tracelyze.errors import InputError
 
+pytestmark = pytest.mark.starts_programs
 BATCH = 40
 TYPES: dict[str, Any] = {"float64": pa.float64(), "int64": pa.int64(), "int32": pa.int32()}
 FIELDS = pa.schema(

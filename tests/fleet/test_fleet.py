@@ -62,6 +62,7 @@ def test_runs_are_found_at_every_depth_and_no_others(runs: Path) -> None:
             discovery.runs_below([str(place)])
 
 
+@pytest.mark.starts_programs
 def test_the_table_is_that_of_a_loop_over_diagnose(runs: Path, looped: pa.Table, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tracelyze", "fleet", runs, "-o", "f.parquet", "--workers", "2"],
@@ -80,6 +81,8 @@ def test_the_table_is_that_of_a_loop_over_diagnose(runs: Path, looped: pa.Table,
     assert "<script src" not in html
 
 
+@pytest.mark.starts_programs
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["os._exit(7)", "os.kill(os.getpid(), 9)", "time.sleep(600)", "1 / 0"])
 def test_a_run_that_brings_its_process_down_is_a_row(
     fault: str, runs: Path, looped: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -102,6 +105,7 @@ def test_a_run_that_brings_its_process_down_is_a_row(
     assert [row for row in found if row["run"] != paths[at]] == others
 
 
+@pytest.mark.starts_programs
 def test_a_bucket_gives_the_same_table_and_only_what_is_needed_is_copied(runs: Path, looped: pa.Table) -> None:
     bucket = fs.SubTreeFileSystem(str(runs), fs.LocalFileSystem())
     assert sorted(run.strip("/") for run in discovery.runs_below([""], bucket)) == sorted(RUNS)

@@ -28,6 +28,7 @@ writing.write(there, Path("fleet.parquet"))
 """
 
 
+@pytest.mark.starts_programs
 @pytest.mark.slow
 def test_a_ray_cluster_of_two_workers_gives_the_same_table(tmp_path: Path) -> None:
     pytest.importorskip("ray.data", reason="ray is not installed: pip install 'tracelyze[ray]'")
