@@ -13,7 +13,10 @@ from tracelyze.collectors.launching import revision
 from tracelyze.collectors.launching.launch import manifest
 from tracelyze.collectors.system import identity
 
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+pytestmark = [
+    pytest.mark.starts_programs,
+    pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
+]
 
 
 def git(folder: Path, *arguments: str) -> str:
