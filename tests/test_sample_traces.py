@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tracelyze.analyzers import diagnose
+from tracelyze.analyzers import diagnose, load
+from tracelyze.collectors.signals import SIGNALS
 
 SAMPLES = Path(__file__).parents[1] / "sample_traces"
 NAMES = sorted(path.parent.name for path in SAMPLES.glob("*/run.json"))
@@ -31,6 +33,26 @@ def test_the_root_cause_is_the_planted_one(name: str, tmp_path: Path) -> None:
     for finding in diagnosis.roots():
         assert finding.location is not None, "the report points at a line of the script"
         assert (SAMPLES.parent / finding.location.file).read_text().splitlines()[finding.location.line - 1].strip()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_signal_that_is_on_by_default_was_there(name: str) -> None:
+    """A sample that an older build recorded would say that checks could not be made: python sample_traces/make.py."""
+    (process,) = load(SAMPLES / name).processes
+    there = {signal for signal, entry in process.signals.items() if entry.get("state") != "failed"}
+    lacking = {signal.name for signal in SIGNALS if signal.default_on} - there
+    assert not lacking, f"record the samples again: {name} lacks {sorted(lacking)}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_diagnosis_is_the_golden_one(name: str) -> None:
+    spec = importlib.util.spec_from_file_location("golden", SAMPLES.parent / "scripts" / "golden.py")
+    assert spec is not None
+    assert spec.loader is not None
+    golden = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(golden)
+    difference = golden.difference(name)
+    assert not difference, "\n".join([*difference[:80], "look at it, then python scripts/golden.py --update"])
 
 
 def test_they_are_small_and_say_nothing_of_the_machine_that_made_them() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from .conftest import Collect, program, run_plain
+from .conftest import Collect, program, run_started
 
 # Updates by hand have no optimizer whose end would be noticed: the copies of one weight sample, indices and values,
 # stay until the next training begins. They are copies of ours; the program's tensors are gone.
@@ -15,9 +15,9 @@ def alive(printed: str) -> dict[str, int]:
     return {line.split()[0]: int(line.split()[1]) for line in printed.splitlines()}
 
 
-def test_nothing_of_a_finished_training_stays_alive(collect: Collect) -> None:
+def test_nothing_of_a_finished_training_stays_alive(collect_started: Collect) -> None:
     command = (sys.executable, program("alive.py"))
-    plain, recorded = alive(run_plain(*command).stdout), alive(collect(*command).process.stdout)
+    plain, recorded = alive(run_started(*command).stdout), alive(collect_started(*command).process.stdout)
     assert len(plain) == 11
     beyond = {idiom: recorded[idiom] - plain[idiom] for idiom in plain}
     assert {

@@ -92,8 +92,9 @@ def stuck(training: Training, seen: Curve, limits: Limits) -> TooHigh | None:
     large = [ratio for ratio in looks.values() if ratio >= limits["update"]]
     if len(large) < limits["looks"]:
         return None
-    first = int(seen.rows[0])
-    return TooHigh(first, first, float(seen.rate[0]), None, float(loss.max()), float(loss.min()), max(large), True)
+    # What the first update does shows at the step after it; gradients that are never cleared count from there, too.
+    begin, shown = int(seen.rows[0]), int(seen.rows[1])
+    return TooHigh(shown, begin, float(seen.rate[0]), None, float(loss.max()), float(loss.min()), max(large), True)
 
 
 def raised(seen: Curve, limits: Limits) -> TooHigh | None:
