@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tracelyze.collectors.tensors.fingerprints import SAMPLES, Prints, classes, fields, statistics  # noqa: E402
+from tracelyze.collectors.tensors.fingerprints import SAMPLES, Fingerprints, classes, fields, statistics  # noqa: E402
 
 from .conftest import Collect, program  # noqa: E402
 
@@ -133,7 +133,7 @@ def test_loops_without_a_loader_are_seen_as_the_model_is_called(collect: Collect
     assert [(row["loader"], row["batch"], row["field"]) for row in rows] == [(None, index, "0") for index in range(8)]
     assert {row["trained"] for row in rows} == {True}
     images, _ = content()
-    assert rows[0]["prints"] == Prints(torch).of(images[:8])[0]
+    assert rows[0]["prints"] == Fingerprints(torch).of(images[:8])[0]
 
 
 def test_what_cannot_be_read_is_left_out(collect: Collect) -> None:
@@ -150,7 +150,7 @@ def test_the_signal_can_be_switched_off(collect: Collect) -> None:
 
 def test_prints_do_not_depend_on_memory_layout_or_on_the_rest_of_the_batch() -> None:
     images = torch.randn(16, 3, 20, 20)
-    prints = Prints(torch)
+    prints = Fingerprints(torch)
     usual, _ = prints.of(images)
     assert usual is not None
     assert len(usual.split()) == SAMPLES

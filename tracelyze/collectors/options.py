@@ -15,7 +15,7 @@ class CollectOptions:
     """`signals_off` are not recorded, `signals_on` are although they are off by default.
 
     `profile_every`: steps between profiler windows, 0 for none. `budget`: percent of the step time that recording may
-    take. `cadences`: (signal, steps between its looks) pairs that the budget does not touch.
+    take. `cadences`: (signal, steps between its samples) pairs that the budget does not touch.
     """
 
     quiet: bool = False

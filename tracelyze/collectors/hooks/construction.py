@@ -1,4 +1,4 @@
-"""Optimizers from the moment they are made, and schedulers whenever they step: what is needed to say who holds what.
+"""Optimizers as soon as they are made, and schedulers whenever they step: what is needed to say who holds what.
 
 The hooks of `torch.optim` see an optimizer when it steps first. One that waits for its turn, or never steps, holds
 parameters all the same.

@@ -41,7 +41,9 @@ DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "
 
 class _Local(threading.local):
     root: Any = None  # the outermost module that is being called on this thread
-    watch: Any = None  # within it: who looks at the modules that are called there (signals.signal.Watch), or False
+    watch: Any = (
+        None  # within it: who watches the modules that are called there (signals.context.ModuleWatch), or False
+    )
     backward = False  # inside torch.autograd.backward on this thread
     optimizer_stepped = False
 
@@ -51,7 +53,7 @@ _current: list[Recorders] = []
 
 
 def install(torch: Any) -> None:
-    """Record this process from now on, as `collect` was told. Called right after torch was imported."""
+    """Record this process from now on, with the options of `collect`. Called right after torch was imported."""
     begin(torch, Path(os.environ["TRACELYZE_RUN"]), from_environment())
 
 

@@ -27,10 +27,10 @@ UNSEEN = (TRACING, DISPATCH_MODES, TRANSFORMS)  # without these nobody knows whe
 
 SUBSTITUTES = {
     TRACING: "calls of a model that torch.jit traces count as calls of the training",
-    GRAPH_TASK: "a backward within a backward is told by the recorder that is in one, whichever thread calls it",
+    GRAPH_TASK: "a backward within a backward is recognised by the recorder that is in one, whichever thread calls it",
     COMPILING: "torch.compiler.is_compiling is called instead, which takes 0.1 us more a hook",
     FRAMES: "torch.compiler.disable keeps torch.compile from our functions: a second more at the start, one more break",
-    LOSS_MODULE: "loss modules are told by their scalar output alone",
+    LOSS_MODULE: "loss modules are recognised by their scalar output alone",
 }
 
 

@@ -2,7 +2,7 @@
 
 That is seen directly: a pre-hook on the output's autograd node runs when a backward reaches it, and dies with the
 graph. Calls without autograd, and calls whose graph died or aged unvisited, evaluated something. Where every backward
-ran through the one call before it, step after step, that is taken for granted and looked at now and then (`_Habit`).
+ran through the one call before it, step after step, that is taken for granted and checked now and then (`_Habit`).
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class _Habit:
         self._call: Call | None = None  # the latest of them
         self.running: Call | None = None  # the only one before the latest backward
         self.assumed: Call | None = None  # not watched; a backward is to follow
-        self.to_check = False  # calls were not told of: the next one is watched
+        self.to_check = False  # Calls were skipped: the next one is watched.
 
     def model(self) -> Model | None:
         """The model, if the next call may be taken to be one of it that trains; None if it is not known."""
@@ -177,7 +177,7 @@ class Calls:
         self._habit = _Habit()
 
     def record(self, module: Any, args: Any, kwargs: Any, output: Any, start: float, dropouts: int) -> Call | None:
-        """Note one returned call. None if it cannot be told from a loss function or a helper without parameters."""
+        """Note one returned call. None if it may as well be a loss function or a helper without parameters."""
         torch, progress, clock = self._torch, self._progress, self._clock
         latest = self.latest
         model = latest.model if latest is not None and latest.model.module() is module else self._models.get(module)

@@ -1,7 +1,7 @@
 """Training loops without a torch optimizer: `p -= lr * p.grad`, or an optimizer class of the script's own.
 
 There is no step to stand in, so the step is seen on the parameters: those that the first backward reached, changed
-between one backward and the next. Its gradients are looked at right after the backward that completed them.
+between one backward and the next. Its gradients are sampled right after the backward that completed them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from tracelyze import redaction
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 
-WITHOUT_STEP = 32  # backwards; accumulation over more than that costs a look at the graph
+WITHOUT_STEP = 32  # backwards; accumulation over more than that costs a walk over the graph
 MAX_NODES = 20_000  # graph nodes searched for parameters
 FINGERPRINT = 4  # leading elements compared where a change leaves no trace in the version (`p.data -= ...`)
 
@@ -45,7 +45,7 @@ class StepHandler(Protocol):
 
 
 class ManualUpdates:
-    """Turns changes of the parameters between backwards into steps, of which `handler` is told.
+    """Turns changes of the parameters between backwards into steps, which `handler` takes note of.
 
     Paused while optimizers step. When WITHOUT_STEP backwards went by without any step it begins anew, with what
     backward reaches then: a process may train several things.

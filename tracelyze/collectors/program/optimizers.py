@@ -142,7 +142,7 @@ class Optimizers:
         return [one for ref in self._living if (one := ref()) is not None and one.optimizer is not None]
 
     def active(self) -> list[Tracked]:
-        """Those that still step: those of trainings that are over need no looking after."""
+        """Those that still step: those of trainings that are over need not be watched."""
         steps = self._progress.steps
         return [one for one in self.tracked() if one.is_active(steps)]
 

@@ -17,7 +17,7 @@ from tracelyze.collectors.program.calls import Call
 from tracelyze.collectors.program.optimizers import Optimizers, Tracked
 from tracelyze.collectors.program.progress import Progress
 
-UNUSUAL = 3.0  # a loss this many times its running mean makes sampled signals look closely
+UNUSUAL = 3.0  # a loss this many times its running mean makes sampled signals sample the step
 KEPT = 0.95  # of the running mean at every step
 MAX_CHECKS = 3  # of whether an optimizer holds a model: layers may be unfrozen or added
 MAX_SETS = 256  # different sets of models that one backward reached

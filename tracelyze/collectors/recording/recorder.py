@@ -114,7 +114,7 @@ class Recorder:
         self.guard.overhead.seconds += perf_counter() - begin
 
     def training_of(self, parameter: Any) -> Training | None:
-        """The training whose optimizer holds a parameter; None if that cannot be told."""
+        """The training whose optimizer holds a parameter; None if that is unknown."""
         try:
             return self.program.trainings.of_parameter(parameter)
         except Exception as error:

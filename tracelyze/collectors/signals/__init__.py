@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tracelyze.collectors.signals.signal import Signal
 
-# Order matters in one place: Mode and Autocast complete a call before Evaluation and others look at it.
+# Order matters in one place: Mode and Autocast complete a call before Evaluation and others see it.
 CLASSES: Final = (
     "model.mode.Mode",
     "precision.autocast.Autocast",

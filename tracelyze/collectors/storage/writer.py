@@ -88,7 +88,7 @@ class Writer:
                 break
             except FileExistsError:  # of a program that this process was before it called `os.execv`
                 folder = run / f"{identity.folder_name(facts)}-program{number}"
-        # First, so that what fails next can be told there.
+        # First, so that what fails next can be written there.
         (folder / schema.STOPPED_FILE).write_bytes(b" " * RESERVED_BYTES)
         self.folder = folder
         identity.write_json(folder / schema.PROCESS_FILE, facts)

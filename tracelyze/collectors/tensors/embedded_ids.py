@@ -1,4 +1,4 @@
-"""Sequences of ids that a loss goes back to, told from the autograd graph of its scores.
+"""Sequences of ids that a loss goes back to, read from the autograd graph of its scores.
 
 What a model looked up in its embeddings is what it really saw, whoever shifted it where. Beside the targets of the same
 positions it tells whether a target is the id that the model was given there, and whether padding counts in the loss.
@@ -229,7 +229,7 @@ def _starts_alone(graph: Graph, stack: Any) -> bool:
 
 
 def _later(torch: Any, node: Any, device: Any) -> Any:
-    """What attention gives to later positions; 1 where it keeps every position from its own. None: cannot be told."""
+    """What attention gives to later positions; 1 where it keeps every position from its own. None: unknown."""
     if not kind_of(node).endswith("Softmax"):
         if getattr(node, "_saved_is_causal", False):
             return torch.zeros((), device=device)

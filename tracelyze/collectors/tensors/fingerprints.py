@@ -1,4 +1,4 @@
-"""Short prints of samples and batches, by which the same content can be recognised elsewhere: in another batch, epoch,
+"""Fingerprints of samples and batches, by which the same content can be recognised elsewhere: in another batch, epoch,
 split, rank or run. Nothing of the content can be read from them."""
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain
 
 SAMPLES = 8  # of a batch
 LEADING, SPREAD = 16, 48  # elements of a sample: sequences differ at their beginning, pictures everywhere
-FEWEST = 4  # elements that a sample needs to be told from others
-BYTES = 6  # of a print: a million samples have about one pair of equal prints in 500
+FEWEST = 4  # elements that a sample needs to be distinguished from others
+BYTES = 6  # of a fingerprint: a million samples have about one pair of equal ones in 500
 BLANK = "-"  # a sample whose elements are all equal, such as padding: it is no evidence of anything
 FIELDS = 6
 NUMBERS = tuple(str(index) for index in range(FIELDS))
@@ -43,18 +43,18 @@ def fields(torch: Any, batch: Any) -> list[tuple[str, Any]]:
     return found[:FIELDS]
 
 
-class Prints:
-    """Makes prints of batches in main memory; remembers which elements it looks at, for a few shapes."""
+class Fingerprints:
+    """Makes fingerprints of batches in main memory; remembers which elements it reads, for a few shapes."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._places: dict[tuple[int, ...], Any] = {}
 
     def of(self, tensor: Any) -> tuple[str | None, str | None]:
-        """Prints of the first samples, separated by blanks, and one print of all of them together.
+        """Fingerprints of the first samples, separated by blanks, and one of all of them together.
 
-        The first is None where a sample has too few elements to be told from others (targets). (None, None) for a
-        tensor that is not plainly in main memory.
+        The first is None where a sample has too few elements to be distinguished from others (targets). (None, None)
+        for a tensor that is not plainly in main memory.
         """
         torch = self._torch
         if not is_plain(torch, tensor) or tensor.device.type != "cpu" or tensor.dtype.is_complex or not tensor.numel():
@@ -70,11 +70,11 @@ class Prints:
         whole = blake2b(b"".join(contents), digest_size=BYTES).hexdigest()
         if elements < FEWEST:
             return None, whole
-        prints = [
+        samples = [
             BLANK if min(row) == max(row) else blake2b(content, digest_size=BYTES).hexdigest()
             for row, content in zip(rows, contents, strict=True)
         ]
-        return " ".join(prints), whole
+        return " ".join(samples), whole
 
     def _where(self, shape: tuple[int, ...], elements: int) -> tuple[Any, ...]:
         """Indices into one sample, one tensor per dimension: whatever its strides are, nothing has to be copied."""

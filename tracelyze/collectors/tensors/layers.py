@@ -9,21 +9,21 @@ from tracelyze.collectors.tensors.safe_computing import is_plain
 RELUS = ("ReLU", "ReLU6")
 VIEWS = ("View", "UnsafeView", "ReshapeAlias", "Transpose", "T", "Permute", "Squeeze", "Unsqueeze", "Alias")
 PRODUCTS = {"Addmm": 1, "Mm": 0, "Convolution": 0}  # and which of their inputs is the data
-MAX_ELEMENTS = 2**18  # of an output in which dead units are looked for
+MAX_ELEMENTS = 2**18  # of an output in which dead units are searched for
 WALK_DEPTH = 8
 
 
 class Silence:
-    """Units of each ReLU that put out zero for every sample of a look, and did so at the look before."""
+    """Units of each ReLU that put out zero for every row of a batch, and did so at the sample before."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self._alive: dict[str, Any] = {}  # at the look before, by module: shape [units]
+        self._alive: dict[str, Any] = {}  # at the sample before, by module: shape [units]
 
     def share(self, name: str, output: Any, units: int | None) -> Any:
         """Share of the units that are dead, without its tensor's dimensions; None if it is not known which are units.
 
-        `units`: how many the layer before puts out. The first look has none before it.
+        `units`: how many the layer before puts out. The first sample has none before it.
         """
         dim = 1 if output.dim() in (2, 4, 5) else None
         if output.dim() == 3:

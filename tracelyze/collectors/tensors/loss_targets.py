@@ -12,7 +12,7 @@ CLASS_LOSSES = {"cross_entropy": 1, "nll_loss": 1, "kl_div": -1}  # and the dime
 ELEMENTWISE = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy")
 BINARY = "binary_cross_entropy_with_logits"
 FEWEST = 8  # samples
-MAX_ROWS, MAX_INNER, MAX_VALUES = 64, 8, 2**16  # of a batch that are looked at: first samples, first positions, all
+MAX_ROWS, MAX_INNER, MAX_VALUES = 64, 8, 2**16  # of a batch that are read: first samples, first positions, all
 
 
 def options(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ _used: list[bool] = []  # whether the program has used such hooks, once that is 
 
 
 def watch(torch: Any) -> None:
-    """torch before 2.10 does not tell of a saved tensor whether it has hooks: there, note if hooks are used at all."""
+    """torch before 2.10 does not say whether a saved tensor has hooks: there, note if hooks are used at all."""
     if hasattr(torch._C._autograd.SavedTensor, "unpack_hook") or _used:
         return
     _used.append(False)

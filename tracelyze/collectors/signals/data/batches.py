@@ -1,4 +1,4 @@
-"""What batches hold: prints that make the same sample recognisable elsewhere, and a few statistics of every field.
+"""What batches hold: fingerprints, by which a sample is recognised elsewhere, and a few statistics of every field.
 
 Batches are taken as the DataLoader hands them out, before anything is copied to a device; in loops without one, as the
 model is called. They are chosen by their place in the epoch, so that epochs, splits and ranks can be compared.
@@ -22,15 +22,15 @@ from tracelyze.collectors.tensors import fingerprints
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute
 
-FIRST = 8  # batches of an epoch that are all looked at
-PER_EPOCH = 64  # looked at besides, where the length is known
+FIRST = 8  # batches of an epoch that are all sampled
+PER_EPOCH = 64  # sampled besides, where the length is known
 SPACING = 16  # between them where it is not
-EPOCHS = 8  # first passes over a loader that are looked at; then the powers of two, and
+EPOCHS = 8  # first passes over a loader that are sampled; then the powers of two, and
 EVERY_EPOCH = 16
 MAX_ROWS = 50_000
 PLACE = ("loader", "epoch", "batch", "time", "step")
 MAX_UNSETTLED = 1000  # batches whose use is not known yet
-MAX_ALERTS = 50  # batches looked at because the loss was out of the ordinary
+MAX_ALERTS = 50  # batches sampled because the loss was out of the ordinary
 Row = dict[str, Any]
 
 
@@ -40,7 +40,7 @@ class _Pass:
     def __init__(self, epoch: int, length: int | None) -> None:
         self.epoch = epoch
         self.position = -1
-        self.next = 0  # position at which to ask whether to look
+        self.next = 0  # position at which to ask whether to sample
         self.wanted = epoch < EPOCHS or epoch & (epoch - 1) == 0 or epoch % EVERY_EPOCH == 0
         self.spacing = SPACING if length is None else power_of_two(math.ceil(length / PER_EPOCH))
 
@@ -55,27 +55,27 @@ class Batches(Signal):
             "max", "zeros", "nonfinite", "classes", "prints", "print",
         )
     )  # fmt: skip
-    about = "Prints of samples, by which they are recognised elsewhere, and statistics of every field of a batch."
-    cost = "100 us per field and look"
+    about = "Fingerprints of samples, by which they are recognised elsewhere, and statistics of every field of a batch."
+    cost = "100 us per field and sample"
     sampled = True
     pausable = ("settled", "after_step")
     copied_columns = ()
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
-        self._prints = fingerprints.Prints(self.torch)
+        self._fingerprints = fingerprints.Fingerprints(self.torch)
         self._pending = PendingRows(context.emit, "batches")
         self._epochs: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
         self._passes: WeakKeyDictionary[Any, _Pass] = WeakKeyDictionary()
         self._without_loader = _Pass(0, None)
-        self._forwards = 0  # of the process when one was heard of last, which was
-        self._no_loader = False  # without a loader; those since then that were not heard of were as it
+        self._forwards = 0  # of the process when the latest one was dispatched
+        self._no_loader = False  # That one had no loader, and neither had those that were skipped since.
         self._rows = 0
         self._alerts = 0
         self._stride, self._spacing = 1, 1  # the spacing that the budget asks for, as a power of two
         self._place: tuple[int | None, int, int, float, int] = None, 0, 0, 0.0, 0  # PLACE of the batch in hand,
         self._held: list[tuple[str, ref[Any]]] = []  # its fields,
-        self._looked: tuple[list[Row], Readback | None] | None = None  # and what was seen of it, until it is used
+        self._sampled: tuple[list[Row], Readback | None] | None = None  # and what was seen of it, until it is used
         self._used: deque[tuple[Call, list[Row], Readback | None]] = deque()
 
     def iterate(self, loader: Any, iterator: Any) -> None:
@@ -87,7 +87,7 @@ class Batches(Signal):
         number = self.progress.loader
         current = self._passes.get(iterator)
         if current is not None and number is not None:
-            if self._looked is not None:
+            if self._sampled is not None:
                 self._put_away()
             current.position += 1
             wanted = current.position >= current.next and self._wanted(current)
@@ -95,33 +95,33 @@ class Batches(Signal):
             self._held = [(name, ref(tensor)) for name, tensor in fields]
             self._place = number, current.epoch, current.position, self.context.now(), self.progress.steps
             if wanted:
-                self._look_at_new(fields)
+                self._sample_new(fields)
 
     def next_full_step(self) -> float:
-        if self._looked is not None or self._used:
-            return self.progress.steps  # which call uses it, and what for, is yet to be heard
+        if self._sampled is not None or self._used:
+            return self.progress.steps  # It has yet to see which call uses it, and what for.
         if self.progress.loader is not None:
-            return math.inf  # it hears of the batches themselves
+            return math.inf  # The batches themselves are dispatched.
         return self.progress.steps + self._without_loader.next - self._without_loader.position - 1
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
-        passed, self._forwards = self.progress.forwards - self._forwards - 1, self.progress.forwards
+        skipped, self._forwards = self.progress.forwards - self._forwards - 1, self.progress.forwards
         current = self._without_loader
-        current.position += passed * self._no_loader
+        current.position += skipped * self._no_loader
         if call.loader is None:
             current.position += 1
             if current.position >= current.next and self._wanted(current):
                 given = [*fingerprints.fields(self.torch, args), *fingerprints.fields(self.torch, kwargs)]
                 self._put_away()
                 self._place = None, 0, current.position, self.context.now(), self.progress.steps
-                self._look_at_new(given[: fingerprints.FIELDS])
+                self._sample_new(given[: fingerprints.FIELDS])
             elif self._held:
                 self._held = []
         self._no_loader = call.loader is None
-        if self._looked is not None:
-            self._used.append((call, *self._looked))
-            self._looked = None
-            if len(self._used) > MAX_UNSETTLED:  # calls of which nothing was heard any more
+        if self._sampled is not None:
+            self._used.append((call, *self._sampled))
+            self._sampled = None
+            if len(self._used) > MAX_UNSETTLED:  # calls that were never settled
                 self._pending.put(*self._used.popleft()[1:])
 
     def settled(self, call: Call, trained: bool) -> None:
@@ -135,14 +135,14 @@ class Batches(Signal):
         if self.progress.alert and self._held and self._alerts < MAX_ALERTS:
             alive = [(name, tensor) for name, held in self._held if (tensor := held()) is not None]
             self._alerts += 1
-            rows, later = self._look(alive)
+            rows, later = self._sample(alive)
             for one in rows:
                 one["trained"] = True
             if rows:
                 self._pending.put(rows, later)
         if self._pending.waiting:
             self._pending.release()
-        if not (self._used or self._looked or self._pending.waiting):
+        if not (self._used or self._sampled or self._pending.waiting):
             self.pause()
 
     def finished(self) -> None:
@@ -152,30 +152,30 @@ class Batches(Signal):
         self._pending.release(wait=True)
 
     def _wanted(self, current: _Pass) -> bool:
-        """Whether to look at the batch that has come next in this pass, which it is time to ask."""
+        """Whether to sample the batch that has come next in this pass, which it is time to ask."""
         if self.meter.stride != self._stride:
             self._stride, self._spacing = self.meter.stride, power_of_two(self.meter.stride)
         position = current.position
         spacing = max(current.spacing, self._spacing)
         chosen = position < FIRST or position % spacing == 0
-        looking = self.meter.decide(chosen and current.wanted and self._rows < MAX_ROWS)
-        current.next = position + 1 if looking else position - position % spacing + spacing
-        return looking
+        sampling = self.meter.decide(chosen and current.wanted and self._rows < MAX_ROWS)
+        current.next = position + 1 if sampling else position - position % spacing + spacing
+        return sampling
 
-    def _look_at_new(self, fields: list[tuple[str, Any]]) -> None:
-        self.context.fast_path.leave()  # to hear which call uses it; the one that was passed used the batch before
-        rows, later = self._look(fields)
+    def _sample_new(self, fields: list[tuple[str, Any]]) -> None:
+        self.context.fast_path.leave()  # The skipped call used the batch before.
+        rows, later = self._sample(fields)
         self.resume()
         if rows:
-            self._looked = rows, later
+            self._sampled = rows, later
 
     def _put_away(self) -> None:
         """The batch in hand gave way to the next without a module having been called."""
-        if self._looked is not None:
-            self._pending.put(*self._looked)
-            self._looked = None
+        if self._sampled is not None:
+            self._pending.put(*self._sampled)
+            self._sampled = None
 
-    def _look(self, fields: list[tuple[str, Any]]) -> tuple[list[Row], Readback | None]:
+    def _sample(self, fields: list[tuple[str, Any]]) -> tuple[list[Row], Readback | None]:
         torch = self.torch
         on_cuda = any(tensor.is_cuda for _, tensor in fields)
         self._held = []
@@ -189,7 +189,7 @@ class Batches(Signal):
                 row: Row = dict(zip(PLACE, self._place, strict=True)) | {"field": name}
                 row["dtype"] = str(tensor.dtype).removeprefix("torch.")
                 row["shape"] = "x".join(str(size) for size in tensor.shape)
-                row["prints"], row["print"] = self._prints.of(tensor)
+                row["prints"], row["print"] = self._fingerprints.of(tensor)
                 if is_plain(torch, tensor) and tensor.numel() and not tensor.dtype.is_complex:
                     counted = fingerprints.classes(tensor)
                     row["classes"] = json.dumps(counted) if counted else None

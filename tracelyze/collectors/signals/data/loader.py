@@ -17,7 +17,7 @@ NO_WAITS = (None, None, None, None)
 
 
 class Wait(NamedTuple):
-    """One wait for a batch. `device`: marks on the device around it, where it was looked at."""
+    """One wait for a batch. `device`: marks on the device around it, where they were set."""
 
     loader: int
     seconds: float
@@ -120,7 +120,7 @@ class Loader(Signal):
 
     def _in_hand(self, loader: int | None) -> None:
         if self.progress.loader != loader:
-            self.context.fast_path.leave()  # what was passed of this step used the loader before
+            self.context.fast_path.leave()  # The skipped part of this step used the loader before
             self.progress.loader = loader
 
     def before_backward(self, roots: Any) -> None:

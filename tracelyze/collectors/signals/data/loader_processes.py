@@ -12,8 +12,8 @@ from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.system import processes
 
-LONG_SECONDS = 10.0  # of waiting for one batch before the workers are looked at; then after twice that, and so on
-MAX_LOOKS = 16  # per run
+LONG_SECONDS = 10.0  # of waiting for one batch before the workers are sampled; then after twice that, and so on
+MAX_SAMPLES = 16  # per run
 MAX_WORKERS = 64
 
 
@@ -27,8 +27,8 @@ class LoaderProcesses(Signal):
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
         self._waits: tuple[weakref.ref[Any], float] | None = None
-        self._again = 0.0  # seconds of waiting after which to look once more
-        self._looks = 0
+        self._again = 0.0  # seconds of waiting after which to sample once more
+        self._samples = 0
 
     def opened(self) -> None:
         self._reader = processes.reader()
@@ -48,10 +48,10 @@ class LoaderProcesses(Signal):
             self._again = 0.0
             return
         seconds = self.context.now() - waits[1]
-        if seconds < max(LONG_SECONDS, self._again) or self._looks >= MAX_LOOKS:
+        if seconds < max(LONG_SECONDS, self._again) or self._samples >= MAX_SAMPLES:
             return
         self._again = 2 * seconds
-        self._looks += 1
+        self._samples += 1
         iterator = waits[0]()
         pids = [(worker.pid, worker.exitcode) for worker in getattr(iterator, "_workers", [])[:MAX_WORKERS]]
         del iterator

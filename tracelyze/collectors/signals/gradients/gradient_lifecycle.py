@@ -8,7 +8,7 @@ so (is None, _version) read at four points per optimizer tells every way of clea
     after a backward   its new versions (needed only when several optimizers share the model)
     before a step      untouched since consumed, and added to: carried over
 
-All steps of a young run are looked at, then as many as the budget allows; all of them on suspicion.
+The first steps of a run are all sampled, then as many as the budget allows; all of them on suspicion.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tracelyze.collectors.tensors.readback import Readback
 
 NONE = -1
 FIRST_STEPS = 5  # steps in which clearing between backward and step is watched without suspicion
-QUESTIONED = 4  # gradients whose value is looked at once, on suspicion
+QUESTIONED = 4  # gradients whose values are read once, on suspicion
 
 
 class _State:
@@ -43,7 +43,7 @@ class _State:
         self.suspicious = False
         self.fresh = True  # no backward of its training yet since its step
         self.discarded = 0
-        self.looking = True  # at the step that is being made
+        self.sampling = True  # at the step that is being made
 
 
 class GradientLifecycle(Signal):
@@ -56,7 +56,7 @@ class GradientLifecycle(Signal):
         "steps.grads_discarded",
     )
     about = "Whether gradients were cleared between steps, and whether any were lost: seen on the gradients themselves."
-    cost = "0.3 us per parameter tensor and look"
+    cost = "0.3 us per parameter tensor and sample"
     sampled = True
     first_steps = 100
     max_stride = 50
@@ -68,7 +68,7 @@ class GradientLifecycle(Signal):
         self._states: dict[int, _State] = {}
         self._active: list[Tracked] = []  # while backward runs
         self._watch_backward = True
-        self._skipped = -1  # the only optimizer that steps, while its steps are not looked at
+        self._skipped = -1  # the only optimizer that steps, while its steps are not sampled
 
     def before_backward(self, roots: Any) -> None:
         if self._skipped >= 0:
@@ -77,15 +77,15 @@ class GradientLifecycle(Signal):
         if self._watch_backward:
             for one in active:
                 state = self._state(one)
-                if state.looking and not state.fresh:
-                    self._look_for_discarded(one)
+                if state.sampling and not state.fresh:
+                    self._check_discarded(one)
         several = self._watch_backward = len(active) > 1
         for one in active:
             state = self._state(one)
             if one.count < FIRST_STEPS or state.suspicious:
                 self._watch_backward = True
             if several or state.fresh:
-                self._look_for_kept(one)
+                self._check_kept(one)
 
     def after_backward(self, roots: Any) -> None:
         if not self._active:
@@ -94,7 +94,7 @@ class GradientLifecycle(Signal):
         active, self._active = self._active, []
         for tracked in active:
             state = self._state(tracked)
-            if self._watch_backward and state.looking:
+            if self._watch_backward and state.sampling:
                 state.last = versions(tracked)
             if training is None or training is tracked.training:
                 state.fresh = False
@@ -105,12 +105,14 @@ class GradientLifecycle(Signal):
         self._skipped = -1
         state = self._state(tracked)
         if tracked.count and not tracked.is_active(self.progress.steps):
-            state.kept, state.any_kept, state.looking = [], False, False  # it rested, and was not looked after
-        if not state.looking or tracked.inside_backward:
+            state.kept, state.any_kept, state.sampling = (
+                [],
+                False,
+                False,
+            )  # It did not step for long, and was not sampled.
+        if not state.sampling or tracked.inside_backward:
             state.row = {"parameters": len(tracked.parameters())}
-            if isinstance(
-                tracked.optimizer, ManualOptimizer
-            ):  # whether to look is decided when it is too late for them
+            if isinstance(tracked.optimizer, ManualOptimizer):  # Whether to sample is decided when it is too late.
                 state.at_step = versions(tracked)
             return
         now = versions(tracked)
@@ -138,10 +140,10 @@ class GradientLifecycle(Signal):
                 return
             self._skipped = -1
         state = self._state(tracked)
-        looked = state.looking
-        state.looking = state.suspicious or state.any_kept or due
+        was_sampled = state.sampling
+        state.sampling = state.suspicious or state.any_kept or due
         state.fresh = True
-        if not state.looking or tracked.inside_backward:
+        if not state.sampling or tracked.inside_backward:
             row.update(state.row)
             state.row, state.kept, state.any_kept = {}, [], False
             by_hand = isinstance(tracked.optimizer, ManualOptimizer) or tracked.inside_backward
@@ -149,10 +151,10 @@ class GradientLifecycle(Signal):
                 self._skipped = tracked.index
                 self._pause(tracked)
             return
-        # Updates by hand are noticed late, when gradients may be cleared already; the update itself left them.
+        # Manual updates are noticed late, when gradients may be cleared already; the update itself left them.
         now = state.at_step if isinstance(tracked.optimizer, ManualOptimizer) else versions(tracked)
         closure = self.progress.backwards > self.progress.backwards_at_step  # ran inside the step
-        if looked and closure and tracked.count > 1:
+        if was_sampled and closure and tracked.count > 1:
             carried = self._carried(state, now)
             state.row |= {"grads_carried": carried, "grads_none": now.count(NONE), "grads_cleared": None}
         row.update(state.row)
@@ -162,7 +164,7 @@ class GradientLifecycle(Signal):
         state.any_kept = any(state.kept)
 
     def _pause(self, tracked: Tracked) -> None:
-        """Until the end of the step before the next one that is looked at."""
+        """Until the end of the step before the next one that is sampled."""
         self.pause(self.progress.steps + self.meter.steps_until_due(tracked.count) - 1)
 
     def _state(self, tracked: Tracked) -> _State:
@@ -185,7 +187,7 @@ class GradientLifecycle(Signal):
             return len(gradients)
         return 0
 
-    def _look_for_discarded(self, tracked: Tracked) -> None:
+    def _check_discarded(self, tracked: Tracked) -> None:
         """Between two backwards of one step, gradients that the first had filled became None, or zero."""
         state = self._state(tracked)
         parameters = tracked.parameters()
@@ -196,8 +198,8 @@ class GradientLifecycle(Signal):
         # after it was cleared begins at 0 again, as the consumed one may have.
         idle = [False] * len(now)
         if len(state.kept) == len(now) == len(state.consumed):
-            looks = zip(state.kept, state.last, state.consumed, strict=True)
-            idle = [kept and last == before for kept, last, before in looks]
+            both = zip(state.kept, state.last, state.consumed, strict=True)
+            idle = [kept and last == before for kept, last, before in both]
         filled = [last != NONE and not untouched for last, untouched in zip(state.last, idle, strict=True)]
         gone = sum(was and version == NONE for was, version in zip(filled, now, strict=True))
         if not gone and any(filled):
@@ -215,7 +217,7 @@ class GradientLifecycle(Signal):
         with self.torch.no_grad():
             return bool(some) and not any(bool(shards.local(gradient).any()) for gradient in some)
 
-    def _look_for_kept(self, tracked: Tracked) -> None:
+    def _check_kept(self, tracked: Tracked) -> None:
         state = self._state(tracked)
         if not state.any_kept:
             return
@@ -235,7 +237,7 @@ class GradientLifecycle(Signal):
             state.any_kept = False
 
     def _ask(self, state: _State, gradients: list[Any]) -> None:
-        """`grad.data.zero_()` and a fresh tensor of zeros change no version: look at the values, once."""
+        """`grad.data.zero_()` and a fresh tensor of zeros change no version: read the values, once."""
         if state.question is None:
             dense = [g for g in gradients if g.layout is self.torch.strided]
             dense = [part for g in dense if (part := shards.local(g)).numel()]

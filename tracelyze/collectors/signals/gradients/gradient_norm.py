@@ -1,6 +1,6 @@
 """The global gradient norm, and how many gradients are zero or not finite.
 
-The dearest signal of all: a kernel per tensor. It is taken at every step of a young run, then as often as the budget
+The most expensive signal: a kernel per tensor. It samples the first steps of a run all, then as often as the budget
 allows, and at once when the loss is out of the ordinary.
 """
 
@@ -28,7 +28,7 @@ class GradientNorm(Signal):
     needs = (NORMS,)
     columns = ("steps.grad_norm", "steps.grad_norm_source", "steps.grads_zero", "steps.grads_nonfinite")
     about = "Global L2 norm of the gradients before clipping, and how many of them are zero or not finite."
-    cost = "2 us per parameter tensor and look"
+    cost = "2 us per parameter tensor and sample"
     sampled = True
     first_steps = 100
     max_stride = 50

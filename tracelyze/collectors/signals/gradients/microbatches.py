@@ -15,7 +15,7 @@ from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute
 
-ELEMENTS = 64  # of an input, by which it is told from others
+ELEMENTS = 64  # of an input, by which it is distinguished from others
 MAX_CALLS = 256  # of a step
 Key = tuple[Any, ...]
 

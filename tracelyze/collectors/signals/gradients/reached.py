@@ -21,10 +21,10 @@ REPORTS = (20, 100, 1000, 10_000, 100_000, math.inf)  # steps of an optimizer af
 WALKS = (3, *(int(30 * 1.5**n) for n in range(30)))  # backwards whose graph is read
 FEEDS = 30  # backwards until which calls are asked whether they are fed by what trains
 MAX_NAMES = 8
-YOUNG = 20  # steps of an optimizer in which its tensors are all looked at
+FIRST_STEPS = 20  # steps of an optimizer in which its tensors are all checked
 MAX_OPTIMIZERS = 256  # of a process whose tensors are watched: some programs make one per sample
 MAX_TRAININGS = 32  # of a process whose backwards are counted anew
-MAX_WATCHED = 200  # tensors without gradient that are looked at in every step; more in every tenth
+MAX_WATCHED = 200  # tensors without gradient that are checked at every step; more in every tenth
 MAX_ORPHANS = 64  # tensors without optimizer whose values are compared
 SAMPLE = 64  # elements of each
 
@@ -38,12 +38,12 @@ class _Held:
         self.waiting = [(weakref.ref(p), p.numel()) for p in parameters]
         self.names: dict[int, str] = {}  # by identifier of the reference
         self.steps = 0
-        self.told = False
+        self.up_to_date = False
         self.reported = 0  # of REPORTS
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Strike out those that have a gradient now, or are not to have one any more."""
-        if len(self.waiting) <= MAX_WATCHED or self.steps <= YOUNG or self.steps % 10 == 0:
+        if len(self.waiting) <= MAX_WATCHED or self.steps <= FIRST_STEPS or self.steps % 10 == 0:
             self.waiting = [pair for pair in self.waiting if _is_waiting(pair[0]())]
 
 
@@ -94,7 +94,7 @@ class Reached(Signal):
 
     def before_backward(self, roots: Any) -> None:
         backwards = self.progress.backwards - self._begun
-        if backwards < self._next_walk or type(roots) is float:  # one that was passed over
+        if backwards < self._next_walk or type(roots) is float:  # one that was skipped
             return
         self._next_walk = next((walk for walk in WALKS if walk > backwards), math.inf)
         if self.program.optimizers.tracked():
@@ -104,7 +104,7 @@ class Reached(Signal):
     def after_backward(self, roots: Any) -> None:
         if self._watched:
             for held in self._watched:
-                held.look()
+                held.check()
             self._watched = [held for held in self._watched if held.waiting]
         if self._reached:
             reached = [leaf for ref in self._reached if (leaf := ref()) is not None and leaf.grad is not None]
@@ -117,7 +117,7 @@ class Reached(Signal):
             held = self._held[tracked.index] = _Held(tracked.parameters())
             self._watched.append(held)
         if held is not None and held.waiting:
-            held.look()
+            held.check()
 
     def first_step(self, tracked: Tracked) -> None:
         if tracked.index <= MAX_TRAININGS and tracked.index in self._held:
@@ -126,7 +126,7 @@ class Reached(Signal):
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         held = self._held.get(tracked.index)
         if held is not None:
-            held.steps, held.told = tracked.count, False
+            held.steps, held.up_to_date = tracked.count, False
             if tracked.count >= REPORTS[held.reported]:
                 held.reported += 1
                 self._report(tracked.index, held)
@@ -143,14 +143,14 @@ class Reached(Signal):
         for tracked in self.program.optimizers.tracked():
             latest = self._held.get(tracked.index)
             if latest is not None and latest.steps < tracked.count:
-                latest.steps, latest.told = tracked.count, False
+                latest.steps, latest.up_to_date = tracked.count, False
         for index, held in self._held.items():
-            if not held.told:
+            if not held.up_to_date:
                 self._report(index, held)
         self._release(wait=True)
 
     def _report(self, index: int, held: _Held) -> None:
-        held.told = True
+        held.up_to_date = True
         for ref, _ in held.waiting[:MAX_NAMES]:
             parameter = ref()
             if parameter is not None:

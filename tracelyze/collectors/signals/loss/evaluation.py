@@ -15,7 +15,7 @@ from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors.readback import Readback
 
 NO_GRAPH = 3  # schema.GRAD_MODE
-RECHECKS = 8  # a model that no optimizer holds is looked at again this often: its optimizer may step later
+RECHECKS = 8  # a model that no optimizer holds is checked again this often: its optimizer may step later
 
 
 class Evaluation(Signal):

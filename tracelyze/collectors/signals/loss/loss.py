@@ -15,8 +15,8 @@ from tracelyze.collectors.tensors.readback import Readback
 WALK_FIRST, WALK_EVERY = 10, 50  # backwards whose graph is searched for a constant divisor
 WALK_DEPTH = 8
 SUM = 2  # torch._C._Reduction: how autograd saves `reduction="sum"` of a loss function
-LINES_FIRST, LINES_EVERY = 50, 16  # of which the line is looked for: to walk up the stack each time is too dear
-STEP_LINES_EVERY = 50  # the same of steps, as often as gradients are looked at where that is dear: in the same step
+LINES_FIRST, LINES_EVERY = 50, 16  # losses and backwards whose line is recorded: walking up the stack is expensive
+STEP_LINES_EVERY = 50  # the same for steps: as often as expensive samples of gradients, so that it is the same step
 MAX_SCALED = 8  # losses that a scaler has scaled and no backward has met
 MAX_KEPT = 64  # backwards kept for the trainings that they belong to
 NO_MODELS: frozenset[int] = frozenset()
@@ -75,7 +75,7 @@ class Loss(Signal):
     def before_backward(self, roots: Any) -> None:
         count = self.progress.backwards
         self._running = backward = _Backward(count)
-        if type(roots) is float:  # of a backward that was passed over: no line of the script calls it now
+        if type(roots) is float:  # A skipped backward: no line of the script calls it now.
             backward.value, self._line_known = roots, True
             return
         self._line_known = count <= LINES_FIRST or count % LINES_EVERY == 0
@@ -120,7 +120,7 @@ class Loss(Signal):
         self._unused += 1
         value = backward.value
         if training is not None and type(value) is float and not training.is_usual(value):
-            context.raise_alert()  # the sampled signals look at this step, too
+            context.raise_alert()  # The sampled signals sample this step, too.
 
     def _outdated(self, old: _Backward, new: _Backward) -> bool:
         """Whether a backward that a step has used is over now that a new one ran: if they are of one training."""
@@ -163,7 +163,7 @@ class Loss(Signal):
         self._unused = sum([one.used is None for one in self._backwards])
 
     def _of_several(self, tracked: Any, row: dict[str, Any]) -> None:
-        """The same where it takes a closer look: backwards of several trainings, several of one step, or none."""
+        """The same of what is not so simple: backwards of several trainings, several of one step, or none."""
         # An optimizer that calls a closure may evaluate the loss several times (LBFGS): the first is the step's, beside
         # those of micro-batches before it (Lightning runs the last one of an accumulation in a closure).
         closure = self.progress.backwards > self.progress.backwards_at_step and not row.get("skipped")

@@ -23,7 +23,7 @@ from tracelyze.collectors.tensors.readback import Readback
 
 CLASS_TARGETS = ("cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits")
 MAX_TARGETS = 1024
-SEQUENCE_LOSSES, SEQUENCE_LOOKS = ("cross_entropy", "nll_loss"), 8  # at each line: a graph is walked for them
+SEQUENCE_LOSSES, SEQUENCE_SAMPLES = ("cross_entropy", "nll_loss"), 8  # at each line: a graph is walked for them
 MAX_TRAININGS = 32  # of a process that are young once more
 WALK_DEPTH = 12
 # Operations that hand values on as they are; those in MOVING may change which dimension is which, those in CHOOSING
@@ -46,7 +46,7 @@ class LossInputs(Signal):
         )
     )  # fmt: skip
     about = "Arguments of torch's loss functions: shapes, ranges, whether rows are probabilities, and what made them."
-    cost = "100 us per look (1 to 20 ms at the first few of a sequence model), 2 us per call that is not looked at"
+    cost = "100 us per sample (1 to 20 ms at the first few of a sequence model), 2 us per call that is not sampled"
     sampled = True
     every = loss_sampling.EVERY
     first_steps = 20  # calls of each function
@@ -91,7 +91,7 @@ class LossInputs(Signal):
         self._emit(row, found)
 
     def _wanted(self, count: int) -> bool:
-        """Whether to look at the `count`-th call that is told of; of a training that is not all of its calls."""
+        """Whether to sample the `count`-th call that is dispatched; of a training not all calls are."""
         losses, meter = self.context.losses, self.meter
         if not losses.next or count < meter.first_steps:
             return meter.due(count)
@@ -102,7 +102,7 @@ class LossInputs(Signal):
     def first_step(self, tracked: Tracked) -> None:
         if tracked.index <= MAX_TRAININGS:
             self._sequences.clear()
-            self._counts.clear()  # another training begins: its losses are looked at as closely as the first one's
+            self._counts.clear()  # another training begins: its losses are sampled as often as the first one's
 
     def finished(self) -> None:
         self._release(wait=True)
@@ -141,15 +141,15 @@ class LossInputs(Signal):
     def _sequence_values(
         self, row: dict[str, Any], given: Any, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Columns that set the targets beside the ids that the model embedded, at a few looks at each line."""
+        """Columns that set the targets beside the ids that the model embedded, in a few samples of each line."""
         torch, key = self.torch, (row["function"], row["site"])
-        looks = self._sequences.get(key, 0)
-        if looks >= SEQUENCE_LOOKS or given.grad_fn is None or given.dim() < 2 or not row["target_integer"]:
+        samples = self._sequences.get(key, 0)
+        if samples >= SEQUENCE_SAMPLES or given.grad_fn is None or given.dim() < 2 or not row["target_integer"]:
             return {}
         option = loss_targets.options(args, kwargs)
         with torch.no_grad():
             found = columns(torch, given, target, option.get("ignore_index", -100), option.get("weight"))
-        self._sequences[key] = looks + (1 if found else SEQUENCE_LOOKS // 2)
+        self._sequences[key] = samples + (1 if found else SEQUENCE_SAMPLES // 2)
         return found
 
     def _emit(self, row: dict[str, Any], values: dict[str, Any]) -> None:
@@ -176,7 +176,7 @@ def shape_of(tensor: Any) -> str:
 
 
 def origin(node: Any, dims: int) -> tuple[str, int | None, bool]:
-    """What made a tensor, told from its autograd node: the operation behind views, casts and selections ("Softmax").
+    """What made a tensor, read from its autograd node: the operation behind views, casts and selections ("Softmax").
 
     With it the dimension that a softmax ran over (None where dimensions were moved since, or where it has none), and
     whether all of its values are there.

@@ -1,6 +1,6 @@
 """How the process, its children and their machine are, once a second: memory, processors, page faults, disk.
 
-Children are told from the process itself: where a loader's workers write to pages that they share with it (reference
+Children are distinguished from the process: where a loader's workers write to pages that they share with it (reference
 counts of Python objects do that), their unique memory grows while everybody's resident memory stays.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.system import processes
 
-SHARES_EVERY = 10.0  # seconds between looks at shared and unique memory, in the beginning
+SHARES_EVERY = 10.0  # seconds between samples of shared and unique memory, in the beginning
 SHARES_COST = 0.0005  # of the time, at most: the kernel holds a lock of the process's memory meanwhile
 SCAN_EVERY = 5.0  # seconds between searches for child processes
 SCAN_COST = 0.001
@@ -83,5 +83,5 @@ class Machine(Signal):
 
 
 def _next(begun: float, every: float, cost: float) -> float:
-    """When to do again what began at `begun` and ends now: after `every` seconds, or later if it was dear."""
+    """When to do again what began at `begun` and ends now: after `every` seconds, or later if it was expensive."""
     return begun + max(every, (time.perf_counter() - begun) / cost)

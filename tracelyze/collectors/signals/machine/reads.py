@@ -27,7 +27,7 @@ STEPS = 20  # that a window lasts; or, where they take long,
 SECONDS = 10.0  # this long, and two steps
 MAX_READS = 2000  # noted in one window, at a microsecond each
 FIRST_AGAIN = 10.0  # seconds after the start at which the second window opens, the third at ten times that, ...
-SKIPPED, SCRIPT, PASSED = 0, 1, 2  # code that reads: torch's or ours; the script's; a library's on its behalf
+SKIPPED, SCRIPT, TRANSPARENT = 0, 1, 2  # code that reads: torch's or ours; the script's; a library's on its behalf
 
 
 @dataclass
@@ -116,7 +116,7 @@ class Reads(Signal):
             return
         try:
             self._count(window, name, tensor, frame)
-        except Exception as error:  # switches the signal off, when it is looked at next
+        except Exception as error:  # switches the signal off, when it is sampled next
             self._error, window.ended = error, self.progress.steps
 
     def _count(self, window: _Window, name: str, tensor: Any, frame: FrameType | None) -> None:
@@ -125,8 +125,8 @@ class Reads(Signal):
         if window.calls >= MAX_READS:
             window.ended = steps
             _unwatch(self)
-        kind = PASSED
-        while frame is not None and (kind := self._kind(frame)) == PASSED:
+        kind = TRANSPARENT
+        while frame is not None and (kind := self._kind(frame)) == TRANSPARENT:
             frame = frame.f_back
         if frame is None or kind == SKIPPED:
             return
@@ -155,8 +155,8 @@ class Reads(Signal):
         if filename.startswith(PACKAGE):
             return SKIPPED
         if filename.startswith(self._torch_folder):
-            return PASSED if os.path.basename(filename) in ("_tensor.py", "_tensor_str.py") else SKIPPED
-        return PASSED if is_library(filename) else SCRIPT
+            return TRANSPARENT if os.path.basename(filename) in ("_tensor.py", "_tensor_str.py") else SKIPPED
+        return TRANSPARENT if is_library(filename) else SCRIPT
 
     def _device(self, tensor: Any) -> str | None:
         """None for a tensor that would tell the program that it was asked."""

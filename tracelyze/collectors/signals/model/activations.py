@@ -42,7 +42,7 @@ class Activations(Signal):
         )
     )  # fmt: skip
     about = "Statistics of what every module of the model puts out, and the first whose output is not finite."
-    cost = "40 us per module and look"
+    cost = "40 us per module and sample"
     sampled = True
     every = 10
     first_steps = 2
@@ -58,7 +58,7 @@ class Activations(Signal):
         self.silence = Silence(self.torch)
 
     def opened(self) -> None:
-        if self.context.next_call.watch is None:  # nobody else looks at the first forward
+        if self.context.next_call.watch is None:  # nobody else watches the first forward
             self.meter.decide(True)
             self.context.next_call.watch = _Forward(self, alert=False)
 
@@ -127,12 +127,12 @@ class _Forward:
         return self
 
     def returned(self, module: Any, output: Any) -> None:
-        """A module within returned: containers are looked at like their contents, they may compute as well."""
+        """A module within returned: containers are sampled like their contents, they may compute as well."""
         start = time.perf_counter()
         try:
             self._order += 1
             if self._order % self._every == 0 and self.error is None:
-                self._look(module, output)
+                self._sample(module, output)
         except Exception as error:
             self.error = error
         self._seconds += time.perf_counter() - start
@@ -151,7 +151,7 @@ class _Forward:
         self._signal.context.add_overhead(spent)
         self._names, self._rows, self._values, self._products = {}, [], [], Products(self._torch)
 
-    def _look(self, module: Any, output: Any) -> None:
+    def _sample(self, module: Any, output: Any) -> None:
         torch = self._torch
         found = [t for t in tensors_of(torch, output) if is_plain(torch, t) and t.is_floating_point() and t.numel()]
         if not found or not may_compute(torch):

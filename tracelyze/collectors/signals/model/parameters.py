@@ -21,7 +21,7 @@ from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute
 
 ELEMENTS = 256  # of each tensor
-MAX_TENSORS = 256  # looked at; of larger models every so many-th
+MAX_TENSORS = 256  # sampled; of larger models every so many-th
 MAX_ROWS = 200_000
 PER_TENSOR = 9
 Row = dict[str, Any]
@@ -37,7 +37,7 @@ class _Before:
         self.weights: Any = None  # [tensors, ELEMENTS]: the copies, zeros where a tensor has fewer
         self.reached: Any = None  # [tensors, ELEMENTS]: that element's gradient is not zero
         self.gradients: Any = None  # [tensors, 4]: norm, largest, elements of the sample that are not zero, finite
-        self.since: int | None = None  # steps since the look before, and
+        self.since: int | None = None  # steps since the sample before, and
         self.same: Any = None  # [tensors]: elements that are as they were then
 
 
@@ -53,7 +53,7 @@ class Parameters(Signal):
         )
     )  # fmt: skip
     about = "Norms of every parameter, its gradient and its update; elements that a step left as they were."
-    cost = "25 us per parameter tensor and look"
+    cost = "25 us per parameter tensor and sample"
     sampled = True
     every = 10
     first_steps = 2
@@ -94,7 +94,7 @@ class Parameters(Signal):
         self._pending.release(wait=True)
 
     def _choose(self, tracked: Tracked) -> list[tuple[int, Any, Any]]:
-        """Index, weight and gradient of the tensors to look at, spread over the model; all on one device."""
+        """Index, weight and gradient of the tensors to sample, spread over the model; all on one device."""
         torch = self.torch
         held = tracked.parameters()
         stride = max(1, -(-len(held) // MAX_TENSORS))
@@ -113,7 +113,7 @@ class Parameters(Signal):
         weights, lengths = _table(torch, [weight for _, weight, _ in chosen])
         before = _Before([index for index, _, _ in chosen], lengths, [w.stride() == g.stride() for _, w, g in chosen])
         before.weights = weights
-        self._compare_with_last_look(tracked, before)
+        self._compare_with_last_sample(tracked, before)
         before.reached = _table(torch, gradients)[0] != 0
         norms, largest = norms_of(torch, gradients), norms_of(torch, gradients, math.inf)
         scale = getattr(tracked.optimizer, "grad_scale", None)
@@ -123,7 +123,7 @@ class Parameters(Signal):
         before.gradients = torch.stack([norms, largest, before.reached.sum(1, dtype=torch.float32), finite], 1)
         return before
 
-    def _compare_with_last_look(self, tracked: Tracked, before: _Before) -> None:
+    def _compare_with_last_sample(self, tracked: Tracked, before: _Before) -> None:
         """Small updates to weights of few bits may add up in copies of more bits: one step alone does not tell."""
         weights = before.weights
         last = self._last.get(tracked)

@@ -10,7 +10,7 @@ from typing import Any
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
-ALL_OF = 20  # loads of a process that are looked at; of later ones those whose number is a power of two
+ALL_OF = 20  # loads of a process that are compared; of later ones those whose number is a power of two
 REMEMBERED = 64  # dictionaries that modules have handed out
 
 

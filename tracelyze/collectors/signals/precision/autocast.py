@@ -60,13 +60,13 @@ class _Inside:
         self.code = self.code or dtype_code(self._torch)
 
     def ends(self, root: Any, output: Any) -> None:
-        """One look is enough: a model is not wrapped anew every step."""
+        """Once is enough: a model is not wrapped anew every step."""
         self._seen = weakref.ref(root)
         if self._next_call.watch is self:
             self._next_call.watch = None
 
     def of(self, module: Any) -> int:
-        """The dtype within this model's forward, 0 if there was none or it was not looked at."""
+        """The dtype within this model's forward, 0 if there was none or it was not watched."""
         return self.code if self._seen is not None and self._seen() is module else 0
 
 
