@@ -118,3 +118,24 @@ def test_spikes_among_few_norms(make) -> None:
     assert make.check("gradient-spikes", make.process(make.steps() | {"grad_norm": heavy}))[0] == "passed"
     few = [one if index < 160 else None for index, one in enumerate(norms)]
     assert make.check("gradient-spikes", make.process(make.steps() | {"grad_norm": few}))[0] == "skipped"
+
+
+def units(shares: list[float]) -> list[dict[str, Any]]:
+    return [
+        {"time": float(step), "step": step, "order": 2, "module": "act", "kind": "ReLU", "zeros": 0.9, "dead": share}
+        for step, share in zip(LOOKS, shares, strict=True)
+    ]
+
+
+def test_a_layer_most_of_whose_units_are_dead(make) -> None:
+    flat = make.steps() | {"loss": [2.3] * COUNT}
+    some = {"parameters": updates([0.001] * 12)}
+    process = make.process(flat, more=some | {"activations": units([0.1, 0.3] + [0.95] * 10)})
+    status, _, finding = make.check("dead-relu", process)
+    assert (status, finding.severity, finding.first_step) == ("fired", "warning", 12)
+    for shares in ([0.4] * 12, [0.95, 0.2] * 6, [0.95] * 10 + [0.5] * 2):
+        process = make.process(flat, more=some | {"activations": units(shares)})
+        assert make.check("dead-relu", process)[0] in ("passed", "skipped")
+    low = make.steps() | {"loss": [2.3] * 30 + [0.01] * (COUNT - 30)}
+    process = make.process(low, more=some | {"activations": units([0.95] * 12)})
+    assert make.check("dead-relu", process)[0] == "passed", "the loss is low: a hinge that is satisfied"

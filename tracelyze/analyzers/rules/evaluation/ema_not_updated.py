@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Losses of an untrained copy of the trained model, pass by pass; the model itself is not validated."""
-    if len(process.trainings) != 1:
-        return Skipped("several optimizers: whose copy is validated is not known", "not-applicable")
     evals = process.evals
     measured = validation.passes(process) & np.isfinite(evals["loss"])
     copies = measured & (evals["trained"] == 0)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tracelyze.analyzers.computed.optimization import dead_units
 from tracelyze.analyzers.computed.optimization.relus import gradients_of, zeros_of
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -34,16 +35,19 @@ def check(process: Process, limits: Limits) -> Outcome:
     training = process.trainings[0]
     gradients = gradients_of(process.tables["parameters"])
     seen = zeros_of(process.tables["activations"], set(gradients))
-    if not seen:
+    units = dead_units.layers(process.tables["activations"], limits, len(training.steps))
+    if not seen and not units:
         return Skipped("no ReLU was sampled together with the gradient of the layer before it", "not-applicable")
     judged = [_judge(key, looks, gradients[key[1]], limits, len(training.steps)) for key, looks in seen.items()]
     dead = [one for one in judged if one is not None]
-    if not dead:
+    if not dead and not units:
         return Passed(f"{plural(len(seen), 'ReLU')} put out values, or the layers before them have gradients")
     loss = training.steps["loss"]
     start = min(float(loss[0]), float(np.median(loss[:20])))  # the first loss is from before any blow-up
     if not float(np.median(loss[-max(1, len(loss) // 5) :])) > limits["low"] * start:
         return Passed("ReLUs put out nothing but zeros, and the loss is low: that may be what they are for")
+    if not dead:
+        return [dead_units.finding(training, units, RULE.id, limits)]
     return [_finding(training, dead, len(seen), limits)]
 
 
@@ -109,6 +113,7 @@ RULE = Rule(
     needs=(("activations.zeros", "parameters.grad_norm", "steps.loss"),),
     thresholds=(
         Threshold("zeros", 0.999, "share", "four of the 4,096 elements that a look counts"),
+        Threshold("units", 0.9, "share", "CS231n: up to 40% may be dead where something is learned; a tenth is left"),
         Threshold("looks", 4, "looks", "one look may meet an unusual batch"),
         Threshold("gradients", 3, "looks", "at the gradient of the layer before: exactly zero in each"),
         Threshold("steps", 50, "steps", "in fewer steps other layers may shift the input back"),

@@ -1,0 +1,72 @@
+"""Units of ReLUs that put out zero for every sample, look after look: a layer may be dead without being silent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Table, Training
+    from tracelyze.analyzers.rule import Limits
+
+
+class Layer(NamedTuple):
+    """A ReLU most of whose units are dead, from some look to the last: the smallest share of them in any look."""
+
+    module: str
+    share: float
+    step: int
+    looks: int
+
+
+def layers(activations: Table, limits: Limits, run: int) -> list[Layer]:
+    """The ReLUs with at least the share `units` of dead ones to the end of a run of so many steps."""
+    seen: dict[str, list[tuple[int, float]]] = {}
+    known = np.flatnonzero(activations.known("dead")) if activations.has("dead") else []
+    names, steps, dead = activations.text("module"), activations["step"], activations["dead"]
+    for row in known:
+        seen.setdefault(str(names[row]), []).append((int(steps[row]) + 1, float(dead[row])))
+    found = []
+    for name, looks in seen.items():
+        live = [index for index, (_, share) in enumerate(looks) if share < limits["units"]]
+        stretch = looks[live[-1] + 1 :] if live else looks
+        length = stretch[-1][0] - stretch[0][0] if stretch else 0
+        if len(stretch) >= limits["looks"] and length >= max(limits["steps"], limits["part"] * run):
+            found.append(Layer(name, min(share for _, share in stretch), stretch[0][0], len(stretch)))
+    return found
+
+
+def finding(training: Training, found: list[Layer], rule: str, limits: Limits) -> Finding:
+    """What is wrong, with the layer that lost most."""
+    worst = max(found, key=lambda layer: layer.share)
+    others = f" So are most of {len(found) - 1} other ReLUs." if len(found) > 1 else ""
+    return Finding(
+        rule=rule,
+        severity="warning",
+        confidence="likely",
+        title=f"{percent(worst.share)} of the units of {worst.module} are dead: zero for every sample",
+        summary=(
+            f"From step {worst.step:,} to the end, at least {percent(worst.share)} of the units of {worst.module} put "
+            "out zero for all samples of two batches in a row, at every look. What goes into them is negative whatever "
+            f"the sample, so no gradient comes back, and the layer works with the rest.{others}"
+        ),
+        fix="Lower or warm up the learning rate, look at biases and weights that begin below zero and at inputs that "
+        "are not normalised. LeakyReLU or GELU keep a gradient.",
+        fix_code=f"nn.init.kaiming_normal_(layer_before_{worst.module.replace('.', '_')}.weight, nonlinearity='relu')",
+        first_step=worst.step,
+        last_step=timing.last_step(training),
+        evidence=[
+            Evidence("units that are zero for every sample", worst.share, "share", limits["units"],
+                     limits.source("units")),
+            Evidence("looks in a row, to the end", worst.looks, "looks", limits["looks"], limits.source("looks")),
+            Evidence("ReLUs like this", ", ".join(layer.module for layer in found[:6])),
+        ],
+        location=training.backward_location,
+        charts=pictures.loss(training, [Mark(float(worst.step), "dead units")]),
+        false_alarm="A wide layer that is sparse on purpose, whose units wake for rare samples.",
+    )  # fmt: skip
