@@ -164,7 +164,7 @@ def recording(run: RunFacts) -> str:
     """One sentence on what recording cost and what the budget turned down; empty if it was not measured."""
     if run.overhead is None:
         return ""
-    slowed = [f"{signal.name} every {signal.every} steps" for signal in run.turned_down()]
-    kept = f" To keep that low, it sampled less often: {', '.join(slowed)}." if slowed else ""
+    slowed = len(run.turned_down())
+    kept = f" To keep that low, it took samples of {formatting.plural(slowed, 'signal')} less often." if slowed else ""
     unseen = " by its own clock, and up to three times that on steps this short" if run.overhead >= SHORT else ""
     return f"Recording took {formatting.percent(run.overhead)} of the step time{unseen}.{kept}"
