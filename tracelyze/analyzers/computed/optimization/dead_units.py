@@ -11,7 +11,8 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Table, Training
+    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.table import Table
     from tracelyze.analyzers.rule import Limits
 
 
@@ -27,7 +28,7 @@ class Layer(NamedTuple):
 def layers(activations: Table, limits: Limits, run: int) -> list[Layer]:
     """The ReLUs with at least the share `units` of dead ones to the end of a run of so many steps."""
     seen: dict[str, list[tuple[int, float]]] = {}
-    known = np.flatnonzero(activations.known("dead")) if activations.has("dead") else []
+    known = np.flatnonzero(activations.known("dead"))
     names, steps, dead = activations.text("module"), activations["step"], activations["dead"]
     for row in known:
         seen.setdefault(str(names[row]), []).append((int(steps[row]) + 1, float(dead[row])))
