@@ -22,6 +22,7 @@ RUN: Final[Shape] = {
     "started_at": "text",
     "obstacle": "text",
     "host": "text",
+    "job": "text",
     "git": {"commit": "text"},
     "source": {"left_out": "words"},
 }

@@ -6,6 +6,7 @@ injected travels in the environment and reaches every Python process that the pr
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -89,11 +90,20 @@ def _module(command: list[str]) -> str | None:
 def _new_run(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
+        if any(folder.iterdir()) and not _belongs_to_this_job(folder):
             raise InputError(f"{folder} is not empty: choose another folder with --out, or remove it")
         return folder.resolve()
     except OSError as error:
         raise InputError(f"{folder}: {error.strerror}; choose a folder that can be written with --out") from None
+
+
+def _belongs_to_this_job(folder: Path) -> bool:
+    """Whether another task of the same batch job has just begun to record there: `srun` starts one a node."""
+    job = identity.batch_job()
+    try:
+        return job is not None and json.loads((folder / schema.RUN_FILE).read_bytes()).get("job") == job
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def manifest(command: list[str]) -> dict[str, object]:
@@ -105,6 +115,7 @@ def manifest(command: list[str]) -> dict[str, object]:
         "cwd": os.getcwd(),
         "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "host": identity.host(),
+        "job": identity.batch_job(),
         "pid": os.getpid(),
         "pid_start": identity.process_start(os.getpid()),
         "boot_id": identity.boot_id(),

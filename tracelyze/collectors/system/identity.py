@@ -54,6 +54,14 @@ def folder_name(process: dict[str, Any]) -> str:
     return f"rank{process['rank']:05d}-attempt{process['attempt']}-pid{process['pid']}{thread}"
 
 
+def batch_job() -> str | None:
+    """What names the batch job that this process belongs to, and its attempt; None outside of a batch system."""
+    for name, attempt in (("SLURM_JOB_ID", "SLURM_RESTART_COUNT"), ("PBS_JOBID", ""), ("LSB_JOBID", "")):
+        if os.environ.get(name):
+            return f"{name}={os.environ[name]}.{os.environ.get(attempt) or 0}"
+    return None
+
+
 def host() -> str:
     """Name of the machine. `platform.node` would start a process to learn more than that."""
     return os.uname().nodename
