@@ -66,18 +66,19 @@ def test_units_that_are_silent_in_two_looks() -> None:
     silence = Silence(torch)
     first = torch.zeros(6, 4)
     first[0, 0] = first[3, 1] = 1.0
-    assert silence.share("a", first, 4) is None, "there was no look before"
+    a, b, c = torch.nn.ReLU(), torch.nn.ReLU(), torch.nn.ReLU()
+    assert silence.share(a, first, 4) is None, "there was no look before"
     second = torch.zeros(6, 4)
     second[:, 2] = 1.0
-    assert float(silence.share("a", second, 4)) == 0.25
-    assert float(silence.share("a", torch.zeros(6, 4), 4)) == 0.75
+    assert float(silence.share(a, second, 4)) == 0.25
+    assert float(silence.share(a, torch.zeros(6, 4), 4)) == 0.75
     pictures = torch.zeros(2, 3, 5, 5)
-    silence.share("b", pictures, 3)
+    silence.share(b, pictures, 3)
     pictures[1, 2, 4, 4] = 1.0
-    assert float(silence.share("b", pictures, 3)) == pytest.approx(2 / 3)
+    assert float(silence.share(b, pictures, 3)) == pytest.approx(2 / 3)
     sequences = torch.zeros(2, 7, 3)  # units in the last dimension
-    silence.share("c", sequences, 3)
-    assert float(silence.share("c", sequences, 3)) == 1.0
+    silence.share(c, sequences, 3)
+    assert float(silence.share(c, sequences, 3)) == 1.0
 
 
 def test_predictions_beside_targets() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from tracelyze.collectors.tensors.safe_computing import is_plain
@@ -18,9 +19,10 @@ class Silence:
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self._alive: dict[str, Any] = {}  # at the sample before, by module: shape [units]
+        # At the sample before, by module: shape [units]. Gone with the module.
+        self._alive: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
-    def share(self, name: str, output: Any, units: int | None) -> Any:
+    def share(self, module: Any, output: Any, units: int | None) -> Any:
         """Share of the units that are dead, without its tensor's dimensions; None if it is not known which are units.
 
         `units`: how many the layer before puts out. The first sample has none before it.
@@ -33,7 +35,7 @@ class Silence:
         rows = max(1, MAX_ELEMENTS * output.shape[0] // output.numel())
         part = output.detach()[:rows]
         alive = part.ne(0).movedim(dim, -1).reshape(-1, part.shape[dim]).any(0)
-        before, self._alive[name] = self._alive.get(name), alive
+        before, self._alive[module] = self._alive.get(module), alive
         if before is None or before.shape != alive.shape or before.device != alive.device:
             return None
         return 1.0 - (alive | before).float().mean()

@@ -164,7 +164,7 @@ class _Forward:
             total = tensor.detach().sum(dtype=torch.float32)
             name, kind = self._names.get(id(module)), type(module).__name__
             units = self._products.outputs if kind in RELUS else None
-            dead = self._signal.silence.share(str(name), tensor, units) if kind in RELUS else None
+            dead = self._signal.silence.share(module, tensor, units) if kind in RELUS else None
             dead = torch.full_like(total, math.nan) if dead is None else dead
             self._values += [mean, deviation, values.abs().amax(), there, total, self._own_weights(module, total), dead]
         self._rows.append(
