@@ -227,18 +227,18 @@ CLOCKS = {"time", "time_start", "time_end", "seconds", "overhead", "loader_wait"
 OF_THE_MOMENT = CLOCKS | {"host_rss", "parameters", "site", "backward_site"}
 
 
-def test_a_signal_that_rests_misses_nothing(collect: Collect) -> None:
-    """Clipping, an alert, a second optimizer, micro-batches and a fault begin while signals rest."""
+def test_a_signal_that_pauses_misses_nothing(collect: Collect) -> None:
+    """Clipping, an alert, a second optimizer, micro-batches and a fault begin while signals are paused."""
     options = [word for name, every in CADENCES.items() for word in ("--signal", f"{name}=every:{every}")]
-    rested, restless = (
-        collect(sys.executable, program("rested.py"), *more, options=tuple(options)).run.processes[0]
-        for more in ([], ["--restless"])
+    paused, never_paused = (
+        collect(sys.executable, program("paused.py"), *more, options=tuple(options)).run.processes[0]
+        for more in ([], ["--never-paused"])
     )
-    assert [row["name"] for row in rested.tables["events"].records() if row["kind"] == "collector-error"] == []
+    assert [row["name"] for row in paused.tables["events"].records() if row["kind"] == "collector-error"] == []
     for table in ("steps", "evals", "parameters", "activations", "batches", "reach", "models", "optimizers"):
-        ours, all_told = (
+        ours, all_dispatched = (
             [{key: row[key] for key in row if key not in OF_THE_MOMENT} for row in one.tables[table].records()]
-            for one in (rested, restless)
+            for one in (paused, never_paused)
         )
-        assert ours == all_told, table
+        assert ours == all_dispatched, table
         assert ours, table

@@ -2,14 +2,14 @@
 `handler`: signals, whose handler trains and evaluates the same model. `rates`: a learning rate that is no number.
 `unused`: the model is called, and then not trained.
 
-Every process says how many steps it made and how many of them took the short way.
+Every process says how many steps it made and how many of them took the fast path.
 """
 
 import os
 import signal
 import sys
 
-import short_way
+import count_skipped
 import torch
 from torch import nn
 
@@ -66,14 +66,14 @@ def forks(point):
             if child:
                 os.waitpid(child, 0)
             else:
-                made = short_way.passed = 0
+                made = count_skipped.skipped = 0
                 is_child.append(True)
 
     is_child = []
     step(at)
     if is_child:
         train(300)
-        print(made, short_way.passed, flush=True)
+        print(made, count_skipped.skipped, flush=True)
         os._exit(0)
 
 
@@ -92,8 +92,8 @@ if sys.argv[1] == "rates":
     optimizer = Descent(model.parameters())
 train(300)
 if sys.argv[1] == "rates":
-    settled = short_way.passed
-    while short_way.passed == settled or short_way.passed % 5:  # amid steps that are passed
+    settled = count_skipped.skipped
+    while count_skipped.skipped == settled or count_skipped.skipped % 5:  # amid steps that are skipped
         step()
     optimizer.param_groups[0]["lr"] = [0.01, 0.1]
     train(200)
@@ -115,4 +115,4 @@ else:
     while calls < 400:
         step()
     signal.setitimer(signal.ITIMER_REAL, 0)
-print(made, short_way.passed)
+print(made, count_skipped.skipped)

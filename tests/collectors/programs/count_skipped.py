@@ -1,14 +1,14 @@
-"""Counts the steps of this process that take the short way, for the programs beside it."""
+"""Counts the steps of this process that take the fast path, for the programs beside it."""
 
 from tracelyze.collectors.storage import stream
 
-passed = 0
+skipped = 0
 _append = stream.TableStream.append_values
 
 
 def _counted(self, values):
-    global passed
-    passed += 1
+    global skipped
+    skipped += 1
     _append(self, values)
 
 

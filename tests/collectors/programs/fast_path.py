@@ -1,20 +1,20 @@
-"""A loop that has settled, and all that can end that. `--told`: everybody is told of every step.
+"""A loop that has settled, and all that can end that. `--full`: no step is skipped.
 
-The last line says how many steps were passed, and how many of these after another optimizer had taken over.
+The last line says how many steps were skipped, and how many of these after another optimizer had taken over.
 """
 
 import contextlib
 import sys
 import threading
 
-import short_way
+import count_skipped
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from tracelyze.collectors.recording import fast_path
 
-if "--told" in sys.argv:
+if "--full" in sys.argv:
     fast_path.SKIPPED_STEPS = 0
 
 
@@ -223,11 +223,11 @@ for x, y in batches(40):
     optimizer.step()
 settle()
 optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
-before = short_way.passed
+before = count_skipped.skipped
 scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda count: 1 / (1 + count))
 for x, y in batches(200):  # another optimizer, for good
     step(x, y)
     scheduler.step()
-after_change = short_way.passed - before
+after_change = count_skipped.skipped - before
 model(torch.randn(16, 6))  # whose backward never comes
-print(short_way.passed, after_change)
+print(count_skipped.skipped, after_change)

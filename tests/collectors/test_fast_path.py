@@ -1,4 +1,4 @@
-"""Steps of which not everybody is told leave the same rows."""
+"""Steps that are skipped leave the same rows."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ def differences(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> lis
     ]
 
 
-def test_what_is_passed_over_is_as_if_it_had_been_told(collect: Collect) -> None:
+def test_what_is_skipped_is_as_if_it_had_been_dispatched(collect: Collect) -> None:
     options = [word for name, every in CADENCES.items() for word in ("--signal", f"{name}=every:{every}")]
     one, other = (
-        collect(sys.executable, program("steady.py"), *more, options=tuple(options)) for more in ([], ["--told"])
+        collect(sys.executable, program("fast_path.py"), *more, options=tuple(options)) for more in ([], ["--full"])
     )
-    steady, told = one.run.processes[0], other.run.processes[0]
-    assert [row for row in steady.tables["events"].records() if row["kind"] == "collector-error"] == []
+    fast, full = one.run.processes[0], other.run.processes[0]
+    assert [row for row in fast.tables["events"].records() if row["kind"] == "collector-error"] == []
     assert len(one.run.processes) == len(other.run.processes)
     for table in TABLES:
-        assert rows(steady, table), table
-        assert len(rows(steady, table)) == len(rows(told, table)), table
-        assert differences(rows(steady, table), rows(told, table)) == [], table
-    passed, after_change = map(int, one.process.stdout.split())
+        assert rows(fast, table), table
+        assert len(rows(fast, table)) == len(rows(full, table)), table
+        assert differences(rows(fast, table), rows(full, table)) == [], table
+    skipped, after_change = map(int, one.process.stdout.split())
     assert other.process.stdout.split() == ["0", "0"]
-    kept = [[row["live_graphs"] for row in process.tables["steps"].records()] for process in (steady, told)]
+    kept = [[row["live_graphs"] for row in process.tables["steps"].records()] for process in (fast, full)]
     differ = sum(one != another for one, another in zip(*kept, strict=True))
     assert differ <= 0.01 * len(kept[0]), "a look at the stack keeps a frame's tensors for a moment"
-    assert passed > 0.3 * len(rows(steady, "steps")), "the short way is taken"
+    assert skipped > 0.3 * len(rows(fast, "steps")), "the fast path is taken"
     assert after_change > 50, "also when another optimizer has taken over"
 
 
@@ -75,12 +75,12 @@ def test_what_comes_in_between_loses_no_step_and_doubles_none(collect: Collect, 
         assert all(one == list(range(1, len(one) + 1)) for one in numbers)
     else:  # steps that a handler makes while a backward is called are one with it, and end before the one they cut
         assert 0.99 * said[0][0] <= len(numbers[0]) <= said[0][0]
-    assert all(passed > 30 for _, passed in said), "the short way is taken"
+    assert all(passed > 30 for _, passed in said), "the fast path is taken"
     events = [row for process in processes for row in process.tables["events"].records()]
     assert [row for row in events if row["kind"] == "collector-error"] == []
 
 
-def test_a_signal_that_fails_in_a_step_that_is_passed_costs_its_columns_only(collect: Collect) -> None:
+def test_a_signal_that_fails_in_a_skipped_step_costs_its_columns_only(collect: Collect) -> None:
     run = collect(sys.executable, program("settled.py"), "rates")
     made, passed = map(int, run.process.stdout.split())
     process = run.run.processes[0]

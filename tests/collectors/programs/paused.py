@@ -1,4 +1,4 @@
-"""Phases of a training that ask for different signals at different times. `--restless`: none of them ever rests."""
+"""Phases of a training that ask for different signals at different times. `--never-paused`: no signal ever pauses."""
 
 import sys
 
@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-if "--restless" in sys.argv:
+if "--never-paused" in sys.argv:
     from tracelyze.collectors.signals.signal import Signal
 
     Signal.pause = lambda *_: None
