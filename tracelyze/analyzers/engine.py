@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers import attempts, causality, context, naming, overview, several
+from tracelyze.analyzers import attempts, causality, context, naming, overview, selection, several
 from tracelyze.analyzers.merging import lightened, merge
 from tracelyze.analyzers.recorded import clocks, run_directory
 from tracelyze.analyzers.recorded.run import Process, Run
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, missing, together
 from tracelyze.analyzers.rules import RULES
-from tracelyze.diagnosis import Check, Diagnosis, Finding, verdict_of
+from tracelyze.diagnosis import Diagnosis, Finding, verdict_of
 from tracelyze.errors import InputError
 from tracelyze.version import __version__
 
@@ -46,10 +46,10 @@ def diagnose(
 
     traced = TRACE_RULES if rules is None else ()
     rules = RULES if rules is None else rules
-    _known(select, ignore, thresholds or {}, (*rules, *traced))
-    chosen = [rule for rule in rules if _wanted(rule.id, select, ignore)]
-    extra = [rule for rule in traced if _wanted(rule.id, select, ignore)]
-    limits = _limits(rules, thresholds or {})
+    selection.must_be_known(select, ignore, thresholds or {}, (*rules, *traced))
+    chosen = [rule for rule in rules if selection.wanted(rule.id, select, ignore)]
+    extra = [rule for rule in traced if selection.wanted(rule.id, select, ignore)]
+    limits = selection.limits_of(rules, thresholds or {})
     if not isinstance(run, Run):
         run = run_directory.load(run)
     run, restarted = attempts.split(run)
@@ -75,7 +75,7 @@ def diagnose(
     profiled = windows.judge([rule.id for rule in extra], thresholds or {}, nothing)
     outcomes |= {rule: joined(outcomes[rule], seen) if rule in outcomes else seen for rule, seen in profiled.items()}
     told: list[Rule | TraceRule] = [*chosen, *(rule for rule in extra if rule.id not in answers)]
-    checks = [check_of(rule, outcomes[rule.id], command) for rule in told]
+    checks = [selection.check_of(rule, outcomes[rule.id], command) for rule in told]
     found = [
         replace(finding, title=context.fitted(finding.title))
         for rule in told
@@ -147,54 +147,8 @@ def _has(process: Process, name: str) -> bool:
     return process.tables[table].has(column)
 
 
-def _wanted(identifier: str, select: Collection[str], ignore: Collection[str]) -> bool:
-    return (not select or identifier in select) and identifier not in ignore
-
-
-def _known(
-    select: Collection[str],
-    ignore: Collection[str],
-    thresholds: Mapping[str, Mapping[str, float]],
-    rules: Sequence[Rule | TraceRule],
-) -> None:
-    """InputError for a rule or threshold that no rule declares. A rule for runs and one for traces may share an id."""
-    names: dict[str, set[str]] = {}
-    for rule in rules:
-        names.setdefault(rule.id, set()).update(threshold.name for threshold in rule.thresholds)
-    for identifier in (*select, *ignore):
-        if identifier not in names:
-            raise InputError(f"{identifier}: no such rule; `tracelyze rules` lists them")
-    for identifier, values in thresholds.items():
-        if identifier not in names:
-            raise InputError(f"thresholds for {identifier}: no such rule; `tracelyze rules` lists them")
-        for name in values:
-            if name not in names[identifier]:
-                known = ", ".join(sorted(names[identifier])) or "none"
-                raise InputError(f"{identifier} has no threshold {name!r}; it has: {known}")
-
-
-def _limits(rules: Sequence[Rule], thresholds: Mapping[str, Mapping[str, float]]) -> dict[str, Limits]:
-    """Limits of each rule, of which it takes those thresholds that it declares itself."""
-    limits = {}
-    for rule in rules:
-        names = {threshold.name for threshold in rule.thresholds}
-        given = thresholds.get(rule.id, {})
-        limits[rule.id] = Limits(rule.thresholds, {name: value for name, value in given.items() if name in names})
-    return limits
-
-
 def _findings(outcome: Outcome) -> list[Finding]:
     return outcome if isinstance(outcome, list) else []
-
-
-def check_of(rule: Rule | TraceRule, outcome: Outcome, command: str = "") -> Check:
-    """What became of a rule. `command`: how the program was started, for those that need more of it."""
-    if isinstance(outcome, list):
-        return Check(rule.id, "fired", context.fitted(outcome[0].title), rule.title)
-    if isinstance(outcome, Passed):
-        return Check(rule.id, "passed", context.sentence(outcome.reason), rule.title)
-    record = f"tracelyze collect {outcome.record} -- {command or 'python train.py'}" if outcome.record else ""
-    return Check(rule.id, "skipped", context.sentence(outcome.reason), rule.title, outcome.why, record)
 
 
 @dataclass

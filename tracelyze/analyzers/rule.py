@@ -73,16 +73,12 @@ OneOutcome = Finding | Passed | Skipped
 CheckFunction = Callable[["Process", Limits], Outcome]
 
 
-@dataclass(frozen=True)
-class Rule:
-    """One diagnosis of the catalogue.
+@dataclass(frozen=True, kw_only=True)
+class Declaration:
+    """What a diagnosis of the catalogue says of itself, whether recorded runs or profiler traces tell it.
 
-    A process that made several trainings (a sweep, folds) is judged training by training, unless the rule looks at the
-    `whole_process`. `needs`: alternatives of columns ("steps.loss"); the rule is skipped, with the reason, when the run
-    holds none of the alternatives completely. `consequence_of`: rules whose finding explains this one if it began no
-    later. `absent`: what to say where the run does nothing of the kind that the rule is about. `verify`: how to see
-    that the repair worked; `excluded`: the healthy explanations that the check rules out. Findings take them over, the
-    second if they are certain.
+    `consequence_of`: rules whose finding explains this one if it began no later. `verify`: how to see that the repair
+    worked; findings take it over.
     """
 
     id: str
@@ -90,14 +86,27 @@ class Rule:
     severity: Severity
     title: str
     about: str
-    check: CheckFunction
-    needs: tuple[tuple[str, ...], ...] = ()
     thresholds: tuple[Threshold, ...] = ()
     consequence_of: tuple[str, ...] = ()
     not_when: str = ""
     references: tuple[str, ...] = ()
-    whole_process: bool = False
     verify: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule(Declaration):
+    """One diagnosis, as recorded runs tell it.
+
+    A process that made several trainings (a sweep, folds) is judged training by training, unless the rule looks at the
+    `whole_process`. `needs`: alternatives of columns ("steps.loss"); the rule is skipped, with the reason, when the run
+    holds none of the alternatives completely. `absent`: what to say where the run does nothing of the kind that the
+    rule is about. `excluded`: the healthy explanations that the check rules out; findings take them over if they are
+    certain.
+    """
+
+    check: CheckFunction
+    needs: tuple[tuple[str, ...], ...] = ()
+    whole_process: bool = False
     excluded: tuple[str, ...] = ()
     absent: str = ""
 

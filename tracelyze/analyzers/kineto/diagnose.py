@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers import causality, context
+from tracelyze.analyzers import causality, context, selection
 from tracelyze.analyzers.kineto.attribution import collectives
 from tracelyze.analyzers.kineto.attribution.collectives import Arrivals
 from tracelyze.analyzers.kineto.attribution.summary import TraceSummary, summarise, summarise_trace
@@ -16,7 +16,7 @@ from tracelyze.analyzers.kineto.reading.reader import read_trace
 from tracelyze.analyzers.kineto.rule import ENOUGH, MICROSECONDS, Job, TraceRule, too_short
 from tracelyze.analyzers.kineto.rules import RULES
 from tracelyze.analyzers.kineto.timeline.table import Floats
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped
+from tracelyze.analyzers.rule import Limits, Outcome, Skipped
 from tracelyze.diagnosis import Chart, Check, Diagnosis, Exit, Finding, RunFacts, verdict_of
 from tracelyze.errors import InputError
 from tracelyze.formatting import percent
@@ -74,12 +74,12 @@ def diagnose_job(
     thresholds: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Diagnosis:
     """The diagnosis of a job whose traces, read from `named`, are summed up. `elsewhere`: rules that only runs tell."""
-    limits = _limits(thresholds or {})
+    limits = selection.limits_of(RULES, thresholds or {})
     findings: list[Finding] = []
     checks: list[Check] = []
     for rule in chosen:
         outcome = _evaluate(rule, job, limits[rule.id])
-        checks.append(_check(rule, outcome))
+        checks.append(selection.check_of(rule, outcome))
         if isinstance(outcome, list):
             findings += [_completed(finding, rule) for finding in outcome]
     needed = "a profiler trace does not show this; it needs a recorded run"
@@ -125,7 +125,7 @@ def judge(
     """
     summaries = [summarise_trace(read_trace(path), rank) for path, rank in files.items()]
     job = as_job(sorted(summaries, key=lambda summary: summary.rank))
-    limits = _limits(thresholds)
+    limits = selection.limits_of(RULES, thresholds)
     return {rule.id: _evaluate(rule, job, limits[rule.id]) for rule in RULES if rule.id in rules}
 
 
@@ -180,14 +180,6 @@ def _completed(finding: Finding, rule: TraceRule) -> Finding:
     return replace(finding, title=context.fitted(finding.title), verify=finding.verify or rule.verify)
 
 
-def _check(rule: TraceRule, outcome: Outcome) -> Check:
-    if isinstance(outcome, Passed):
-        return Check(rule.id, "passed", context.sentence(outcome.reason), rule.title)
-    if isinstance(outcome, Skipped):
-        return Check(rule.id, "skipped", context.sentence(outcome.reason), rule.title, outcome.why)
-    return Check(rule.id, "fired", context.fitted(outcome[0].title), rule.title)
-
-
 def _explained(findings: Sequence[Finding], rules: Sequence[TraceRule]) -> list[Finding]:
     """Findings with the first of their possible causes that was found too. A straggler may sit on another rank."""
     causes = {rule.id: rule.consequence_of for rule in rules}
@@ -208,23 +200,8 @@ def _choose(select: Collection[str], ignore: Collection[str]) -> tuple[list[Trac
         for name in foreign:
             if name not in runs:
                 raise InputError(f"{name}: no such rule; `tracelyze rules` lists them")
-    chosen = [rule for rule in RULES if (not select or rule.id in select) and rule.id not in ignore]
+    chosen = [rule for rule in RULES if selection.wanted(rule.id, select, ignore)]
     return chosen, [name for name in select if name not in known and name not in ignore]
-
-
-def _limits(thresholds: Mapping[str, Mapping[str, float]]) -> dict[str, Limits]:
-    """Limits of each rule. What only recorded runs have is left alone: one configuration serves both."""
-    return {
-        rule.id: Limits(
-            rule.thresholds,
-            {
-                name: value
-                for name, value in thresholds.get(rule.id, {}).items()
-                if name in {threshold.name for threshold in rule.thresholds}
-            },
-        )
-        for rule in RULES
-    }
 
 
 def _facts(paths: Sequence[Path | str], job: Job) -> RunFacts:

@@ -13,8 +13,8 @@ from tracelyze.analyzers.kineto.attribution.summary import TraceSummary
 from tracelyze.analyzers.kineto.attribution.totals import CallTotal
 from tracelyze.analyzers.kineto.timeline.table import Floats, Mask, median
 from tracelyze.analyzers.merging import merge
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold, together
-from tracelyze.diagnosis import Chart, Cost, Evidence, Finding, Location, Severity
+from tracelyze.analyzers.rule import Declaration, Limits, Outcome, Passed, Skipped, Threshold, together
+from tracelyze.diagnosis import Chart, Cost, Evidence, Finding, Location
 from tracelyze.formatting import duration, number, percent
 
 MICROSECONDS: Final = 1e6
@@ -49,21 +49,11 @@ TraceCheck = Callable[[Job, Limits], Outcome]
 OneTraceCheck = Callable[[TraceSummary, Job, Limits], Outcome]
 
 
-@dataclass(frozen=True)
-class TraceRule:
-    """One diagnosis of the catalogue, as far as traces tell it. Fields as in :class:`tracelyze.analyzers.rule.Rule`."""
+@dataclass(frozen=True, kw_only=True)
+class TraceRule(Declaration):
+    """One diagnosis, as profiler traces tell it."""
 
-    id: str
-    family: str
-    severity: Severity
-    title: str
-    about: str
     check: TraceCheck
-    thresholds: tuple[Threshold, ...] = ()
-    consequence_of: tuple[str, ...] = ()
-    not_when: str = ""
-    references: tuple[str, ...] = ()
-    verify: str = ""
 
 
 SHORTEST_WINDOW: Final = Threshold(
