@@ -17,7 +17,9 @@ from tracelyze.errors import InputError
 
 COUNT = 400
 NAN = float("nan")
-RULE = Rule("a", "loss", "info", "A", "About a.", lambda _process, _limits: Passed("seen"))
+RULE = Rule(
+    id="a", family="loss", severity="info", title="A", about="About a.", check=lambda _process, _limits: Passed("seen")
+)
 
 
 def finding(rule: str, **changes) -> Finding:
@@ -75,9 +77,17 @@ def test_a_rule_that_raises_is_skipped_and_the_others_go_on(make) -> None:
         return Passed("fine")
 
     rules = [
-        Rule("broken", "test", "info", "Broken", ".", broken),
-        Rule("fine", "test", "info", "Fine", ".", fine),
-        Rule("blind", "test", "info", "Blind", ".", fine, needs=(("steps.scale",), ("steps.clips", "steps.loss"))),
+        Rule(id="broken", family="test", severity="info", title="Broken", about=".", check=broken),
+        Rule(id="fine", family="test", severity="info", title="Fine", about=".", check=fine),
+        Rule(
+            id="blind",
+            family="test",
+            severity="info",
+            title="Blind",
+            about=".",
+            check=fine,
+            needs=(("steps.scale",), ("steps.clips", "steps.loss")),
+        ),
     ]
     checks = diagnose(make.run(make.process()), rules=rules).checks
     assert [(check.status, check.reason) for check in checks] == [
@@ -139,9 +149,13 @@ def test_two_faults_stay_two_roots_in_order_of_gravity(make) -> None:
     assert [(f.rule, f.caused_by) for f in findings] == [("missing-zero-grad", None), ("memory-leak", None)]
 
 
-RULE_A = Rule("a", "t", "info", "A", ".", lambda p, c: Passed("."))
-RULE_B = Rule("b", "t", "info", "B", ".", lambda p, c: Passed("."), consequence_of=("a",))
-RULE_C = Rule("c", "t", "info", "C", ".", lambda p, c: Passed("."), consequence_of=("a", "b"))
+RULE_A = Rule(id="a", family="t", severity="info", title="A", about=".", check=lambda p, c: Passed("."))
+RULE_B = Rule(
+    id="b", family="t", severity="info", title="B", about=".", check=lambda p, c: Passed("."), consequence_of=("a",)
+)
+RULE_C = Rule(
+    id="c", family="t", severity="info", title="C", about=".", check=lambda p, c: Passed("."), consequence_of=("a", "b")
+)
 
 
 def test_the_nearest_cause_explains() -> None:

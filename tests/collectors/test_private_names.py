@@ -15,7 +15,7 @@ from tracelyze.collectors.signals import SIGNALS
 
 from .conftest import program, run_started
 
-SOURCES = Path(private_names.__file__).parent
+SOURCES = Path(private_names.__file__).parents[1]  # all rooms of the collector
 NEEDED = sorted({name for signal in SIGNALS for name in signal.needs} | set(private_names.SUBSTITUTES))
 
 
