@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import percent
+from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Training
@@ -45,7 +45,7 @@ def layers(activations: Table, limits: Limits, run: int) -> list[Layer]:
 def finding(training: Training, found: list[Layer], rule: str, limits: Limits) -> Finding:
     """What is wrong, with the layer that lost most."""
     worst = max(found, key=lambda layer: layer.share)
-    others = f" So are most of {len(found) - 1} other ReLUs." if len(found) > 1 else ""
+    others = f" The same is true of {plural(len(found) - 1, 'other ReLU')}." if len(found) > 1 else ""
     return Finding(
         rule=rule,
         severity="warning",
