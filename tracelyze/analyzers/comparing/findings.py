@@ -34,9 +34,9 @@ def _change(rule: str, old: Finding | None, new: Finding | None, before: Diagnos
 
 def _fate(rule: str, old: Finding | None, new: Finding | None, before: Diagnosis, after: Diagnosis) -> Fate:
     if old is None:
-        return "new" if _looked(before, rule) else "unknown"
+        return "new" if _could_tell(before, rule) else "unknown"
     if new is None:
-        return "fixed" if _looked(after, rule) else "unknown"
+        return "fixed" if _could_tell(after, rule) else "unknown"
     graver = SEVERITIES.index(old.severity) - SEVERITIES.index(new.severity)
     more = (_share(new) or 0.0) - (_share(old) or 0.0)
     if abs(more) >= NOTABLE:
@@ -44,8 +44,10 @@ def _fate(rule: str, old: Finding | None, new: Finding | None, before: Diagnosis
     return "worse" if graver > 0 else "better" if graver < 0 else "same"
 
 
-def _looked(diagnosis: Diagnosis, rule: str) -> bool:
-    return any(check.rule == rule and check.status != "skipped" for check in diagnosis.checks)
+def _could_tell(diagnosis: Diagnosis, rule: str) -> bool:
+    """Whether the check was made, or does not apply: what is not there at all is not at fault either."""
+    checks = [check for check in diagnosis.checks if check.rule == rule]
+    return any(check.status != "skipped" or check.why == "not-applicable" for check in checks)
 
 
 def _share(finding: Finding | None) -> float | None:
