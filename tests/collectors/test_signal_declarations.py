@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 
+from tracelyze.collectors.internals.private_names import UNSEEN
 from tracelyze.collectors.signals import SIGNALS
 from tracelyze.collectors.signals.signal import STEP_EVENTS, Signal
 
@@ -60,3 +62,9 @@ def test_what_a_signal_declares_belongs_together() -> None:
         assert all(hasattr(kind, event) for event in (*kind.pausable, *kind.inactive)), kind.name
         if kind.fast_columns:
             assert kind.fast_values is not Signal.fast_values, kind.name
+
+
+def test_a_signal_that_asks_whether_it_may_compute_needs_the_names_for_that() -> None:
+    for kind in SIGNALS:
+        if "may_compute" in vars(sys.modules[kind.__module__]):
+            assert set(UNSEEN) <= set(kind.needs), f"{kind.name}: add private_names.UNSEEN to needs"

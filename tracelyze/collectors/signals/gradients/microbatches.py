@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from tracelyze.collectors.internals.private_names import UNSEEN
 from tracelyze.collectors.program.calls import GRAD, Call
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
@@ -22,6 +23,7 @@ Key = tuple[Any, ...]
 
 class MicroBatches(Signal):
     name = "microbatches"
+    needs = UNSEEN
     about = "Different batches whose backwards made up the gradients of a step."
     cost = "5 us a forward"
     copied_columns = ("microbatches",)
