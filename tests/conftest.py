@@ -16,8 +16,8 @@ settings.register_profile("tracelyze", deadline=None, derandomize=bool(os.enviro
 settings.register_profile("quick", deadline=None, max_examples=15)
 settings.load_profile("tracelyze")
 
-STARTING = {"collect", "collect_started", "recorded", "programs"}
-"""Fixtures that start programs."""
+STARTING = {"collect", "collect_started", "recorded", "programs", "plain", "run_plain", "run_started"}
+"""Fixtures and functions that start programs."""
 _quiet: list[str] = []  # the test that is running, if it may start no process
 
 
@@ -25,7 +25,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests with a fixture that starts programs or a browser are marked by it."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
-        if "/collectors/" in item.nodeid and fixtures & STARTING:
+        called = set(item.function.__code__.co_names) if isinstance(item, pytest.Function) else set()
+        if "/collectors/" in item.nodeid and (fixtures | called) & STARTING:
             item.add_marker(pytest.mark.starts_programs)
         if fixtures & {"browser", "chromium"}:
             item.add_marker(pytest.mark.browser)

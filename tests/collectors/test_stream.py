@@ -110,7 +110,7 @@ def test_zeros_in_place_of_what_a_power_cut_lost_are_no_rows(table: schema.Table
 
 
 def rows_in(path: Path) -> list[dict[str, Any]]:
-    return [row for batch in complete_batches(path, pyarrow.OSFile) for row in batch.to_pylist()]
+    return [row for batch in complete_batches(path) for row in batch.to_pylist()]
 
 
 def test_parquet_has_the_same_rows_and_the_stream_is_gone(tmp_path: Path) -> None:

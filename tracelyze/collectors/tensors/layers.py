@@ -45,7 +45,10 @@ class Products:
     """The linear layers and convolutions of one forward, each with the one that it was fed by, if by one alone."""
 
     def __init__(self, torch: Any) -> None:
-        self._kinds = (torch.nn.Linear, torch.nn.modules.conv._ConvNd)
+        nn = torch.nn
+        self._kinds = (
+            nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
+        )  # fmt: skip
         self._torch = torch
         self._nodes: list[tuple[Any, str]] = []  # of layers with a bias, as a script that forgets an activation has
         self.outputs: int | None = None  # of the last layer that was seen
