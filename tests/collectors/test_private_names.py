@@ -26,6 +26,7 @@ def plain() -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.starts_programs
 @pytest.mark.parametrize("name", NEEDED)
 def test_a_torch_that_lacks_a_name_costs_the_signals_that_need_it(name: str, plain: list[str], tmp_path: Path) -> None:
     done = run_started(sys.executable, "-W", "ignore", program("lacking.py"), str(tmp_path / "run"), name)
