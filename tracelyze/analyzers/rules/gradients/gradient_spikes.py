@@ -34,10 +34,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     few = len(norm) < limits["few"]  # a shorter window knows less of what is usual: wider limits
     window, factor = (int(limits["norms"]) // 2, 2 * limits["factor"]) if few else (64, limits["factor"])
     found = statistics.spikes(norm, window=window, sigmas=limits["sigmas"], factor=factor)
-    high = len(found) and float(np.median(norm[found]) / np.median(norm)) >= limits["high"]
     # Norms are looked at more often where something is out of the ordinary: what is rare is judged by all steps.
-    share = limits["share_of_high"] if high else limits["share"]
-    if len(found) < limits["spikes"] or len(found) > share * int(_settled(training).sum()):
+    if len(found) < limits["spikes"] or len(found) > limits["share"] * int(_settled(training).sum()):
         return Passed(f"{plural(len(found), 'spike')} among {len(norm):,} gradient norms")
     steps = [timing.step_at(training, int(rows[index])) for index in found]
     ratio = float(np.median(norm[found]) / np.median(norm))
@@ -97,8 +95,6 @@ RULE = Rule(
         Threshold("factor", 10, "", "an order of magnitude: far outside of heavy tails that are stationary"),
         Threshold("spikes", 3, "steps", "one or two happen in healthy trainings"),
         Threshold("share", 0.02, "share", "what happens in every fiftieth step is not a spike but the distribution"),
-        Threshold("high", 30, "times", "beyond any tail: such steps come from samples of another kind"),
-        Threshold("share_of_high", 0.15, "share", "derived: one bad sample in 400 spoils one in seven batches of 64"),
         Threshold("norms", 48, "norms", "two windows of the 24 norms that then have to define what is usual"),
         Threshold("few", 200, "norms", "three windows of the 64 norms that define what is usual"),
     ),
