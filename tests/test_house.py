@@ -107,12 +107,7 @@ def test_the_import_check_sees_what_it_must(tmp_path: Path) -> None:
 
 
 # What is left to be taken apart, all of it in issue 11: circles, and rooms with more files than MOST_FILES.
-KNOWN_CIRCLES = (
-    ("tracelyze.analyzers.recorded.run", "tracelyze.analyzers.recorded.trainings"),
-    ("tracelyze.analyzers.kineto.reading.detail", "tracelyze.analyzers.kineto.reading.stored_ranges"),
-    ("tracelyze.api", "tracelyze.fleet"),
-    ("tracelyze.cli",),
-)
+KNOWN_CIRCLES = (("tracelyze.api", "tracelyze.fleet"),)
 CROWDED = {"tracelyze/analyzers/rules/loss", "tracelyze/importing", "tracelyze/reports", "tracelyze/reports/html"}
 MOST_FILES = 15  # of a room
 
