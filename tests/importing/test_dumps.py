@@ -69,7 +69,7 @@ def test_plain_containers_come_back_as_they_were(tmp_path: Path) -> None:
 def entry(group: str, sequence: int, state: str = "scheduled", operation: str = "all_reduce", line: int = 40) -> Any:
     frames = [
         {"filename": "/usr/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", "line": 1, "name": "x"},
-        {"filename": "/work/train.py", "line": line, "name": "step"},
+        {"filename": "/home/me/train.py", "line": line, "name": "step"},
     ]
     return {
         "pg_id": int(group), "process_group": [group, f"group {group}"], "collective_seq_id": sequence, "p2p_seq_id": 0,
@@ -112,7 +112,7 @@ def test_the_rank_that_did_not_join_is_named(tmp_path: Path, form: str) -> None:
     assert status == "fired"
     assert finding.ranks == [2]
     assert "did not join all_reduce number 7" in finding.summary
-    assert (finding.location.file, finding.location.line) == ("/work/train.py", 40)
+    assert (finding.location.file, finding.location.line) == ("/home/me/train.py", 40)
     assert "[[1024]] -> [[1024]]" in [evidence.value for evidence in finding.evidence]
 
 
@@ -170,7 +170,7 @@ def snapshot(trace: list[dict[str, Any]], live: int, reserved: int) -> bytes:
     return pickle.dumps({"segments": [segment], "device_traces": [trace], "allocator_settings": {}})
 
 
-FRAMES = [{"filename": "??", "line": 0, "name": "c10"}, {"filename": "/work/train.py", "line": 90, "name": "forward"}]
+FRAMES = [{"filename": "??", "line": 0, "name": "c10"}, {"filename": "/home/me/train.py", "line": 90, "name": "forward"}]
 OOM = {"action": "oom", "size": 5 * GIB, "device_free": 0, "frames": FRAMES}
 
 
@@ -190,7 +190,7 @@ def test_a_failed_allocation(tmp_path: Path, after: list[Any], live: int, reserv
     (finding,) = diagnosis.findings
     assert finding.rule == "out-of-memory"
     assert says in finding.summary
-    assert (finding.location.file, finding.location.line) == ("/work/train.py", 90)
+    assert (finding.location.file, finding.location.line) == ("/home/me/train.py", 90)
 
 
 def test_a_snapshot_without_a_failure_says_so(tmp_path: Path) -> None:
