@@ -61,6 +61,12 @@ def test_warnings_keep_their_lines(collect_started: Collect) -> None:
     assert collect_started(sys.executable, PROGRAM, "is_warned").own_stderr == plain
 
 
+def test_what_we_compute_is_seen_by_no_torch_function(collect_started: Collect) -> None:
+    plain = run_plain(sys.executable, PROGRAM, "counts_functions").stdout
+    assert "cross_entropy" in plain
+    assert collect_started(sys.executable, PROGRAM, "counts_functions").process.stdout == plain
+
+
 def test_functions_that_we_stand_in_front_of_can_be_pickled(collect_started: Collect) -> None:
     done = collect_started(sys.executable, PROGRAM, "pickles_functions")
     assert done.process.stdout == "pickled\n", done.process.stderr

@@ -170,7 +170,10 @@ def snapshot(trace: list[dict[str, Any]], live: int, reserved: int) -> bytes:
     return pickle.dumps({"segments": [segment], "device_traces": [trace], "allocator_settings": {}})
 
 
-FRAMES = [{"filename": "??", "line": 0, "name": "c10"}, {"filename": "/home/me/train.py", "line": 90, "name": "forward"}]
+FRAMES = [
+    {"filename": "??", "line": 0, "name": "c10"},
+    {"filename": "/home/me/train.py", "line": 90, "name": "forward"},
+]
 OOM = {"action": "oom", "size": 5 * GIB, "device_free": 0, "frames": FRAMES}
 
 

@@ -1,5 +1,6 @@
 """Trains a little and does one thing with its process that a recording must not disturb: see the functions' names."""
 
+import collections
 import os
 import pickle
 import signal
@@ -9,6 +10,7 @@ import time
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 
 def train(steps=30):
@@ -112,6 +114,50 @@ def is_warned(_):
     for _ in torch.utils.data.DataLoader(Long()):
         pass
     torch.amp.GradScaler("cuda")
+
+
+class Counting(TorchFunctionMode):
+    """Counts every function of torch that is called within."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = collections.Counter()
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.seen[getattr(function, "__name__", str(function))] += 1
+        return function(*args, **(kwargs or {}))
+
+
+class Counted(torch.Tensor):
+    """Counts every function that is called on it."""
+
+    seen = collections.Counter()  # noqa: RUF012
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        cls.seen[getattr(function, "__name__", str(function))] += 1
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+def counts_functions(_):
+    """Has a mode, and then a class of tensors, that see what is computed."""
+    counting = Counting()
+    with counting:
+        classifies()
+    classifies(Counted)
+    print(sorted(counting.seen.items()), sorted(Counted.seen.items()))
+
+
+def classifies(kind=torch.Tensor):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(60):
+        inputs, labels = torch.randn(8, 4).as_subclass(kind), torch.randint(0, 3, (8,))
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(inputs), labels).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
 
 
 def pickles_functions(_):

@@ -138,6 +138,7 @@ class FastPath:
         self.cost = SkippingCost()
         self.replay: ReplayedStep | None = None
         self._tensor = tensor
+        self._function_modes = guard.function_modes
         self._guard = guard
         self._skippable = skippable
         self._program = skippable.program
@@ -197,7 +198,8 @@ class FastPath:
     def _forward(self, args: tuple[Any, ...], output: Any) -> bool:
         """The module returned `output` for `args`, of which it is the first."""
         try:
-            if self.stage == BETWEEN and len(args) > 1 and type(output) is self._tensor and args[0].training:
+            expected = self.stage == BETWEEN and len(args) > 1 and not self._function_modes()
+            if expected and type(output) is self._tensor and args[0].training:
                 node, given, losses = output.grad_fn, args[1], self.losses
                 known = node is not None and type(given) is self._tensor and given.dim()
                 if known and given.size(0) == self._run.batch_size:
@@ -216,7 +218,8 @@ class FastPath:
         run = self._run
         try:
             as_before = type(roots) is self._tensor and retains_graph is run.retains_graph
-            if as_before and self.stage == CALLED and roots.is_cpu and not roots.dim():
+            as_before = as_before and self.stage == CALLED and not self._function_modes()
+            if as_before and roots.is_cpu and not roots.dim():
                 loss, limit = roots.item(), run.training.loss_limit
                 for read, before in run.guards:
                     as_before = as_before and read() == before

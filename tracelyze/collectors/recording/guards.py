@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ class Guard:
     thread: TrainingThread
     clock: Clock
     overhead: Overhead
+    unseen: Callable[[], contextlib.AbstractContextManager[Any]]  # no __torch_function__ sees what is computed within
+    function_modes: Callable[[], int]  # how many of the program's modes would see it
 
 
 class Guarded(Protocol):
@@ -63,7 +66,8 @@ def on_training_thread(method: Method) -> Method:
         before = overhead.seconds
         guard.clock.called_at = begin = perf_counter()
         try:
-            method(self, *args)
+            with guard.unseen():
+                method(self, *args)
         except Exception as error:
             if raised_by_a_signal_handler(error):
                 raise

@@ -6,7 +6,9 @@ it at the first backward, or at an exception before that. Launchers and loader w
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 from tracelyze.collectors.cadence.budget import Budget, Meter
 from tracelyze.collectors.cadence.loss_sampling import LossSampling
 from tracelyze.collectors.cadence.overhead import Overhead
+from tracelyze.collectors.internals import private_names
 from tracelyze.collectors.options import CollectOptions
 from tracelyze.collectors.program.call_sites import Sites
 from tracelyze.collectors.program.calls import Calls
@@ -56,7 +59,7 @@ class Recorder:
         self.progress = progress = Progress()
         clock = Clock()
         self.writer = writer = Writer(clock.now, lambda: progress.steps, self.state_costs)
-        self.guard = guard = Guard(writer, TrainingThread(thread), clock, Overhead())
+        self.guard = guard = Guard(writer, TrainingThread(thread), clock, Overhead(), *_visibility(torch))
         self.losses = losses = LossSampling()
         self.budget = budget = Budget(options.budget / 100.0, dict(options.cadences), self._cadence_changed)
         self.ledger = Ledger(SIGNALS)
@@ -215,3 +218,9 @@ class Recorder:
         if raised_by_a_signal_handler(error):
             raise error
         self.writer.complain(error)
+
+
+def _visibility(torch: Any) -> tuple[Callable[[], contextlib.AbstractContextManager[Any]], Callable[[], int]]:
+    """How to compute without being seen by `__torch_function__`, and how many modes of the program would see it."""
+    unseen = private_names.find(torch, private_names.NO_FUNCTION_MODES) or contextlib.nullcontext
+    return unseen, private_names.find(torch, private_names.FUNCTION_MODES) or (lambda: 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 
@@ -12,6 +13,13 @@ def may_compute(torch: Any, on_cuda: bool = False) -> bool:
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return False
     return not (on_cuda and torch.cuda.is_current_stream_capturing())
+
+
+def unseen(torch: Any) -> contextlib.AbstractContextManager[Any]:
+    """Within it no `__torch_function__` of a tensor or a mode sees what is computed."""
+    disabled = getattr(torch._C, "DisableTorchFunction", contextlib.nullcontext)
+    context: contextlib.AbstractContextManager[Any] = disabled()
+    return context
 
 
 def is_plain(torch: Any, tensor: Any) -> bool:

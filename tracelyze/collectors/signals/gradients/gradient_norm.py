@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tracelyze.collectors.internals.private_names import NORMS
+from tracelyze.collectors.internals.private_names import NORMS, UNSEEN
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
@@ -18,6 +18,7 @@ from tracelyze.collectors.storage.pending import PendingValues
 from tracelyze.collectors.tensors import shards
 from tracelyze.collectors.tensors.norms import norms_of
 from tracelyze.collectors.tensors.readback import Known, Readback
+from tracelyze.collectors.tensors.safe_computing import may_compute
 
 MAX_NAMED = 5  # events that name a parameter with a non-finite gradient
 AT_STEP, FROM_CLIP, OF_SHARDS = 1, 2, 3
@@ -25,7 +26,7 @@ AT_STEP, FROM_CLIP, OF_SHARDS = 1, 2, 3
 
 class GradientNorm(Signal):
     name = "gradient_norm"
-    needs = (NORMS,)
+    needs = (*UNSEEN, NORMS)
     columns = ("steps.grad_norm", "steps.grad_norm_source", "steps.grads_zero", "steps.grads_nonfinite")
     about = "Global L2 norm of the gradients before clipping, and how many of them are zero or not finite."
     cost = "2 us per parameter tensor and sample"
@@ -79,7 +80,7 @@ class GradientNorm(Signal):
     def _measure(self, tracked: Tracked) -> None:
         torch = self.torch
         parameters = tracked.parameters()
-        if tracked.on_cuda and torch.cuda.is_current_stream_capturing():
+        if not may_compute(torch, tracked.on_cuda):
             return
         gradients = [g for p in parameters if (g := p.grad) is not None and g.layout is torch.strided]
         if not gradients:

@@ -20,7 +20,7 @@ from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors.layers import RELUS, Products, Silence
 from tracelyze.collectors.tensors.readback import Readback
-from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute
+from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute, unseen
 
 ELEMENTS = 4096  # of an output that mean, spread and zeros are taken of
 MAX_MODULES = 256  # of one forward: of larger models every so many-th, but all that are not finite
@@ -132,7 +132,8 @@ class _Forward:
         try:
             self._order += 1
             if self._order % self._every == 0 and self.error is None:
-                self._sample(module, output)
+                with unseen(self._torch):
+                    self._sample(module, output)
         except Exception as error:
             self.error = error
         self._seconds += time.perf_counter() - start
@@ -142,8 +143,9 @@ class _Forward:
         self.returned(root, output)
         start = time.perf_counter()
         try:
-            if self._rows and self.error is None and len({value.device for value in self._values}) == 1:
-                self._signal._watched(self._rows, self._values)
+            with unseen(self._torch):
+                if self._rows and self.error is None and len({value.device for value in self._values}) == 1:
+                    self._signal._watched(self._rows, self._values)
         except Exception as error:
             self.error = error
         spent = self._seconds + time.perf_counter() - start
