@@ -328,7 +328,7 @@ def test_two_gpus_of_different_generations():
     found = compare(FOLDER / "hta" / "trace_diff" / "control", FOLDER / "hta" / "trace_diff" / "test")
     step = change(found, "step", "step")
     assert (step.before, step.after) == (pytest.approx(77.53, abs=0.05), pytest.approx(124.11, abs=0.05))
-    assert found.headline.startswith("B is 60% slower per step (77.5 -> 124.1 ms): GEMM kernels +2")
+    assert found.headline.startswith("B is 60% slower per step (77.5 -> 124 ms): GEMM kernels +2")
     hidden = change(found, "step", "communication hidden behind computation")
     assert (hidden.before, hidden.after) == (pytest.approx(47.03, abs=1), pytest.approx(70.91, abs=1))
     idle = change(found, "step", "device idle, first to last activity")
@@ -345,6 +345,6 @@ def test_more_loader_workers_explain_the_difference():
     found = compare(
         resnet / "nw0_worker0.1623143089861.pt.trace.json.gz", resnet / "nw4_worker0.1623212756351.pt.trace.json.gz"
     )
-    assert found.headline.startswith("B is 20% faster per step (174.9 -> 139.7 ms): idle: waiting for the data")
+    assert found.headline.startswith("B is 20% faster per step (175 -> 140 ms): idle: waiting for the data")
     assert change(found, "classes", "convolution kernels").significance == "noise"
     assert ("dataloader-bottleneck", "fixed") in {(one.rule, one.fate) for one in found.findings}

@@ -29,6 +29,7 @@ def kill() -> Callable[..., list[Any]]:
     return module.kill  # type: ignore[no-any-return]
 
 
+@pytest.mark.starts_programs
 def test_ended_at_random_moments(kill: Callable[..., list[Any]], tmp_path: Path) -> None:
     """Ten of the points of benchmarks/nothing_lost.py, with every signal that it knows."""
     points = kill(10, seed=5, seconds=1.0, folder=tmp_path)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow
 import pytest
 
 from tracelyze import analyzers
@@ -177,7 +176,7 @@ def test_cut_at_every_length_and_judged(tmp_path: Path) -> None:
     counts = []
     for length in range(len(whole) + 1):
         steps.write_bytes(whole[:length])
-        rows = [row for batch in complete_batches(steps, pyarrow.OSFile) for row in batch.column("step").to_pylist()]
+        rows = [row for batch in complete_batches(steps) for row in batch.column("step").to_pylist()]
         assert rows == list(range(1, len(rows) + 1))
         counts.append(len(rows))
     assert counts == sorted(counts)

@@ -16,6 +16,7 @@ FOLDER: Final = Path(__file__).resolve().parent
 
 BLOW_UP: Final = (
     "clipping-always-active",
+    "constant-output",
     "dead-relu",
     "exploding-gradients",
     "fp16-overflow",
@@ -269,7 +270,7 @@ PRECISION: Final = (
         "amp_float16",
         "clip-before-unscale",
         "clip-before-unscale",
-        consequences=("clipping-always-active", "loss-plateau", "update-ratio"),
+        consequences=("clipping-always-active", "constant-output", "loss-plateau", "update-ratio"),
         lines=("torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=5.0)",),
         fast=True,
     ),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from tracelyze.collectors.internals import private_names
+
 
 def may_compute(torch: Any, on_cuda: bool = False) -> bool:
     """Whether an operation of ours would go unseen: nothing traces, transforms, counts or captures operations now."""
@@ -17,7 +19,7 @@ def may_compute(torch: Any, on_cuda: bool = False) -> bool:
 
 def unseen(torch: Any) -> contextlib.AbstractContextManager[Any]:
     """Within it no `__torch_function__` of a tensor or a mode sees what is computed."""
-    disabled = getattr(torch._C, "DisableTorchFunction", contextlib.nullcontext)
+    disabled = private_names.find(torch, private_names.NO_FUNCTION_MODES) or contextlib.nullcontext
     context: contextlib.AbstractContextManager[Any] = disabled()
     return context
 

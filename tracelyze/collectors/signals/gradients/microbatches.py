@@ -59,9 +59,9 @@ class MicroBatches(Signal):
         """What the input is recognised by; a key of its own for one that cannot be read."""
         torch = self.torch
         given = next((one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)), None)
-        if given is None or not is_plain(torch, given) or not given.numel():
+        if given is None or not is_plain(torch, given) or not given.numel() or not may_compute(torch, given.is_cuda):
             return (id(call),)
-        if given.is_cpu and may_compute(torch):
+        if given.is_cpu:
             return (*given.shape, *every_nth(given, ELEMENTS).tolist())
         key = (*given.shape, given.data_ptr())
         before = self._alive.get(key)
