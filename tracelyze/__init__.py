@@ -14,16 +14,21 @@ from tracelyze.errors import InputError
 from tracelyze.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from tracelyze.api import diagnose, diagnose_row, load
+    from tracelyze.api import diagnose, load
+    from tracelyze.fleet.judging import diagnose_row
 
 __all__ = ["InputError", "Recorder", "diagnose", "diagnose_row", "load", "log"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("diagnose", "diagnose_row", "load"):
+    if name in ("diagnose", "load"):
         from tracelyze import api
 
         return getattr(api, name)
+    if name == "diagnose_row":
+        from tracelyze.fleet.judging import diagnose_row
+
+        return diagnose_row
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

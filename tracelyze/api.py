@@ -1,4 +1,4 @@
-"""tracelyze from Python: :func:`diagnose`, :func:`load` and :func:`diagnose_row`, as `tracelyze.<name>`.
+"""tracelyze from Python: :func:`diagnose` and :func:`load`, as `tracelyze.<name>`.
 
 The package hands these out when they are first asked for (see `tracelyze.__getattr__`), so that `import tracelyze`
 inside a training imports neither numpy nor pandas. docs/python.md shows them at work.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Run
     from tracelyze.diagnosis import Diagnosis
 
-__all__ = ["diagnose", "diagnose_row", "load"]
+__all__ = ["diagnose", "load"]
 
 
 def diagnose(
@@ -85,19 +85,3 @@ def load(run: str | Path) -> Run:
     from tracelyze import analyzers
 
     return analyzers.load(run)
-
-
-def diagnose_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The diagnosis of the run at `row["path"]`, as a row: for the `map` of Ray, Dask, Spark, Daft or a process pool.
-
-    Pure and picklable: the answer depends on the run alone, and holds numbers, text, lists and dictionaries. It is the
-    given row, with `run`, `status` ("judged" or "error"), `verdict`, `error` and `checks`, a list with one dictionary
-    per check: the rows of the table of `tracelyze fleet`, whose columns docs/fleet.md lists. A run that cannot be
-    judged raises nothing: it has the status "error" and one check that says why.
-
-    >>> paths = [{"path": "runs/a"}, {"path": "runs/b"}]
-    >>> rows = [check for row in map(tracelyze.diagnose_row, paths) for check in row["checks"]]  # doctest: +SKIP
-    """
-    from tracelyze.fleet.judging import judge_row
-
-    return judge_row(row)

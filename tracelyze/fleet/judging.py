@@ -15,8 +15,19 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Diagnosis
 
 
-def judge_row(row: Mapping[str, Any], filesystem: FileSystem | None = None) -> dict[str, Any]:
-    """See :func:`tracelyze.diagnose_row`. `filesystem`: where the path lies, else its URI or this machine says it."""
+def diagnose_row(row: Mapping[str, Any], filesystem: FileSystem | None = None) -> dict[str, Any]:
+    """The diagnosis of the run at `row["path"]`, as a row: for the `map` of Ray, Dask, Spark, Daft or a process pool.
+
+    Pure and picklable: the answer depends on the run alone, and holds numbers, text, lists and dictionaries. It is the
+    given row, with `run`, `status` ("judged" or "error"), `verdict`, `error` and `checks`, a list with one dictionary
+    per check: the rows of the table of `tracelyze fleet`, whose columns docs/fleet.md lists. A run that cannot be
+    judged raises nothing: it has the status "error" and one check that says why.
+
+    `filesystem`: where the path lies, else its URI or this machine says it.
+
+    >>> paths = [{"path": "runs/a"}, {"path": "runs/b"}]
+    >>> rows = [check for row in map(tracelyze.diagnose_row, paths) for check in row["checks"]]  # doctest: +SKIP
+    """
     path = str(row.get("path", row.get("item", "")))
     told = {**row, "path": path, "run": path, "status": "judged", "verdict": None, "error": None}
     try:

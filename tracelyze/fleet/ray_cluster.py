@@ -53,7 +53,7 @@ def _judge(row: dict[str, Any], filesystem: FileSystem | None = None) -> dict[st
     """The row with its table as bytes: the columns of a block are then the same whatever the runs hold."""
     import pyarrow as pa
 
-    found = table.to_arrow(judging.judge_row(row, filesystem)["checks"])
+    found = table.to_arrow(judging.diagnose_row(row, filesystem)["checks"])
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, found.schema) as writer:
         writer.write_table(found)

@@ -24,7 +24,7 @@ def main() -> None:
         filesystem = pickle.load(sys.stdin.buffer)  # noqa: S301  # of the process that started this one
         while True:
             run = pickle.load(sys.stdin.buffer)  # noqa: S301
-            pickle.dump(table.to_arrow(judging.judge_row({"path": run}, filesystem)["checks"]), answers)
+            pickle.dump(table.to_arrow(judging.diagnose_row({"path": run}, filesystem)["checks"]), answers)
             answers.flush()
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
         return
