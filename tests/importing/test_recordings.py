@@ -47,6 +47,7 @@ def real(name: str) -> Path:
     return path
 
 
+@pytest.mark.starts_programs
 @pytest.mark.parametrize("name", REAL)
 def test_a_real_recording_is_recognized_and_read(name: str, tmp_path: Path) -> None:
     kind, steps, evals, ends = REAL[name]
@@ -93,6 +94,7 @@ def test_how_a_program_ended_is_read_from_its_log(tmp_path: Path) -> None:
     assert "CANCELLED" in process.exit.detail
 
 
+@pytest.mark.starts_programs
 def test_a_truncated_run_of_wandb_is_read_up_to_its_end(tmp_path: Path) -> None:
     whole = real("wandb/overfit-12") / "run-r0000012.wandb"
     (tmp_path / "cut.wandb").write_bytes(whole.read_bytes()[:400_000])

@@ -98,7 +98,8 @@ def _fatal(stacks: str) -> str:
     first = stacks.splitlines()[0].strip()
     what = "asked to terminate (SIGTERM)" if first.startswith(("Stack", "Current thread", "Thread")) else first
     frames = re.findall(r'File "([^"]+)", line (\d+) in (\S+)', stacks)
-    own = [frame for frame in frames if "site-packages" not in frame[0] and "/lib/python" not in frame[0]]
+    others = ("site-packages", "/lib/python", "/tracelyze/collectors/")  # libraries, and what records the program
+    own = [frame for frame in frames if not any(part in frame[0] for part in others)]
     if not own:
         return what
     file, line, function = own[0]

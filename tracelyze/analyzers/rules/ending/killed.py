@@ -73,7 +73,8 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
     training = process.longest if process.trainings else None
     last = int(np.nanmax(training.steps["step"])) if training and np.isfinite(training.steps["step"]).any() else steps
     if end.kind == "signal":
-        title, told = f"A signal ended the program: {end.detail}", f"A signal ended the program: {end.detail}."
+        what = end.detail.removeprefix("Fatal Python error: ")
+        title, told = f"Ended by a signal: {what}", f"A signal ended the program: {end.detail}."
     else:
         title = f"The program was killed after step {last:,} and left no message"
         told = "It wrote no end: something killed it from outside (SIGKILL, which none can answer), or power failed."
