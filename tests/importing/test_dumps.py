@@ -12,7 +12,7 @@ import pytest
 
 import tracelyze
 from tracelyze.errors import InputError
-from tracelyze.importing import memory_snapshot, plain_pickle
+from tracelyze.importing.dumps import memory_snapshot, plain_pickle
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "recordings"
 RECORDINGS = Path(os.environ.get("TRACELYZE_RECORDINGS", SHARED))

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from tracelyze import analyzers
 from tracelyze.errors import InputError
-from tracelyze.importing import recordings, tensorboard
+from tracelyze.importing import recordings
+from tracelyze.importing.trackers import tensorboard
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process

@@ -15,7 +15,8 @@ import pytest
 import tracelyze
 from tracelyze.analyzers import load
 from tracelyze.errors import InputError
-from tracelyze.importing import columns, recordings, training_log
+from tracelyze.importing import columns, recordings
+from tracelyze.importing.logs import training_log
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "recordings"
 RECORDINGS = Path(os.environ.get("TRACELYZE_RECORDINGS", SHARED))
@@ -276,7 +277,7 @@ def test_both_readers_of_event_files_agree(tmp_path: Path) -> None:
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
 
-    from tracelyze.importing import tensorboard
+    from tracelyze.importing.trackers import tensorboard
 
     events = writer.EventFileWriter(str(tmp_path))
     for step in range(200):
@@ -307,7 +308,7 @@ def test_colors_do_not_hide_what_a_log_is(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_several_runs_of_wandb_is_its_latest(tmp_path: Path) -> None:
-    from tracelyze.importing import wandb_run
+    from tracelyze.importing.trackers import wandb_run
 
     for name in ("offline-run-1-a", "offline-run-2-b"):
         (tmp_path / name).mkdir()
@@ -318,7 +319,7 @@ def test_a_folder_of_several_runs_of_wandb_is_its_latest(tmp_path: Path) -> None
 
 
 def test_the_training_numbers_the_steps_of_wandb_where_it_can() -> None:
-    from tracelyze.importing import wandb_run
+    from tracelyze.importing.trackers import wandb_run
 
     rows: list[dict[str, float | None]] = [{"_step": float(n), "train/global_step": 10.0 * n} for n in range(20)]
     wandb_run._number_by_the_program(rows)

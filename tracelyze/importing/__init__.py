@@ -1,4 +1,4 @@
-"""Runs that other programs recorded, as run directories: one module per format.
+"""Runs that other programs recorded, as run directories: one module per format, in `logs`, `trackers` and `dumps`.
 
 It stands beside the collectors, not among them: it runs when somebody asks for a diagnosis, never inside a training.
 It may import the schema of the run directory, the collectors' storage (`stream`, `identity`), `redaction`, `errors`,

@@ -10,23 +10,11 @@ from pathlib import Path
 from tracelyze import schema
 from tracelyze.errors import InputError
 from tracelyze.formatting import plural
-from tracelyze.importing import (
-    console,
-    databases,
-    delimited,
-    flight_recorder,
-    json_log,
-    memory_snapshot,
-    mlflow_store,
-    mlperf,
-    monitor_csv,
-    tensorboard,
-    trainer_state,
-    training_log,
-    wandb_run,
-)
+from tracelyze.importing.dumps import flight_recorder, memory_snapshot
+from tracelyze.importing.logs import console, delimited, json_log, mlperf, monitor_csv, trainer_state, training_log
 from tracelyze.importing.reading import head_of, without_colors
 from tracelyze.importing.run_builder import Log, write_run
+from tracelyze.importing.trackers import databases, mlflow_store, tensorboard, wandb_run
 
 _JSON = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*(?:[\[{\"\]]|-?[\d.]+\s*[,\]]\s*[-\d]))")
 

@@ -1,4 +1,4 @@
-"""What the optimization did: learning rates, updates, accumulation, overflows, gradients by layer, leaks of graphs.
+"""What the optimization did: learning rates, updates, accumulation, leaks of graphs.
 
 Begin with `updates`.
 """

@@ -8,17 +8,17 @@ from typing import Final
 from tracelyze.analyzers.kineto.rule import TraceRule
 
 MODULES: Final = (
-    "dataloader_bottleneck",
-    "straggler",
-    "exposed_communication",
-    "allocator_stalls",
-    "sync_stalls",
-    "pageable_copies",
-    "host_bound",
-    "epoch_boundary_stall",
-    "slow_steps",
-    "memory_fragmentation",
-    "optimizer_for_loop",
-    "fp32_on_tensor_cores",
+    "throughput.dataloader_bottleneck",
+    "distributed.straggler",
+    "distributed.exposed_communication",
+    "device.allocator_stalls",
+    "throughput.sync_stalls",
+    "throughput.pageable_copies",
+    "throughput.host_bound",
+    "throughput.epoch_boundary_stall",
+    "throughput.slow_steps",
+    "device.memory_fragmentation",
+    "throughput.optimizer_for_loop",
+    "device.fp32_on_tensor_cores",
 )
 RULES: Final[tuple[TraceRule, ...]] = tuple(importlib.import_module(f"{__name__}.{module}").RULE for module in MODULES)

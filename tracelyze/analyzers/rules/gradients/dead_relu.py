@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tracelyze.analyzers.computed.optimization import dead_units
-from tracelyze.analyzers.computed.optimization.relus import gradients_of, zeros_of
+from tracelyze.analyzers.computed.gradients import dead_units
+from tracelyze.analyzers.computed.gradients.relus import gradients_of, zeros_of
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark

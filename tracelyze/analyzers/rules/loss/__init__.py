@@ -1,1 +1,1 @@
-"""Diagnoses of the loss and the learning rate."""
+"""Diagnoses of the loss curve."""

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tracelyze.errors import InputError
-from tracelyze.importing import plain_pickle, reading
+from tracelyze.importing import reading
+from tracelyze.importing.dumps import plain_pickle
 from tracelyze.importing.run_builder import Log
 
 _RANK = re.compile(r"(\d+)(?:\.(?:pickle|pkl|json))?$")

@@ -9,7 +9,7 @@ from typing import Any
 
 from tracelyze.errors import InputError
 from tracelyze.formatting import size
-from tracelyze.importing import plain_pickle
+from tracelyze.importing.dumps import plain_pickle
 from tracelyze.importing.run_builder import Log
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tracelyze.errors import InputError
-from tracelyze.importing.failures import Ending
+from tracelyze.importing.logs.failures import Ending
 from tracelyze.importing.reading import Numbers, lines_of, number
 from tracelyze.importing.run_builder import Log
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from tracelyze.errors import InputError
-from tracelyze.importing import trainer_state
+from tracelyze.importing.logs import trainer_state
 from tracelyze.importing.reading import Numbers, numbers, text_of
 from tracelyze.importing.run_builder import Log
 

@@ -26,7 +26,7 @@ from tracelyze.analyzers.kineto.rule import (
     steady,
     too_short,
 )
-from tracelyze.analyzers.kineto.rules.step_preparation import not_to_be_seen, prepared_on_the_host
+from tracelyze.analyzers.kineto.rules.throughput.step_preparation import not_to_be_seen, prepared_on_the_host
 from tracelyze.analyzers.kineto.timeline.table import Floats, median
 from tracelyze.analyzers.rule import Limits, Outcome, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding

@@ -1,0 +1,1 @@
+"""What goes on in the device itself: its memory and its arithmetic."""

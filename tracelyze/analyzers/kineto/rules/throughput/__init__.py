@@ -1,0 +1,1 @@
+"""What makes the device wait for the host: batches, launches, synchronisation, copies."""

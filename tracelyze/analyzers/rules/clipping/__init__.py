@@ -1,0 +1,1 @@
+"""Diagnoses of gradient clipping."""

@@ -1,0 +1,1 @@
+"""Diagnoses of NaN and Inf in batches, activations, losses and gradients."""

@@ -1,0 +1,1 @@
+"""Diagnoses of what a loss function is given: outputs, targets, positions."""

@@ -1,0 +1,1 @@
+"""Logs: text, CSV or JSON that a program prints or writes while it trains."""

@@ -1,0 +1,1 @@
+"""Stores of experiment trackers: MLflow, Trackio, TensorBoard, Weights & Biases."""
