@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 ColumnType = Literal["bool", "int8", "int16", "int32", "int64", "float64", "string"]
@@ -30,7 +31,11 @@ class Table:
 
     def column(self, name: str) -> Column:
         """The column called `name`; KeyError if there is none."""
-        for column in self.columns:
-            if column.name == name:
-                return column
-        raise KeyError(f"{self.name} has no column {name!r}")
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise KeyError(f"{self.name} has no column {name!r}") from None
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Column]:
+        return {column.name: column for column in reversed(self.columns)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -149,6 +150,11 @@ class FileColumns:
         return np.concatenate([values for values, _ in pieces]), np.concatenate([known for _, known in pieces])
 
 
+@lru_cache(maxsize=64)
+def _all_known(rows: int) -> Mask:
+    return np.broadcast_to(np.True_, rows)
+
+
 _NOTHING = np.zeros(0, dtype=np.float64), np.zeros(0, dtype=bool)
 
 
@@ -178,10 +184,10 @@ def _numbers(part: Part, name: str) -> tuple[Floats, Mask]:
     column = part.column(name)
     if column.null_count == len(column):
         return _unknown(part.rows)
-    known = np.broadcast_to(np.True_, len(column)) if column.null_count == 0 else column.is_valid().to_numpy()
+    known = _all_known(len(column)) if column.null_count == 0 else column.is_valid().to_numpy()
     only = _constant(column) if len(column) > SMALL else None
     if only is not None:
-        return np.broadcast_to(np.float64(only), len(column)), np.broadcast_to(np.True_, len(column))
+        return np.broadcast_to(np.float64(only), len(column)), _all_known(len(column))
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.uint8())
     values = column.cast(pa.float64(), safe=False).to_numpy()
@@ -202,6 +208,7 @@ def _constant(column: Any) -> float | None:
     return float(low)
 
 
+@lru_cache(maxsize=64)
 def _unknown(rows: int) -> tuple[Floats, Mask]:
     """A column that was not measured. Broadcast views: they cost no memory whatever the number of rows."""
     return np.broadcast_to(np.float64("nan"), rows), np.broadcast_to(np.False_, rows)

@@ -196,7 +196,17 @@ class Process:
 
     def signal_of(self, column: str) -> tuple[str, dict[str, Any]] | None:
         """Name and entry of the signal that records `column` ("steps.grad_norm"); None where the run knows none."""
-        return next(((name, state) for name, state in self.signals.items() if column in state.get("columns", ())), None)
+        name = self._recorded_by.get(column)
+        return (name, self.signals[name]) if name is not None else None
+
+    @cached_property
+    def _recorded_by(self) -> dict[str, str]:
+        """The first signal that records each column."""
+        found: dict[str, str] = {}
+        for name, state in self.signals.items():
+            for column in state.get("columns", ()):
+                found.setdefault(column, name)
+        return found
 
     def lacks(self, column: str) -> str:
         """Why the run holds nothing for `column` ("steps.grad_norm"), as a clause."""

@@ -50,6 +50,9 @@ class Table:
 
     def has(self, name: str) -> bool:
         """Whether column `name` was measured at least once."""
+        if self._source.rows == 0:
+            self.spec.column(name)  # KeyError for a column that the schema does not have
+            return False
         if self.spec.column(name).type == "string":
             return any(value is not None for value in self.text(name))
         return bool(self.known(name).any())
@@ -85,6 +88,8 @@ class Table:
     def records(self) -> Iterator[dict[str, Any]]:
         """The rows as dictionaries, None where nothing was measured. For small tables."""
         columns: dict[str, list[Any]] = {}
+        if self._source.rows == 0:
+            return
         for column in self.spec.columns:
             values = self._load(column.name)
             if isinstance(values, list):

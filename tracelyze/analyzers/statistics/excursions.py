@@ -66,14 +66,12 @@ def excursions(values: Floats, *, factor: float) -> list[Excursion]:
         return []
     logs = np.log(values)
     level = np.minimum.accumulate(np.median(sliding_window_view(logs, 3), axis=1))
+    leaps = np.flatnonzero(logs[3:] > level[: len(logs) - 3] + np.log(factor)) + 3
     found: list[Excursion] = []
-    index = 3
-    while index < len(logs):
-        base = float(level[index - 3])
-        if logs[index] <= base + np.log(factor):
-            index += 1
-            continue
-        begin, peak = index, float(logs[index])
+    index = 0
+    while (place := int(np.searchsorted(leaps, index))) < len(leaps):
+        begin = index = int(leaps[place])
+        base, peak = float(level[index - 3]), float(logs[index])
         while index < len(logs) and logs[index] > (base + peak) / 2:
             peak = max(peak, float(logs[index]))
             index += 1

@@ -6,6 +6,7 @@ Everything here works on finite values and survives a minority of wild ones; mea
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +23,19 @@ def spread(values: Floats) -> float:
     return float(NORMAL_MAD * np.median(np.abs(values - np.median(values))))
 
 
+@lru_cache(maxsize=256)
 def edges(length: int, blocks: int) -> npt.NDArray[np.intp]:
-    """Bounds of `blocks` nearly equal consecutive blocks over `length` values, shape [blocks + 1]."""
-    return np.linspace(0, length, min(blocks, max(length, 1)) + 1).astype(np.intp)
+    """Bounds of `blocks` nearly equal consecutive blocks over `length` values, shape [blocks + 1]; not to be written."""
+    bounds = np.linspace(0, length, min(blocks, max(length, 1)) + 1).astype(np.intp)
+    bounds.flags.writeable = False
+    return bounds
+
+
+@lru_cache(maxsize=64)
+def _pairs(count: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Indices of all pairs of `count` points; ranks of one run have the same counts again and again."""
+    first, second = np.triu_indices(count, k=1)
+    return first, second
 
 
 def block_medians(values: Floats, blocks: int) -> Floats:
@@ -62,7 +73,7 @@ def block_minima(values: Floats, blocks: int) -> Floats:
 
 def pair_slopes(x: Floats, y: Floats) -> Floats:
     """Slopes of the lines through all pairs of points with different x, shape [pairs]."""
-    first, second = np.triu_indices(len(y), k=1)
+    first, second = _pairs(len(y))
     run = x[second] - x[first]
     rise = y[second] - y[first]
     return np.asarray(rise[run != 0] / run[run != 0], dtype=np.float64)
@@ -82,7 +93,7 @@ def kendall_tau(y: Floats) -> float:
     count = len(y)
     if count < 2:
         return 0.0
-    first, second = np.triu_indices(count, k=1)
+    first, second = _pairs(count)
     return float(np.sign(y[second] - y[first]).sum() / (count * (count - 1) / 2))
 
 
