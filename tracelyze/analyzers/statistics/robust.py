@@ -25,7 +25,7 @@ def spread(values: Floats) -> float:
 
 @lru_cache(maxsize=256)
 def edges(length: int, blocks: int) -> npt.NDArray[np.intp]:
-    """Bounds of `blocks` nearly equal consecutive blocks over `length` values, shape [blocks + 1]; not to be written."""
+    """Bounds of `blocks` nearly equal consecutive blocks over `length` values, shape [blocks + 1]; read-only."""
     bounds = np.linspace(0, length, min(blocks, max(length, 1)) + 1).astype(np.intp)
     bounds.flags.writeable = False
     return bounds
