@@ -10,6 +10,8 @@ import re
 import sys
 from pathlib import Path
 
+import rule_pages
+
 from tracelyze import catalogue, documentation
 from tracelyze.reports import json_schema
 
@@ -20,13 +22,25 @@ SHOWN = re.compile(r"(<!-- file: (\S+) -->\n).*?(<!-- end of file -->)", re.DOTA
 
 def pages() -> dict[str, str]:
     """Text by file name, as seen from docs/."""
+    entries = catalogue.entries()
     return {
         "run-directory.md": _from("tracelyze/schema", documentation.run_directory_page()),
         "signals.md": _from("the classes in tracelyze/collectors/signals", documentation.signals_page()),
-        "rules.md": _from("the declarations in tracelyze/analyzers", documentation.rules_page(catalogue.entries())),
+        "rules/index.md": _from("the declarations in tracelyze/analyzers", rule_pages.index(entries)),
         "diagnosis.schema.json": json.dumps(json_schema.schema(), indent=2, ensure_ascii=False) + "\n",
         "../CONTRIBUTING.md": with_files((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")),
+    } | {
+        f"rules/{entry.id}.md": _from(
+            "the declaration in tracelyze/analyzers", rule_pages.page(entry, example(entry.id))
+        )
+        for entry in entries
     }
+
+
+def example(rule: str) -> rule_pages.Example | None:
+    """What `scripts/rule_examples.py` recorded of a faulty training, if it did."""
+    path = DOCS / "rules" / "examples" / f"{rule}.json"
+    return rule_pages.Example(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
 
 def with_files(page: str) -> str:

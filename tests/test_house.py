@@ -217,13 +217,20 @@ def test_diagnosing_needs_no_torch_and_no_plotly(tmp_path: Path) -> None:
     assert (tmp_path / "r.html").stat().st_size > 1000
 
 
-def test_generated_pages_are_up_to_date() -> None:
+def test_generated_pages_are_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
     spec = importlib.util.spec_from_file_location("make_docs", ROOT / "scripts" / "make_docs.py")
     assert spec is not None
     assert spec.loader is not None
     make_docs = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(make_docs)
-    for name, page in make_docs.pages().items():
+    pages = make_docs.pages()
+    assert {f"rules/{path.name}" for path in (ROOT / "docs" / "rules").glob("*.md")} <= set(pages), "a page of no rule"
+    for path in (ROOT / "docs" / "rules" / "examples").glob("*.json"):
+        example = make_docs.example(path.stem)
+        assert (ROOT / "tests" / "trainings" / example.training).exists(), f"{path}: python scripts/rule_examples.py"
+        assert not example.figure or (path.parents[1] / "figures" / f"{path.stem}.svg").exists(), path
+    for name, page in pages.items():
         assert (ROOT / "docs" / name).read_text(encoding="utf-8") == page, (
             f"docs/{name}: run python scripts/make_docs.py"
         )

@@ -1,4 +1,4 @@
-"""The pages of docs/ that are made from declarations: the run directory, the signals, the rules."""
+"""What declarations say, as pages for docs/ and for the terminal: the run directory, the signals, the rules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import inspect
 import json
 import textwrap
 from collections.abc import Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tracelyze import schema
@@ -84,24 +83,6 @@ def signals_list() -> str:
     return "\n".join(lines) + "\n"
 
 
-def rules_page(entries: Sequence[Entry]) -> str:
-    """docs/rules.md: every rule's page, by family, after a table of contents."""
-    lines = [
-        "# Rules",
-        "",
-        "Every diagnosis that tracelyze can make. For each run a rule ends as fired, passed or skipped, and says why.",
-        "The ids are what `--select`, `--ignore`, the configuration and the JSON output use.",
-        "",
-        "| id | severity | what it finds | from |",
-        "|---|---|---|---|",
-        *[f"| [{e.id}](#{e.id}) | {e.severity} | {e.title} | {' or '.join(_reads(e))} |" for e in entries],
-    ]
-    for family, members in groupby(entries, key=lambda entry: entry.family):
-        lines += ["", f"## {family.capitalize()}", ""]
-        lines += ["\n".join(_markdown(entry)) for entry in members]
-    return "\n".join(lines).rstrip() + "\n"
-
-
 def rules_list(entries: Sequence[Entry]) -> str:
     """One line a rule: id, severity, title."""
     width = max((len(entry.id) for entry in entries), default=0)
@@ -113,16 +94,16 @@ def rule_page(entry: Entry) -> str:
     """One rule, for the terminal."""
     lines = [
         f"{entry.id}: {entry.title}",
-        f"{entry.severity}, family {entry.family}; from a {' or a '.join(_reads(entry))}",
+        f"{entry.severity}, family {entry.family}; from a {' or a '.join(reads(entry))}",
     ]
-    for paragraph in _paragraphs(entry):
+    for paragraph in paragraphs(entry):
         lines += ["", *textwrap.wrap(paragraph, 100)]
     if entry.thresholds:
         lines += ["", f"Thresholds, to be set under [tool.tracelyze.thresholds.{entry.id}]:"]
         for threshold in entry.thresholds:
             lines += [f"  {threshold.name} = {threshold.default:g} {threshold.unit}".rstrip()]
             lines += textwrap.wrap(threshold.source, 96, initial_indent="    ", subsequent_indent="    ")
-    if references := _references(entry):
+    if references := references(entry):
         lines += ["", "References:", *[f"  {reference}" for reference in references]]
     return "\n".join(lines) + "\n"
 
@@ -137,13 +118,13 @@ def rules_json(entries: Sequence[Entry]) -> str:
             "title": entry.title,
             "about": entry.rule.about,
             "not_when": entry.rule.not_when,
-            "reads": _reads(entry),
+            "reads": reads(entry),
             "needs": [list(alternative) for alternative in entry.run.needs] if entry.run else [],
             "consequence_of": _causes(entry),
             "thresholds": [
                 {"name": t.name, "default": t.default, "unit": t.unit, "source": t.source} for t in entry.thresholds
             ],
-            "references": _references(entry),
+            "references": references(entry),
         }
         for entry in entries
     ]
@@ -174,19 +155,7 @@ def _column_row(column: schema.Column) -> str:
     return f"| {column.name} | {column.type} | {column.unit} | {meaning} |"
 
 
-def _markdown(entry: Entry) -> list[str]:
-    lines = [f"### {entry.id}", "", f"**{entry.title}** ({entry.severity})", ""]
-    for paragraph in _paragraphs(entry):
-        lines += [paragraph, ""]
-    if entry.thresholds:
-        lines += ["| threshold | default | unit | where it comes from |", "|---|---|---|---|"]
-        lines += [f"| {t.name} | {t.default:g} | {t.unit} | {t.source} |" for t in entry.thresholds] + [""]
-    if references := _references(entry):
-        lines += ["References:", "", *[f"- {reference}" for reference in references], ""]
-    return lines
-
-
-def _paragraphs(entry: Entry) -> list[str]:
+def paragraphs(entry: Entry) -> list[str]:
     """What both kinds of page say about a rule, a paragraph each."""
     found: list[str] = []
     for rule in _rules(entry):
@@ -205,7 +174,7 @@ def _rules(entry: Entry) -> list[Rule | TraceRule]:
     return [rule for rule in (entry.run, entry.trace) if rule is not None]
 
 
-def _reads(entry: Entry) -> list[str]:
+def reads(entry: Entry) -> list[str]:
     return ["run"] * (entry.run is not None) + ["trace"] * (entry.trace is not None)
 
 
@@ -213,5 +182,5 @@ def _causes(entry: Entry) -> list[str]:
     return list(dict.fromkeys(cause for rule in _rules(entry) for cause in rule.consequence_of))
 
 
-def _references(entry: Entry) -> list[str]:
+def references(entry: Entry) -> list[str]:
     return list(dict.fromkeys(reference for rule in _rules(entry) for reference in rule.references))
