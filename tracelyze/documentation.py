@@ -103,8 +103,8 @@ def rule_page(entry: Entry) -> str:
         for threshold in entry.thresholds:
             lines += [f"  {threshold.name} = {threshold.default:g} {threshold.unit}".rstrip()]
             lines += textwrap.wrap(threshold.source, 96, initial_indent="    ", subsequent_indent="    ")
-    if references := references(entry):
-        lines += ["", "References:", *[f"  {reference}" for reference in references]]
+    if known := references(entry):
+        lines += ["", "References:", *[f"  {reference}" for reference in known]]
     return "\n".join(lines) + "\n"
 
 
@@ -175,6 +175,7 @@ def _rules(entry: Entry) -> list[Rule | TraceRule]:
 
 
 def reads(entry: Entry) -> list[str]:
+    """What the diagnosis can be made from: run, trace, or both."""
     return ["run"] * (entry.run is not None) + ["trace"] * (entry.trace is not None)
 
 
@@ -183,4 +184,5 @@ def _causes(entry: Entry) -> list[str]:
 
 
 def references(entry: Entry) -> list[str]:
+    """Papers and documentation that the rules rest on."""
     return list(dict.fromkeys(reference for rule in _rules(entry) for reference in rule.references))
