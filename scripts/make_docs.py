@@ -12,7 +12,8 @@ from pathlib import Path
 
 import rule_pages
 
-from tracelyze import catalogue, documentation
+from tracelyze.catalogue import entries as catalogue
+from tracelyze.catalogue import pages as generated
 from tracelyze.reports import json_schema
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,8 +25,8 @@ def pages() -> dict[str, str]:
     """Text by file name, as seen from docs/."""
     entries = catalogue.entries()
     return {
-        "run-directory.md": _from("tracelyze/schema", documentation.run_directory_page()),
-        "signals.md": _from("the classes in tracelyze/collectors/signals", documentation.signals_page()),
+        "run-directory.md": _from("tracelyze/schema", generated.run_directory_page()),
+        "signals.md": _from("the classes in tracelyze/collectors/signals", generated.signals_page()),
         "rules/index.md": _from("the declarations in tracelyze/analyzers", rule_pages.index(entries)),
         "diagnosis.schema.json": json.dumps(json_schema.schema(), indent=2, ensure_ascii=False) + "\n",
         "../CONTRIBUTING.md": with_files((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")),

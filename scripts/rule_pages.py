@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from tracelyze import documentation
-from tracelyze.catalogue import Entry
+from tracelyze.catalogue import pages
+from tracelyze.catalogue.entries import Entry
 
 
 @dataclass(frozen=True)
@@ -46,19 +46,16 @@ def index(entries: Sequence[Entry]) -> str:
     for family, members in groupby(entries, key=lambda entry: entry.family):
         lines += ["", f"## {family.capitalize()}", "", "| id | severity | what it finds | from |", "|---|---|---|---|"]
         lines += [
-            f"| [{e.id}]({e.id}.md) | {e.severity} | {e.title} | {' or '.join(documentation.reads(e))} |"
-            for e in members
+            f"| [{e.id}]({e.id}.md) | {e.severity} | {e.title} | {' or '.join(pages.reads(e))} |" for e in members
         ]
     return "\n".join(lines) + "\n"
 
 
 def page(entry: Entry, example: Example | None) -> str:
     """What the rule finds, how that looks in a report, when it fires, and when it does not."""
-    reads = " or a ".join(
-        {"run": "recorded run", "trace": "profiler trace"}[kind] for kind in documentation.reads(entry)
-    )
+    reads = " or a ".join({"run": "recorded run", "trace": "profiler trace"}[kind] for kind in pages.reads(entry))
     lines = [f"# {entry.id}", "", f"**{entry.title}.** Severity: {entry.severity}. From a {reads}.", ""]
-    for paragraph in documentation.paragraphs(entry):
+    for paragraph in pages.paragraphs(entry):
         lines += [paragraph, ""]
     if example:
         lines += _example(entry.id, example)
@@ -66,7 +63,7 @@ def page(entry: Entry, example: Example | None) -> str:
         lines += ["## Thresholds", "", f"Set them under `[tool.tracelyze.thresholds.{entry.id}]`.", ""]
         lines += ["| threshold | default | unit | where it comes from |", "|---|---|---|---|"]
         lines += [f"| {t.name} | {t.default:g} | {t.unit} | {t.source} |" for t in entry.thresholds] + [""]
-    if references := documentation.references(entry):
+    if references := pages.references(entry):
         lines += ["## References", "", *[f"- {reference}" for reference in references], ""]
     return "\n".join(lines).rstrip() + "\n"
 

@@ -256,8 +256,8 @@ def test_collect_refuses_wrong_calls(tmp_path: Path) -> None:
 
 def test_interrupt(tmp_path: Path) -> None:
     """Ctrl-C while a command works ends it with 130 and without a traceback."""
-    program = "from tracelyze import cli, documentation\ndef stop(): raise KeyboardInterrupt\n"
-    program += "documentation.run_directory_page = stop\nimport sys; sys.argv = ['tracelyze', 'schema']\ncli.main()"
+    program = "from tracelyze import cli\nfrom tracelyze.catalogue import pages\ndef stop(): raise KeyboardInterrupt\n"
+    program += "pages.run_directory_page = stop\nimport sys; sys.argv = ['tracelyze', 'schema']\ncli.main()"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 130
     assert "Traceback" not in done.stderr

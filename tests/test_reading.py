@@ -22,7 +22,7 @@ import tracelyze
 from tracelyze import config, reading, reports, schema
 from tracelyze.analyzers.kineto.reading.importer import import_traces
 from tracelyze.analyzers.recorded import run_directory
-from tracelyze.catalogue import ThresholdNames
+from tracelyze.catalogue.entries import ThresholdNames
 from tracelyze.errors import InputError
 from tracelyze.importing import recordings
 

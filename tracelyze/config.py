@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tracelyze import reading
-from tracelyze.catalogue import check_ids
+from tracelyze.catalogue.entries import check_ids
 from tracelyze.errors import InputError
 from tracelyze.suggestions import unknown
 
@@ -29,7 +29,7 @@ PROJECT_FILE = "pyproject.toml"
 KEYS = ("select", "ignore", "thresholds", "docs_url")
 
 Rules = Mapping[str, Collection[str]]
-"""The names of a rule's thresholds, by its id: see :class:`tracelyze.catalogue.ThresholdNames`."""
+"""The names of a rule's thresholds, by its id: see :class:`tracelyze.catalogue.entries.ThresholdNames`."""
 
 
 @dataclass(frozen=True)

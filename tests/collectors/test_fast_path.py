@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tracelyze.analyzers.recorded.run import Process
-from tracelyze.collectors.recording.fast_path import SKIPPED_STEPS
+from tracelyze.collectors.recording.fast_path.path import SKIPPED_STEPS
 
 from .conftest import Collect, program
 

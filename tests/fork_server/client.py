@@ -21,7 +21,8 @@ SERVER: Final = Path(__file__).with_name("server.py")
 READY_SECONDS: Final = 120.0  # to import torch on a busy machine
 COMMANDS: Final = (
     "numpy", "pandas", "pyarrow.parquet", "tracelyze.cli", "tracelyze.analyzers.engine", "tracelyze.analyzers.rules",
-    "tracelyze.analyzers.kineto.diagnose", "tracelyze.analyzers.windows", "tracelyze.config", "tracelyze.catalogue",
+    "tracelyze.analyzers.kineto.diagnose", "tracelyze.analyzers.windows", "tracelyze.config",
+    "tracelyze.catalogue.entries",
     "tracelyze.reports.html", "tracelyze.reports.json", "tracelyze.reports.text",
 )  # fmt: skip
 """What the command line imports."""

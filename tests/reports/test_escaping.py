@@ -7,7 +7,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -140,6 +140,7 @@ def test_a_terminal_gets_no_command(texts: list[str]) -> None:
 
 @QUICK
 @given(SEVERAL)
+@example(["x" * 20_000])
 def test_markdown_makes_no_link_image_html_mention_or_reference(texts: list[str]) -> None:
     comment = render(examples.hostile(*texts), "markdown")
     assert len(comment.encode()) < 60_000

@@ -16,7 +16,7 @@ from tracelyze import reports
 from tracelyze.diagnosis import Evidence, Location
 from tracelyze.errors import InputError
 from tracelyze.reports import escaping, markdown, sarif, text
-from tracelyze.reports.plain_tracebacks import folded
+from tracelyze.reports.wording.plain_tracebacks import folded
 
 from . import examples
 

@@ -15,7 +15,8 @@ from tracelyze import reports
 from tracelyze.diagnosis import KINDS, Chart, Line, Picture
 from tracelyze.reports import html as html_report
 from tracelyze.reports import json as json_report
-from tracelyze.reports import lanes, render, svg
+from tracelyze.reports import render
+from tracelyze.reports.drawing import lanes, svg
 
 from . import examples, pictures
 from .chromium import BINARY, Chromium

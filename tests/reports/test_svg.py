@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracelyze.diagnosis import Chart, Line, Mark
-from tracelyze.reports import axes, figures, svg
+from tracelyze.reports.drawing import axes, figures, svg
 
 from . import examples
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracelyze.diagnosis import Cost, Evidence, Exit, Finding
-from tracelyze.reports import story, words
+from tracelyze.reports.wording import story, words
 
 from . import examples
 

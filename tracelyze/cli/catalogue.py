@@ -23,31 +23,32 @@ def rules(
     format: Annotated[Format, typer.Option("--format", "-f", help="What to print on stdout.")] = Format.text,
 ) -> None:
     """List every diagnosis that can be made, or explain one."""
-    from tracelyze import catalogue, documentation
+    from tracelyze.catalogue import entries as catalogue
+    from tracelyze.catalogue import pages
 
     entries = catalogue.entries()
     if identifier is not None:
         catalogue.check_ids([identifier], {entry.id: entry for entry in entries}, "rules")
     chosen = [entry for entry in entries if identifier in (None, entry.id)]
     if format is Format.json:
-        emit(documentation.rules_json(chosen))
+        emit(pages.rules_json(chosen))
     elif identifier is None:
-        emit(documentation.rules_list(chosen))
+        emit(pages.rules_list(chosen))
     else:
-        emit(documentation.rule_page(chosen[0]))
+        emit(pages.rule_page(chosen[0]))
 
 
 @app.command(short_help="List what can be recorded, and what it costs.")
 def signals() -> None:
     """List every signal: what it records, its columns, whether it is sampled and how often, what it costs."""
-    from tracelyze import documentation
+    from tracelyze.catalogue import pages
 
-    emit(documentation.signals_list())
+    emit(pages.signals_list())
 
 
 @app.command(short_help="Print what is recorded, column by column.")
 def schema() -> None:
     """Print the documentation of the run directory: every file, table and column."""
-    from tracelyze import documentation
+    from tracelyze.catalogue import pages
 
-    emit(documentation.run_directory_page())
+    emit(pages.run_directory_page())

@@ -142,8 +142,8 @@ def _list(folder: Path, settings: Settings, files: list[Path], format: Format, b
 
 def _settings(config: Path | None, select: tuple[str, ...], ignore: tuple[str, ...]) -> Settings:
     """The configuration; --select takes the place of its `select`, --ignore adds to its `ignore`."""
-    from tracelyze import catalogue
     from tracelyze import config as configuration
+    from tracelyze.catalogue import entries as catalogue
 
     rules = catalogue.ThresholdNames()
     catalogue.check_ids(select, rules, "--select")

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from xml.sax.saxutils import escape, quoteattr
 
-from tracelyze.reports import escaping, words
+from tracelyze.reports import escaping
+from tracelyze.reports.wording import words
 
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Check, Diagnosis, Finding

@@ -7,15 +7,15 @@ import textwrap
 from typing import TYPE_CHECKING, Final
 
 from tracelyze import formatting
-from tracelyze.reports import escaping, story, words
+from tracelyze.reports import escaping
 from tracelyze.reports.escaping import markdown as plain
 from tracelyze.reports.escaping import markdown_code
-from tracelyze.reports.html import hero, tracebacks
-from tracelyze.reports.plain_tracebacks import folded
+from tracelyze.reports.wording import run_words, story, tracebacks, words
+from tracelyze.reports.wording.plain_tracebacks import folded
 
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Check, Diagnosis, Evidence, Finding
-    from tracelyze.reports.story import Chapter
+    from tracelyze.reports.wording.story import Chapter
 
 LIMIT: Final = 60_000
 """Bytes. GitHub takes comments of up to 65,536 characters."""
@@ -66,7 +66,7 @@ def _brief(diagnosis: Diagnosis, chapters: list[Chapter]) -> str:
         return "\n\n".join([*lines, *_notes(diagnosis)])
     chapter = chapters[0]
     finding = chapter.root.finding
-    kind = "Worth knowing" if finding.severity == "info" else hero.CAUSE[finding.confidence]
+    kind = "Worth knowing" if finding.severity == "info" else words.CAUSE[finding.confidence]
     others = len(chapters) - 1
     more = f" · {formatting.plural(others, 'other finding')} below" if others else ""
     title = f": {_words(finding.title)}" if words.verdict(diagnosis) != finding.title else ""
@@ -74,7 +74,7 @@ def _brief(diagnosis: Diagnosis, chapters: list[Chapter]) -> str:
     lines.append(_words(_lead(finding.summary)))
     lines.append("\n".join(_facts(finding, chapter, diagnosis)))
     code = _code(finding)
-    if code and code.count("\n") <= _CODE + 1:
+    if code and code.count("\n") <= _CODE + 1 and len(code) <= _LONGEST:
         lines.append(code)
     return "\n\n".join([*lines, *_notes(diagnosis)])
 
@@ -92,14 +92,17 @@ def _lead(summary: str) -> str:
 
 
 def _facts(finding: Finding, chapter: Chapter, diagnosis: Diagnosis) -> list[str]:
-    since = [part for part in (words.onset(finding), hero.clock(finding.first_at)) if part not in ("", "not known")]
+    since = [
+        part for part in (words.onset(finding), run_words.clock(finding.first_at)) if part not in ("", "not known")
+    ]
     since += [words.ranks(finding, diagnosis.run.ranks)] if words.ranks(finding, diagnosis.run.ranks) else []
     lines = [f"- **Since** {', '.join(since)}"] if since else []
     lines += [f"- **Cost** {words.cost(finding)}"] if words.cost(finding) else []
     if finding.location is not None:
         source = finding.location.source.strip()
         seen = f": {markdown_code(escaping.shortened(source, _LONGEST_CELL))}" if source else ""
-        lines.append(f"- **Seen at** {markdown_code(words.place(finding.location))}{seen}")
+        place = escaping.shortened(words.place(finding.location), _LONGEST_CELL)
+        lines.append(f"- **Seen at** {markdown_code(place)}{seen}")
     numbers = [one for one in finding.evidence if one.threshold is not None][:_NUMBERS]
     lines += [f"- **Measured** {'; '.join(_number(one) for one in numbers)}"] if numbers else []
     if chapter.consequences:
@@ -112,8 +115,9 @@ def _facts(finding: Finding, chapter: Chapter, diagnosis: Diagnosis) -> list[str
 
 
 def _number(one: Evidence) -> str:
-    limit = hero.limit(one)
-    return plain(f"{one.name}: {formatting.quantity(one.value, one.unit)}") + (f" ({plain(limit)})" if limit else "")
+    limit = escaping.shortened(words.limit(one), _LONGEST_CELL)
+    said = escaping.shortened(f"{one.name}: {formatting.quantity(one.value, one.unit)}", _LONGEST_CELL)
+    return plain(said) + (f" ({plain(limit)})" if limit else "")
 
 
 def _details(chapter: Chapter, of_ranks: int) -> str:
@@ -175,7 +179,7 @@ def _code(finding: Finding) -> str:
 def _evidence(evidence: list[Evidence]) -> str:
     lines = ["| Measured | Value | Limit | Basis |", "|---|---|---|---|"]
     for one in [one for one in evidence if not tracebacks.is_traceback(one)][:30]:
-        cells = (one.name, formatting.quantity(one.value, one.unit), hero.limit(one), one.source)
+        cells = (one.name, formatting.quantity(one.value, one.unit), words.limit(one), one.source)
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
 
@@ -197,8 +201,8 @@ def _checks(diagnosis: Diagnosis) -> list[str]:
     if not diagnosis.checks:
         return []
     groups = (
-        ("need more data", hero.needs_more(diagnosis)),
-        ("do not apply", hero.not_applicable(diagnosis)),
+        ("need more data", story.needs_more(diagnosis)),
+        ("do not apply", story.not_applicable(diagnosis)),
         ("passed", story.checks(diagnosis, "passed")),
     )
     parts = [f"### Checks\n\n{words.tally(diagnosis)}."]
@@ -215,12 +219,12 @@ def _check(check: Check) -> str:
 
 def _run(diagnosis: Diagnosis) -> str:
     run = diagnosis.run
-    parts = [formatting.plural(run.steps, "step"), formatting.plural(run.ranks, "rank"), hero.code(run)]
+    parts = [formatting.plural(run.steps, "step"), formatting.plural(run.ranks, "rank"), run_words.code(run)]
     parts += [_words(words.ended(run)) or formatting.duration(run.duration_s)]
     lines = ["### Run", "", f"- {', '.join(part for part in parts if part)}"]
     if run.command:
         lines.append(f"- command: {markdown_code(escaping.shortened(words.command(run.command), _LONGEST))}")
-    started = f", started {plain(hero.date(run.started_at))}" if run.started_at else ""
+    started = f", started {plain(run_words.date(run.started_at))}" if run.started_at else ""
     lines.append(f"- run directory: {markdown_code(run.path)}{started}")
     lines += [f"- {_words(note)}" for note in run.notes[:20]]
     lines += [f"- {_cell(name)}: {_cell(value)}" for name, value in list(run.environment.items())[:40]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, TypeAlias
 
 from tracelyze.reports import escaping
@@ -53,3 +54,8 @@ def _attribute(name: str, value: str | int | float | bool | None) -> str:
         return ""
     name = name.rstrip("_").replace("_", "-")
     return f" {name}" if value is True else f' {name}="{escaping.html(value)}"'
+
+
+def with_code(text: str) -> Child:
+    """Text in which what stands between backticks is set as code."""
+    return [element("code", part) if index % 2 else part for index, part in enumerate(re.split(r"`([^`\n]+)`", text))]

@@ -11,8 +11,9 @@ from pathlib import PurePath, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from tracelyze.reports import escaping, words
+from tracelyze.reports import escaping
 from tracelyze.reports import json as json_report
+from tracelyze.reports.wording import words
 
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Diagnosis, Evidence, Finding, Location

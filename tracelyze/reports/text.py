@@ -6,15 +6,15 @@ import textwrap
 from typing import TYPE_CHECKING, Final
 
 from tracelyze import formatting
-from tracelyze.reports import escaping, story, words
-from tracelyze.reports.html import hero, tracebacks
-from tracelyze.reports.plain_tracebacks import folded
+from tracelyze.reports import escaping
+from tracelyze.reports.wording import run_words, story, tracebacks, words
+from tracelyze.reports.wording.plain_tracebacks import folded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tracelyze.diagnosis import Diagnosis, Evidence, Finding
-    from tracelyze.reports.story import Chapter
+    from tracelyze.reports.wording.story import Chapter
 
 WIDTH: Final = 80
 """Columns, unless the terminal has fewer."""
@@ -67,10 +67,10 @@ class _Page:
 
     def run_line(self, diagnosis: Diagnosis) -> None:
         run = diagnosis.run
-        parts = [escaping.one_line(run.path), hero.date(run.started_at)]
+        parts = [escaping.one_line(run.path), run_words.date(run.started_at)]
         parts += [formatting.plural(run.steps, "step")] if run.steps else []
         parts += [formatting.plural(run.ranks, "rank")] if run.ranks > 1 else []
-        parts += [hero.device(run), hero.code(run), words.ended(run) or _lasted(diagnosis)]
+        parts += [run_words.device(run), run_words.code(run), words.ended(run) or _lasted(diagnosis)]
         self.words(" · ".join(part for part in parts if part), "", dim=True, hanging="  ")
 
     def verdict(self, diagnosis: Diagnosis) -> None:
@@ -83,11 +83,11 @@ class _Page:
         self.lines.append("")
         code = _COLORS[finding.severity]
         self.words(f"{_SIGNS[finding.severity]} {finding.title}", "", code=code, bold=True, hanging="  ")
-        kind = "Worth knowing" if finding.severity == "info" else hero.CAUSE[finding.confidence]
+        kind = "Worth knowing" if finding.severity == "info" else words.CAUSE[finding.confidence]
         self.words(f"{words.SEVERITY[finding.severity]} · {kind} · {finding.rule}", "  ", dim=True)
         self.words(finding.summary, "  ")
         where = ", ".join(part for part in (words.steps(finding), words.ranks(finding, diagnosis.run.ranks)) if part)
-        since = ", ".join(part for part in (words.onset(finding), hero.clock(finding.first_at)) if part)
+        since = ", ".join(part for part in (words.onset(finding), run_words.clock(finding.first_at)) if part)
         if since != "not known":
             self.fact("Since", since + (f" ({where})" if where else ""))
         if words.cost(finding):
@@ -145,7 +145,7 @@ class _Page:
             return
         self.lines.append("")
         self.words(f"Checks: {words.tally(diagnosis)}.", "")
-        commands = list(dict.fromkeys(check.command for check in hero.needs_more(diagnosis) if check.command))
+        commands = list(dict.fromkeys(check.command for check in story.needs_more(diagnosis) if check.command))
         for command in commands[:2]:
             count = sum(check.command == command for check in diagnosis.checks)
             self.words(f"{formatting.plural(count, 'check')} would run after:", "  ", dim=True)
@@ -198,7 +198,7 @@ def _numbers(finding: Finding) -> list[Evidence]:
 
 def _number(evidence: Evidence) -> str:
     said = f"{evidence.name}: {escaping.one_line(formatting.quantity(evidence.value, evidence.unit))}"
-    limit = escaping.one_line(hero.limit(evidence))
+    limit = escaping.one_line(words.limit(evidence))
     return f"{said} ({limit})" if limit else said
 
 

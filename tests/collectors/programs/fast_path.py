@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from tracelyze.collectors.recording import fast_path
+from tracelyze.collectors.recording.fast_path import path as fast_path
 
 if "--full" in sys.argv:
     fast_path.SKIPPED_STEPS = 0

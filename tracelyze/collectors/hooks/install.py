@@ -23,7 +23,7 @@ from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_
 from tracelyze.collectors.options import CollectOptions, from_environment
 from tracelyze.collectors.recording import ending
 from tracelyze.collectors.recording.backwards import Backwards
-from tracelyze.collectors.recording.fast_path import FastPath, this_thread, timed
+from tracelyze.collectors.recording.fast_path.path import FastPath, this_thread, timed
 from tracelyze.collectors.recording.forwards import Forwards
 from tracelyze.collectors.recording.per_thread import Recorders
 from tracelyze.collectors.recording.recorder import Recorder

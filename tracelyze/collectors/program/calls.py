@@ -33,7 +33,7 @@ class Call:
     holder: int | None = None  # the optimizer that held the model then (table optimizers)
     hooked = False
     assumed = False  # taken to train, and not watched
-    replayed = False  # and dispatched later than it was made (recording/fast_path.py)
+    replayed = False  # and dispatched later than it was made (recording/fast_path)
     watched = 0
     trained = False
     dead = False
@@ -221,7 +221,7 @@ class Calls:
         self._habit.forget()
 
     def replay(self, batch_size: int) -> Call:
-        """A call of the usual model that was skipped (recording/fast_path.py), because it was to train as usual."""
+        """A call of the usual model that was skipped (recording/fast_path), because it was to train as usual."""
         before = self._habit.running
         assert before is not None
         now = self._clock.now()

@@ -9,7 +9,7 @@ from tracelyze.collectors.program.manual_updates import WITHOUT_STEP
 from tracelyze.collectors.program.program import Program
 from tracelyze.collectors.program.progress import Progress
 from tracelyze.collectors.recording.dispatch import Dispatcher
-from tracelyze.collectors.recording.fast_path import FastPath
+from tracelyze.collectors.recording.fast_path.path import FastPath
 from tracelyze.collectors.recording.guards import Guard, on_training_thread
 from tracelyze.collectors.recording.steps import Steps
 
@@ -67,7 +67,7 @@ class Backwards:
             self._manual.backward_ends()
 
     def dispatch_begin(self, roots: Any) -> None:
-        """Dispatch a backward that begins; of one that was skipped (recording/fast_path.py), `roots` is its loss."""
+        """Dispatch a backward that begins; of one that was skipped (recording/fast_path), `roots` is its loss."""
         self._calls.backward_begins()
         self._dispatcher.dispatch("before_backward", roots)
 

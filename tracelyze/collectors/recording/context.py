@@ -12,7 +12,7 @@ from tracelyze.collectors.options import CollectOptions
 from tracelyze.collectors.program.program import Program
 from tracelyze.collectors.program.progress import Progress
 from tracelyze.collectors.recording.dispatch import Dispatcher
-from tracelyze.collectors.recording.fast_path import FastPath
+from tracelyze.collectors.recording.fast_path.path import FastPath
 from tracelyze.collectors.recording.guards import Guard
 from tracelyze.collectors.recording.ledger import Ledger
 from tracelyze.collectors.signals.context import FastPathControl, NextCall

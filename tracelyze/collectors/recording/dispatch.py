@@ -37,7 +37,7 @@ class _Listener:
 
 
 class FastColumns:
-    """What the row of a skipped step gets (fast_path.py): `copied` columns, which stay as they were at the step
+    """What the row of a skipped step gets (fast_path): `copied` columns, which stay as they were at the step
     before, and columns that are `read` by `readers`; and what `guards` read as a backward begins."""
 
     def __init__(self, signals: Sequence[Signal]) -> None:

@@ -12,7 +12,7 @@ from tracelyze.collectors.cadence.loss_sampling import LossSampling
 from tracelyze.collectors.program.calls import GRAD, Call, Calls, tensors_of
 from tracelyze.collectors.program.progress import Progress
 from tracelyze.collectors.recording.dispatch import Dispatcher
-from tracelyze.collectors.recording.fast_path import FastPath
+from tracelyze.collectors.recording.fast_path.path import FastPath
 from tracelyze.collectors.recording.guards import Guard, on_training_thread
 from tracelyze.collectors.signals.context import ModuleWatch, NextCall
 from tracelyze.collectors.storage import arrow

@@ -28,13 +28,13 @@ from tracelyze.collectors.program.trainings import Training, Trainings
 from tracelyze.collectors.recording.backwards import Backwards
 from tracelyze.collectors.recording.context import Context
 from tracelyze.collectors.recording.dispatch import Dispatcher
-from tracelyze.collectors.recording.fast_path import FastPath
+from tracelyze.collectors.recording.fast_path.path import FastPath
+from tracelyze.collectors.recording.fast_path.replay import Replay
+from tracelyze.collectors.recording.fast_path.skippable import Skippable
 from tracelyze.collectors.recording.forwards import Forwards
 from tracelyze.collectors.recording.guards import Guard, never_raises, on_training_thread
 from tracelyze.collectors.recording.ledger import Ledger
-from tracelyze.collectors.recording.replay import Replay
 from tracelyze.collectors.recording.sampling import Sampling
-from tracelyze.collectors.recording.skippable import Skippable
 from tracelyze.collectors.recording.steps import Steps
 from tracelyze.collectors.signals import SIGNALS
 from tracelyze.collectors.signals.context import NextCall

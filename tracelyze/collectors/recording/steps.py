@@ -9,7 +9,7 @@ from tracelyze.collectors.cadence.budget import Budget
 from tracelyze.collectors.program.program import Program
 from tracelyze.collectors.program.progress import Progress
 from tracelyze.collectors.recording.dispatch import Dispatcher
-from tracelyze.collectors.recording.fast_path import FastPath
+from tracelyze.collectors.recording.fast_path.path import FastPath
 from tracelyze.collectors.recording.guards import Guard, never_raises, on_training_thread
 from tracelyze.collectors.storage.pending import PendingSteps
 

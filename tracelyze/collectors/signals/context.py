@@ -41,7 +41,7 @@ class NextCall:
 
 
 class FastPathControl(Protocol):
-    """What a signal may do about the steps that are skipped (recording/fast_path.py)."""
+    """What a signal may do about the steps that are skipped (recording/fast_path)."""
 
     on: bool  # Steps are being skipped.
 

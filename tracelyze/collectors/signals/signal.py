@@ -65,7 +65,7 @@ class Signal:
     between two samples where the budget allows it, `first_steps` how many steps are all sampled at first, `max_stride`
     the most steps between two samples however expensive they are (None: no limit).
 
-    Most steps of a loop that has settled are skipped (recording/fast_path.py): their events are not dispatched. So a
+    Most steps of a loop that has settled are skipped (recording/fast_path): their events are not dispatched. So a
     signal that listens to an event of steps (STEP_EVENTS) has to declare what becomes of its columns then, or it cannot
     even be defined:
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tracelyze import formatting
-from tracelyze.reports import axes, bars, escaping, figures, svg
+from tracelyze.reports import escaping
+from tracelyze.reports.drawing import axes, bars, figures, svg
 from tracelyze.reports.markup import Child, Markup, element
 
 if TYPE_CHECKING:

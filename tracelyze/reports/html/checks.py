@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze import formatting
-from tracelyze.reports import escaping, story
-from tracelyze.reports.html.hero import needs_more, not_applicable, with_code
-from tracelyze.reports.markup import Child, Markup, element
+from tracelyze.reports import escaping
+from tracelyze.reports.markup import Child, Markup, element, with_code
+from tracelyze.reports.wording import story
+from tracelyze.reports.wording.story import needs_more, not_applicable
 
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Check, Diagnosis

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
-from pathlib import PurePath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tracelyze import formatting
-from tracelyze.reports import escaping, story, words
+from tracelyze.reports import escaping
 from tracelyze.reports.html.icons import badge
-from tracelyze.reports.markup import Child, Markup, element
+from tracelyze.reports.markup import Child, Markup, element, with_code
+from tracelyze.reports.wording import run_words, story, words
 
 if TYPE_CHECKING:
-    from tracelyze.diagnosis import Check, Diagnosis, Evidence, Finding, RunFacts
-    from tracelyze.reports.story import Chapter, Told
+    from tracelyze.diagnosis import Diagnosis, Evidence, Finding, RunFacts
+    from tracelyze.reports.wording.story import Chapter, Told
 
-CAUSE: Final = {"certain": "Root cause", "likely": "Likely cause", "possible": "Possible cause"}
-KNOWN: Final = {
-    "certain": "certain: recorded directly",
-    "likely": "it explains what was recorded best",
-    "possible": "other causes explain what was recorded as well",
-}
-"""What heads a finding, and how it is known."""
 
 _FACTS = 4
-_LEAD = 320  # characters of a summary that still read as a lead
 _SHORT_VALUE = 28  # characters of a fact
-_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\d])")
-_CPU = re.compile(
-    r"x86|amd64|i\d86|\barm|aarch|ppc|riscv|epyc|xeon|ryzen|threadripper|\bcore\b|graviton", re.IGNORECASE
-)
 _GPU = re.compile(
     r"nvidia|tesla|geforce|quadro|rtx|gtx|instinct|radeon|gaudi|gpu|\b[abghlptv]\d{1,3}\b|\bmi\d", re.IGNORECASE
 )
@@ -38,9 +25,18 @@ _GPU = re.compile(
 
 def run_line(run: RunFacts) -> Markup:
     """One line of what ran: script, date and time, steps, ranks, device, commit, how it ended."""
-    parts: list[Child] = [element("b", program(run))]
+    parts: list[Child] = [element("b", run_words.program(run))]
     parts += [
-        part for part in (date(run.started_at), _steps(run), _ranks(run), device(run), code(run), ending(run)) if part
+        part
+        for part in (
+            run_words.date(run.started_at),
+            _steps(run),
+            _ranks(run),
+            run_words.device(run),
+            run_words.code(run),
+            run_words.ending(run),
+        )
+        if part
     ]
     return element("ul", [element("li", part) for part in parts], class_="ran", aria_label="What ran")
 
@@ -54,7 +50,7 @@ def of_finding(chapter: Chapter, diagnosis: Diagnosis, others: int) -> Markup:
         "div",
         verdict_line(told, others),
         element("h1", with_code(escaping.one_line(finding.title))),
-        element("p", with_code(lead(finding)), class_="lead"),
+        element("p", with_code(words.lead(finding)), class_="lead"),
         key_facts(finding, diagnosis.run, chapter, passed),
         class_="head",
         id=told.anchor,
@@ -64,7 +60,7 @@ def of_finding(chapter: Chapter, diagnosis: Diagnosis, others: int) -> Markup:
 def of_nothing_found(diagnosis: Diagnosis) -> Markup:
     """The head of a page without findings: nothing found, or nothing known."""
     run = diagnosis.run
-    passed, more = story.checks(diagnosis, "passed"), needs_more(diagnosis)
+    passed, more = story.checks(diagnosis, "passed"), story.needs_more(diagnosis)
     if diagnosis.verdict == "unknown" or not passed:
         nothing = "No training was recorded, so nothing could be checked"
         title = nothing if not run.steps else "Too little was recorded to judge this run"
@@ -99,7 +95,7 @@ def verdict_line(told: Told, others: int = 0) -> Markup:
         said: Child = "worth knowing; nothing is broken"
     else:
         comma = ", " if finding.confidence == "certain" else ": "
-        said = [element("b", CAUSE[finding.confidence]), comma, KNOWN[finding.confidence]]
+        said = [element("b", words.CAUSE[finding.confidence]), comma, words.KNOWN[finding.confidence]]
     more = f"{formatting.plural(others, 'other finding')} below"
     return element(
         "p",
@@ -109,16 +105,6 @@ def verdict_line(told: Told, others: int = 0) -> Markup:
         element("a", finding.rule, href=f"#{told.anchor}", class_="rule", title="Link to this finding"),
         class_="verdict",
     )
-
-
-def lead(finding: Finding) -> str:
-    """The first sentences of the summary; `rest_of_summary` has the others."""
-    return _split(finding.summary)[0]
-
-
-def rest_of_summary(finding: Finding) -> str:
-    """What the lead leaves out."""
-    return _split(finding.summary)[1]
 
 
 def key_facts(finding: Finding, run: RunFacts, chapter: Chapter | None = None, passed: int = 0) -> Child:
@@ -135,80 +121,6 @@ def key_facts(finding: Finding, run: RunFacts, chapter: Chapter | None = None, p
     return _grid(known[:_FACTS]) if known else None
 
 
-def limit(evidence: Evidence) -> str:
-    """`fires at ≥ 30%`: the threshold with the side on which the rule fires; empty without one."""
-    said = words.threshold(evidence)
-    if not said:
-        return ""
-    if evidence.threshold == 0:
-        return f"fires {'above' if evidence.fires_at == '>=' else 'at or below'} {said}"
-    sign = {">=": "≥ ", "<=": "≤ "}.get(evidence.fires_at, "")
-    return f"fires at {sign}{said}" if sign else f"limit: {said}"
-
-
-def with_code(text: str) -> Child:
-    """Text in which what stands between backticks is set as code."""
-    return [element("code", part) if index % 2 else part for index, part in enumerate(re.split(r"`([^`\n]+)`", text))]
-
-
-def needs_more(diagnosis: Diagnosis) -> list[Check]:
-    """The skipped checks that more data would let run."""
-    return [check for check in story.checks(diagnosis, "skipped") if check.why != "not-applicable"]
-
-
-def not_applicable(diagnosis: Diagnosis) -> list[Check]:
-    """The skipped checks that have nothing to check in this run."""
-    return [check for check in story.checks(diagnosis, "skipped") if check.why == "not-applicable"]
-
-
-def program(run: RunFacts) -> str:
-    """The name of the script or module; else that of the run."""
-    arguments = run.command
-    for index, argument in enumerate(arguments):
-        if argument == "-m" and index + 1 < len(arguments) and not arguments[index + 1].startswith("torch."):
-            return escaping.one_line(arguments[index + 1])
-        if argument.endswith((".py", ".ipynb")):
-            return escaping.one_line(PurePath(argument).name)
-    return escaping.one_line(PurePath(arguments[0] if arguments else run.path).name or run.path)
-
-
-def date(stamp: str | None) -> str:
-    """`22 Nov 2026, 13:32:27 UTC`."""
-    moment = _parsed(stamp)
-    if moment is None:
-        return escaping.one_line(stamp or "")
-    return f"{moment.day} {moment:%b %Y, %H:%M:%S} UTC"
-
-
-def clock(stamp: str | None) -> str:
-    """`13:32:29 UTC`, empty if unknown."""
-    moment = _parsed(stamp)
-    return "" if moment is None else f"{moment:%H:%M:%S} UTC"
-
-
-def device(run: RunFacts) -> str:
-    """The device by name; a bare architecture is a CPU."""
-    name = escaping.one_line(run.environment.get("device", ""))
-    return f"CPU ({name})" if name and _CPU.search(name) and "cpu" not in name.lower() else name
-
-
-def code(run: RunFacts) -> str:
-    """The git commit and whether the working tree was clean; empty if unknown."""
-    if not run.commit:
-        return ""
-    state = {True: ", clean", False: ", with changes", None: ""}[run.clean]
-    return f"commit {escaping.one_line(run.commit)[:12]}{state}"
-
-
-def ending(run: RunFacts) -> str:
-    """How the program ended, and after how long; empty where no program was watched: a trace, a log."""
-    if run.exit.kind == "unknown":
-        return ""
-    said = words.ENDED.get(run.exit.kind, escaping.one_line(run.exit.kind))
-    exit_code = f", exit code {run.exit.code}" if run.exit.code is not None else ""
-    return f"{said}{exit_code}" + (f", after {formatting.duration(run.duration_s)}" if run.duration_s else "")
-
-
 def _steps(run: RunFacts) -> str:
     return formatting.plural(run.steps, "step") if run.steps or run.exit.kind != "unknown" else ""
 
@@ -219,7 +131,7 @@ def _ranks(run: RunFacts) -> str:
 
 def _since(finding: Finding, run: RunFacts) -> tuple[str, str, str] | None:
     first = finding.first_step
-    at = clock(finding.first_at)
+    at = run_words.clock(finding.first_at)
     into = "" if finding.first_second is None else f"{formatting.duration(finding.first_second)} into the run"
     when = ", ".join(part for part in (at, into) if part)
     if first is None:
@@ -256,7 +168,7 @@ def _cost(finding: Finding, run: RunFacts) -> tuple[str, str, str] | None:
         return "Cost", share or "All of the training", _affected(finding, run)
     time = formatting.duration(cost.seconds)
     on_ranks = f" on each of {ranks:,} ranks" if ranks > 1 else ""
-    if ranks > 1 and _GPU.search(device(run)) and cost.seconds * ranks >= 360:
+    if ranks > 1 and _GPU.search(run_words.device(run)) and cost.seconds * ranks >= 360:
         hours = formatting.number(cost.seconds * ranks / 3600)
         return "Cost", f"{hours} GPU hours", ", ".join(part for part in (f"{time}{on_ranks}", share) if part)
     small = (
@@ -303,13 +215,13 @@ def _number(evidence: Evidence) -> tuple[str, str, str] | None:
     said = formatting.quantity(value, evidence.unit)
     if len(said) > _SHORT_VALUE:
         return None
-    return _capital(escaping.one_line(evidence.name)), said, limit(evidence)
+    return _capital(escaping.one_line(evidence.name)), said, words.limit(evidence)
 
 
 def _run_numbers(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
     """Where a healthy run got to: its loss, its speed, its memory, and what was not checked."""
     found: list[tuple[str, str, str]] = []
-    more = needs_more(diagnosis)
+    more = story.needs_more(diagnosis)
     for chart in diagnosis.charts:
         known = [value for value in chart.lines[0].y if value is not None] if chart.lines else []
         title = chart.title.lower()
@@ -330,7 +242,7 @@ def _run_numbers(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
 
 
 def _rest(diagnosis: Diagnosis) -> str:
-    more, without = len(needs_more(diagnosis)), len(not_applicable(diagnosis))
+    more, without = len(story.needs_more(diagnosis)), len(story.not_applicable(diagnosis))
     return (f", {more:,} need more data" if more else "") + (f", {without:,} do not apply" if without else "")
 
 
@@ -343,27 +255,6 @@ def _grid(facts: list[tuple[str, str, str]]) -> Markup:
         ],
         class_="key-facts",
     )
-
-
-def _split(summary: str) -> tuple[str, str]:
-    text = escaping.shortened(escaping.printable(summary), 4000).strip()
-    first, _, further = text.partition("\n\n")
-    if len(first) <= _LEAD:
-        return first, further
-    sentences = _SENTENCE.split(first)
-    taken = 1
-    while taken < len(sentences) and len(" ".join(sentences[: taken + 1])) <= _LEAD:
-        taken += 1
-    rest = " ".join(sentences[taken:])
-    return " ".join(sentences[:taken]), "\n\n".join(part for part in (rest, further) if part)
-
-
-def _parsed(stamp: str | None) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(stamp or "")
-    except ValueError:
-        return None
-    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _capital(text: str) -> str:

@@ -8,17 +8,19 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from tracelyze.reports import escaping, story
+from tracelyze.reports import escaping
 from tracelyze.reports import json as json_report
-from tracelyze.reports.html import checks, finding, hero, listings, repair, run, summary, timelines, unknown
+from tracelyze.reports.html import checks, hero, listings, run, summary, timelines, unknown
 from tracelyze.reports.html.charts import Gallery, Shown
+from tracelyze.reports.html.findings import finding, repair
 from tracelyze.reports.html.head import asset, head, source_hash
 from tracelyze.reports.html.icons import logo
 from tracelyze.reports.markup import Child, Markup, element
+from tracelyze.reports.wording import run_words, story
 
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Diagnosis
-    from tracelyze.reports.story import Chapter
+    from tracelyze.reports.wording.story import Chapter
 
 _ASSETS = files("tracelyze.reports") / "assets"
 _PLOTLY = "vendor/plotly/plotly-basic.min.js.gz"
@@ -73,7 +75,7 @@ def title(diagnosis: Diagnosis, chapters: list[Chapter]) -> str:
     else:
         known = diagnosis.verdict != "unknown" and story.checks(diagnosis, "passed")
         said = "No fault found" if known else "Nothing could be checked"
-    return f"{said}: {hero.program(diagnosis.run)}"
+    return f"{said}: {run_words.program(diagnosis.run)}"
 
 
 def _head(diagnosis: Diagnosis, chapters: list[Chapter]) -> Child:

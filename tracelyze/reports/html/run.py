@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tracelyze import formatting
-from tracelyze.reports import escaping, words
-from tracelyze.reports.html import hero
+from tracelyze.reports import escaping
 from tracelyze.reports.markup import Child, Markup, element
+from tracelyze.reports.wording import run_words, words
 
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Diagnosis, RunFacts, SignalFacts
@@ -41,11 +41,11 @@ def section(diagnosis: Diagnosis) -> Markup:
     rows: list[tuple[str, Child]] = [
         ("Command", element("code", words.command(run.command)) if run.command else "not recorded"),
         ("Ended", words.exit_of(run)),
-        ("Started", hero.date(run.started_at) or "not recorded"),
+        ("Started", run_words.date(run.started_at) or "not recorded"),
         ("Duration", formatting.duration(run.duration_s)),
         ("Size", f"{formatting.plural(run.steps, 'step')}, {formatting.plural(run.ranks, 'rank')}"),
-        ("Device", hero.device(run) or "not recorded"),
-        ("Code", hero.code(run) or "no git commit recorded"),
+        ("Device", run_words.device(run) or "not recorded"),
+        ("Code", run_words.code(run) or "no git commit recorded"),
         ("Software", ", ".join(versions) or "not recorded"),
         ("Run directory", element("code", run.path)),
     ]

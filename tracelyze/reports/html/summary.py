@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze import formatting
-from tracelyze.reports import escaping, story, words
-from tracelyze.reports.html import hero
+from tracelyze.reports import escaping
+from tracelyze.reports.wording import run_words, story, words
 
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Diagnosis, Finding
-    from tracelyze.reports.story import Chapter
+    from tracelyze.reports.wording.story import Chapter
 
 _LONGEST = 300  # characters of a line
 
@@ -20,7 +20,7 @@ def lines(diagnosis: Diagnosis, chapters: list[Chapter]) -> list[str]:
     if chapters:
         found = _of_finding(chapters[0].root.finding, len(chapters) - 1)
     else:
-        passed, more = len(story.checks(diagnosis, "passed")), len(hero.needs_more(diagnosis))
+        passed, more = len(story.checks(diagnosis, "passed")), len(story.needs_more(diagnosis))
         known = diagnosis.verdict != "unknown" and passed > 0
         found = [
             "OK: no fault found" if known else "UNKNOWN: too little was recorded to check this run",
@@ -28,7 +28,14 @@ def lines(diagnosis: Diagnosis, chapters: list[Chapter]) -> list[str]:
         ]
     run = diagnosis.run
     size = f"{formatting.plural(run.steps, 'step')}, {formatting.plural(run.ranks, 'rank')}"
-    facts = (hero.program(run), hero.date(run.started_at), size, hero.device(run), hero.code(run), hero.ending(run))
+    facts = (
+        run_words.program(run),
+        run_words.date(run.started_at),
+        size,
+        run_words.device(run),
+        run_words.code(run),
+        run_words.ending(run),
+    )
     found.append(f"Run: {', '.join(part for part in facts if part)}")
     return [escaping.shortened(escaping.one_line(line), _LONGEST) for line in found]
 
@@ -36,7 +43,7 @@ def lines(diagnosis: Diagnosis, chapters: list[Chapter]) -> list[str]:
 def _of_finding(finding: Finding, others: int) -> list[str]:
     more = f" (and {formatting.plural(others, 'other finding')})" if others else ""
     found = [f"{words.SEVERITY[finding.severity].upper()} {finding.rule}: {finding.title}{more}"]
-    since = ", ".join(part for part in (words.onset(finding), hero.clock(finding.first_at)) if part != "not known")
+    since = ", ".join(part for part in (words.onset(finding), run_words.clock(finding.first_at)) if part != "not known")
     cost = finding.cost
     parts = [f"Since {since}."] if since else []
     if cost is not None and cost.seconds is not None:

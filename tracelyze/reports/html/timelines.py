@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from tracelyze import formatting
 from tracelyze.diagnosis import KINDS
-from tracelyze.reports import escaping, lanes
+from tracelyze.reports import escaping
+from tracelyze.reports.drawing import lanes
 from tracelyze.reports.html.charts import in_numbers, kind_swatch
 from tracelyze.reports.markup import Child, Markup, element
 

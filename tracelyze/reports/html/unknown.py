@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.reports import words
-from tracelyze.reports.html.hero import with_code
-from tracelyze.reports.markup import Child, element
+from tracelyze.reports.markup import Child, element, with_code
+from tracelyze.reports.wording import words
 
 if TYPE_CHECKING:
     from tracelyze.diagnosis import RunFacts

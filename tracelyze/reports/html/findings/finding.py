@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING
 
 from tracelyze import formatting
 from tracelyze.diagnosis import Mark
-from tracelyze.reports import axes, bars, escaping
-from tracelyze.reports.html import evidence, hero, repair, tracebacks
+from tracelyze.reports import escaping
+from tracelyze.reports.drawing import axes, bars
+from tracelyze.reports.html import hero
 from tracelyze.reports.html.charts import Shown
+from tracelyze.reports.html.findings import evidence, repair
 from tracelyze.reports.html.icons import icon
 from tracelyze.reports.markup import Child, Markup, element
+from tracelyze.reports.wording import run_words, words
+from tracelyze.reports.wording.tracebacks import is_traceback
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracelyze.diagnosis import Chart, Diagnosis, Finding
     from tracelyze.reports.html.charts import Gallery
-    from tracelyze.reports.story import Chapter, Told
+    from tracelyze.reports.wording.story import Chapter, Told
 
 _MOST_CHARTS = 3  # of a card with the loss in front
 _TIME_OR_MEMORY = ("ms", "s", "MiB", "GiB", "%")
@@ -103,7 +107,7 @@ def _consequence(told: Told, gallery: Gallery, diagnosis: Diagnosis) -> Markup:
         ),
         element(
             "div",
-            repair.paragraphs(hero.lead(finding)),
+            repair.paragraphs(words.lead(finding)),
             gallery.cards(_shown(finding, diagnosis), take=False),
             evidence.flat(finding),
             class_="inside page",
@@ -120,7 +124,7 @@ def _other(chapter: Chapter, gallery: Gallery, diagnosis: Diagnosis) -> Markup:
         element(
             "li",
             element("b", one.finding.title, id=one.anchor),
-            element("span", f"{since(one.finding)}. {hero.lead(one.finding)}".removeprefix(". ")),
+            element("span", f"{since(one.finding)}. {words.lead(one.finding)}".removeprefix(". ")),
         )
         for one in chapter.consequences
     ]
@@ -135,7 +139,7 @@ def _other(chapter: Chapter, gallery: Gallery, diagnosis: Diagnosis) -> Markup:
         element(
             "div",
             hero.verdict_line(told),
-            repair.paragraphs(hero.lead(finding)),
+            repair.paragraphs(words.lead(finding)),
             hero.key_facts(finding, diagnosis.run),
             repair.pair(told, diagnosis.run),
             gallery.cards(charts(chapter, diagnosis)),
@@ -153,7 +157,7 @@ def _other(chapter: Chapter, gallery: Gallery, diagnosis: Diagnosis) -> Markup:
 def since(finding: Finding) -> str:
     """`since step 17, 13:32:29 UTC`."""
     parts = [f"since step {finding.first_step:,}"] if finding.first_step is not None else []
-    parts += [at] if (at := hero.clock(finding.first_at)) else []
+    parts += [at] if (at := run_words.clock(finding.first_at)) else []
     return ", ".join(parts)
 
 
@@ -172,7 +176,7 @@ def _shown(finding: Finding, diagnosis: Diagnosis) -> list[Shown]:
 
 def _about_learning(finding: Finding) -> bool:
     """Whether the charts of the finding show what the model does rather than where time or memory went."""
-    if any(tracebacks.is_traceback(one) for one in finding.evidence):
+    if any(is_traceback(one) for one in finding.evidence):
         return True
     return all(axes.unit(chart.y_label) not in _TIME_OR_MEMORY for chart in finding.charts) and bool(
         finding.charts or finding.first_step is not None

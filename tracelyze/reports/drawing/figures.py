@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.reports import axes, bars, escaping, svg
+from tracelyze.reports import escaping
+from tracelyze.reports.drawing import axes, bars, svg
 
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Chart, Line

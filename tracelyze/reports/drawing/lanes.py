@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze import formatting
 from tracelyze.diagnosis import KINDS
-from tracelyze.reports import axes, bars, escaping
+from tracelyze.reports import escaping
+from tracelyze.reports.drawing import axes, bars
 from tracelyze.reports.markup import Child, Markup, element
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from tracelyze.collectors.cadence.loss_sampling import LossSampling
 from tracelyze.collectors.program.calls import LiveGraph
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.recording.dispatch import FastColumns
+from tracelyze.collectors.recording.fast_path.skippable import Skippable
 from tracelyze.collectors.recording.guards import Guard
-from tracelyze.collectors.recording.skippable import Skippable
 from tracelyze.collectors.storage.stream import Names
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tracelyze import formatting
-from tracelyze.reports import axes, bars, escaping
+from tracelyze.reports import escaping
+from tracelyze.reports.drawing import axes, bars
 from tracelyze.reports.markup import Child, Markup, element
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tracelyze.diagnosis import Chart, Line, Mark
-    from tracelyze.reports.axes import Axis
+    from tracelyze.reports.drawing.axes import Axis
 
 STYLES: Final = 8
 """Colors with their dash patterns in the style sheet."""

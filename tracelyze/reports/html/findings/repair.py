@@ -7,14 +7,13 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.reports import escaping
-from tracelyze.reports.html.hero import with_code
-from tracelyze.reports.markup import Child, Markup, element
+from tracelyze.reports.markup import Child, Markup, element, with_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tracelyze.diagnosis import Diff, Excerpt, Finding, Location, RunFacts
-    from tracelyze.reports.story import Told
+    from tracelyze.reports.wording.story import Told
 
 LONGEST: Final = 4000  # characters of one text of a run; the rest is in the diagnosis as data
 MINUS: Final = "\u2212"

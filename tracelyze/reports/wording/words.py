@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze import formatting
+from tracelyze.reports import escaping
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +20,14 @@ CONFIDENCE: Final = {
     "likely": "inferred from what was recorded, which fits this cause well",
     "possible": "inferred from what was recorded, which fits other causes too",
 }
+CAUSE: Final = {"certain": "Root cause", "likely": "Likely cause", "possible": "Possible cause"}
+KNOWN: Final = {
+    "certain": "certain: recorded directly",
+    "likely": "it explains what was recorded best",
+    "possible": "other causes explain what was recorded as well",
+}
+"""What heads a finding, and how it is known."""
+
 ENDED: Final = {
     "finished": "finished",
     "exception": "ended in an exception",
@@ -27,6 +37,8 @@ ENDED: Final = {
     "running": "was still running when it was read",
     "unknown": "ended in a way that was not recorded",
 }
+_LEAD = 320  # characters of a summary that still read as a lead
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\d])")
 
 
 def threshold(evidence: Evidence) -> str:
@@ -34,6 +46,27 @@ def threshold(evidence: Evidence) -> str:
     if evidence.threshold is None:
         return ""
     return formatting.quantity(evidence.threshold, "" if isinstance(evidence.threshold, str) else evidence.unit)
+
+
+def limit(evidence: Evidence) -> str:
+    """`fires at ≥ 30%`: the threshold with the side on which the rule fires; empty without one."""
+    said = threshold(evidence)
+    if not said:
+        return ""
+    if evidence.threshold == 0:
+        return f"fires {'above' if evidence.fires_at == '>=' else 'at or below'} {said}"
+    sign = {">=": "≥ ", "<=": "≤ "}.get(evidence.fires_at, "")
+    return f"fires at {sign}{said}" if sign else f"limit: {said}"
+
+
+def lead(finding: Finding) -> str:
+    """The first sentences of the summary; `rest_of_summary` has the others."""
+    return _split(finding.summary)[0]
+
+
+def rest_of_summary(finding: Finding) -> str:
+    """What the lead leaves out."""
+    return _split(finding.summary)[1]
 
 
 def onset(finding: Finding) -> str:
@@ -168,3 +201,16 @@ def recording(run: RunFacts) -> str:
     kept = f" To keep that low, it took samples of {formatting.plural(slowed, 'signal')} less often." if slowed else ""
     unseen = " by its own clock, and up to three times that on steps this short" if run.overhead >= SHORT else ""
     return f"Recording took {formatting.percent(run.overhead)} of the step time{unseen}.{kept}"
+
+
+def _split(summary: str) -> tuple[str, str]:
+    text = escaping.shortened(escaping.printable(summary), 4000).strip()
+    first, _, further = text.partition("\n\n")
+    if len(first) <= _LEAD:
+        return first, further
+    sentences = _SENTENCE.split(first)
+    taken = 1
+    while taken < len(sentences) and len(" ".join(sentences[: taken + 1])) <= _LEAD:
+        taken += 1
+    rest = " ".join(sentences[taken:])
+    return " ".join(sentences[:taken]), "\n\n".join(part for part in (rest, further) if part)

@@ -1,4 +1,4 @@
-"""Whether the steps that follow one may be skipped if they are like it (fast_path.py)."""
+"""Whether the steps that follow one may be skipped if they are like it (fast_path)."""
 
 from __future__ import annotations
 

@@ -57,6 +57,16 @@ def checks(diagnosis: Diagnosis, status: str) -> list[Check]:
     return [check for check in diagnosis.checks if check.status == status]
 
 
+def needs_more(diagnosis: Diagnosis) -> list[Check]:
+    """The skipped checks that more data would let run."""
+    return [check for check in checks(diagnosis, "skipped") if check.why != "not-applicable"]
+
+
+def not_applicable(diagnosis: Diagnosis) -> list[Check]:
+    """The skipped checks that have nothing to check in this run."""
+    return [check for check in checks(diagnosis, "skipped") if check.why == "not-applicable"]
+
+
 def by_reason(found: list[Check]) -> dict[str, list[Check]]:
     """Checks by their reason, the reason that most of them share first."""
     groups: dict[str, list[Check]] = {}

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze import formatting
 from tracelyze.reports import escaping
-from tracelyze.reports.html import tracebacks
-from tracelyze.reports.html.hero import limit, rest_of_summary, with_code
-from tracelyze.reports.html.repair import paragraphs
-from tracelyze.reports.markup import Child, Markup, element
+from tracelyze.reports.html.findings import tracebacks
+from tracelyze.reports.html.findings.repair import paragraphs
+from tracelyze.reports.markup import Child, Markup, element, with_code
+from tracelyze.reports.wording.tracebacks import is_traceback
+from tracelyze.reports.wording.words import limit, rest_of_summary
 
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Evidence, Finding
@@ -60,7 +61,7 @@ def flat(finding: Finding) -> Child:
 
 def traceback_section(finding: Finding) -> Child:
     """The traceback of a crash; None where the finding holds none."""
-    texts = [str(one.value) for one in finding.evidence if tracebacks.is_traceback(one)]
+    texts = [str(one.value) for one in finding.evidence if is_traceback(one)]
     if not texts:
         return None
     rank = f"Rank {finding.ranks[0]}" if len(finding.ranks) == 1 and finding.ranks != [0] else ""
@@ -88,7 +89,7 @@ def _parts(finding: Finding) -> tuple[list[Evidence], list[Child]]:
     numbers: list[Evidence] = []
     texts: list[Child] = []
     for one in finding.evidence:
-        if tracebacks.is_traceback(one):
+        if is_traceback(one):
             continue
         value = formatting.quantity(one.value, one.unit)
         if len(value) > _INLINE or "\n" in value.strip():

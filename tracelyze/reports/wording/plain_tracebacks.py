@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from tracelyze import formatting
-from tracelyze.reports.html import tracebacks
-from tracelyze.reports.html.tracebacks import Frame
+from tracelyze.reports.wording import tracebacks
+from tracelyze.reports.wording.tracebacks import Frame
 
 LONGEST_ERROR: Final = 12
 """Lines of the exception itself; its first and last ones are kept."""

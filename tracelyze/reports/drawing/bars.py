@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.diagnosis import KINDS
-from tracelyze.reports import axes, escaping
+from tracelyze.reports import escaping
+from tracelyze.reports.drawing import axes
 from tracelyze.reports.markup import Markup, element
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tracelyze.diagnosis import Chart, Line
-    from tracelyze.reports.axes import Axis
+    from tracelyze.reports.drawing.axes import Axis
 
 FEW: Final = 8
 """Bars up to which each gets a row of its own."""

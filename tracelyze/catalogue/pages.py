@@ -13,7 +13,7 @@ from tracelyze import schema
 if TYPE_CHECKING:
     from tracelyze.analyzers.kineto.rule import TraceRule
     from tracelyze.analyzers.rule import Rule
-    from tracelyze.catalogue import Entry
+    from tracelyze.catalogue.entries import Entry
     from tracelyze.collectors.signals.signal import Signal
 
 

@@ -1,0 +1,1 @@
+"""Findings on the page: their numbers, tracebacks and repairs. Begin with `finding`."""
