@@ -58,6 +58,11 @@ def percent(share: float | None) -> str:
     return f"{value:,.0f}%"
 
 
+def share_of(share: float, noun: str) -> str:
+    """A share of things that are counted, as in "86% of the steps", or "all steps"."""
+    return f"all {noun}" if percent(share) == percent(1.0) else f"{percent(share)} of the {noun}"
+
+
 def change(share: float) -> str:
     """A relative change, with its sign: `+12%`, `-3.4%`, `0%`."""
     return percent(share) if share <= 0 else f"+{percent(share)}"

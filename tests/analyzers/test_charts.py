@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.evidence.charts import MAX_POINTS, chart, thin
 from tracelyze.diagnosis import Mark
+
+from .conftest import Workshop
 
 
 @given(count=st.integers(1, 20_000), lines=st.integers(1, 4), seed=st.integers(0, 1000))
@@ -62,3 +66,28 @@ def test_validation_points_lie_on_the_training_line() -> None:
 def test_thinning_leaves_short_series_alone() -> None:
     assert thin(np.arange(300.0), [np.zeros(300)]).tolist() == list(range(300))
     assert chart("t", "x", "y", np.empty(0), {"a": np.empty(0)}).x == []
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "values", "expected"),
+    [
+        ("cross_entropy", "32x10", [0, 1, 2], (pytest.approx(2.3026, abs=1e-3), "guessing among 10 classes")),
+        ("binary_cross_entropy", "32", [0, 1, 2], (pytest.approx(0.6931, abs=1e-3), "guessing among 2 classes")),
+        ("mse_loss", "32x10", [0, 1, 2], None),
+        ("cross_entropy", "32x10", [5, 6, 7], None),  # one term of several: the loss of the step is another
+        ("cross_entropy", "32x50000", [0, 1, 2], None),  # far from every loss of the run
+    ],
+)  # fmt: skip
+def test_the_loss_of_a_guess_is_drawn_where_it_is_known(
+    make: Workshop, function: str, shape: str, values: list[int], expected: tuple[float, str] | None
+) -> None:
+    losses = np.linspace(2.6, 0.3, 60).tolist()
+    calls = {
+        "step": [0, 1, 2], "function": [function] * 3, "training": [True] * 3, "reduction": ["mean"] * 3,
+        "input_shape": [shape] * 3, "target_integer": [True] * 3, "value": [losses[step] for step in values],
+    }  # fmt: skip
+    rows = [dict(zip(calls, values, strict=True)) for values in zip(*calls.values(), strict=True)]
+    process = make.process(steps={**make.steps(60), "loss": losses}, more={"loss_calls": rows})
+    (drawn,) = pictures.loss(process.trainings[0])
+    assert (drawn.threshold, drawn.threshold_label) == (expected or (None, ""))
+    assert drawn.healthy == ("below" if expected else "")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.evidence import guessing, timing
 from tracelyze.analyzers.evidence.charts import chart
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def over_steps(
 
 
 def loss(training: Training, marks: Sequence[Mark] = (), name: str = "") -> list[Chart]:
-    """Training loss, with the losses of validation passes as points."""
+    """Training loss, with the losses of validation passes as points, and the loss of a guess where that is known."""
     steps, evals = training.steps, training.process.evals
     measured = evals.known("loss") & np.isfinite(evals["loss"]) & np.isfinite(evals["after_step"])
     if evals.has("trained"):
@@ -62,14 +62,23 @@ def loss(training: Training, marks: Sequence[Mark] = (), name: str = "") -> list
     validation = {"validation": (evals["after_step"][measured], evals["loss"][measured])} if measured.any() else {}
     finite = steps["loss"][np.isfinite(steps["loss"])]
     wide = len(finite) > 0 and float(finite.min()) > 0 and float(finite.max()) > WIDE * float(finite.min())
-    return over_steps(
+    drawn = over_steps(
         training, f"Training loss{name}", "loss", {"training": "loss"}, marks, scattered=validation, log_y=bool(wide)
     )
+    guess = guessing.level(training)
+    if guess is None:
+        return drawn
+    return [replace(one, threshold=guess[0], threshold_label=guess[1], healthy="below") for one in drawn]
 
 
-def grad_norm(training: Training, marks: Sequence[Mark] = (), name: str = "") -> list[Chart]:
-    """Gradient norm before clipping, on a logarithmic axis."""
-    return over_steps(training, f"Gradient norm{name}", "L2 norm", {"gradient norm": "grad_norm"}, marks, log_y=True)
+def grad_norm(
+    training: Training, marks: Sequence[Mark] = (), name: str = "", limit: tuple[float, str] | None = None
+) -> list[Chart]:
+    """Gradient norm before clipping, on a logarithmic axis; `limit`: the norm from which on a rule fires, in words."""
+    drawn = over_steps(training, f"Gradient norm{name}", "L2 norm", {"gradient norm": "grad_norm"}, marks, log_y=True)
+    if limit is None:
+        return drawn
+    return [replace(one, threshold=limit[0], threshold_label=limit[1], healthy="below") for one in drawn]
 
 
 def loss_scale(training: Training, marks: Sequence[Mark] = ()) -> list[Chart]:

@@ -10,7 +10,7 @@ from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number, percent
+from tracelyze.formatting import number, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Training
@@ -59,11 +59,12 @@ def _finding(training: Training, long: Mask, usual: float, limits: Limits) -> Fi
     )
     name = str(training.facts.get("name") or "the optimizer")
     matters = name in accumulation.SCALE_MATTERS
+    often = share_of(float(long.mean()), "steps")
     return Finding(
         rule=RULE.id,
         severity="warning" if matters else "info",
         confidence="certain",
-        title=f"{percent(float(long.mean()))} of the steps sum {count:.0f} micro-batches but divide by {usual:.0f}",
+        title=f"{often.capitalize()} sum {count:.0f} micro-batches but divide by {usual:.0f}",
         summary=(
             f"Losses are divided by {usual:.0f}, the usual number of backwards per step, but in {int(long.sum()):,} "
             f"steps, from step {begin:,} on, up to {np.max(steps['backwards'][long]):.0f} backwards came together. "

@@ -10,7 +10,7 @@ from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine, missing
 from tracelyze.analyzers.signatures import growing_gradients
 from tracelyze.diagnosis import Chart, Evidence, Finding, Mark
-from tracelyze.formatting import percent
+from tracelyze.formatting import share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Training
@@ -56,9 +56,9 @@ def _direct(training: Training, limits: Limits) -> Finding | Passed:
         confidence="certain",
         title=f"Gradients{name} are never cleared: {count:,} of {int(usable.sum()):,} steps reused old gradients",
         summary=(
-            f"From step {begin:,} on, each backward pass added its gradients to old ones, and {percent(share)} of the "
-            "steps used that sum. Every update follows all gradients since the start, so do not trust weights "
-            f"trained from step {begin:,} on."
+            f"From step {begin:,} on, each backward pass added its gradients to old ones, and "
+            f"{share_of(share, 'steps')} used that sum. Every update follows all gradients since the start, so do not "
+            f"trust weights trained from step {begin:,} on."
         ),
         fix=FIX,
         fix_code=CODE_BY_HAND if training.facts.get("name") == "ByHand" else FIX_CODE,

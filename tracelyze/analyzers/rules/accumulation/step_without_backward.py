@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import percent, plural
+from tracelyze.formatting import plural, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Training
@@ -61,7 +61,7 @@ def _finding(training: Training, idle: Mask, share: float, limits: Limits) -> Fi
         severity="warning",
         confidence="certain" if empty else "likely",
         title=f"{plural(count, 'optimizer step')} ran without a backward pass since the step before",
-        summary=f"From step {begin} on, {percent(share)} of the steps had no gradients of their own. {effect}",
+        summary=f"From step {begin} on, {share_of(share, 'steps')} had no gradients of their own. {effect}",
         fix="Step once per backward, or once per accumulated batch, right after the backward that completes it.",
         fix_code="loss.backward()\noptimizer.step()\noptimizer.zero_grad()",
         first_step=begin,

@@ -10,7 +10,7 @@ from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Confidence, Evidence, Finding, Mark
-from tracelyze.formatting import number, percent
+from tracelyze.formatting import number, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Training
@@ -68,7 +68,7 @@ def _finding(training: Training, each: Mask, confidence: Confidence, limits: Lim
         confidence=confidence,
         title=f"Gradients are clipped {count} times per step, after every micro-batch",
         summary=(
-            f"In {percent(share)} of the steps the gradients were clipped after each of {count} backwards. A clipping "
+            f"In {share_of(share, 'steps')} the gradients were clipped after each of {count} backwards. A clipping "
             "before the last one cuts the sum so far: early micro-batches count less than late ones, and the limit is "
             "not the one that was meant for the step."
         ),

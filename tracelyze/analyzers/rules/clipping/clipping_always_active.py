@@ -10,7 +10,7 @@ from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number, percent, plural
+from tracelyze.formatting import number, percent, plural, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Training
@@ -65,10 +65,10 @@ def _finding(training: Training, times: float, share: float, norms: Floats, boun
         rule=RULE.id,
         severity="info",
         confidence="certain",
-        title=f"Clipping acts on {percent(share)} of the steps: the norm is {number(times)} times max_norm",
+        title=f"Clipping acts on {share_of(share, 'steps')}: the norm is {number(times)} times max_norm",
         summary=(
             f"The norm before clipping{timing.name_of(training)} was over {number(limits['times'])} times max_norm "
-            f"({number(bound)}) in {percent(share)} of the steps, and {number(times)} times in the median. {effect}"
+            f"({number(bound)}) in {share_of(share, 'steps')}, and {number(times)} times in the median. {effect}"
         ),
         fix="If the clip is there against outliers, set max_norm above the usual norm, such as one that nine of "
         f"ten steps stay below. If the loss is a sum, make it a mean.{also}",

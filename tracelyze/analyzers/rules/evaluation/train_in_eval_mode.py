@@ -11,7 +11,7 @@ from tracelyze.analyzers import statistics
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import percent
+from tracelyze.formatting import share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Training
@@ -62,9 +62,9 @@ def _find(training: Training, limits: Limits) -> Finding | None:
         confidence="certain" if flipped else "possible",
         title=title,
         summary=(
-            f"{percent(share)} of the steps since step {begin} ran with the model in eval mode. {told} Dropout is "
-            "off, so nothing regularises, and BatchNorm uses old statistics instead of the batch's and does not "
-            "update them."
+            f"{share_of(share, 'steps').capitalize()} since step {begin} ran with the model in eval mode. {told} "
+            "Dropout is off, so nothing regularises, and BatchNorm uses old statistics instead of the batch's and does "
+            "not update them."
         ),
         fix=FIX,
         fix_code=FIX_CODE,

@@ -57,7 +57,7 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
         return Passed(told + (", but the loss improved" if late >= limits["ratio"] * base else ""))
     level = statistics.onset(norm, 10 * base)
     before = 0 if not level else int(rows[level - 1]) + 1  # the step after the last norm that was measured as usual
-    return _grown(training, before, late / base, runaway, limits)
+    return _grown(training, before, late / base, base, runaway, limits)
 
 
 def _improves(loss: Floats) -> bool:
@@ -76,8 +76,9 @@ def _falls_without_bound(loss: Floats, factor: float) -> bool:
     return bool(level[-1] < min(level[-2], 0.0) and -level[-1] >= factor * max(abs(float(level[0])), 1.0))
 
 
-def _grown(training: Training, first: int, ratio: float, runaway: bool, limits: Limits) -> Finding:
+def _grown(training: Training, first: int, ratio: float, base: float, runaway: bool, limits: Limits) -> Finding:
     begin = timing.step_at(training, first)
+    limit = (limits["ratio"] * base, f"{limits['ratio']:g} times the early level")
     told = RUNAWAY if runaway else "while the loss does not improve or is lost."
     return Finding(
         rule=RULE.id,
@@ -98,7 +99,7 @@ def _grown(training: Training, first: int, ratio: float, runaway: bool, limits: 
             Evidence("learning rate there", _number(training.steps["lr"][first])),
         ],
         location=training.backward_location,
-        charts=pictures.grad_norm(training, [Mark(float(begin), "leaves its level")])
+        charts=pictures.grad_norm(training, [Mark(float(begin), "leaves its level")], limit=limit)
         + pictures.loss(training, [Mark(float(begin), "gradients leave their level")]),
         false_alarm="A loss whose scale was changed on purpose during the run.",
     )

@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import percent
+from tracelyze.formatting import share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Training
@@ -29,7 +29,7 @@ def _check(training: Training, limits: Limits) -> OneOutcome:
     if len(training.process.trainings) > 1:
         return Passed("several optimizers: a graph that one backward keeps may be the next one's")
     if share < limits["share"]:
-        return Passed(f"the last backward of {percent(1 - share)} of the steps frees its graph")
+        return Passed(f"the last backward of {share_of(1 - share, 'steps')} frees its graph")
     graphs = training.steps["live_graphs"][np.isfinite(training.steps["live_graphs"])]
     quarter = max(1, len(graphs) // 4)
     grows = len(graphs) > 0 and np.median(graphs[-quarter:]) - np.median(graphs[:quarter]) >= limits["graphs"]
@@ -43,7 +43,7 @@ def _check(training: Training, limits: Limits) -> OneOutcome:
         confidence="certain",
         title=f"retain_graph=True keeps every step's graph: {graphs[-1]:,.0f} graphs are alive",
         summary=(
-            f"In {percent(share)} of the steps the last backward was called with retain_graph=True, so that its "
+            f"In {share_of(share, 'steps')} the last backward was called with retain_graph=True, so that its "
             f"activations stay instead of being freed on the way. {graphs[-1]:,.0f} graphs are alive at the end: "
             "something of every step is kept (a loss in a list, a state that is carried over), and all of its "
             "activations with it. Often retain_graph=True was added to silence \"backward through the graph a second "

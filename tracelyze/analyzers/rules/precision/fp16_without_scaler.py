@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, missing
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import percent
+from tracelyze.formatting import share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Training
@@ -53,9 +53,9 @@ def _finding(training: Training, half: Mask, dtype: str, weights: bool, limits: 
         confidence="likely",
         title=f"float16 training{timing.name_of(training)} without a loss scaler: small gradients become zero",
         summary=(
-            f"{percent(share)} of the steps ran {how}, and no GradScaler was used. Gradients below 6e-8 become "
-            "exactly zero in float16, so small updates are lost without an error. Large ones overflow to Inf and reach "
-            "the weights."
+            f"{share_of(share, 'steps').capitalize()} ran {how}, and no GradScaler was used. Gradients below 6e-8 "
+            "become exactly zero in float16, so small updates are lost without an error. Large "
+            "ones overflow to Inf and reach the weights."
         ),
         fix="Use bfloat16, which needs no scaler, or keep the weights in float32 and scale the loss with GradScaler.",
         fix_code="scaler = torch.amp.GradScaler()  # once, before the loop\n...\n"

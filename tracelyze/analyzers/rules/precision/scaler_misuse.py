@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding, Location
-from tracelyze.formatting import number, percent
+from tracelyze.formatting import number, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Training
@@ -37,7 +37,7 @@ def _check(training: Training, limits: Limits) -> OneOutcome:
         if bad.sum() >= limits["share"] * known.sum():
             return _finding(training, bad, bad is still_scaled, limits)
     share = float(scaled.sum() / known.sum())
-    return Passed(f"losses of {percent(share)} of the steps were scaled, and unscaled again")
+    return Passed(f"losses of {share_of(share, 'steps')} were scaled, and unscaled again")
 
 
 def _finding(training: Training, bad: Mask, scaled: bool, limits: Limits) -> Finding:
@@ -54,11 +54,11 @@ def _finding(training: Training, bad: Mask, scaled: bool, limits: Limits) -> Fin
         if scaled
         else "scaler.step() divides gradients that were never scaled",
         summary=(
-            f"In {percent(float(bad.mean()))} of the steps the loss went through scaler.scale(), and optimizer.step() "
+            f"In {share_of(float(bad.mean()), 'steps')} the loss went through scaler.scale(), and optimizer.step() "
             f"was called directly: the gradients were too large by the scale ({factor}), overflows were not skipped, "
             "and the scale never adapts. Adam hides it, weight decay, clipping and SGD do not."
             if scaled
-            else f"In {percent(float(bad.mean()))} of the steps backward ran on the plain loss, and scaler.step() "
+            else f"In {share_of(float(bad.mean()), 'steps')} backward ran on the plain loss, and scaler.step() "
             f"divided the gradients by the scale ({factor}): with SGD hardly anything is learned, and small gradients "
             "underflow in float16, which the scaler is there to prevent."
         ),

@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import metrics
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number, percent
+from tracelyze.formatting import number, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -26,7 +26,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     alike = seen.values >= limits["groups"] if groups is not None else seen.values <= 0.0
     share = float(alike.mean())
     if share < limits["share"]:
-        return Passed(f"{percent(share)} of the steps had no spread of rewards within their groups")
+        return Passed(f"{share_of(share, 'steps')} had no spread of rewards within their groups")
     reward = metrics.metric(process, "reward")
     if reward is not None and _solved(reward, seen.steps[alike], alike):
         return Passed("rewards have no spread any more because they are all at their maximum: the task is solved")
@@ -37,7 +37,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             rule=RULE.id,
             severity="warning",
             confidence="likely",
-            title=f"Nothing to learn from in {percent(share)} of the steps: equal rewards within each group",
+            title=f"Nothing to learn from in {share_of(share, 'steps')}: equal rewards within each group",
             summary=(
                 f"In {int(alike.sum()):,} of {len(alike):,} steps all completions of a prompt got the same reward"
                 + (f" ({number(level)})" if level is not None else "")

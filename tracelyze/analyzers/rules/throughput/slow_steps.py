@@ -8,7 +8,7 @@ from tracelyze.analyzers.computed.throughput import outliers
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
-from tracelyze.formatting import duration, number, percent, plural
+from tracelyze.formatting import duration, number, percent, plural, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Training
@@ -27,7 +27,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         slowest = float(seconds[judged].max()) / max(found.typical, 1e-9)
         return Passed(f"the slowest of {plural(int(judged.sum()), 'step')} took {number(slowest)} times the median")
     if share > limits["rare"]:
-        return Passed(f"{percent(share)} of the steps are slow: two kinds of steps, not single ones that stand out")
+        return Passed(f"{share_of(share, 'steps')} are slow: two kinds of steps, not single ones that stand out")
     return [_finding(training, found, seconds, limits)]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import percent, plural
+from tracelyze.formatting import plural, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Training
@@ -55,7 +55,7 @@ def _finding(one: Training, other: Training, row: dict[str, Any], both: tuple[in
         title=f"{plural(row['shares'], 'tensor')} are updated by two optimizers in every step",
         summary=(
             f"{names[0]} and {names[1]} both hold {plural(row['shares'], 'tensor')}, and both step after the same "
-            f"backward, in {percent(both[1])} of the steps. Each update is made twice, with moments that know nothing "
+            f"backward, in {share_of(both[1], 'steps')}. Each update is made twice, with moments that know nothing "
             "of each other: the learning rate of these tensors is the sum of both."
         ),
         fix="Give each tensor to one optimizer: the shared part to one of the two, or one optimizer with a parameter "

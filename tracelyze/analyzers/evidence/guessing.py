@@ -1,0 +1,57 @@
+"""The loss of a model that knows nothing: ln(classes), where the training loss is one cross-entropy and nothing else.
+
+Of a binary cross-entropy it is ln 2, for each label: that of equal odds.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Training
+
+_FUNCTIONS = frozenset({"cross_entropy", "nll_loss"})
+_BINARY = frozenset({"binary_cross_entropy", "binary_cross_entropy_with_logits"})
+_SAME = 0.01  # relative: the loss of the step is that of the call, up to a mean over micro-batches
+
+
+def classes(training: Training) -> int | None:
+    """The number of classes of the training loss; None if the loss is anything but the mean of one cross-entropy."""
+    calls = [row for row in training.process.tables["loss_calls"].records() if row["training"]]
+    sizes = {2 if row["function"] in _BINARY else _second(row["input_shape"]) for row in calls}
+    known = all(
+        row["function"] in _BINARY or (row["function"] in _FUNCTIONS and row["target_integer"]) for row in calls
+    )
+    if (
+        not known
+        or any(row["reduction"] != "mean" for row in calls)
+        or len(sizes) != 1
+        or len(training.process.trainings) != 1
+    ):
+        return None
+    losses = training.steps["loss"]
+    seen = [(row["value"], losses[int(row["step"])]) for row in calls if int(row["step"]) < len(losses)]
+    compared = [(value, loss) for value, loss in seen if value is not None and math.isfinite(value * loss)]
+    same = sum(abs(value - loss) <= _SAME * abs(loss) for value, loss in compared)
+    count = sizes.pop()
+    return count if count is not None and count > 1 and 2 * same > len(compared) else None
+
+
+def level(training: Training) -> tuple[float, str] | None:
+    """The loss of equal odds for all classes and its name; None where it is not known, or far from every loss."""
+    count = classes(training)
+    losses = training.steps["loss"]
+    finite = losses[np.isfinite(losses)]
+    if count is None or not len(finite):
+        return None
+    guess = math.log(count)
+    return (guess, f"guessing among {count:,} classes") if float(finite.min()) <= guess <= float(finite.max()) else None
+
+
+def _second(shape: str | None) -> int | None:
+    """The classes of an input of shape [samples, classes, ...] or [classes]."""
+    sizes = [int(size) for size in (shape or "").split("x") if size]
+    return sizes[min(1, len(sizes) - 1)] if sizes else None
