@@ -602,6 +602,8 @@ TARGETS_AND_LAYERS: Final = (
     pair("answers_causal", "shifted-labels", "labels-shifted-twice", consequences=STUCK),
     pair("answers_causal", "answers-cut-off", "labels-all-ignored", consequences=(*POISONED, *STUCK), fast=True),
     pair("answers_causal", "mean-of-means", "unequal-microbatch-weights"),
+    pair("recipes_causal", "padding-is-end", "eos-never-target", fast=True),
+    pair("recipes_causal", "two-starts", "doubled-bos"),
     pair("one_cycle_vae", "heavy-prior", "constant-output", consequences=STUCK),
     pair("one_cycle_vae", "left-early", "stops-short"),
     pair("shared_trunk", "both-hold-trunk", "shared-parameter-two-optimizers", fast=True),

@@ -111,6 +111,8 @@ MODELS = Table(
         Column("parameters", "int32", "tensors", "parameter tensors"),
         Column("elements", "int64", "", "parameter elements"),
         Column("sensitive", "string", "", "kinds of mode-sensitive modules, with their number"),
+        Column("begin_symbol", "int64", "", "id that begins a text, as the model's configuration says (transformers)"),
+        Column("end_symbol", "int64", "", "id that ends a text, by the same"),
     ),
 )
 
@@ -201,6 +203,23 @@ LOSS_CALLS = Table(
         Column("pad_rows", "float64", "share", "of the rows that end in two positions that fill them up, or more"),
         Column("pad_target", "float64", "", "target at the positions of pad_share"),
         Column("pad_same", "float64", "share", "of these positions that have this target"),
+        Column("ids_next", "float64", "share", "targets that are the next id, where that is another one"),
+        Column("end_id", "float64", "", "id that most rows of ids end in"),
+        Column("end_rows", "float64", "share", "rows that end in it"),
+        Column("end_least", "float64", "", "positions of it that every row ends in, at least"),
+        Column("end_counts", "float64", "", "targets that are this id and count"),
+        Column("stop_id", "float64", "", "last target that counts, the commonest among the rows"),
+        Column("stop_same", "float64", "share", "rows that have it"),
+        Column("targets_least", "float64", "", "targets that count, in the row with the fewest of them"),
+        Column("targets_most", "float64", "", "the same, in the row with the most of them"),
+        Column("begin_id", "float64", "", "id that most rows begin with, after what fills them up on the left"),
+        Column("begin_twice", "float64", "share", "rows that begin with it twice; 0 where it stands elsewhere, too"),
+        Column("prefix", "float64", "", "positions at their start at which all rows hold the same ids"),
+        Column("prefix_share", "float64", "share", "of the targets that count, those within these positions"),
+        Column("separator", "float64", "", "first id that stands once in each of the first rows, within it; -1: none"),
+        Column("separator_share", "float64", "share", "of their targets that count, those before it"),
+        Column("parts", "float64", "", "samples in a row, by an id that ends or begins all; 0: no row ends in one"),
+        Column("crosses", "float64", "", "largest weight of attention on another sample of the row; nan: untold"),
     ),
 )
 

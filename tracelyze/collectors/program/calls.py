@@ -298,6 +298,8 @@ class Calls:
                 "parameters": len(parameters),
                 "elements": sum(p.numel() for p in parameters),
                 "sensitive": mode_sensitivity.kinds([ref() for ref in model.sensitive]) or None,
+                "begin_symbol": symbol(module, "bos_token_id"),
+                "end_symbol": symbol(module, "eos_token_id"),
             },
         )
 
@@ -331,3 +333,11 @@ def first_dimension(torch: Any, args: Any, kwargs: Any) -> int | None:
                 if isinstance(inner, torch.Tensor) and inner.dim():
                     return int(inner.shape[0])
     return None
+
+
+def symbol(module: Any, name: str) -> int | None:
+    """A special id that the configuration of a model of transformers names, also within DistributedDataParallel."""
+    members = vars(module)
+    config = members.get("config", getattr(members.get("_modules", {}).get("module"), "config", None))
+    found = getattr(config, name, None)
+    return found if type(found) is int else None

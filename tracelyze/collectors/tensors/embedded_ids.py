@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tracelyze.collectors.tensors import rows_of_ids
 from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.collectors.tensors.saved_values import saved
 
@@ -83,24 +84,38 @@ def _shape(node: Any, output: int) -> tuple[int, ...]:
 def columns(torch: Any, given: Any, target: Any, ignored: int, weight: Any) -> dict[str, Any]:
     """Columns of a row of loss_calls, as tensors without dimensions: scores `given` with the classes in dimension 1."""
     graph = Graph(given.grad_fn)
-    rows = [_beside(torch, graph, node, given, target, ignored, weight) for node in graph.of_kind("Embedding")]
-    rows = [row for row in rows if row] if graph.whole else []
-    return _best(torch, rows, "ids_equal") | _best(torch, rows, "pad_share")
+    if not graph.whole:
+        return {}
+    pairs = [
+        (node, *pair) for node in graph.of_kind("Embedding") if (pair := _placed(torch, node, given, target, ignored))
+    ]
+    rows = [_beside(torch, graph, node, given, ids, beside, ignored, weight) for node, ids, beside in pairs]
+    attending = _attending(graph)
+    texts = [rows_of_ids.columns(torch, attending, ids, beside, ignored) for _, ids, beside in pairs]
+    return _best(torch, rows, "ids_equal") | _best(torch, rows, "pad_share") | rows_of_ids.best(torch, texts)
+
+
+def _placed(torch: Any, embedding: Any, given: Any, target: Any, ignored: int) -> tuple[Any, Any] | None:
+    """The ids of an embedding and the target at each of them, if they are sequences with one target for every id. Where
+    the script has left out the last scores of each row and the first labels, the last id has no target."""
+    ids = saved(embedding, "indices")
+    if ids is None or ids.dim() != 2 or ids.shape[1] < 2 or given.numel() != target.numel() * given.shape[1]:
+        return None
+    if not is_plain(torch, ids) or ids.device != target.device:
+        return None
+    samples, length = ids.shape
+    beside = target.detach()
+    if target.shape in ((samples, length - 1), (samples * (length - 1),)):
+        beside = torch.nn.functional.pad(beside.reshape(samples, length - 1), (0, 1), value=ignored)
+    elif target.shape not in (ids.shape, (ids.numel(),)):
+        return None
+    return ids.detach()[:ROWS, :COLUMNS], beside.reshape(ids.shape)[:ROWS, :COLUMNS]
 
 
 def _beside(
-    torch: Any, graph: Graph, embedding: Any, given: Any, target: Any, ignored: int, weight: Any
+    torch: Any, graph: Graph, embedding: Any, given: Any, ids: Any, target: Any, ignored: int, weight: Any
 ) -> dict[str, Any]:
-    """What the ids of one embedding tell, if there is one for every target: of sequences, one beside the other."""
-    ids = saved(embedding, "indices")
-    if ids is None or ids.numel() != target.numel() or ids.dim() != 2 or ids.shape[1] < 2:
-        return {}
-    if target.shape not in (ids.shape, (ids.numel(),)) or given.numel() != ids.numel() * given.shape[1]:
-        return {}
-    if not is_plain(torch, ids) or ids.device != target.device:
-        return {}
-    target = target.detach().reshape(ids.shape)[:ROWS, :COLUMNS]
-    ids = ids.detach()[:ROWS, :COLUMNS]
+    """What the ids of one embedding tell beside the targets."""
     found = _compared(ids, target, ignored)
     later = sees_later(torch, graph, embedding, given.shape[1], ids.device)
     found["sees_later"] = torch.full((), math.nan, device=ids.device) if later is None else later
@@ -163,8 +178,7 @@ def sees_later(torch: Any, graph: Graph, embedding: Any, classes: int, device: A
         return None
     kinds = set(graph.nodes.values())
     recurrent = [node for node, kind in graph.nodes.items() if kind.endswith(RECURRENT)]
-    attending = [node for node, kind in graph.nodes.items() if kind.startswith("ScaledDotProduct")]
-    attending += graph.of_kind(*ATTENTION)
+    attending = _attending(graph)
     stacks = [node for node in graph.of_kind("Stack") if len(node.next_functions) > 1]
     if recurrent or not attending:
         allowed = IN_PLACE | UNROLLED | set(LINEAR) | {graph.nodes[node] for node in recurrent}
@@ -180,6 +194,12 @@ def sees_later(torch: Any, graph: Graph, embedding: Any, classes: int, device: A
         return None
     weights = [_later(torch, node, device) for node in attending]
     return None if any(one is None for one in weights) else torch.stack(weights).amax()
+
+
+def _attending(graph: Graph) -> list[Any]:
+    """The operations that make the weights of attention, or use them."""
+    fused = [node for node, kind in graph.nodes.items() if kind.startswith("ScaledDotProduct")]
+    return fused + graph.of_kind(*ATTENTION)
 
 
 def _keeps_positions(graph: Graph, embedding: Any, classes: int) -> bool:

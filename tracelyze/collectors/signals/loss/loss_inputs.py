@@ -16,7 +16,7 @@ from tracelyze.collectors.internals.private_names import DISPATCH_MODES, SAVED, 
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
-from tracelyze.collectors.tensors import loss_targets, saved_values
+from tracelyze.collectors.tensors import loss_targets, rows_of_ids, saved_values
 from tracelyze.collectors.tensors.embedded_ids import columns
 from tracelyze.collectors.tensors.loss_targets import CLASS_LOSSES, some
 from tracelyze.collectors.tensors.readback import Readback
@@ -43,6 +43,7 @@ class LossInputs(Signal):
             "target_integer", "made_by", "made_dim", "made_whole", "lowest", "highest", "sum_error", "log_sum_error",
             "target_lowest", "target_highest", "value", "ignored", "varies", "target_varies", "ids_compared",
             "ids_equal", "ids_ahead", "sees_later", "pad_share", "pad_rows", "pad_target", "pad_same",
+            *rows_of_ids.COLUMNS,
         )
     )  # fmt: skip
     about = "Arguments of torch's loss functions: shapes, ranges, whether rows are probabilities, and what made them."

@@ -1,0 +1,90 @@
+"""Rules about how rows of ids begin and end and which of their targets count: faults, and what looks the same."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+EOS, BOS, PROMPT = "eos-never-target", "doubled-bos", "prompt-in-loss"
+PACKED = "packing-without-boundaries"
+RULES = (EOS, BOS, PROMPT, PACKED)
+ROW = {
+    "function": "cross_entropy", "site": 1, "training": True, "reduction": "mean", "input_shape": "256x90",
+    "target_shape": "256", "value": 2.0, "ids_compared": 60.0, "ids_equal": 0.0, "ids_ahead": 0.0, "ids_next": 1.0,
+    "end_id": 0.0, "end_rows": 0.9, "end_least": 0.0, "end_counts": 0.0, "stop_id": 2.0, "stop_same": 1.0,
+    "targets_least": 5.0, "targets_most": 14.0, "begin_id": 1.0, "begin_twice": 0.0, "prefix": 1.0,
+    "prefix_share": 0.0, "separator": -1.0, "separator_share": 0.0, "parts": 0.0, "crosses": math.nan,
+}  # fmt: skip
+UNTAUGHT = {"end_id": 2.0, "end_rows": 1.0, "end_least": 1.0, "stop_same": 0.2}
+SEPARATED = {"separator": 7.0, "separator_share": 0.6}
+JOINED = {"parts": 3.0, "crosses": 0.4}
+
+
+def process(make: Any, count: int = 8, end_symbol: int | None = None, begin: int | None = None, **columns: Any) -> Any:
+    """Rows of answers with an end symbol that counts, and padding with an id of its own; changed as given."""
+    rows = [
+        {**ROW, "step": index, **{k: v[index] if isinstance(v, list) else v for k, v in columns.items()}}
+        for index in range(count)
+    ]
+    models = [{"model": 0, "name": "Causal", "end_symbol": end_symbol, "begin_symbol": begin}]
+    return make.process(more={"loss_calls": rows}, models=models)
+
+
+@pytest.mark.parametrize(
+    ("rule", "columns", "severity", "confidence"),
+    [
+        (EOS, UNTAUGHT, "warning", "likely"),
+        (EOS, UNTAUGHT | {"end_symbol": 2}, "warning", "certain"),
+        (EOS, UNTAUGHT | {"end_symbol": 2, "end_least": 9.0}, "warning", "certain"),  # filled up to one length
+        (EOS, UNTAUGHT | {"stop_same": 1.0, "stop_id": [30.0 + n for n in range(8)]}, "warning", "likely"),  # one row
+        (BOS, {"begin_twice": 1.0}, "warning", "likely"),
+        (BOS, {"begin_twice": 1.0, "begin": 1}, "warning", "certain"),
+        (PROMPT, {"prefix": 12.0, "prefix_share": 0.3}, "info", "likely"),
+        (PROMPT, SEPARATED, "info", "likely"),
+        (PACKED, JOINED, "info", "likely"),
+    ],
+)
+def test_the_fault_is_found(make: Any, rule: str, columns: dict[str, Any], severity: str, confidence: str) -> None:
+    status, reason, finding = make.check(rule, process(make, **columns))
+    assert status == "fired", reason
+    assert (finding.severity, finding.confidence, finding.location.line) == (severity, confidence, 41)
+    assert finding.fix_code
+
+
+@pytest.mark.parametrize(
+    ("rule", "columns"),
+    [
+        *[(rule, {}) for rule in RULES],
+        (EOS, {"end_rows": 0.1, "end_id": [float(n) for n in range(8)], "stop_same": 0.2}),  # a stream, cut into rows
+        (EOS, UNTAUGHT | {"end_counts": [0.0] * 7 + [1.0]}),  # packed rows hold it as a target
+        (EOS, UNTAUGHT | {"end_least": 0.0}),  # padding with an id of its own, and no end symbol: a recommender
+        (EOS, UNTAUGHT | {"end_least": 6.0}),
+        (EOS, UNTAUGHT | {"targets_least": 1.0, "targets_most": 1.0, "end_symbol": 2}),  # answers of one token
+        (EOS, UNTAUGHT | {"stop_same": 1.0}),  # another end symbol before it
+        (BOS, {"begin_twice": 0.4}),  # texts that begin so
+        (BOS, {"begin_twice": 1.0, "begin_id": [float(n) for n in range(8)]}),  # batches of one row
+        (PROMPT, {"prefix": 2.0, "prefix_share": 0.5}),
+        (PROMPT, {"prefix": 12.0, "prefix_share": 0.0}),  # a template that is masked
+        (PROMPT, SEPARATED | {"separator": [float(n) for n in range(8)]}),  # by chance
+        (PACKED, JOINED | {"parts": 1.0}),
+        (PACKED, JOINED | {"crosses": 0.0}),  # a mask between the samples
+        (PACKED, JOINED | {"parts": [3.0, 0.0] * 4}),  # pretraining: rows are cut anywhere
+    ],
+)
+def test_the_look_alike_is_not(make: Any, rule: str, columns: dict[str, Any]) -> None:
+    assert make.check(rule, process(make, **columns))[0] == "passed"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_what_cannot_be_told_is_skipped(make: Any, rule: str) -> None:
+    columns = UNTAUGHT | {"begin_twice": 1.0} | SEPARATED | JOINED
+    for changed in ({"ids_next": 0.1}, {"ids_next": math.nan}, {"training": False}, {"count": 2}):
+        status, reason, _ = make.check(rule, process(make, **columns | changed))
+        assert (status, bool(reason)) == ("skipped", True)
+    assert make.check(rule, make.process())[0] == "skipped"
+
+
+def test_attention_that_cannot_be_read(make: Any) -> None:
+    assert make.check(PACKED, process(make, parts=3.0))[0] == "skipped"

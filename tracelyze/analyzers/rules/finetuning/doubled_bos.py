@@ -1,0 +1,76 @@
+"""doubled-bos: rows begin with the begin-of-text id twice: the template writes it, and the tokenizer adds it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.computed.data import loss_calls, texts
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.data.loss_calls import Line, Row
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Rows whose first two ids are the same one, which stands nowhere else."""
+    found: list[Finding] = []
+    looked = 0
+    for line, rows in texts.lines(process, limits):
+        looked += len(rows)
+        if texts.constant(rows, "begin_id") is not None and texts.mean(rows, "begin_twice") >= limits["twice"]:
+            found.append(_tell(process, line, rows, limits))
+    if found:
+        return found
+    return Passed(f"{plural(looked, 'batch')} looked at: rows begin with one such id") if looked else texts.UNTOLD
+
+
+def _tell(process: Process, line: Line, rows: list[Row], limits: Limits) -> Finding:
+    begin, twice = int(rows[0]["begin_id"]), texts.mean(rows, "begin_twice")
+    return loss_calls.finding(
+        process, line, rows, limits,
+        rule=RULE.id,
+        severity="warning",
+        confidence="certain" if begin in texts.symbols(process, "begin_symbol") else "likely",
+        title=f"Texts begin with the begin-of-text id twice (id {begin})",
+        summary=(
+            f"{percent(twice)} of the rows that were looked at begin with id {begin} twice, and it stands nowhere else "
+            "in them. A chat template that writes the begin-of-text token and a tokenizer that adds it do this. The "
+            "model is trained on a beginning that it has never seen and does not get at inference."
+        ),
+        fix="Add the token in one place: tokenize text that comes from a template without special tokens.",
+        fix_code="text = tokenizer.apply_chat_template(messages, tokenize=False)\n"
+        "ids = tokenizer(text, add_special_tokens=False)",
+        evidence=[
+            Evidence("rows that begin with it twice", twice, "share", limits["twice"], limits.source("twice")),
+            Evidence("id", begin),
+        ],
+        false_alarm="A format that has two start symbols on purpose.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="doubled-bos",
+    family="fine-tuning",
+    severity="warning",
+    title="Begin-of-text twice",
+    about="Template and tokenizer both add the begin-of-text token: training and inference see other beginnings.",
+    check=check,
+    verify="Record the run again: rows begin with the id once.",
+    absent="The run trains no language model, as far as its losses were seen.",
+    excluded=(
+        "Padding on the left: what fills rows up to one length is left out first.",
+        "Texts that begin so by chance: the id stands at the beginning of all rows, and nowhere else.",
+    ),
+    needs=(("loss_calls.ids_next", "loss_calls.begin_twice"),),
+    thresholds=(
+        Threshold("twice", 0.9, "share", "a template does it in every row"),
+        texts.NEXT,
+        loss_calls.SHARE,
+        loss_calls.CALLS,
+    ),
+    not_when="Padding on the left, texts that begin with a doubled token which is used elsewhere, too.",
+    references=("https://huggingface.co/docs/transformers/chat_templating",),
+)

@@ -1,0 +1,83 @@
+"""prompt-in-loss: every row begins with the same template, and the template's tokens count in the loss."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.computed.data import loss_calls, texts
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.data.loss_calls import Line, Row
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Targets within what all rows begin with, or before the one id that parts every row in two."""
+    found: list[Finding] = []
+    looked = 0
+    for line, rows in texts.lines(process, limits):
+        looked += len(rows)
+        same = [row for row in rows if row["prefix"] >= limits["template"]]
+        template = texts.mean(rows, "prefix_share") if len(same) >= limits["share"] * len(rows) else 0.0
+        parted = (texts.constant(rows, "separator") or -1) >= 0
+        before = texts.mean(rows, "separator_share") if parted else 0.0
+        if max(template, before) >= limits["taken"]:
+            found.append(_tell(process, line, rows, template, before, limits))
+    if found:
+        return found
+    if not looked:
+        return texts.UNTOLD
+    return Passed(f"{plural(looked, 'batch')} looked at: no template or prompt takes a part of the loss")
+
+
+def _tell(process: Process, line: Line, rows: list[Row], template: float, before: float, limits: Limits) -> Finding:
+    share, length = max(template, before), int(min(row["prefix"] for row in rows))
+    what = (
+        f"All rows begin with the same {length} ids"
+        if template >= before
+        else f"Id {rows[0]['separator']:.0f} parts every row in two"
+    )
+    return loss_calls.finding(
+        process, line, rows, limits,
+        rule=RULE.id,
+        severity="info",
+        confidence="likely",
+        title=f"The prompt counts in the loss: {percent(share)} of the targets lie before the answer",
+        summary=(
+            f"{what}, and the targets there count like all others: {percent(share)} of those of {line.function}. "
+            "A template is learned within a few steps; from then on these targets make the loss look better than "
+            "the answers are, and take their share of each step. Some train on whole conversations on purpose."
+        ),
+        fix="Where only answers are to be learned, give the positions of the prompt the label -100.",
+        fix_code="labels = input_ids.clone()\nlabels[:, :prompt_length] = -100   # or completion_only_loss in TRL",
+        evidence=[
+            Evidence("targets before the answer", share, "share", limits["taken"], limits.source("taken")),
+            Evidence("ids that all rows begin with", length, "ids"),
+        ],
+        false_alarm="Continued pretraining, conversations that are learned as a whole, templates on purpose.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="prompt-in-loss",
+    family="fine-tuning",
+    severity="info",
+    title="The prompt counts in the loss",
+    about="Instruction data repeat a template in every row. Where it counts, the loss is lower than on the answers.",
+    check=check,
+    verify="Record the run again: the targets of the prompt no longer count.",
+    absent="The run trains no language model, as far as its losses were seen.",
+    needs=(("loss_calls.ids_next", "loss_calls.prefix_share"),),
+    thresholds=(
+        Threshold("template", 4, "ids", "one begin symbol and a word or two may be common to all texts"),
+        Threshold("taken", 0.1, "share", "below a tenth neither the loss nor the steps are changed by much"),
+        texts.NEXT,
+        loss_calls.SHARE,
+        loss_calls.CALLS,
+    ),
+    not_when="Continued pretraining, prompts whose labels are ignored.",
+    references=("https://arxiv.org/abs/2405.14394",),
+)

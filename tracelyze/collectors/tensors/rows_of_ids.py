@@ -1,0 +1,146 @@
+"""How the rows of ids that a language model was given begin and end, and which of their targets count.
+
+All of it is computed where the ids are, as tensors without dimensions: nobody waits. Position `t` of `target` is what
+the model is to say after the ids up to `t`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tracelyze.collectors.tensors.saved_values import saved
+
+FEW_ROWS, FEW_COLUMNS = 8, 256  # of which every id is set beside every other one
+COLUMNS = (
+    "ids_next", "end_id", "end_rows", "end_least", "end_counts", "stop_id", "stop_same", "targets_least",
+    "targets_most", "begin_id", "begin_twice", "prefix", "prefix_share", "separator", "separator_share", "parts",
+    "crosses",
+)  # fmt: skip
+Values = dict[str, Any]
+
+
+def columns(torch: Any, attending: list[Any], ids: Any, target: Any, ignored: int) -> Values:
+    """Columns of a row of loss_calls. `attending`: operations behind the scores that make attention's weights."""
+    counts = target != ignored
+    end = ids[:, -1].mode().values
+    tail = (ids == end).flip(1).cumprod(1).flip(1).bool()
+    found = {"ids_next": _next(torch, ids, target, counts)}
+    found |= _ends(torch, end, tail, target, counts) | _begins(torch, ids, tail, end)
+    found |= _shared_start(torch, ids, counts) | _separator(torch, ids, tail, counts)
+    return found | _parts(torch, attending, ids, tail, end)
+
+
+def best(torch: Any, rows: list[Values]) -> Values:
+    """The row of the embedding whose next ids are the targets: positions and segments are embedded, too."""
+    if len(rows) < 2:
+        return rows[0] if rows else {}
+    index = torch.stack([row["ids_next"].nan_to_num(-1.0) for row in rows]).argmax().reshape(1)
+    return {name: torch.stack([row[name].double() for row in rows]).gather(0, index)[0] for name in rows[0]}
+
+
+def _next(torch: Any, ids: Any, target: Any, counts: Any) -> Any:
+    """Share of the targets that are the id of the next position, where that is another one. NaN: there are none."""
+    tells = (ids[:, 1:] != ids[:, :-1]) & counts[:, :-1]
+    return ((ids[:, 1:] == target[:, :-1]) & tells).sum() / tells.sum()
+
+
+def _ends(torch: Any, end: Any, tail: Any, target: Any, counts: Any) -> Values:
+    """The id that rows end in, and what the last target of each row is."""
+    numbers = counts.sum(1)
+    places = torch.arange(target.shape[1], device=target.device)
+    last = torch.where(counts, places, -1).amax(1)
+    stops = target.gather(1, last.clamp(min=0).unsqueeze(1)).squeeze(1)
+    some = last >= 0
+    alike = (stops.unsqueeze(0) == stops.unsqueeze(1)) & some.unsqueeze(0) & some.unsqueeze(1)
+    times = alike.sum(1)
+    return {
+        "end_id": end,
+        "end_rows": (tail.sum(1) > 0).double().mean(),
+        "end_least": tail.sum(1).amin(),
+        "end_counts": (counts & (target == end)).sum(),
+        "stop_id": stops.gather(0, times.argmax().reshape(1))[0],
+        "stop_same": times.amax() / some.sum().clamp(min=1),
+        "targets_least": numbers.amin(),
+        "targets_most": numbers.amax(),
+    }
+
+
+def _begins(torch: Any, ids: Any, tail: Any, end: Any) -> Values:
+    """The id that rows begin with, after what fills them up on the left, and whether it stands there twice."""
+    lead = ids[:, 0].mode().values
+    run = (ids == lead).cumprod(1).sum(1)
+    padded = (run.amax() > run.amin()) & (run.amax() > 2)
+    start = (run * padded).clamp(max=ids.shape[1] - 1)
+    one, two, three = (
+        ids.gather(1, (start + ahead).clamp(max=ids.shape[1] - 1).unsqueeze(1))[:, 0] for ahead in range(3)
+    )
+    begin = one.mode().values
+    twice = (one == begin) & (two == begin) & (three != begin)
+    places = torch.arange(ids.shape[1], device=ids.device)
+    inside = (places < start.unsqueeze(1)) | (places > start.unsqueeze(1) + 1)
+    elsewhere = ((ids == begin) & inside & ~(tail & (end == begin))).sum()
+    return {"begin_id": begin, "begin_twice": twice.double().mean() * (elsewhere == 0)}
+
+
+def _shared_start(torch: Any, ids: Any, counts: Any) -> Values:
+    """The positions that hold the same ids in all rows from the start, and their share of the targets that count."""
+    alike = (ids == ids[:1]).all(0).cumprod(0)
+    length = alike.sum() * (ids.shape[0] > 1)
+    places = torch.arange(ids.shape[1], device=ids.device)
+    share = (counts & (places < length - 1)).sum() / counts.sum().clamp(min=1)
+    return {"prefix": length, "prefix_share": share}
+
+
+def _separator(torch: Any, ids: Any, tail: Any, counts: Any) -> Values:
+    """The first id that stands in every row exactly once, within it: what parts a prompt from its answer."""
+    few, filled, counted = (one[:FEW_ROWS, :FEW_COLUMNS] for one in (ids, tail, counts))
+    times = (few.unsqueeze(1) == few[0].unsqueeze(0).unsqueeze(2)).sum(2)
+    places = torch.arange(few.shape[1], device=ids.device)
+    once = (times == 1).all(0) & (places > 0) & ~filled[0]
+    place = torch.where(once, places, few.shape[1]).amin().clamp(max=few.shape[1] - 1)
+    separator = few[0].gather(0, place.reshape(1))[0]
+    at = (few == separator).int().argmax(1)
+    before = places < at.unsqueeze(1) - 1
+    share = (counted & before).sum() / counted.sum().clamp(min=1)
+    answers = (counted & (places > at.unsqueeze(1))).sum(1).amin()  # one target behind it, and it ends the text
+    known = once.any() & (ids.shape[0] > 1) & (at.amin() > 0) & (answers > 1)
+    return {"separator": torch.where(known, separator, -1), "separator_share": share * known}
+
+
+def _parts(torch: Any, attending: list[Any], ids: Any, tail: Any, end: Any) -> Values:
+    """How many samples a row holds, if one id ends or begins all of them, and the largest weight between them."""
+    first = ids[:, 0].mode().values
+    ends = (tail.sum(1) > 0).double().mean() >= (ids[:, 0] == first).double().mean()
+    mark = torch.where(ends, end, first)
+    inside = (ids == mark) & ~(tail & ends)
+    inside[:, 1:] &= ids[:, 1:] != ids[:, :-1]  # one that is doubled is one
+    inside[:, 0] = False
+    whole = torch.where(ends, tail.any(1), ids[:, 0] == first).all()
+    number = (1 + inside.sum(1)).double().mean() * whole
+    after = torch.cat([torch.zeros_like(inside[:, :1]), inside[:, :-1]], 1)  # a sample ends behind its end symbol
+    part = torch.where(ends, after, inside).cumsum(1)
+    other = (part.unsqueeze(2) != part.unsqueeze(1)).tril(-1) & ~(tail & ends).unsqueeze(2)
+    weights = [_across(torch, node, other) for node in attending]
+    unknown = not weights or any(one is None for one in weights)
+    crosses = torch.full((), math.nan, device=ids.device) if unknown else torch.stack(weights).amax()
+    return {"parts": number, "crosses": crosses}
+
+
+def _across(torch: Any, node: Any, other: Any) -> Any:
+    """The largest weight that attention gives to another sample of the row; 1 where nothing but the order hides it."""
+    if hasattr(node, "_saved_is_causal") or hasattr(node, "_saved_attn_mask"):
+        mask = saved(node, "attn_mask") if hasattr(node, "_saved_attn_mask") else None
+        if mask is None:
+            return torch.ones((), device=other.device) if getattr(node, "_saved_is_causal", False) else None
+        given = mask if mask.dtype is torch.bool else mask > torch.finfo(mask.dtype).min / 2
+    else:
+        given = saved(node, "result")
+    if given is None or given.dim() < 2 or given.shape[-2:] != other.shape[1:] or given.numel() > 2**24:
+        return None
+    given = given.detach().reshape(-1, *given.shape[-2:])
+    if given.shape[0] % other.shape[0] == 0:
+        given = given.reshape(other.shape[0], -1, *given.shape[-2:]).amax(1)
+    elif given.shape[0] != 1:
+        return None
+    return (given.float() * other).amax()
