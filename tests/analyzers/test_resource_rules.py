@@ -292,3 +292,43 @@ def test_memory_fragmentation_is_silent(make, counters) -> None:
 
 def test_memory_fragmentation_needs_a_device(make) -> None:
     assert make.check("memory-fragmentation", make.process())[0] == "skipped"
+
+
+PEER = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:16769."
+
+
+def rank(make, number: int, at: float, name: str, text: str, end: Exit | None = None, world: int = 2):
+    """A rank of a job that ended with this exception, or as `end` says, so many seconds after it began."""
+    facts = {"rank": number, "world_size": world, "host": "here", "launcher": "here-1", "clock": {"zero": 1000.0}}
+    events = [row | {"time": at} for row in exception(name, text)] if name else []
+    process = make.process(events=events, end=end or Exit("exception", 1, text), facts=facts)
+    process.name = f"rank{number:05d}"
+    return process
+
+
+def test_a_peers_error_is_the_consequence_even_if_it_came_first(make) -> None:
+    first = rank(make, 1, 2.5, "KeyError", "KeyError: 'price'")
+    lost = rank(make, 0, 2.0, "RuntimeError", PEER)
+    _, _, finding = make.check("crash", lost, first)
+    assert finding.title == "KeyError: 'price' at train.py:9"
+    assert (finding.ranks, finding.confidence) == ([1], "certain")
+    asked = rank(make, 0, 3.0, "", "", Exit("signal", None, "asked to terminate (SIGTERM)"))
+    assert make.check("killed", asked, first)[0] == "passed"
+
+
+def test_the_first_of_several_exceptions_by_wall_clock_is_named(make) -> None:
+    ranks = [rank(make, number, 3.0 - number, "ValueError", f"ValueError: number {number}") for number in range(3)]
+    _, _, finding = make.check("crash", *ranks)
+    assert finding.title.startswith("ValueError: number 2")
+    assert "Ranks 1, 0 ended after it" in finding.summary
+
+
+def test_ranks_that_all_lost_each_other_are_not_certain(make) -> None:
+    texts = {0: PEER, 1: "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7)"}
+    _, _, finding = make.check("crash", *(rank(make, n, 2.0, "RuntimeError", text) for n, text in texts.items()))
+    assert finding.confidence == "likely"
+    assert "lost the others" in finding.title
+    alone = rank(make, 0, 2.0, "ConnectionResetError", "ConnectionResetError: Connection reset by peer", world=1)
+    assert make.check("crash", alone)[2].title.startswith("ConnectionResetError"), "a download, not a rank"
+    every = [rank(make, n, 3.0, "", "", Exit("signal", None, "asked to terminate (SIGTERM)")) for n in range(2)]
+    assert make.check("killed", *every)[2].ranks == [0, 1], "a scheduler asked them all"

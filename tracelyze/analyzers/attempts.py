@@ -6,8 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from tracelyze.analyzers.recorded import deaths as dying
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Run
     from tracelyze.analyzers.rule import Outcome, Rule
     from tracelyze.diagnosis import Finding
-
-DIED = ("exception", "vanished", "signal")
 
 
 def split(run: Run) -> tuple[Run, list[list[Process]]]:
@@ -67,20 +64,8 @@ def _launcher(process: Process) -> str:
 
 def _first_dead(attempt: list[Process]) -> Process:
     """The process whose death ended the attempt: the launcher and the broken connections take the others along."""
-    return min(attempt, key=lambda process: (process.exit.kind not in DIED, _asked_to_end(process), _end(process)))
-
-
-def _asked_to_end(process: Process) -> bool:
-    return process.exit.kind == "signal" and "SIGTERM" in process.exit.detail
-
-
-def _end(process: Process) -> float:
-    """Wall time of the exception, else of the last row, in seconds; infinity if nothing was recorded."""
-    raised = [row["time"] for row in process.events.records() if row["kind"] == "exception" and row["time"] is not None]
-    times = process.steps["time"]
-    last = raised or ([float(np.nanmax(times))] if np.isfinite(times).any() else [])
-    zero = (process.facts.get("clock") or {}).get("zero")
-    return float(zero or 0.0) + last[0] if last else float("inf")
+    first = dying.first(attempt)
+    return attempt[0] if first is None else first.process
 
 
 def _note(attempt: list[Process]) -> str:

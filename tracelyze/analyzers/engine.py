@@ -156,12 +156,12 @@ class _Answers:
     """What one rule said about the processes of a run."""
 
     findings: list[Finding] = field(default_factory=list)
-    passed: list[str] = field(default_factory=list)
+    passed: list[tuple[str, str]] = field(default_factory=list)  # where, and the reason
     skipped: list[Skipped] = field(default_factory=list)
 
     def add(self, rule: Rule, process: Process, outcome: Outcome, name: str) -> None:
         if isinstance(outcome, Passed):
-            self.passed.append(outcome.reason)
+            self.passed.append((name or f"rank {process.rank}", outcome.reason))
         elif isinstance(outcome, Skipped):
             self.skipped.append(outcome)
         else:
@@ -173,8 +173,10 @@ class _Answers:
         if self.findings:
             return merge(self.findings)
         if self.passed:
-            others = f" ({len(self.passed)} processes)" if len(self.passed) > 1 else ""
-            return Passed(self.passed[0] + others)
+            where, reason = self.passed[0]
+            others = len(self.passed) - 1
+            told = f" ({where}; {'another one' if others == 1 else f'{others} others'} passed too)" if others else ""
+            return Passed(reason + told)
         if nothing or not self.skipped:
             return Skipped(nothing or "the run holds no process")
         return together(self.skipped[:1]) if self.skipped[0].why == "needs-more" else self.skipped[0]

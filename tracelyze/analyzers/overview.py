@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.recorded import recording_cost
+from tracelyze.analyzers.recorded import deaths, recording_cost
 from tracelyze.diagnosis import Chart, Exit, Finding, Mark, RunFacts, SignalFacts, TrainingFacts
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ class Facts:
     steps: int = 0
     ranks: set[int] = field(default_factory=set)
     exits: list[Exit] = field(default_factory=list)
+    died: list[Process] = field(default_factory=list)
     seconds: float = 0.0
     overhead: float = 0.0
     overhead_known: bool = False
@@ -43,6 +44,8 @@ class Facts:
         """Take one process into account."""
         self.ranks.add(process.rank)
         self.exits.append(process.exit)
+        if process.exit.kind in deaths.DIED:
+            self.died.append(process)
         count = max((len(training.steps) for training in process.trainings), default=0)
         self.steps = max(self.steps, count)
         self._time(process)
@@ -99,7 +102,7 @@ class Facts:
             duration_s=self.duration,
             steps=self.steps,
             ranks=len(self.ranks),
-            exit=min(self.exits, key=_badness, default=Exit("unknown")),
+            exit=self._exit(),
             environment=self.environment or environment(run.manifest),
             notes=notes + ([nothing] if nothing else []) + recording_cost.notes(self.signals),
             signals=self.signals,
@@ -107,6 +110,11 @@ class Facts:
             overhead=self.overhead / self.seconds if self.overhead_known and self.seconds > 0 else None,
             **_revision(run.manifest.get("git")),
         )
+
+    def _exit(self) -> Exit:
+        """The end of the process that died first; if none died, the worst end."""
+        first = deaths.first(self.died)
+        return first.process.exit if first else min(self.exits, key=_badness, default=Exit("unknown"))
 
     def charts(self, findings: Sequence[Finding]) -> list[Chart]:
         """The overview's pictures, with the onset of every root cause marked."""

@@ -71,6 +71,7 @@ class Process:
     notes: list[str] = field(default_factory=list)
     part: str = ""  # which training of a process that made several, "training 3 of 5"; empty for a whole process
     peers: Sequence[Process] = field(default=(), repr=False, compare=False)  # all processes of the run, itself too
+    known: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # answers that its peers ask for too
 
     @property
     def thread(self) -> int:

@@ -8,6 +8,7 @@ class Progress:
 
     def __init__(self) -> None:
         self.steps = 0
+        self.longest = 0  # steps of the optimizer that made the most: what a diagnosis calls the steps of a run
         self.backwards = 0
         self.forwards = 0  # outermost module calls
         self.dropouts = 0  # calls of dropout that really dropped

@@ -16,6 +16,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from tracelyze import redaction, schema
@@ -51,8 +52,9 @@ def install(recorder: Callable[[], Recorder], recorders: Callable[[], list[Recor
         previous_thread_hook(args)
 
     def leave(status: int) -> Any:
+        raised = status != 0 and "error" in _noted  # the end of a process of multiprocessing that raised
         for one in recorders():
-            _safely(functools.partial(end, one, "os._exit", status))
+            _safely(functools.partial(end, one, "exception" if raised else "os._exit", status))
         previous_exit(status)
 
     def at_exit() -> None:
@@ -66,10 +68,35 @@ def install(recorder: Callable[[], Recorder], recorders: Callable[[], list[Recor
 
     for name in ("execv", "execve"):  # execl, execvp and the others call these
         setattr(os, name, _replacing(getattr(os, name), recorders))
+    BaseProcess.run = _running(BaseProcess.run, recorder)  # type: ignore[method-assign]
     sys.excepthook = excepthook
     threading.excepthook = thread_excepthook
     os._exit = leave
     atexit.register(at_exit)
+
+
+def _running(run: Any, recorder: Callable[[], Recorder]) -> Any:
+    """`multiprocessing.Process.run`: multiprocessing prints what it raises by itself, past `sys.excepthook`."""
+
+    @functools.wraps(run)
+    def observed(process: Any) -> Any:
+        try:
+            return run(process)
+        except Exception as error:
+            _safely(functools.partial(_note_of_child, recorder, error))
+            leave_no_frame(error)
+            raise
+
+    return observed
+
+
+def _note_of_child(recorder: Callable[[], Recorder], error: BaseException) -> None:
+    """Write down what ended a process of multiprocessing, if it trained: a program may have others beside."""
+    one = recorder()
+    if one.opened or one.progress.forwards:
+        _noted["error"] = type(error).__name__
+        hide_own_frames(error)
+        note_exception(one, error, "exception")
 
 
 def _replacing(call: Any, recorders: Callable[[], list[Recorder]]) -> Any:
@@ -149,7 +176,8 @@ def say_what_is_next(recorder: Recorder) -> None:
     """One line for people, from one process of the run."""
     first = recorder.folder is not None and recorder.folder.name.startswith("rank00000")
     if first and (recorder.progress.steps or recorder.progress.log_calls) and multiprocessing.parent_process() is None:
-        seen = f"{recorder.progress.steps} steps" if recorder.progress.steps else "logged values"
+        steps = recorder.progress.longest
+        seen = f"{steps} step{'' if steps == 1 else 's'}" if steps else "logged values"
         sys.stderr.write(f"[tracelyze] {seen} recorded. Next: tracelyze diagnose {os.path.relpath(recorder.run)}\n")
 
 

@@ -66,6 +66,7 @@ class Steps:
         tracked = self._optimizers.track(optimizer)
         progress.steps = steps = progress.steps + 1
         tracked.has_stepped(steps)
+        progress.longest = max(progress.longest, tracked.count)
         manual, dispatcher, clock = self._manual, self._dispatcher, self.guard.clock
         time = clock.called_at - clock.zero
         if skipped:  # No step began.

@@ -22,7 +22,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Passes over one loader, or over loaders that one line makes anew, against the pass before."""
     shuffling = {int(row["loader"]): row for row in process.loaders.records() if row["shuffled"]}
     if not shuffling:
-        return Passed("no loader draws a new order for each pass")
+        return Passed("no loader shuffles, so that the order of its samples is to repeat")
     if len(process.parts) > 1:
         return Skipped(
             "several trainings share this process: each may begin with the same order on purpose", "not-applicable"

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.computed import crash_families
+from tracelyze.analyzers.computed import crash_families, inner_exceptions
 from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.recorded import deaths
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.diagnosis import Chart, Evidence, Finding, Location, Mark
+from tracelyze.formatting import duration, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
-from tracelyze.formatting import plural
 
+LOST = "A rank lost the others: what happened to them first was not recorded"
+LONGEST_MESSAGE = 300  # characters in a summary; the evidence holds all of it
 NO_CRASH = {"finished": "the program ended by itself", "interrupted": "the program was interrupted by its user"}
 
 
@@ -21,47 +24,76 @@ def check(process: Process, _limits: Limits) -> Outcome:
     end = process.exit.kind
     if end == "running":
         return Passed("the program is still running")
-    event = last_exception(process)
+    event = deaths.last_exception(process)
     if end != "exception" or event is None:
         reason = NO_CRASH.get(end)
-        return (
-            Passed(reason)
-            if reason
-            else Skipped(f"no exception was recorded; how the program ended: {end}", "not-applicable")
-        )
+        how = f"no exception was recorded; how the program ended: {end}"
+        return Passed(reason) if reason else Skipped(how, "not-applicable")
     name, text = str(event["name"] or "exception"), str(event["text"] or "")
     if crash_families.is_interruption(name, end):
         return Passed(NO_CRASH["interrupted"])
     if crash_families.out_of_memory(name, text):
         return Passed("the program ran out of memory: see out-of-memory")
+    cause = deaths.before(process)
+    if cause is not None:
+        return Passed(f"rank {process.rank} ended after rank {cause.process.rank} had: {cause.what[:200]}")
+    return [_finding(process, event, name, text)]
+
+
+def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> Finding:
     family = crash_families.recognise(name, text)
-    message = crash_families.message(name, text)
     where = Location(event["file"], event["line"] or 0, "", event["source"] or "") if event["file"] else None
+    inner = inner_exceptions.passed_on(text, str(process.facts.get("cwd") or ""))
+    ranks, steps = [process.rank], event["step"]
+    if inner is not None:
+        name, where = inner.name, inner.location or where
+        family = crash_families.recognise(name, inner.text) if inner.spawned is not None else family
+        child = _spawned(process, inner.spawned)
+        if child is not None:
+            ranks, steps = [child.rank], len(child.longest.steps) if child.trainings else 0
+    message = crash_families.message(name, inner.text if inner else text)
     place = f" at {where.file.rsplit('/', 1)[-1]}:{where.line}" if where else ""
-    step = None if event["step"] is None else int(event["step"])
-    return [
-        Finding(
-            rule=RULE.id,
-            severity="critical",
-            confidence="certain",
-            title=crash_families.title(name, message, place),
-            summary=_summary(message, step, family),
-            fix=family.fix if family else _fallback(where),
-            fix_code=family.fix_code if family else "",
-            first_step=step,
-            last_step=step,
-            first_second=event["time"],
-            evidence=[
-                Evidence("exception", name.rsplit(".", 1)[-1]),
-                Evidence("message", message),
-                Evidence("optimizer steps done before", step, "steps"),
-                *([Evidence("traceback", text)] if text.count("\n") > 0 else []),
-            ],
-            location=where,
-            charts=_charts(process, step),
-            false_alarm="" if family is None else "The message is the program's own; only its explanation is ours.",
-        )
-    ]
+    step = None if steps is None else int(steps)
+    own, others = deaths.of(process), deaths.after(process)
+    lost = own is not None and own.follows
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="likely" if lost else "certain",
+        title=LOST if lost else crash_families.title(name, message, place),
+        summary=_summary(process, ranks[0], message, step, family, lost, others),
+        fix=family.fix if family else _fallback(where),
+        fix_code=family.fix_code if family else "",
+        first_step=step,
+        last_step=step,
+        first_second=event["time"],
+        ranks=ranks,
+        evidence=[
+            Evidence("exception", name.rsplit(".", 1)[-1]),
+            Evidence("message", message),
+            Evidence("optimizer steps done before", step, "steps"),
+            *(Evidence(f"then, on rank {one.process.rank}", one.what[:200] + _later(own, one)) for one in others[:8]),
+            *([Evidence("traceback", text)] if text.count("\n") > 0 else []),
+        ],
+        location=where,
+        charts=_charts(process, step),
+        false_alarm="" if family is None else "The message is the program's own; only its explanation is ours.",
+    )
+
+
+def _spawned(process: Process, index: int | None) -> Process | None:
+    """The recording of the process that `process` started as number `index` of torch.multiprocessing.spawn."""
+    launcher = f"{process.facts.get('host')}-{process.facts.get('pid')}"
+    children = [peer for peer in process.peers if peer.facts.get("launcher") == launcher and peer is not process]
+    if index is None or len({child.rank for child in children}) == len(children):
+        return next((child for child in children if child.rank == index), None)
+    children.sort(key=lambda child: int(child.facts.get("pid") or 0))  # without ranks: in the order of their start
+    return children[index] if index < len(children) else None
+
+
+def _later(first: deaths.Death | None, other: deaths.Death) -> str:
+    apart = float("nan") if first is None else other.at - first.at
+    return f", {duration(apart)} later" if 0 <= apart < float("inf") else ""
 
 
 def _fallback(where: Location | None) -> str:
@@ -73,15 +105,27 @@ def _fallback(where: Location | None) -> str:
     )
 
 
-def last_exception(process: Process) -> dict[str, Any] | None:
-    """The row of the last uncaught exception of the main thread, if there is one."""
-    return next((row for row in reversed(list(process.events.records())) if row["kind"] == "exception"), None)
-
-
-def _summary(message: str, step: int | None, family: crash_families.Family | None) -> str:
+def _summary(
+    process: Process,
+    rank: int,
+    message: str,
+    step: int | None,
+    family: crash_families.Family | None,
+    lost: bool,
+    others: list[deaths.Death],
+) -> str:
     when = "before the first optimizer step" if not step else f"after {plural(step, 'optimizer step')}"
-    told = f"The program ended {when} with an exception that nothing caught: {message.rstrip('.')}."
-    return f"{told} That means: {family.title}. {family.meaning}" if family else told
+    what = "The program" if len({peer.rank for peer in process.peers}) < 2 else f"Rank {rank}"
+    said = message if len(message) <= LONGEST_MESSAGE else message[:LONGEST_MESSAGE].rstrip() + "…"
+    told = f"{what} ended {when} with an exception that nothing caught: {said.rstrip('.')}."
+    if lost:
+        told += " That is how a rank ends when another one is gone or stands still."
+    elif family:
+        told += f" That means: {family.title}. {family.meaning}"
+    if others:
+        ranks = ", ".join(str(one.process.rank) for one in others[:8]) + (" and others" if len(others) > 8 else "")
+        told += f" Rank{'s' if len(others) > 1 else ''} {ranks} ended after it, as a consequence or on the same fault."
+    return told
 
 
 def _charts(process: Process, step: int | None) -> list[Chart]:

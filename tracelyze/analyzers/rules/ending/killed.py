@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.recorded import deaths
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Location, Mark
 from tracelyze.formatting import percent, size
@@ -40,6 +41,9 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped("how the program ended was not recorded")
     if end.kind not in ("vanished", "signal"):
         return Passed(f"the program ended with a record of its own ({end.kind})")
+    cause = deaths.before(process)
+    if cause is not None and not (cause.follows and cause.process.exit.kind == "signal"):
+        return Passed(f"rank {process.rank} ended after rank {cause.process.rank} had: {cause.what[:200]}")
     starved, left = _starved(process, limits)
     stopped = next((note for note in process.notes if note.startswith("recording stopped")), None)
     return [_finding(process, starved, left, stopped, limits)]
@@ -71,16 +75,17 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
     steps = len(process.steps)
     seconds = [float(np.nanmax(t)) for t in (process.steps["time"], process.samples["time"]) if np.isfinite(t).any()]
     training = process.longest if process.trainings else None
+    who = "The program" if len({peer.rank for peer in process.peers}) < 2 else f"Rank {process.rank}"
     last = int(np.nanmax(training.steps["step"])) if training and np.isfinite(training.steps["step"]).any() else steps
     if end.kind == "signal":
         what = end.detail.removeprefix("Fatal Python error: ")
         title, told = f"Ended by a signal: {what}", f"A signal ended the program: {end.detail}."
     else:
-        title = f"The program was killed after step {last:,} and left no message"
+        title = f"{who} was killed after step {last:,} and left no message"
         told = "It wrote no end: something killed it from outside (SIGKILL, which none can answer), or power failed."
     told += f" The last recorded step is {last:,}."
     if starved and left is not None:
-        title = f"The program was killed after step {last:,}: host memory most likely ran out"
+        title = f"{who} was killed after step {last:,}: host memory most likely ran out"
         told += f" When last looked at, {size(left)} of memory were left to it, and about to be used up."
     elif end.kind == "vanished" and left is not None:
         told += f" A second before, {size(left)} were left to it, so it was probably not killed for memory, unless "

@@ -71,7 +71,7 @@ def _finding(training: Training, stretch: list[Profile], limits: Limits) -> Find
             f"layer {early}, one by one: per element {look.gradient[-1]:.2g} at the last and "
             f"{look.gradient[0]:.2g} at the first (step {look.step:,}). The loss does not fall. "
             + (f"In {plural(steps, 'step')} the first layers could move by {percent(moved)} of their weights at most: "
-               "they are where they were initialised." if moved < limits["moved"] else "The optimizer scales such "
+               "they are hardly trained." if moved < limits["moved"] else "The optimizer scales such "
                "gradients up, and what it steps along is mostly noise.")
         ),
         fix="Let gradients through: residual connections or normalisation between the layers, ReLU or GELU instead of "

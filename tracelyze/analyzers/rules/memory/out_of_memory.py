@@ -8,8 +8,8 @@ import numpy as np
 
 from tracelyze.analyzers.computed import crash_families
 from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.recorded.deaths import last_exception
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
-from tracelyze.analyzers.rules.ending.crash import last_exception
 from tracelyze.diagnosis import Evidence, Finding, Location, Mark
 from tracelyze.formatting import plural, size
 

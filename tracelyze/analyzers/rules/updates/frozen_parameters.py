@@ -54,7 +54,7 @@ def _never_reached(training: Training, row: Row, ran: bool, limits: Limits) -> F
         "never get a gradient",
         summary=(
             f"In {row['steps']:,} steps no backward reached {row['names'] or 'these tensors'}: {percent(share)} of "
-            "what this optimizer holds stays as it was initialised. "
+            "what this optimizer holds is not trained. "
             + (
                 "Forward runs these layers, but the way from them to the loss is cut: detach(), .data, .item(), numpy, "
                 "no_grad or argmax on the way, or a head whose loss is not in the sum."

@@ -53,9 +53,9 @@ def _finding(training: Training, still: list[Looks], count: int) -> Finding:
         confidence="certain",
         title=f"{len(still)} of {plural(count, 'sampled parameter')} never change, although the optimizer steps",
         summary=(
-            f"Copies taken before and after steps{timing.name_of(training)} between {begin:,} and {end:,} are the "
-            f"same bit for bit for {shown}. They have gradients, the optimizer holds them, and their learning rate is "
-            "not zero: the step does not write to them."
+            f"Copies of up to 256 values of each, taken before and after steps{timing.name_of(training)} between "
+            f"{begin:,} and {end:,}, are the same bit for bit for {shown}. They have gradients, the optimizer holds "
+            "them, and their learning rate is not zero: the step does not write to them."
         ),
         fix="Look at what the optimizer's step does with these tensors: an update of a copy (p = p - ... instead of "
         "p.sub_(...)), a step that another wrapper replaced, weights that are copied back from elsewhere.",

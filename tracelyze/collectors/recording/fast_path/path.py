@@ -263,6 +263,8 @@ class FastPath:
             progress = self.progress
             progress.steps = tracked.at_step = progress.steps + 1
             tracked.count += 1
+            if tracked.count > progress.longest:
+                progress.longest = tracked.count
             run.training.follow(run.loss)
             values = [run.names, tracked.count, time, run.loss]
             for read in run.readers:

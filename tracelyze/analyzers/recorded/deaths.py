@@ -1,0 +1,115 @@
+"""Which process of a job died first, and which others only went down with it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tracelyze.analyzers.recorded.run import Process
+
+DIED: Final = ("exception", "vanished", "signal")
+
+LOST_PEERS: Final = re.compile(
+    r"Connection closed by peer|Connection reset by peer|Broken pipe|Socket (is )?(closed|timeout)"
+    r"|remote process exited|ncclRemoteError|ncclSystemError|ncclInternalError|NCCL communicator (was|has been) aborted"
+    r"|Watchdog caught collective operation time|collective operation timeout|Timed out waiting|wait timeout after"
+    r"|Application timeout caused pair closure|ProcessGroup.*(timeout|timed out)|monitoredBarrier"
+    r"|DistStoreError|DistNetworkError|DistBackendError.*(timeout|timed out|remote)|failed to (recv|send), got"
+    r"|(send|recv)(Bytes|Value\w*|Vector)? (failed|timed out)|The client socket has (failed|timed out)"
+)
+"""What torch, NCCL and Gloo say on a rank when another rank is gone, or does not come."""
+
+
+@dataclass(frozen=True)
+class Death:
+    """How and when a process died. `at` is wall time in seconds, infinity where it is not known.
+
+    `follows`: the way in which a process dies when another one of its job is gone. `what`: how, in one line.
+    """
+
+    process: Process
+    at: float
+    follows: bool
+    what: str
+
+
+def of(process: Process) -> Death | None:
+    """The death of a process; None if it ended well or still runs."""
+    if process.exit.kind not in DIED:
+        return None
+    if "death" not in process.known:
+        process.known["death"] = _of(process)
+    found: Death = process.known["death"]
+    return found
+
+
+def first(processes: Iterable[Process]) -> Death | None:
+    """The death that the others followed: not one of a lost peer if there is another one, then the earliest."""
+    return min(_all(processes), key=_order, default=None)
+
+
+def before(process: Process) -> Death | None:
+    """The death of another process of the same job that this one's follows; None if this one was the first."""
+    own = of(process)
+    if own is None:
+        return None
+    others = [death for death in _all(process.peers) if _one_job(death.process, process)]
+    return min((death for death in others if _order(death) < _order(own)), key=_order, default=None)
+
+
+def after(process: Process) -> list[Death]:
+    """The deaths of the other processes of the job that followed this one's, in their order."""
+    own = of(process)
+    others = [death for death in _all(process.peers) if _one_job(death.process, process)]
+    return [] if own is None else sorted((death for death in others if _order(death) > _order(own)), key=_order)
+
+
+def last_exception(process: Process) -> dict[str, Any] | None:
+    """The row of the last uncaught exception of the main thread, if there is one."""
+    return next((row for row in reversed(list(process.events.records())) if row["kind"] == "exception"), None)
+
+
+def _of(process: Process) -> Death:
+    end = process.exit
+    raised = last_exception(process)
+    said = "" if raised is None else f"{raised['name']}: {raised['text']}"
+    follows = "SIGTERM" in end.detail if end.kind == "signal" else _in_a_job(process) and bool(LOST_PEERS.search(said))
+    return Death(process, _when(process, raised), follows, end.detail or end.kind)
+
+
+def _all(processes: Iterable[Process]) -> list[Death]:
+    return [death for death in map(of, processes) if death is not None]
+
+
+def _order(death: Death) -> tuple[bool, float, int, str]:
+    return death.follows, death.at, death.process.rank, death.process.name
+
+
+def _in_a_job(process: Process) -> bool:
+    return int(process.facts.get("world_size") or 1) > 1
+
+
+def _one_job(one: Process, other: Process) -> bool:
+    """Whether both are ranks of one job. On one host that is one launcher; launchers of several hosts do not know."""
+    mine, theirs = one.facts, other.facts
+    if not (_in_a_job(one) and mine.get("world_size") == theirs.get("world_size") and one.rank != other.rank):
+        return False
+    return mine.get("host") != theirs.get("host") or mine.get("launcher") == theirs.get("launcher")
+
+
+def _when(process: Process, raised: dict[str, Any] | None) -> float:
+    """Wall time of the exception, else of the last row that the process wrote."""
+    clock = process.facts.get("clock")
+    zero = clock.get("zero") if isinstance(clock, dict) else None
+    if raised is not None and raised["time"] is not None:
+        return float(zero or 0.0) + float(raised["time"])
+    tables = (process.steps["time"], process.samples["time"])
+    known = [float(np.nanmax(times)) for times in tables if np.isfinite(times).any()]
+    process.forget()  # a run of a thousand ranks is looked at one after the other
+    return float(zero or 0.0) + max(known) if known else float("inf")
