@@ -63,6 +63,8 @@ MODULES: Final = (
     "precision.fp16_without_scaler",
     "precision.scaler_misuse",
     "precision.lost_updates",
+    "clipping.clipping_freezes_updates",
+    "updates.update_ratio",
     "memory.memory_leak",
     "memory.memory_fragmentation",
     "memory.out_of_memory",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import statistics
+from tracelyze.analyzers.computed.optimization import ratios
 from tracelyze.analyzers.evidence import timing
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.rule import Limits
 
 SMOOTH = 8  # losses
-FEWEST = 16  # elements of a tensor whose update says something
 BORNE = 0.9  # share of the steps before the minimum whose rate was borne
 
 
@@ -46,6 +46,8 @@ class TooHigh:
     lowest: float
     update: float | None = None  # share of a weight's norm that one update made up
     stuck: bool = False  # the loss does not grow on and on, but it does not fall either
+    at_once: bool = True  # it grew from the first steps on
+    above: bool = True  # nor ever gets below its start for good
 
 
 def curve(training: Training) -> Curve:
@@ -69,13 +71,17 @@ def from_the_start(training: Training, seen: Curve, limits: Limits) -> TooHigh |
     grown = int(beyond[0])
     lowest = int(np.argmin(loss))
     rises = np.diff(loss[lowest : max(grown + 1, lowest + 2)]) > 0
-    if lowest > 2 or rises.mean() < limits["rises"]:
-        return None
-    update = _largest_update(training, timing.step_at(training, int(seen.rows[grown])) + 1)
-    if update is None or update < limits["update"]:
+    updates = _updates(training, timing.step_at(training, int(seen.rows[grown])) + 1)
+    at_once = lowest <= 2 and rises.mean() >= limits["rises"]
+    long_before = updates[: len(updates) // 2 + 1]
+    if not at_once and (grown < SMOOTH or not _often(long_before, limits["update"], limits)):
+        return None  # it fell for a while, by updates that were sound, or too few of them
+    update = float(updates.max()) if len(updates) else 0.0
+    if update < limits["update"]:
         return None
     first = int(seen.rows[0])
-    return TooHigh(first, first, float(seen.rate[0]), None, float(loss.max()), float(loss.min()), update)
+    rate, highest, lowest_loss = float(seen.rate[0]), float(loss.max()), float(loss.min())
+    return TooHigh(first, first, rate, None, highest, lowest_loss, update, at_once=at_once)
 
 
 def stuck(training: Training, seen: Curve, limits: Limits) -> TooHigh | None:
@@ -84,17 +90,18 @@ def stuck(training: Training, seen: Curve, limits: Limits) -> TooHigh | None:
     loss = seen.loss
     if len(loss) < limits["early"] or loss[0] <= 0 or seen.lost:
         return None
-    reached = float(np.median(loss[len(loss) // 2 :]))
-    lowest = float(statistics.block_medians(loss, max(1, len(loss) // SMOOTH)).min())
-    if min(reached, lowest / BORNE) < limits["regained"] * float(loss[0]):
+    reached = float(np.median(loss[len(loss) // 2 :])) / float(loss[0])
+    lowest = float(statistics.block_medians(loss, max(1, len(loss) // SMOOTH)).min()) / float(loss[0])
+    updates = _updates(training, timing.step_at(training, int(seen.rows[0])) + int(limits["early"]))
+    thrown = min(reached, lowest / BORNE) >= limits["regained"] and _often(updates, limits["update"], limits)
+    thrown |= reached >= limits["hardly"] and lowest >= limits["ever"] and _often(updates, limits["large"], limits)
+    if not thrown:
         return None
-    looks = _updates(training, timing.step_at(training, int(seen.rows[0])) + int(limits["early"]))
-    large = [ratio for ratio in looks.values() if ratio >= limits["update"]]
-    if len(large) < limits["looks"]:
-        return None
+    large = float(updates.max())
     # What the first update does shows at the step after it; gradients that are never cleared count from there, too.
     begin, shown = int(seen.rows[0]), int(seen.rows[1])
-    return TooHigh(shown, begin, float(seen.rate[0]), None, float(loss.max()), float(loss.min()), max(large), True)
+    rate, highest, above = float(seen.rate[0]), float(loss.max()), reached >= limits["regained"]
+    return TooHigh(shown, begin, rate, None, highest, float(loss.min()), large, stuck=True, above=above)
 
 
 def raised(seen: Curve, limits: Limits) -> TooHigh | None:
@@ -121,17 +128,11 @@ def raised(seen: Curve, limits: Limits) -> TooHigh | None:
     return TooHigh(int(seen.rows[first]), int(seen.rows[higher]), float(later.max()), borne, highest, level)
 
 
-def _largest_update(training: Training, until: int) -> float | None:
-    """The largest update of the looks up to a step, in norms of the weight: the median over tensors."""
-    return max(_updates(training, until).values(), default=None)
+def _often(updates: Floats, size: float, limits: Limits) -> bool:
+    return int((updates >= size).sum()) >= limits["looks"]
 
 
-def _updates(training: Training, until: float) -> dict[int, float]:
-    """Updates in norms of the weight at the looks up to a step: the median over tensors."""
-    looks: dict[int, list[float]] = {}
-    for row in training.process.tables["parameters"].records():
-        if row["optimizer"] != training.optimizer or row["step"] > until or (row["elements"] or 0) < FEWEST:
-            continue
-        if row["weight_norm"] and row["update_norm"] is not None and np.isfinite(row["weight_norm"]):
-            looks.setdefault(int(row["step"]), []).append(float(row["update_norm"]) / float(row["weight_norm"]))
-    return {step: float(np.median(ratios)) for step, ratios in looks.items()}
+def _updates(training: Training, until: float) -> Floats:
+    """Updates in norms of the weight at the looks up to a step, as far as they are numbers."""
+    seen = ratios.of(training)
+    return seen.update[(seen.step <= until) & np.isfinite(seen.update)]

@@ -49,19 +49,22 @@ def _finding(training: Training, found: TooHigh, limits: Limits) -> Finding:
         fix = f"Go back to a checkpoint from before step {raised} and keep the rate at {number(found.borne)} or below."
         code = f'for group in optimizer.param_groups:\n    group["lr"] = min(group["lr"], {found.borne:.2g})'
     elif found.stuck:
-        title = f"The learning rate of {name}, {rate}, is too high: the loss never got below its start"
+        where = "never got below its start" if found.above else "stays near its start"
+        title = f"The learning rate of {name}, {rate}, is too high: the loss {where}"
         summary = (
             f"The first updates changed the weights by up to {number(found.update or 0.0)} times their own size. The "
-            f"loss went up to {number(found.highest)}, and in the second half of the run it is no lower than at the "
-            "first step. Such a step throws the weights out of the region in which the model can be trained; what "
-            "comes after it, dead or saturated units and one answer to everything, does not recover."
+            f"loss went up to {number(found.highest)}, and in the second half of the run it is "
+            f"{'no' if found.above else 'hardly'} lower than at the first step. Such a step throws the weights out of "
+            "the region in which the model can be trained; what comes after it, dead or saturated units and one answer "
+            "to everything, does not recover."
         )
         fix = "Try a tenth and a hundredth of the rate, from fresh weights."
         code = f"optimizer = torch.optim.{name}(model.parameters(), lr={found.rate / 10:.2g})"
     else:
-        title = f"A learning rate of {rate} is too high for {name}: the loss grew from the first step"
+        when = "grew from the first step" if found.at_once else "blew up before it had settled"
+        title = f"A learning rate of {rate} is too high for {name}: the loss {when}"
         summary = (
-            f"The loss went from {number(found.lowest)} to {number(found.highest)} without ever having fallen, and one "
+            f"The loss went from {number(found.lowest)} to {number(found.highest)} without ever having settled, and an "
             f"update changed the weights by {number(found.update or 0.0)} times their own size. Nothing was learned: a "
             "step that overshoots the valley lands higher on its other side, and each one lands higher still."
         )
@@ -111,6 +114,9 @@ RULE = Rule(
         Threshold("update", 0.1, "", "a hundred times the usual 1e-3; sound trainings stay below after step 10"),
         Threshold("looks", 2, "looks", "the very first update of a layer that begins at zero is large as well"),
         Threshold("regained", 0.95, "share", "of the first loss: a model that learns anything is below it in the end"),
+        Threshold("large", 0.2, "", "two first updates of a fifth of the weights leave nothing of the initialisation"),
+        Threshold("hardly", 0.85, "share", "of the first loss: a guess is 5 to 15% better than weights as drawn"),
+        Threshold("ever", 0.6, "share", "of the first loss: what was below it had begun to learn, and lost it again"),
         Threshold("raised", 2.0, "", "derived: the limit of stability is sharp, curvature itself drifts by less"),
         Threshold("ended", 10, "", "of the smoothed minimum in the last two losses; noise seldom reaches twice that"),
     ),

@@ -1,0 +1,120 @@
+"""Rules about the size of updates: too small, too large, frozen by a clip, and what only looks like it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+COUNT = 400
+LOOKS = [1, 2, 11, 16, 24, 36, 54, 81, 121, 181, 271, 391]
+
+
+def looks(update: float, gradient: float = 0.1, rate: float = 0.01, **more: Any) -> list[dict[str, Any]]:
+    """Looks at two tensors whose updates are this share of their weights."""
+    return [
+        {"time": 0.05 * step, "step": step, "optimizer": 0, "parameter": name, "elements": 256, "lr": rate,
+         "weight_norm": 2.0, "update_norm": 2 * update, "grad_norm": 2 * gradient, "grad_finite": True} | more
+        for step in LOOKS
+        for name in ("a.weight", "b.weight")
+    ]  # fmt: skip
+
+
+def flat(make: Any, level: float = 1.61, **more: Any) -> dict[str, Any]:
+    noise = np.random.default_rng(0).normal(0, 0.02, COUNT)
+    return dict(make.steps()) | {"loss": (level + noise).tolist()} | more
+
+
+def ratio(make: Any, steps: Any, parameters: Any, **more: Any) -> Any:
+    return make.check("update-ratio", make.process(steps, more={"parameters": parameters} | more))
+
+
+def test_updates_that_lead_nowhere(make) -> None:
+    status, _, finding = ratio(make, flat(make), looks(1e-6))
+    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
+    assert "too small" in finding.title
+    assert "1e-06" in finding.summary
+
+
+@pytest.mark.parametrize(
+    ("update", "gradient", "change"),
+    [
+        (1e-3, 0.1, {}),  # sound updates, a loss at its floor
+        (1e-6, 1e-6, {}),  # gradients that are small themselves: a minimum, or they vanish
+        (1e-6, 0.1, {"loss": np.linspace(2.0, 1.5, COUNT).tolist()}),  # the loss falls all the same
+        (1e-6, 0.1, {"loss": [-1.0] * COUNT}),  # a likelihood, whose level says nothing
+        (1e-6, 0.1, {"lr": np.linspace(1e-9, 1e-5, COUNT).tolist()}),  # stopped in its warm-up
+        (1e-6, 0.1, {"lr": [0.0] * COUNT}),  # another rule's
+    ],
+)
+def test_small_updates_with_a_reason(make, update: float, gradient: float, change: dict[str, Any]) -> None:
+    assert ratio(make, flat(make, **change), looks(update, gradient))[0] == "passed"
+
+
+def test_a_trained_model_that_is_adjusted(make) -> None:
+    calls = [{"step": 1, "function": "mse_loss", "training": True, "varies": 0.9, "target_varies": 1.0}]
+    assert ratio(make, flat(make), looks(1e-6), loss_calls=calls)[0] == "passed"
+    untrained = [calls[0] | {"varies": 0.1}]
+    assert ratio(make, flat(make), looks(1e-6), loss_calls=untrained)[0] == "fired"
+
+
+def test_updates_that_undo_each_other(make) -> None:
+    status, _, finding = ratio(make, flat(make), looks(0.1))
+    assert (status, finding.first_step) == ("fired", COUNT // 2 + 1)
+    assert ratio(make, make.steps(), looks(0.1))[0] == "passed", "it learns"
+    warm = [row | {"update_norm": 1.0} if row["step"] < 30 else row for row in looks(1e-3)]
+    assert ratio(make, flat(make), warm)[0] == "passed", "first steps of a warm-up"
+
+
+def test_runs_that_are_too_short_or_act(make) -> None:
+    assert ratio(make, make.steps(), [])[0] == "skipped"
+    assert ratio(make, {name: values[:30] for name, values in make.steps().items()}, looks(1e-6))[0] == "skipped"
+    two = flat(make, optimizer=[index % 2 for index in range(COUNT)])
+    assert ratio(make, two, looks(1e-6))[0] == "skipped"
+
+
+def clipped(make: Any, parameters: Any, **change: Any) -> Any:
+    steps = flat(make, clips=[1] * COUNT, clip_max_norm=[0.001] * COUNT, grad_norm=[50.0] * COUNT) | change
+    return make.check("clipping-freezes-updates", make.process(steps, more={"parameters": parameters}))
+
+
+def test_a_clip_that_leaves_nothing(make) -> None:
+    status, _, finding = clipped(make, looks(1e-7, gradient=1e-5))
+    assert (status, finding.severity) == ("fired", "warning")
+    assert "norm 50" in finding.title
+
+
+def test_clips_that_freeze_nothing(make) -> None:
+    assert clipped(make, looks(1e-3, gradient=1e-5))[0] == "passed", "the weights move"
+    assert clipped(make, looks(1e-6, gradient=1e-8))[0] == "passed", "Adam does not go by the size of a gradient"
+    assert clipped(make, looks(1e-7, gradient=1e-5), grad_norm=[0.002] * COUNT)[0] == "passed", "half of it is left"
+    assert clipped(make, looks(1e-7, gradient=1e-5), loss=make.steps()["loss"])[0] == "passed", "the loss falls"
+    assert clipped(make, looks(1e-7), clips=[0] * COUNT)[0] == "skipped"
+
+
+def rate(make: Any, loss: Any, updates: list[float], count: int = COUNT) -> Any:
+    rows = [row | {"update_norm": 2 * updates[LOOKS.index(row["step"])]} for row in looks(0.0)]
+    steps = {name: values[:count] for name, values in make.steps().items()} | {"loss": list(loss)}
+    process = make.process(steps, more={"parameters": [row for row in rows if row["step"] <= count]})
+    return make.check("learning-rate-too-high", process)
+
+
+def test_a_loss_at_the_level_of_a_guess_after_huge_updates(make) -> None:
+    guess = [1.51, 3.0, *(1.33 + np.random.default_rng(0).normal(0, 0.05, COUNT - 2)).tolist()]
+    status, _, finding = rate(make, guess, [0.7, 1.2, 0.1, 0.04] + [0.0] * 8)
+    assert status == "fired"
+    assert "stays near its start" in finding.title
+    assert rate(make, guess, [0.13, 0.09, 0.04, 0.02] + [0.01] * 8)[0] == "passed", "data that say nothing"
+    assert rate(make, guess, [0.9, 0.09, 0.04, 0.02] + [0.01] * 8)[0] == "passed", "layers that begin at zero"
+    falling = np.linspace(1.5, 0.4, COUNT)
+    assert rate(make, falling, [0.7, 1.2, 0.1, 0.04] + [0.0] * 8)[0] == "passed", "it learns"
+
+
+def test_a_loss_that_fell_first_and_blew_up(make) -> None:
+    loss = [*np.linspace(9.5, 5.0, 40), *(5.0 * 1.4 ** np.arange(30))]
+    status, _, finding = rate(make, loss, [0.25, 0.38, 0.19, 0.26, 0.3, 0.3, 0.4] + [0.0] * 5, 70)
+    assert status == "fired"
+    assert "before it had settled" in finding.title
+    sound = [1e-3] * 6 + [5.0] * 6
+    assert rate(make, loss, sound, 70)[0] == "passed", "a bad batch, or something else"

@@ -1,0 +1,88 @@
+"""Updates and gradients in norms of the weights they belong to, at the looks of a training, and how far they lead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.rule import Threshold
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.table import Floats
+    from tracelyze.analyzers.rule import Limits
+
+FEWEST = 16  # elements of a tensor whose update says something
+TENTHS = 10
+TRAVELLED = Threshold(
+    "travelled",
+    0.01,
+    "",
+    "derived: weights that move by less than a hundredth of their size compute nearly what they computed before",
+)
+FALLS = Threshold("falls", 0.05, "share", "of the first loss; what learns at all loses more within a hundred steps")
+STEPS = Threshold("steps", 60, "steps", "before that a warm-up explains small updates")
+LOOKS = Threshold("looks", 4, "looks", "a single one may meet an unusual step")
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """One entry for each step that was looked at, in order: medians over the tensors of an optimizer."""
+
+    step: Floats
+    update: Floats  # norm of the update over that of the weight
+    gradient: Floats  # norm of the gradient, as the step found it, over that of the weight
+    gain: Floats  # norm of the update over rate times gradient: 1 for plain gradient descent
+
+
+def of(training: Training) -> Ratios:
+    """The looks at tensors with FEWEST elements or more, and with weights that are not zero."""
+    table = training.process.tables["parameters"]
+    weight = table["weight_norm"]
+    usable = (table["optimizer"] == training.optimizer) & (table["elements"] >= FEWEST) & (weight > 0)
+    usable &= np.isfinite(table["update_norm"])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        update, gradient = table["update_norm"] / weight, table["grad_norm"] / weight
+        gain = table["update_norm"] / (table["lr"] * table["grad_norm"])
+    steps = np.unique(table["step"][usable])
+    rows = [usable & (table["step"] == step) for step in steps]
+
+    def medians(values: Floats) -> Floats:
+        return np.array([_median(values[at]) for at in rows], dtype=np.float64)
+
+    return Ratios(steps, medians(update), medians(gradient), medians(gain))
+
+
+def _median(values: Floats) -> float:
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else np.nan
+
+
+def travelled(training: Training, seen: Ratios) -> float:
+    """How far all steps together may lead, if each went in the same direction: in norms of the weights."""
+    steps = timing.numbers(training)[~timing.skipped(training)]
+    return float(np.interp(steps, seen.step, seen.update).sum())
+
+
+def fall(training: Training) -> float | None:
+    """By which share the loss fell from the first tenth of the run to the last one; None where it is not positive."""
+    loss = training.steps["loss"]
+    tenth = max(1, len(loss) // TENTHS)
+    first, last = loss[:tenth][np.isfinite(loss[:tenth])], loss[-tenth:][np.isfinite(loss[-tenth:])]
+    if not len(first) or not len(last) or np.median(first) <= 0:
+        return None
+    return 1.0 - float(np.median(last)) / float(np.median(first))
+
+
+def hardly_moves(training: Training, seen: Ratios, limits: Limits) -> float | None:
+    """How far the steps lead together, if that is next to nothing and the loss stays where it began; else None."""
+    steps = int((~timing.skipped(training)).sum())
+    if steps < limits["steps"] or len(seen.step) < limits["looks"] or not np.isfinite(seen.update).all():
+        return None
+    way, fell = travelled(training, seen), fall(training)
+    if way >= limits["travelled"] or fell is None or fell >= limits["falls"]:
+        return None
+    return way

@@ -1,0 +1,93 @@
+"""clipping-freezes-updates: gradients are clipped to so small a part of themselves that the weights hardly move."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.optimization import ratios, style
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import number, percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Steps whose gradient was clipped hard, against how far the weights got."""
+    training = process.trainings[0]
+    reason = style.unjudgeable(training)
+    if reason:
+        return Skipped(reason)
+    steps = training.steps
+    known = (steps["clips"] > 0) & (steps["clip_max_norm"] > 0) & np.isfinite(steps["grad_norm"])
+    if int(known.sum()) < limits["steps"]:
+        return Skipped(f"{int(known.sum())} clipped steps whose norm is known", "not-applicable")
+    factor = steps["clip_max_norm"][known] / np.fmax(steps["grad_norm"][known], 1e-30)
+    hard = factor <= limits["factor"]
+    if hard.mean() < limits["share"]:
+        return Passed(f"the clip leaves {percent(min(1.0, float(np.median(factor))))} of the usual gradient")
+    seen = ratios.of(training)
+    way = ratios.hardly_moves(training, seen, limits)
+    if way is None:
+        return Passed("gradients are clipped hard, and the weights move or the loss falls all the same")
+    if not np.median(seen.gain) <= limits["gain"]:
+        return Passed("gradients are clipped hard, but the optimizer does not go by their size")
+    return [_finding(training, float(np.median(factor)), way, limits)]
+
+
+def _finding(training: Training, factor: float, way: float, limits: Limits) -> Finding:
+    steps = training.steps
+    norm, limit = float(np.nanmedian(steps["grad_norm"])), float(np.nanmedian(steps["clip_max_norm"]))
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="likely",
+        title=f"Clipping freezes the training: gradients of norm {number(norm)} are cut to {number(limit)}",
+        summary=(
+            f"The gradient norm is {number(norm)}, and clip_grad_norm_ cuts it to {number(limit)}: {number(factor)} of "
+            f"the gradient is left. At this learning rate all {len(steps):,} steps together move the weights by "
+            f"{percent(way)} of their size at most, and the loss stays where it began."
+        ),
+        fix="Find out why the norms are so large (sums instead of means, inputs or targets that are not normalised), "
+        "and clip near the usual norm. Or raise the learning rate: under such a clip it alone sets the step.",
+        fix_code=f"norm = torch.nn.utils.clip_grad_norm_(model.parameters(), {norm:.2g})",
+        first_step=timing.step_at(training, 0),
+        last_step=timing.last_step(training),
+        evidence=[
+            Evidence("part of the gradient that is left", factor, "", limits["factor"], limits.source("factor")),
+            Evidence("all updates together, per weight", way, "", limits["travelled"], limits.source("travelled")),
+            Evidence("gradient norm", norm),
+        ],
+        cost=timing.cost_of(training, np.ones(len(steps), dtype=bool)),
+        location=training.process.location("clip") or training.step_location,
+        charts=pictures.grad_norm(training) + pictures.loss(training),
+        false_alarm="A trained model that is only to be adjusted a little.",
+    )
+
+
+RULE = Rule(
+    id="clipping-freezes-updates",
+    family="gradients",
+    severity="warning",
+    title="Clipping leaves next to nothing of the updates",
+    about="With plain gradient descent a clipped step is at most rate times limit, however large the gradient is.",
+    check=check,
+    verify="Record the run again: the clip leaves most of the usual gradient, and the loss falls.",
+    absent="The run clips no gradients.",
+    needs=(("steps.clips", "steps.grad_norm", "parameters.update_norm"),),
+    thresholds=(
+        ratios.STEPS,
+        ratios.LOOKS,
+        ratios.TRAVELLED,
+        ratios.FALLS,
+        Threshold("factor", 0.01, "", "a hundredth of the gradient: the step is two orders below what the rate says"),
+        Threshold("share", 0.9, "share", "of the clipped steps: not outliers, the usual gradient"),
+        Threshold("gain", 20, "", "update over rate times gradient: 1 of SGD, 10 with momentum, far more of Adam"),
+    ),
+    consequence_of=("missing-zero-grad", "partial-zero-grad", "unscaled-accumulation", "clip-before-unscale"),
+    not_when="Optimizers that do not go by the size of a gradient, clips of outliers, losses that fall.",
+)

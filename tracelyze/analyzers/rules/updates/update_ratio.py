@@ -1,0 +1,144 @@
+"""update-ratio: steps change the weights by so little that nothing is learned, or by so much that nothing stays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.optimization import ratios, style
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number, percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.optimization.ratios import Ratios
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Updates in norms of the weights, against what became of the loss."""
+    training = process.trainings[0]
+    reason = style.unjudgeable(training)
+    if reason:
+        return Skipped(reason)
+    seen = ratios.of(training)
+    if len(seen.step) < limits["looks"] or len(training.steps) < limits["steps"]:
+        return Skipped(f"{plural(len(seen.step), 'look')} at the weights in {plural(len(training.steps), 'step')}")
+    late = seen.update[seen.step > len(training.steps) / 2]
+    fell = ratios.fall(training)
+    if len(late) and np.median(late) >= limits["large"] and fell is not None and fell < limits["falls"]:
+        return [_large(training, float(np.median(late)), limits)]
+    way = ratios.hardly_moves(training, seen, limits)
+    usual = f"a step changes the weights by {number(float(np.median(seen.update)))} of their size"
+    if way is None:
+        return Passed(usual)
+    innocent = _why_small(process, training, seen, limits)
+    return Passed(innocent) if innocent else [_small(training, seen, way, fell or 0.0, limits)]
+
+
+def _why_small(process: Process, training: Training, seen: Ratios, limits: Limits) -> str:
+    """What excuses updates that lead nowhere; empty if nothing does."""
+    rate = training.steps["lr"][np.isfinite(training.steps["lr"])]
+    if not len(rate) or rate.max() <= 0:
+        return "the learning rate is zero, or not known: see learning-rate-schedule"
+    if rate[-1] == rate.max() > limits["climbs"] * np.median(rate[: len(rate) // 2 + 1]):
+        return "the run ended in the warm-up of its learning rate"
+    if not np.median(seen.gradient) >= limits["gradient"]:
+        return "updates are small because gradients are"
+    for row in process.tables["loss_calls"].records():
+        known = row["training"] and row["varies"] is not None and row["target_varies"]
+        if known and row["varies"] >= limits["skill"] * row["target_varies"]:
+            return "updates are small, and the model knew its task from the start"
+    return ""
+
+
+def _small(training: Training, seen: Ratios, way: float, fell: float, limits: Limits) -> Finding:
+    ratio, count = float(np.median(seen.update)), len(training.steps)
+    rate = float(np.nanmedian(training.steps["lr"]))
+    name = training.facts.get("name") or "the optimizer"
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="likely",
+        title=f"Updates are too small: {plural(count, 'step')} move the weights by {percent(way)} at most",
+        summary=(
+            f"A step of {name} at a learning rate of {number(rate)} changes the weights by {number(ratio)} of their "
+            f"size; about 1e-3 is usual. If all {count:,} steps went in one direction, the weights would have moved by "
+            f"{percent(way)}. The loss is where it began (it changed by {percent(abs(fell))}): hardly anything is "
+            "trained."
+        ),
+        fix="Raise the learning rate, tenfold each time, until the loss falls from the first steps on.",
+        fix_code=f"optimizer = torch.optim.{name}(model.parameters(), lr={min(100 * rate, 1e-2):.2g})",
+        first_step=int(seen.step[0]),
+        last_step=timing.last_step(training),
+        evidence=[
+            Evidence("update per weight, median over tensors and looks", ratio, "", 1e-3, "what is usual"),
+            Evidence("all updates together, per weight", way, "", limits["travelled"], limits.source("travelled")),
+            Evidence("fall of the loss over the run", fell, "share", limits["falls"], limits.source("falls")),
+            Evidence("learning rate", rate),
+        ],
+        cost=timing.cost_of(training, np.ones(count, dtype=bool)),
+        location=training.step_location,
+        charts=pictures.loss(training),
+        false_alarm="A trained model that is only to be adjusted a little, by a loss that cannot fall much.",
+    )
+
+
+def _large(training: Training, ratio: float, limits: Limits) -> Finding:
+    half = len(training.steps) // 2
+    begin = timing.step_at(training, half)
+    affected = np.arange(len(training.steps)) >= half
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="likely",
+        title=f"Updates are too large: each step changes the weights by {percent(ratio)} of their size",
+        summary=(
+            f"In the second half of the run a step still changes the weights by {percent(ratio)} of their size, where "
+            "about a tenth of a percent is usual, and the loss is no lower than at the start. Each step undoes what "
+            "the one before it learned."
+        ),
+        fix="Try a tenth and a hundredth of the learning rate.",
+        first_step=begin,
+        last_step=timing.last_step(training),
+        first_second=timing.second_at(training, half),
+        evidence=[
+            Evidence("update per weight in the second half", ratio, "", limits["large"], limits.source("large")),
+        ],
+        cost=timing.cost_of(training, affected),
+        location=training.step_location,
+        charts=pictures.loss(training, [Mark(float(begin), "second half")]),
+        false_alarm="Weights that are drawn anew all the time on purpose.",
+    )
+
+
+RULE = Rule(
+    id="update-ratio",
+    family="gradients",
+    severity="warning",
+    title="Updates far too small, or far too large, for the weights",
+    about="A step usually changes weights by a thousandth of their size. A hundredth of that trains next to nothing.",
+    check=check,
+    verify="Record the run again: a step changes the weights by about a thousandth of their size, and the loss falls.",
+    needs=(("parameters.update_norm", "parameters.weight_norm", "steps.loss"),),
+    thresholds=(
+        ratios.STEPS,
+        ratios.LOOKS,
+        ratios.TRAVELLED,
+        ratios.FALLS,
+        Threshold("large", 0.05, "", "fifty times the usual 1e-3, when a training should have settled"),
+        Threshold("gradient", 1e-4, "", "of the weights; below it no usual rate would move them"),
+        Threshold("skill", 0.5, "", "predictions that differ half as much as the targets come of a trained model"),
+        Threshold("climbs", 2.0, "", "times the median of its first half: a rate that is still on its way up"),
+    ),
+    consequence_of=(
+        "learning-rate-too-high", "learning-rate-schedule", "clipping-freezes-updates", "lost-updates",
+        "scaler-misuse", "clip-before-unscale", "missing-zero-grad", "partial-zero-grad", "exploding-gradients",
+        "zero-gradients", "updates-not-applied", "frozen-parameters", "step-without-backward", "vanishing-gradients",
+        "loss-divergence", "zero-grad-after-backward",
+    ),
+    not_when="Warm-up, layers that begin at zero, trained models, losses that fall, reinforcement learning.",
+    references=("https://cs231n.github.io/neural-networks-3/#ratio",),
+)  # fmt: skip
