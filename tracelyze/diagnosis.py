@@ -155,7 +155,8 @@ class Lane:
     `start` (from the beginning of the stretch) and `length` are microseconds; `level` is the depth of nesting, 0
     outermost; `label` points into the timeline's names; `kind` into KINDS, by position. `merged`: how many activities
     a slice stands for, `busy` how many microseconds of them it covers. `slices`: activities of the lane in all;
-    `busy_us`: how much of the stretch they cover.
+    `busy_us`: how much of the stretch they cover. `launched`: when the host launched each slice, in microseconds from
+    the beginning of the stretch, None where that is not known; empty for lanes of the host.
     """
 
     name: str
@@ -168,6 +169,7 @@ class Lane:
     busy: list[float]
     slices: int
     busy_us: float
+    launched: list[float | None] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

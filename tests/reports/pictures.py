@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tracelyze.diagnosis import KINDS, Chart, Lane, Line, Listing, Picture, Timeline
 
@@ -38,7 +39,10 @@ def timeline(text: Callable[[], str]) -> Timeline:
         unit_us=24.4,
         names=[text() for _ in range(4)],
         lanes=[
-            lane(text(), kernels),
+            replace(
+                lane(text(), kernels),
+                launched=[start - 30_000.0 if n == 1 else None for start, _, _, _, _, n in kernels],
+            ),
             lane(text(), [(0.0, 50_000.0, 0, 0, "input", 1)]),
             lane(text(), [(0.0, 50_000.0, 0, 1, "input", 1), (10.0, 9_000.0, 1, 0, "operator", 1)]),
         ],

@@ -192,6 +192,7 @@ def test_names_follow_the_pointer_and_a_tap(opened: Chromium) -> None:
         "volta_sgemm_64x64_nt",
         "4 ms, from 50 ms",
         "computing · stream 7, mostly computing",
+        "launched 30 ms before",
     ]
     opened.evaluate(MOVE % f"send('pointermove', 0.5403, {first})")
     assert opened.evaluate(TIP).split("\n")[:2] == ["40 short ones, most time in Memcpy DtoD", "45 µs within 90 µs"]
@@ -211,6 +212,59 @@ def test_zoomed_in_more_names_and_a_finer_scale_are_shown(opened: Chromium) -> N
     assert opened.evaluate(ticks) == ["50", "52", "54", "56", "58", "60"]
     names = "[...document.querySelectorAll('.slice-names')[0].querySelectorAll('text')].map((one) => one.textContent)"
     assert opened.evaluate(names) == ["volta_sgemm_64x64_nt", "volta_sgemm_64x64_nt"]
+
+
+TYPE = """(() => {
+  const box = document.querySelector('.lane-search');
+  box.value = %s;
+  box.dispatchEvent(new Event('input'));
+  return document.querySelector('.lane-controls output').textContent;
+})()"""
+ENTER = """document.querySelector('.lane-search').dispatchEvent(
+  new KeyboardEvent('keydown', { key: 'Enter', bubbles: true, cancelable: true }))"""
+
+
+@in_browser
+def test_a_search_counts_fades_the_rest_and_goes_from_one_to_the_next(opened: Chromium) -> None:
+    whole = opened.evaluate(SHOWN)
+    assert opened.evaluate(TYPE % "'SGEMM'") == "10 slices, 40 ms. Enter shows the next."
+    faded = "document.querySelectorAll('.slices path.faded').length"
+    assert opened.evaluate(faded) > 0
+    opened.evaluate(ENTER)
+    first = opened.evaluate(SHOWN)
+    assert first[2] == pytest.approx(24_000, abs=120)  # six times the kernel, of 100,000 units
+    opened.evaluate(ENTER)
+    assert opened.evaluate(SHOWN)[0] == pytest.approx(first[0] + 5_000, abs=120)
+    assert opened.evaluate(TYPE % "'nothing of the kind'") == "No slice has this name."
+    opened.evaluate(TYPE % "''")
+    assert opened.evaluate(faded) == 0
+    opened.evaluate(MOVE % "key('Home')")
+    assert opened.evaluate(SHOWN) == whole
+    assert opened.console == []
+
+
+@in_browser
+def test_an_arrow_leads_from_the_launch_to_the_kernel(opened: Chromium) -> None:
+    ends = "(one) => [one.getAttribute('x1'), one.getAttribute('x2')]"
+    arrow = f"[...document.querySelectorAll('.lane-arrow line')].map({ends})"
+    first = lanes.HEAD + lanes.ROW / 2
+    opened.evaluate(MOVE % f"send('pointermove', 0.52, {first})")
+    assert opened.evaluate(arrow) == [["20.000%", "50.000%"]]
+    opened.evaluate(MOVE % "send('pointermove', 0.2, 2)")
+    assert opened.evaluate(arrow) == []
+
+
+@in_browser
+def test_what_is_shown_is_saved_as_a_trace(opened: Chromium) -> None:
+    opened.evaluate("URL.createObjectURL = (blob) => { window.saved = blob; return 'blob:nothing'; }; 0")
+    opened.evaluate("HTMLAnchorElement.prototype.click = function () { window.named = this.download; }; 0")
+    opened.evaluate(MOVE % "send('pointerdown', 0.5, 30); send('pointermove', 0.6, 30); send('pointerup', 0.6, 30)")
+    opened.evaluate("[...document.querySelector('.lane-controls').querySelectorAll('button')].at(-1).click()")
+    saved = json.loads(opened.evaluate("window.saved.text()"))
+    slices = [one for one in saved["traceEvents"] if one["ph"] == "X"]
+    assert {one["args"]["name"] for one in saved["traceEvents"] if one["ph"] == "M"} >= {"stream 7, mostly computing"}
+    assert [one["ts"] for one in slices if one["name"] == "volta_sgemm_64x64_nt"] == [50_000, 55_000, 60_000]
+    assert opened.evaluate("window.named").endswith(".json")
 
 
 @in_browser

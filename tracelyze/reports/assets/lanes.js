@@ -61,14 +61,25 @@
       button("\u2190", "Earlier", () => this.pan(-0.4));
       button("\u2192", "Later", () => this.pan(0.4));
       this.reset = button("Whole step", "Show the whole step", () => this.show(0, this.data.length));
+      this.search = html("input", "lane-search");
+      this.search.type = "search";
+      this.search.placeholder = "Find a kernel or an operator";
+      this.search.setAttribute("aria-label", "Find a kernel or an operator in this timeline");
+      this.search.addEventListener("input", () => this.find());
+      this.search.addEventListener("keydown", (event) => {
+        if (event.key === "Enter") { event.preventDefault(); this.next(); }
+      });
+      bar.append(this.search);
+      button("Save for Perfetto", "Save the part that is shown as a trace for ui.perfetto.dev", () => this.save());
       this.said = html("output", "quiet");
       bar.append(this.said);
       this.box.before(bar);
       this.tip = html("div", "lane-tip");
       this.tip.hidden = true;
+      this.arrow = svg("svg", { class: "lane-arrow", "aria-hidden": "true" });
       this.selection = html("div", "lane-selection");
       this.selection.hidden = true;
-      this.box.append(this.selection, this.tip);
+      this.box.append(this.arrow, this.selection, this.tip);
       this.box.tabIndex = 0;
       this.box.classList.add("live");
       this.box.setAttribute("role", "group");
@@ -79,6 +90,7 @@
 
     tell() {
       this.reset.disabled = this.whole;
+      if (this.wanted) return;
       this.said.textContent = this.whole
         ? "Drag over a stretch to zoom; click into the picture, then the wheel zooms too."
         : `${duration(this.from)} to ${duration(this.to)} of ${duration(this.data.length)}`;
@@ -92,16 +104,102 @@
       const scale = ACROSS / this.data.length;
       for (const lane of this.data.lanes) {
         for (let index = 0; index < lane.start.length; index += 1) {
-          const key = `${lane.top}/${lane.level[index]}/${lane.kind[index]}/${index % 2}`;
+          const faded = this.wanted && !this.wanted.has(lane.label[index]);
+          const key = `${lane.top}/${lane.level[index]}/${lane.kind[index]}/${index % 2}/${faded}`;
           const y = lane.top + (lane.level[index] + 0.5) * this.data.row;
           const width = Math.max(lane.length[index] * scale, 1);
           const stroke = `M${(lane.start[index] * scale).toFixed(1)} ${y}h${width.toFixed(1)}`;
-          if (!paths.has(key)) paths.set(key, { kind: lane.kind[index], shade: index % 2, strokes: [] });
+          if (!paths.has(key)) paths.set(key, { kind: lane.kind[index], shade: index % 2, faded, strokes: [] });
           paths.get(key).strokes.push(stroke);
         }
       }
-      this.slices.replaceChildren(...[...paths.values()].map(({ kind, shade, strokes }) =>
-        svg("path", { d: strokes.join(""), class: `${(this.data.kinds[kind] || ["k-other"])[0]} t${shade}` })));
+      this.slices.replaceChildren(...[...paths.values()].map(({ kind, shade, faded, strokes }) => {
+        const color = (this.data.kinds[kind] || ["k-other"])[0];
+        return svg("path", { d: strokes.join(""), class: `${color} t${shade}${faded ? " faded" : ""}` });
+      }));
+    }
+
+    // Fades everything but the slices whose name holds what was typed, and counts those.
+    find() {
+      const text = this.search.value.trim().toLowerCase();
+      const labels = this.data.names.flatMap((name, label) => name.toLowerCase().includes(text) ? [label] : []);
+      this.wanted = text ? new Set(labels) : null;
+      this.found = [];
+      let time = 0;
+      for (const lane of this.wanted ? this.data.lanes : []) {
+        for (let index = 0; index < lane.start.length; index += 1) {
+          if (!this.wanted.has(lane.label[index])) continue;
+          this.found.push({ lane, index });
+          time += lane.busy[index];
+        }
+      }
+      this.found.sort((a, b) => a.lane.start[a.index] - b.lane.start[b.index]);
+      this.turn = -1;
+      this.filled = false;
+      this.show(this.from, this.to);
+      if (this.wanted) {
+        const count = this.found.length;
+        this.said.textContent = count
+          ? `${count.toLocaleString("en")} ${count === 1 ? "slice" : "slices"}, ${duration(time)}. Enter shows the next.`
+          : "No slice has this name.";
+      }
+    }
+
+    next() {
+      if (!this.wanted || !this.found.length) return;
+      this.turn = (this.turn + 1) % this.found.length;
+      const { lane, index } = this.found[this.turn];
+      const span = Math.max(lane.length[index] * 6, this.data.length / CLOSEST);
+      const middle = lane.start[index] + lane.length[index] / 2;
+      this.show(middle - span / 2, middle + span / 2);
+      this.drawArrow({ lane, index });
+    }
+
+    // A line from the call that launched a slice of the device to the slice.
+    drawArrow(hit) {
+      this.arrow.replaceChildren();
+      const launched = hit && hit.lane.launched[hit.index];
+      if (launched === null || launched === undefined || !hit) return;
+      let caller = null;
+      for (const lane of this.data.lanes) {
+        if (lane.launched.length) continue;
+        for (let index = 0; index < lane.start.length; index += 1) {
+          const inside = lane.start[index] <= launched + 1 && launched <= lane.start[index] + lane.length[index] + 1;
+          const better = caller === null || lane.length[index] < caller.lane.length[caller.index];
+          if (inside && better) caller = { lane, index };
+        }
+      }
+      if (!caller) return;
+      const span = this.to - this.from;
+      const middle = ({ lane, index }) => lane.top + (lane.level[index] + 0.5) * this.data.row;
+      const across = (at) => percent((at - this.from) / span);
+      const ends = { x1: across(launched), y1: middle(caller), x2: across(hit.lane.start[hit.index]), y2: middle(hit) };
+      this.arrow.append(svg("line", ends), svg("circle", { cx: ends.x2, cy: ends.y2, r: 3 }));
+    }
+
+    // The part that is shown, in the format that ui.perfetto.dev and chrome://tracing read.
+    save() {
+      const events = [];
+      this.data.lanes.forEach((lane, thread) => {
+        events.push({ ph: "M", name: "thread_name", pid: 0, tid: thread, args: { name: lane.name } });
+        for (let index = 0; index < lane.start.length; index += 1) {
+          const end = lane.start[index] + lane.length[index];
+          if (end < this.from || lane.start[index] > this.to) continue;
+          const merged = lane.merged[index];
+          const name = this.data.names[lane.label[index]];
+          events.push({
+            ph: "X", pid: 0, tid: thread, ts: lane.start[index], dur: lane.length[index],
+            name: merged > 1 ? `${merged} short ones, most time in ${name}` : name,
+            cat: (this.data.kinds[lane.kind[index]] || ["", ""])[1],
+          });
+        }
+      });
+      const file = new Blob([JSON.stringify({ displayTimeUnit: "ms", traceEvents: events })], { type: "application/json" });
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(file);
+      link.download = `${this.data.title.toLowerCase().replace(/[^a-z0-9]+/g, "-").slice(0, 60) || "timeline"}.json`;
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 10000);
     }
 
     show(from, to) {
@@ -111,7 +209,8 @@
       this.from = Math.min(Math.max(middle - span / 2, 0), length - span);
       this.to = this.from + span;
       this.tip.hidden = true;
-      if (this.whole) {
+      this.arrow.replaceChildren();
+      if (this.whole && !this.wanted) {
         this.filled = false;
         [this.slices, this.names, this.scale].forEach((part, index) => part.replaceChildren(...this.still[index]));
         this.slices.setAttribute("viewBox", this.stillBox);
@@ -147,7 +246,7 @@
     }
 
     drawScale(span) {
-      const [unit, name] = [[1e6, "s"], [1e3, "ms"], [1, "us"]].find(([size]) => this.to >= 2 * size || size === 1);
+      const [unit, name] = [[1e6, "s"], [1e3, "ms"], [1, "µs"]].find(([size]) => this.to >= 2 * size || size === 1);
       const rough = span / unit / 5;
       const power = 10 ** Math.floor(Math.log10(rough));
       const step = [1, 2, 2.5, 5, 10].find((factor) => factor * power >= rough) * power;
@@ -203,6 +302,7 @@
     point(event) {
       const hit = this.slice(event.clientX, event.clientY);
       this.tip.hidden = !hit;
+      this.drawArrow(hit);
       if (!hit) return;
       const { lane, index } = hit;
       const merged = lane.merged[index];
@@ -215,6 +315,8 @@
           : `${duration(lane.length[index])}, from ${duration(lane.start[index])}`,
         `${kind} \u00b7 ${lane.name}`,
       ];
+      const launched = lane.launched[index];
+      if (typeof launched === "number") lines.push(`launched ${duration(Math.max(0, lane.start[index] - launched))} before`);
       this.tip.replaceChildren(...lines.map((line, number) => html("div", number ? "" : "tip-name", line)));
       const box = this.box.getBoundingClientRect();
       const left = Math.min(event.clientX - box.left + 12, box.width - this.tip.offsetWidth - 4);
@@ -267,7 +369,7 @@
       };
       box.addEventListener("pointerup", lift);
       box.addEventListener("pointercancel", lift);
-      box.addEventListener("pointerleave", () => { if (!this.pointers.size) this.tip.hidden = true; });
+      box.addEventListener("pointerleave", () => { if (!this.pointers.size) { this.tip.hidden = true; this.drawArrow(null); } });
     }
 
     move(event) {

@@ -27,7 +27,7 @@ GAP: Final = 8
 FOOT: Final = 40
 """Pixels: a level of a lane, its name above it, the room below it, the ticks and their name at the bottom."""
 
-SCALES: Final = ((1e6, "s"), (1e3, "ms"), (1.0, "us"))
+SCALES: Final = ((1e6, "s"), (1e3, "ms"), (1.0, "µs"))
 """Microseconds and name of the units of the scale; the largest of which the stretch holds two."""
 
 ACROSS: Final = 2000
@@ -93,6 +93,7 @@ def data(timeline: Timeline) -> dict[str, Any]:
     """What the live picture draws from: the slices in full, with the same places."""
     placed, bottom = place(timeline)
     return {
+        "title": escaping.one_line(timeline.title),
         "length": timeline.length_us,
         "bottom": bottom,
         "row": ROW,
@@ -110,6 +111,7 @@ def data(timeline: Timeline) -> dict[str, Any]:
                 "kind": one.lane.kind,
                 "merged": one.lane.merged,
                 "busy": one.lane.busy,
+                "launched": one.lane.launched,
             }
             for one in placed
         ],

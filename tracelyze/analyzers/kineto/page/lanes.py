@@ -16,7 +16,7 @@ from tracelyze.analyzers.kineto.page.pictures import CAUSE_KINDS
 from tracelyze.analyzers.kineto.page.thinning import Slices, lane
 from tracelyze.analyzers.kineto.timeline.categories import Activity
 from tracelyze.analyzers.kineto.timeline.steps import Steps
-from tracelyze.analyzers.kineto.timeline.table import Array, Integers
+from tracelyze.analyzers.kineto.timeline.table import Array, Floats, Integers
 from tracelyze.diagnosis import KINDS, Lane
 from tracelyze.formatting import plural
 
@@ -92,12 +92,22 @@ def device_lanes(seen: Attributed, rows: Array, begin: float, end: float, names:
         length = (stop - start)[own]
         role = int(np.bincount(kind[own], length + 1e-3).argmax())
         label = names.of(seen.trace.device_names, device["name"][rows[own]])
-        slices = Slices(start[own], stop[own], label, kind[own], np.zeros(len(own), dtype=np.int64))
+        level, launched = np.zeros(len(own), dtype=np.int64), _launched(seen, rows[own])
+        slices = Slices(start[own], stop[own], label, kind[own], level, launched)
         drawn = lane(f"stream {seen.trace.queues[queue][2]}, mostly {list(KINDS.values())[role]}", slices, begin, end)
         if drawn is not None:
             found.append((role, drawn))
     found.sort(key=lambda pair: pair[0])
     return [drawn for _, drawn in found], max(0, len(ranked) - MOST_STREAMS)
+
+
+def _launched(seen: Attributed, rows: Array) -> Floats:
+    """When the host launched these rows of the device, NaN where that is not known."""
+    launch = seen.launch_of[rows]
+    known = launch >= 0
+    moments = np.full(len(rows), np.nan)
+    moments[known] = seen.trace.launches["start"][launch[known]]
+    return moments
 
 
 def idle_lane(
@@ -113,7 +123,8 @@ def idle_lane(
     start, stop, cause = start[fresh], stop[np.append(fresh[1:], True)], cause[fresh]
     said = [(names.number(f"idle: {CAUSE_TEXT[name]}"), _KIND[CAUSE_KINDS[name]]) for name in CAUSES]
     label, kind = np.array(said, dtype=np.int64)[cause].T
-    slices = Slices(start, stop, label, kind, np.zeros(len(start), dtype=np.int64))
+    nothing = np.full(len(start), np.nan)  # idle time is the device's, too, and nobody launched it
+    slices = Slices(start, stop, label, kind, np.zeros(len(start), dtype=np.int64), nothing)
     return lane("device idle, by cause", slices, begin, end)
 
 

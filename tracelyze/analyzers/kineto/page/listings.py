@@ -85,7 +85,7 @@ def kernels(seen: Attributed, host: HostDetail, work: Launched, looked_at: str) 
         (f"Calls{unit}", ""),
         (f"Time{unit}", "ms"),
         ("Of all device time", "share"),
-        ("Mean", "us"),
+        ("Mean", "µs"),
         ("launched by", "text"),
     ]
     rest = order[ROWS:]

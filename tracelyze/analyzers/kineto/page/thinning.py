@@ -23,17 +23,22 @@ MOST_SLICES: Final = 600
 
 @dataclass(frozen=True)
 class Slices:
-    """What happened in one lane: arrays of shape [slices]; `label` and `kind` as in :class:`diagnosis.Lane`."""
+    """What happened in one lane: arrays of shape [slices]; `label` and `kind` as in :class:`diagnosis.Lane`.
+
+    `launched`: when the host launched each, NaN where that is not known; None for what is not launched.
+    """
 
     start: Floats
     end: Floats
     label: Integers
     kind: Integers
     level: Integers
+    launched: Floats | None = None
 
     def chosen(self, rows: Array) -> Slices:
         """Some of them."""
-        return Slices(self.start[rows], self.end[rows], self.label[rows], self.kind[rows], self.level[rows])
+        launched = None if self.launched is None else self.launched[rows]
+        return Slices(self.start[rows], self.end[rows], self.label[rows], self.kind[rows], self.level[rows], launched)
 
 
 def lane(name: str, slices: Slices, begin: float, end: float) -> Lane | None:
@@ -50,23 +55,33 @@ def lane(name: str, slices: Slices, begin: float, end: float) -> Lane | None:
     while len(drawn[0]) > MOST_SLICES and unit < end - begin:
         unit *= 1.5
         drawn = _thin(start, stop, slices, unit)
-    first, last, label, kind, level, merged, busy = drawn
+    first, last, lead, merged, busy = drawn
     return Lane(
         name=name,
         start=_rounded(first),
         length=_rounded(last - first),
-        level=level.tolist(),
-        label=label.tolist(),
-        kind=kind.tolist(),
+        level=slices.level[lead].tolist(),
+        label=slices.label[lead].tolist(),
+        kind=slices.kind[lead].tolist(),
         merged=merged.tolist(),
         busy=_rounded(busy),
         slices=len(length),
         busy_us=round(covered, 1),
+        launched=_launched(slices, lead, merged, begin),
     )
 
 
+def _launched(slices: Slices, lead: Integers, merged: Integers, begin: float) -> list[float | None]:
+    """When each drawn slice was launched; of those that stand for several this has no meaning."""
+    if slices.launched is None:
+        return []
+    moments = slices.launched[lead] - begin
+    known = np.isfinite(moments) & (merged == 1)
+    return [round(moment, 1) if told else None for moment, told in zip(moments.tolist(), known.tolist(), strict=True)]
+
+
 def _thin(start: Floats, stop: Floats, slices: Slices, unit: float) -> tuple[Array, ...]:
-    """Start, end, label, kind, level, count and time of what is drawn, in order of level and start."""
+    """Start, end, leading row, count and time of what is drawn, in order of level and start."""
     length = stop - start
     small = length < unit
     cell = np.floor((start + stop) / 2 / (CELL * unit)).astype(np.int64)
@@ -80,9 +95,8 @@ def _thin(start: Floats, stop: Floats, slices: Slices, unit: float) -> tuple[Arr
     np.maximum.at(last, group, stop)
     merged, busy = np.bincount(group, minlength=count), np.bincount(group, length, count)
     lead = _leading(group, count, slices, length)
-    level, label, kind = slices.level[lead], slices.label[lead], slices.kind[lead]
-    order = np.lexsort((first, level))
-    return tuple(column[order] for column in (first, last, label, kind, level, merged, busy))
+    order = np.lexsort((first, slices.level[lead]))
+    return tuple(column[order] for column in (first, last, lead, merged, busy))
 
 
 def _leading(group: Integers, count: int, slices: Slices, length: Floats) -> Integers:
