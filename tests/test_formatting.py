@@ -111,3 +111,18 @@ def test_sizes_stay_below_the_next_unit(amount: float) -> None:
     units = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
     assert float(written.replace(",", "")) < 1024 or unit == "TiB"
     assert float(written.replace(",", "")) * units[unit] == pytest.approx(amount, rel=6e-3, abs=0.5)
+
+
+def test_lists() -> None:
+    assert formatting.listed(["a", "b"], most=2) == "a, b"
+    assert formatting.listed(range(998, 1003), most=3) == "998, 999, 1,000 and 2 more"
+
+
+def test_long_texts() -> None:
+    assert formatting.shortened("a b c", most=5) == "a b c"
+    assert formatting.shortened("a b c", most=4) == "a b…"
+
+
+def test_fractions() -> None:
+    assert formatting.fraction(0.123) == "12%"
+    assert formatting.fraction(0.000032) == "3.2e-05"

@@ -7,6 +7,7 @@ are enough to act on. What was not measured (None, or a duration that is not fin
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Final
 
 UNKNOWN: Final = "not known"
@@ -63,6 +64,11 @@ def share_of(share: float, noun: str) -> str:
     return f"all {noun}" if percent(share) == percent(1.0) else f"{percent(share)} of the {noun}"
 
 
+def fraction(share: float) -> str:
+    """A share that may be tiny: in percent from one percent on (`12%`), else as a number (`3.2e-05`)."""
+    return percent(share) if share >= 0.01 else number(share)
+
+
 def change(share: float) -> str:
     """A relative change, with its sign: `+12%`, `-3.4%`, `0%`."""
     return percent(share) if share <= 0 else f"+{percent(share)}"
@@ -116,6 +122,17 @@ def quantity(value: float | int | str | None, unit: str, digits: int = 3) -> str
 def plural(count: int, one: str, many: str = "") -> str:
     """A count with its noun: `1 step`, `2,000 steps`, `3 batches`, `2 activities`."""
     return f"{count:,} {one if count == 1 else many or _plural_of(one)}"
+
+
+def listed(names: Iterable[object], most: int) -> str:
+    """The first names, and how many more there are: `3, 7, 12 and 5 more`."""
+    said = [f"{name:,}" if isinstance(name, int) else str(name) for name in names]
+    return ", ".join(said[:most]) + (f" and {len(said) - most} more" if len(said) > most else "")
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, or its first characters with an ellipsis."""
+    return text if len(text) <= most else text[:most].rstrip() + "…"
 
 
 def _plural_of(noun: str) -> str:

@@ -9,7 +9,7 @@ from tracelyze.analyzers.comparing.traces import COMPUTING, USUAL
 from tracelyze.comparison import Change, FindingChange, Section, Verdict
 from tracelyze.formatting import number, percent
 
-_MOST: Final = 3
+_MOST: Final = 3  # names in one sentence
 _LEAST_PART: Final = 0.1
 """Parts of the difference below a tenth of it are not named."""
 

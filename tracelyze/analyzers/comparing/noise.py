@@ -25,7 +25,7 @@ RECORDINGS: Final = Threshold(
 )
 _BLOCKS: Final = 20
 """Steps of a long run are averaged in this many runs of neighbours: what drifts slowly is noise too."""
-_FEWEST: Final = 3
+_FEWEST: Final = 3  # blocks a side: the spread of fewer says nothing
 _NORMAL: Final = 1.959964
 
 

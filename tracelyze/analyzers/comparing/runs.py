@@ -25,11 +25,11 @@ LEAST_MEMORY: Final = 0.05
 """Memory differs by a few percent between recordings of one program: what the allocator keeps depends on timing."""
 BUSIER: Final = 0.25
 """Share of all processors: that much of a machine is what a loader with its workers takes, or another program."""
-FULL: Final = 0.9
+FULL: Final = 0.9  # see OWN
 OWN: Final = 0.6
 """Shares of the processors: of the machine's that are busy, and of its own that a program takes at least if it is the
 one that keeps them busy."""
-FEWEST_SAMPLES: Final = 5
+FEWEST_SAMPLES: Final = 5  # of the machine, one a second: what lasts for less is a program that starts or ends
 _LEAST_LOSS: Final = 0.01
 _MICROSECONDS: Final = 1e6
 

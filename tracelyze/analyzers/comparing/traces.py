@@ -29,7 +29,7 @@ SLOW: Final = 1.5
 MOST_OPERATORS: Final = 20
 MOST_KERNELS: Final = 30
 _NAME: Final = 100
-_LISTED: Final = 3
+_LISTED: Final = 3  # names in one sentence
 _NO_OPERATOR: Final = "no operator recorded"
 
 

@@ -95,7 +95,7 @@ def too_short(summary: TraceSummary, limits: Limits) -> str | None:
 def steady(summary: TraceSummary) -> Mask:
     """The steps that speak for the rest of the training, shape [steps]: all but the first, where there are enough."""
     chosen = np.ones(len(summary.number), dtype=bool)
-    if summary.counted and len(chosen) >= 4:
+    if summary.counted and len(chosen) > FEWEST_STEPS.default:
         chosen[0] = False
     return chosen
 
@@ -114,7 +114,7 @@ def recurring(summary: TraceSummary, time: Floats) -> float:
     """
     whole = share(summary, time)
     chosen = np.flatnonzero(steady(summary))
-    if not summary.counted or len(chosen) < 3:
+    if not summary.counted or len(chosen) < FEWEST_STEPS.default:
         return whole
     rest = np.delete(chosen, int(np.argmax(time[chosen])))
     return min(whole, float(time[rest].sum() / max(float(summary.duration[rest].sum()), 1e-9)))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MIN_STEPS = 20  # matched steps: a median and its spread from fewer are accidents
 TOGETHER = 0.25  # share of a step: ranks that end their steps within this of each other waited for each other
 WORTH_A_NOTE = 0.1  # seconds: below, lines of two hosts' logs can still be put in order
+_BEYOND = 5  # spreads of the looks: what is within is the delay of the network
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def notes(run: Run) -> list[str]:
     """Sentences about hosts whose clocks are so far apart that their logs cannot be compared by time."""
     told: dict[str, str] = {}
     for offset in offsets(run):
-        if abs(offset.seconds) > max(WORTH_A_NOTE, 5 * offset.spread):
+        if abs(offset.seconds) > max(WORTH_A_NOTE, _BEYOND * offset.spread):
             way = "ahead of" if offset.seconds > 0 else "behind"
             apart = f"{abs(offset.seconds):.1f} s {way} that of {offset.reference}"
             told.setdefault(offset.host, f"the clock of {offset.host} is {apart}")

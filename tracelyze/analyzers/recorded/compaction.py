@@ -9,7 +9,7 @@ from tracelyze import schema
 from tracelyze.analyzers.recorded.columns import ParquetPart, complete_batches
 from tracelyze.errors import InputError
 
-ROW_GROUP = 50_000
+ROW_GROUP = 50_000  # rows: some MiB of the widest table, so that a reader can skip the others
 
 
 def compact_process(folder: Path) -> None:

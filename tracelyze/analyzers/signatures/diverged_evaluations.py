@@ -24,8 +24,10 @@ def finding(process: Process, rule: str, limits: Limits) -> Finding | Passed | S
     """Evaluated losses that end above their minimum, on the data that is trained on as on the data that is not."""
     curves = evaluated_losses.evaluated(process)
     if curves is not None:
-        if len(curves.after) < 5:
-            return Skipped(f"{len(curves.after)} evaluations: 5 are needed to tell a rise that stays")
+        if len(curves.after) < statistics.FEWEST_TO_DEPART:
+            return Skipped(
+                f"{len(curves.after)} evaluations: {statistics.FEWEST_TO_DEPART} are needed to tell a rise that stays"
+            )
         seen = evaluated_losses.departure(curves, factor=limits["evaluated"], sigmas=limits["sigmas"])
         if seen is None:
             return Passed("the evaluated losses did not both rise for good above their minimum")
@@ -34,8 +36,10 @@ def finding(process: Process, rule: str, limits: Limits) -> Finding | Passed | S
         what = "The losses of the evaluated training data and of the validation set"
         return _finding(process, rule, begin, seen, what, limits.source("evaluated"), limits["evaluated"], charts)
     after, losses = _validation(process)
-    if len(losses) < 5:
-        return Skipped(f"{len(losses)} evaluated losses: 5 are needed to tell a rise that stays")
+    if len(losses) < statistics.FEWEST_TO_DEPART:
+        return Skipped(
+            f"{len(losses)} evaluated losses: {statistics.FEWEST_TO_DEPART} are needed to tell a rise that stays"
+        )
     alone = statistics.departure(losses, factor=limits["alone"], sigmas=limits["sigmas"])
     if alone is None:
         return Passed("the validation loss did not rise by orders of magnitude")

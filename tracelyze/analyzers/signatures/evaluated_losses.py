@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.diagnosis import Chart, Mark
 
+_BESIDE = 0.5  # share of the validations beside which training data were evaluated: most, or the curves say little
+_WIDE = 100  # factor from which on a linear axis shows the lower curve as a line on the ground
+
 
 @dataclass(frozen=True)
 class Evaluated:
@@ -58,7 +61,7 @@ def evaluated(process: Process) -> Evaluated | None:
     at = dict(zip(of_training[0].tolist(), of_training[1].tolist(), strict=True))
     beside = np.array([at.get(step, np.nan) for step in after.tolist()], dtype=np.float64)
     usable = np.isfinite(losses) & np.isfinite(beside) & (losses > 0) & (beside > 0)
-    if usable.sum() < max(2, 0.5 * len(losses)):
+    if usable.sum() < max(2, _BESIDE * len(losses)):
         return None
     return Evaluated(after[usable], losses[usable], beside[usable])
 
@@ -88,5 +91,5 @@ def picture(curves: Evaluated, marks: Sequence[Mark] = ()) -> list[Chart]:
     """Both curves over the steps, on a logarithmic axis where they span orders of magnitude."""
     lines = {"training data": curves.training, "validation": curves.validation}
     both = np.concatenate(list(lines.values()))
-    wide = bool(both.max() > 1e2 * both.min())
+    wide = bool(both.max() > _WIDE * both.min())
     return [chart("Evaluated losses", "step", "loss", curves.after, lines, marks=marks, log_y=wide)]

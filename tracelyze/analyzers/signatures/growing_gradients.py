@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.rule import Passed, Skipped
+from tracelyze.analyzers.rule import Limits, Passed, Skipped
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Training
 
 
-def finding(training: Training, rule: str, fix: str, fix_code: str) -> Finding | Passed | Skipped:
+def finding(training: Training, rule: str, fix: str, fix_code: str, limits: Limits) -> Finding | Passed | Skipped:
     """Only curves: the norm grows like a power of the step from the very beginning, and no warm-up explains it."""
     steps, number_of = training.steps, timing.numbers(training)
     if len(training.process.trainings) > 1:
@@ -24,16 +24,19 @@ def finding(training: Training, rule: str, fix: str, fix_code: str) -> Finding |
             "several optimizers and no direct evidence: their gradient norms drift for other reasons", "not-applicable"
         )
     measured = np.isfinite(steps["grad_norm"])
-    if int(measured.sum()) < 30:
-        return Skipped(f"{int(measured.sum())} gradient norms were recorded; 30 are needed to see how they grow")
+    if int(measured.sum()) < statistics.FEWEST_TO_GROW:
+        return Skipped(
+            f"{int(measured.sum())} gradient norms were recorded; {statistics.FEWEST_TO_GROW} are needed to see "
+            "how they grow"
+        )
     growth = statistics.power_law_growth(number_of[measured], steps["grad_norm"][measured])
     if growth is None:
         return Passed("the gradient norm does not grow with the number of steps")
     rate = steps["lr"][np.isfinite(steps["lr"])]
-    if len(rate) and rate[-1] == rate.max() and rate[-1] > 2 * rate[0]:
+    if len(rate) and rate[-1] == rate.max() and rate[-1] > limits["warm_up"] * rate[0]:
         return Passed("the gradient norm grows, but so does the learning rate to the end (warm-up)")
     loss = statistics.block_medians(steps["loss"][np.isfinite(steps["loss"])], 10)
-    explained = len(loss) >= 2 and loss[-1] > 2 * abs(loss[0])
+    explained = len(loss) >= 2 and loss[-1] > limits["worse"] * abs(loss[0])
     begin = int(number_of[0])
     return Finding(
         rule=rule,
@@ -52,11 +55,14 @@ def finding(training: Training, rule: str, fix: str, fix_code: str) -> Finding |
         last_step=timing.last_step(training),
         first_second=timing.second_at(training, 0),
         evidence=[
-            Evidence("exponent of growth", growth.exponent, "", 0.4, "unrelated gradients add up with exponent 0.5"),
-            Evidence("exponent in the later half", growth.late_exponent, "", 1.4, "an exponential blow-up exceeds 1.4"),
-            Evidence("last norm over first norm", growth.ratio, "", 5, "a learning-rate warm-up stays within 2 to 5"),
+            Evidence("exponent of growth", growth.exponent, "", statistics.LEAST_EXPONENT,
+                     "unrelated gradients add up with exponent 0.5"),
+            Evidence("exponent in the later half", growth.late_exponent, "", statistics.LARGEST_LATE_EXPONENT,
+                     "an exponential blow-up exceeds 1.4"),
+            Evidence("last norm over first norm", growth.ratio, "", statistics.LEAST_RATIO,
+                     "a learning-rate warm-up stays within 2 to 5"),
         ],
         cost=timing.cost_of(training, np.ones(len(steps), dtype=bool)),
         charts=pictures.grad_norm(training, [Mark(float(begin), "growth begins")]),
         false_alarm="A loss that itself grows without bound, for another reason, can raise the norm in the same way.",
-    )
+    )  # fmt: skip

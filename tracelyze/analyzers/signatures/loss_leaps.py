@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.signatures.evaluated_losses import Evaluated, Leaps
 
 _USUAL = 32  # losses before a leap that tell what is usual
+_LONG = 4 * _USUAL  # losses from which on a leap that fills much of the run is another level
 _FIRST = 0.1  # share of the run in which a training settles
 
 
@@ -31,7 +32,7 @@ def of_steps(losses: Floats, limits: Limits) -> list[Excursion]:
     settled = max(int(_FIRST * len(losses)), 3)
     leaps = statistics.excursions(calm, factor=limits["factor"])
     inside = sum(leap.end - leap.begin for leap in leaps)
-    if inside > limits["share"] * len(losses) and len(losses) >= 4 * _USUAL:
+    if inside > limits["share"] * len(losses) and len(losses) >= _LONG:
         return []
     return [leap for leap in leaps if leap.begin >= settled and _beyond(leap, losses, width, limits["sigmas"])]
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.diagnosis import Chart, Mark
 
+_FEWEST: Final = 10  # values: their blocks have to show noise as well as a change
 NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "reward": ("reward", "rollout/ep_rew_mean", "critic/rewards/mean", "env/reward/total", "objective/scores"),
     "reward_std": ("reward_std",),
@@ -76,7 +77,7 @@ def metric(process: Process, key: str, phase: str = "train") -> Metric | None:
 
 def rises(seen: Metric | None, sigmas: float = 3.0) -> bool:
     """Whether a metric ended above its start by more than its own noise between blocks; false without a metric."""
-    if seen is None or len(seen) < 10:
+    if seen is None or len(seen) < _FEWEST:
         return False
     first, last = seen.ends()
     noise = statistics.spread(np.diff(seen.blocks())) / np.sqrt(2)

@@ -11,7 +11,7 @@ from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures
-from tracelyze.analyzers.rule import Passed, Skipped
+from tracelyze.analyzers.rule import Limits, Passed, Skipped
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, percent
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.analyzers.recorded.table import Floats
 
-MIN_PASSES = 10
+MIN_PASSES = 10  # the median of eight second differences is the least that tells noise
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ def measure(process: Process) -> Restlessness | Skipped:
     return Restlessness(noise.relative, ratio, steps, float(np.median(known)) if len(known) else None)
 
 
-def finding(process: Process, rule: str, fix: str, fix_code: str) -> list[Finding] | Passed | Skipped:
+def finding(process: Process, rule: str, fix: str, fix_code: str, limits: Limits) -> list[Finding] | Passed | Skipped:
     """A possible validation in train mode where nothing but the curves is known."""
     seen = measure(process)
     if isinstance(seen, Skipped):
         return seen
-    if not (seen.ratio > 6 and seen.relative > 0.1):
+    if not (seen.ratio > limits["ratio"] and seen.relative > limits["relative"]):
         return Passed(f"validation losses vary by {percent(seen.relative)} from pass to pass, as training explains")
     training = process.longest
     begin = int(seen.steps[0])
@@ -81,11 +81,10 @@ def finding(process: Process, rule: str, fix: str, fix_code: str) -> list[Findin
             first_step=begin,
             last_step=int(seen.steps[-1]),
             evidence=[
-                Evidence("fluctuation from pass to pass", seen.relative, "share of level", 0.1,
-                         "simulated validation noise of 3% exceeds 5% in 2 of 100 runs; doubled for this rule"),
-                Evidence("fluctuation over training's own "
-                    "noise", min(seen.ratio, 1e6), "", 6, "simulation, 150 runs per "
-                                                                                        "cell"),
+                Evidence("fluctuation from pass to pass", seen.relative, "share of level", limits["relative"],
+                         limits.source("relative")),
+                Evidence("fluctuation over training's own noise", min(seen.ratio, 1e6), "", limits["ratio"],
+                         limits.source("ratio")),
             ],
             charts=pictures.loss(training, [Mark(float(begin), "first validation")]),
             false_alarm="A small validation set, or a metric that is noisy by itself, moves in the same way.",

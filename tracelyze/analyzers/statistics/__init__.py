@@ -1,6 +1,7 @@
 """Statistics of step tables: robust, quadratic only in a few hundred block values, silent on healthy look-alikes."""
 
 from tracelyze.analyzers.statistics.curves import (
+    FEWEST_TO_DIVERGE,
     Divergence,
     Fluctuation,
     Rise,
@@ -13,6 +14,7 @@ from tracelyze.analyzers.statistics.curves import (
     spikes,
 )
 from tracelyze.analyzers.statistics.excursions import (
+    FEWEST_TO_DEPART,
     Departure,
     Excursion,
     departure,
@@ -21,6 +23,11 @@ from tracelyze.analyzers.statistics.excursions import (
     running_median,
 )
 from tracelyze.analyzers.statistics.growth import (
+    FEWEST_TO_GROW,
+    LARGEST_LATE_EXPONENT,
+    LEAST_EXPONENT,
+    LEAST_RATIO,
+    MIN_CLIMB_STEPS,
     Climb,
     PowerLaw,
     power_law_growth,
@@ -39,6 +46,13 @@ from tracelyze.analyzers.statistics.robust import (
 )
 
 __all__ = [
+    "FEWEST_TO_DEPART",
+    "FEWEST_TO_DIVERGE",
+    "FEWEST_TO_GROW",
+    "LARGEST_LATE_EXPONENT",
+    "LEAST_EXPONENT",
+    "LEAST_RATIO",
+    "MIN_CLIMB_STEPS",
     "Climb",
     "Departure",
     "Divergence",

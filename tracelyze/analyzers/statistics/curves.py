@@ -19,6 +19,20 @@ from tracelyze.analyzers.statistics.robust import (
     spread,
 )
 
+FEWEST_TO_DIVERGE = 64  # values: eight blocks of eight, whose medians still tell level and noise apart
+FEWEST_TO_RISE = 10  # simulation: with fewer, no rise below 60% stands out from 1% of noise
+LAST_VALUES = 5  # values without a new minimum: of noise around a flat end, one run in two to the fifth has as many
+_MANY = 512  # values: from here on 64 blocks hold eight values each
+_MANY_BLOCKS = 40  # so that five of them are at most an eighth of the curve
+_FEWEST_TO_FALL = 4  # blocks from a peak to the end: thirds of fewer are single blocks
+_STILL_FALLING = 0.9  # of the middle of the way back: noise of a tenth is no fall
+_STEADY = 0.5  # Kendall's tau: three of four pairs of values are in rising order
+_FEWEST_TO_FLUCTUATE = 5  # values: three second differences, of which a median can be taken
+_FEWEST_WITH_OUTLIERS = 10  # values: a robust spread of fewer is moved by one of them
+_FEWEST_TEETH = 10  # values: two falls with a climb before each
+_FALLS_BETWEEN = 0.1  # share of the steps between two falls that may decrease: one of ten is noise
+_CLIMBS_BETWEEN = 0.5  # share of them that must increase: what stands still most of the time climbs in steps
+
 
 @dataclass(frozen=True)
 class Divergence:
@@ -40,12 +54,12 @@ def divergence(values: Floats, *, rise: float = 0.15, regained: float = 0.1, sig
     gained since the start (so that the noise around a loss that has converged to nearly nothing is no divergence).
     Curves that reach zero or below have no such minimum, and those on their way back have not left it: None.
     """
-    if len(values) < 64:
+    if len(values) < FEWEST_TO_DIVERGE:
         return None
-    blocks = 64 if len(values) >= 512 else max(8, len(values) // 8)
+    blocks = 64 if len(values) >= _MANY else max(8, len(values) // 8)
     level = block_medians(values, blocks)
     last = max(2, int(np.ceil(blocks / 10)))
-    width = 5 if blocks >= 40 else 3  # a dip of a block or two is no level that the curve had reached
+    width = 5 if blocks >= _MANY_BLOCKS else 3  # a dip of a block or two is no level that the curve had reached
     early = np.median(sliding_window_view(level[:-last], width), axis=1)
     lowest = int(np.argmin(early)) + width // 2
     minimum, start = float(early.min()), float(level[0])
@@ -67,11 +81,11 @@ def _comes_back(level: Floats) -> bool:
     high plateau does not.
     """
     tail = level[int(np.argmax(level)) :]
-    if len(tail) < 4:
+    if len(tail) < _FEWEST_TO_FALL:
         return False
     end = float(np.median(tail[-max(2, len(tail) // 4) :]))
     middle = float(np.median(tail[len(tail) // 3 : max(len(tail) // 3 + 1, 2 * len(tail) // 3)]))
-    return end < 0.5 * (float(level[0]) + float(tail[0])) and end < 0.9 * middle
+    return end < (float(level[0]) + float(tail[0])) / 2 and end < _STILL_FALLING * middle
 
 
 def spikes(values: Floats, *, window: int = 64, sigmas: float = 8.0, factor: float = 1.2, back: int = 8) -> list[int]:
@@ -127,13 +141,13 @@ def rise(values: Floats, *, sigmas: float = 3.0, share: float = 0.05) -> Rise | 
     """
     count = len(values)
     lowest = int(np.argmin(values)) if count else 0
-    if count < 10 or lowest > count - 6 or values[lowest] <= 0:
+    if count < FEWEST_TO_RISE or lowest >= count - LAST_VALUES or values[lowest] <= 0:
         return None
-    apart = (1, 2, 5) if count >= 20 else (1, 2)
+    apart = (1, 2, 5) if count >= 2 * FEWEST_TO_RISE else (1, 2)
     noise = max(spread(values[lag:] - values[:-lag]) for lag in apart) / np.sqrt(2)
     margin = float(max(noise * (sigmas + np.sqrt(2 * np.log(count))), share * values[lowest]))
-    minimum, end = float(values[lowest]), float(np.median(values[-5:]))
-    if end <= minimum + margin or kendall_tau(block_medians(values[lowest:], 100)) <= 0.5:
+    minimum, end = float(values[lowest]), float(np.median(values[-LAST_VALUES:]))
+    if end <= minimum + margin or kendall_tau(block_medians(values[lowest:], 100)) <= _STEADY:
         return None
     return Rise(minimum, lowest, end, margin)
 
@@ -152,7 +166,7 @@ def fluctuation(values: Floats) -> Fluctuation | None:
     Second differences take a linear trend out; for independent noise their variance is six times that of the noise.
     """
     values = values[np.isfinite(values)]
-    if len(values) < 5:
+    if len(values) < _FEWEST_TO_FLUCTUATE:
         return None
     noise = float(NORMAL_MAD * np.median(np.abs(np.diff(values, n=2))) / np.sqrt(6))
     level = abs(float(np.median(values)))
@@ -162,7 +176,7 @@ def fluctuation(values: Floats) -> Fluctuation | None:
 def outliers(values: Floats, *, sigmas: float = 8.0, factor: float = 2.0) -> npt.NDArray[np.intp]:
     """Indices of values far above the bulk: by `sigmas` robust standard deviations and by `factor` of the median."""
     finite = values[np.isfinite(values)]
-    if len(finite) < 10:
+    if len(finite) < _FEWEST_WITH_OUTLIERS:
         return np.empty(0, dtype=np.intp)
     middle = float(np.median(finite))
     with np.errstate(invalid="ignore"):
@@ -176,7 +190,7 @@ def sawtooth(values: Floats, *, drop: float = 0.5) -> tuple[int, float] | None:
     decrease, so that a value that merely jumps about is none.
     """
     values = values[np.isfinite(values)]
-    if len(values) < 10:
+    if len(values) < _FEWEST_TEETH:
         return None
     span = float(values.max() - values.min())
     if span <= 0:
@@ -186,7 +200,7 @@ def sawtooth(values: Floats, *, drop: float = 0.5) -> tuple[int, float] | None:
     if len(falls) < 2:
         return None
     rising = steps[np.setdiff1d(np.arange(len(steps)), falls)]
-    if (rising < 0).mean() > 0.1 or (rising > 0).mean() < 0.5:
+    if (rising < 0).mean() > _FALLS_BETWEEN or (rising > 0).mean() < _CLIMBS_BETWEEN:
         return None
     return len(falls), float(np.median(-steps[falls]))
 

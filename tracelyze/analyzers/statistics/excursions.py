@@ -12,6 +12,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from tracelyze.analyzers.statistics.robust import Floats, spread
 
+FEWEST_TO_DEPART = 5  # evaluations: a minimum, two before and two after it
+_FEWEST_TO_FALL = 4  # evaluations from a peak to the end: thirds of fewer are single ones
+_FEWEST_TO_LEAP = 4  # evaluations: three that make a level, and one that leaps
+
 
 @dataclass(frozen=True)
 class Departure:
@@ -41,7 +45,7 @@ def departure(values: Floats, *, factor: float, sigmas: float) -> Departure | No
     """
     count = len(values)
     last = max(2, int(np.ceil(count / 5)))
-    if count < 5:
+    if count < FEWEST_TO_DEPART:
         return None
     logs = np.log(values)
     lowest = int(np.argmin(logs[:-last]))
@@ -51,7 +55,7 @@ def departure(values: Floats, *, factor: float, sigmas: float) -> Departure | No
     tail = logs[lowest + int(np.argmax(logs[lowest:])) :]
     end = float(np.median(logs[-last:]))
     middle = float(np.median(tail[len(tail) // 3 : max(len(tail) // 3 + 1, 2 * len(tail) // 3)]))
-    if len(tail) >= 4 and end < (logs[lowest] + tail[0]) / 2 and end < middle:
+    if len(tail) >= _FEWEST_TO_FALL and end < (logs[lowest] + tail[0]) / 2 and end < middle:
         return None
     return Departure(float(values[lowest]), lowest, float(np.exp(end)))
 
@@ -62,7 +66,7 @@ def excursions(values: Floats, *, factor: float) -> list[Excursion]:
     The level is the smallest median of three neighbours so far. A stretch ends where the curve has come back more than
     half of the way, in logarithms; one that does not ends with the curve.
     """
-    if len(values) < 4:
+    if len(values) < _FEWEST_TO_LEAP:
         return []
     logs = np.log(values)
     level = np.minimum.accumulate(np.median(sliding_window_view(logs, 3), axis=1))

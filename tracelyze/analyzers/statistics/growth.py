@@ -22,7 +22,18 @@ from tracelyze.analyzers.statistics.robust import (
 )
 
 RESOLUTIONS = (256, 60, 30)
-MIN_CLIMB_STEPS = 50
+MIN_CLIMB_STEPS = 50  # steps: warm-up of allocators and caches takes some dozens
+FEWEST_TO_GROW = 30  # values: a block of a third of the log axis has some values even at its thin beginning
+LEAST_EXPONENT = 0.4  # unrelated gradients add up with exponent 0.5, less what noise takes off
+LARGEST_LATE_EXPONENT = 1.4  # aligned gradients add up with exponent 1; an exponential blow-up exceeds 1.4
+LEAST_RATIO = 5  # a learning-rate warm-up stays within 2 to 5
+_LEAST_LATE_EXPONENT = 0.3  # the later half alone is noisier than the whole
+_FEWEST_BLOCKS = 12  # of 24: half of the log axis is empty with fewer
+_GOES_ON = 1.3  # exp(0.27), see `_goes_on`
+_FEWEST_EARLY, _FEWEST_LATE = 10, 20  # blocks: half and two thirds of those that are asked for
+_STRAIGHT = ((0.6, 0.3), (0.7, 0.1))
+"""Evenness of the thirds and smallest of ten increments, over the mean: a straight climb with noise has either pair in
+simulations, a saturating one, a staircase and a random walk have neither."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +90,7 @@ def _where_it_gets_steeper(values: Floats, start: int) -> int:
     """
     cut = max(start, 2 * len(values) // 5)
     early, late = block_minima(values[start:cut], 20), block_minima(values[cut:], 30)
-    if len(early) < 10 or len(late) < 20:
+    if len(early) < _FEWEST_EARLY or len(late) < _FEWEST_LATE:
         return len(values)
     pace = [theil_sen(np.linspace(0, n, len(f)), f) for n, f in ((cut - start, early), (len(values) - cut, late))]
     return cut if pace[1] > pace[0] > 0 else len(values)
@@ -103,7 +114,7 @@ def _climb(tail: Floats, blocks: int, start: int) -> Climb | None:
     smallest = float(increments.min()) / mean
     thirds = np.array_split(np.arange(len(floor)), 3)
     evenness = min(theil_sen(x[part], floor[part]) for part in thirds) / slope
-    if not ((evenness > 0.6 and smallest > 0.3) or (evenness > 0.7 and smallest > 0.1)):
+    if not any(evenness > even and smallest > small for even, small in _STRAIGHT):
         return None
     ends = block_medians(floor, 10)
     return Climb(slope, kendall_tau(floor), float(steadiness), float(evenness), float(ends[0]), float(ends[-1]), start)
@@ -154,12 +165,12 @@ def power_law_growth(steps: Floats, values: Floats) -> PowerLaw | None:
     """
     usable = np.isfinite(values) & (values > 0) & (steps > 0)
     steps, values = steps[usable], values[usable]
-    if len(values) < 30:
+    if len(values) < FEWEST_TO_GROW:
         return None
     bounds = np.unique(np.searchsorted(np.log(steps), np.linspace(np.log(steps[0]), np.log(steps[-1]), 25)))
     bounds[-1] = len(steps)
     pairs = [(a, b) for a, b in itertools.pairwise(bounds) if b > a]
-    if len(pairs) < 12:
+    if len(pairs) < _FEWEST_BLOCKS:
         return None
     x = np.array([np.median(np.log(steps[a:b])) for a, b in pairs])
     y = np.array([np.median(np.log(values[a:b])) for a, b in pairs])
@@ -167,7 +178,10 @@ def power_law_growth(steps: Floats, values: Floats) -> PowerLaw | None:
     exponent, late = theil_sen(x, y), theil_sen(x[half:], y[half:])
     ratio = float(np.exp(np.median(y[-3:]) - np.median(y[:3])))
     rising = bool((segment_increments(y, 8) > 0).all())
-    if exponent >= 0.4 and 0.3 <= late <= 1.4 and ratio >= 5 and rising and _goes_on(values):
+    grows = (
+        exponent >= LEAST_EXPONENT and _LEAST_LATE_EXPONENT <= late <= LARGEST_LATE_EXPONENT and ratio >= LEAST_RATIO
+    )
+    if grows and rising and _goes_on(values):
         return PowerLaw(exponent, late, ratio)
     return None
 
@@ -178,4 +192,4 @@ def _goes_on(values: Floats) -> bool:
     In blocks of equal logarithm a warm-up over the first fifth of the run leaves few flat ones, and noise hides those.
     """
     tenth = max(1, len(values) // 10)
-    return float(np.median(values[-tenth:])) >= 1.3 * float(np.median(values[2 * tenth : 3 * tenth]))
+    return float(np.median(values[-tenth:])) >= _GOES_ON * float(np.median(values[2 * tenth : 3 * tenth]))

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 _PASSING: Final = ("Flatten", "Unflatten", "Dropout", "Identity", "Pool", "Pad", "ReLU", "GELU", "ELU", "SiLU")
 _WEIGHTED: Final = ("Linear", "Conv")
-
-
+_BRIGHT: Final = 200  # of 255: what at least one pixel of some dozens of pictures reaches
+_LARGEST_BYTE: Final = 255  # 8 bits
 _TARGETS: Final = ("y", "label", "labels", "target", "targets", "mask", "weight", "weights")
 
 
@@ -30,6 +30,11 @@ class Field(NamedTuple):
     low: float
     high: float
     scale: float
+
+    @property
+    def holds_bytes(self) -> bool:
+        """Whether these are pixels from 0 to 255: no picture but a dark one stays below 200."""
+        return self.low >= 0 and _BRIGHT <= self.high <= _LARGEST_BYTE
 
 
 class Met(NamedTuple):

@@ -74,7 +74,7 @@ def judge(process: Process, functions: Sequence[str], wrong: Verdict, tell: Tell
             clean += len(verdicts) - len(bad)
     if findings:
         return findings
-    names = " or ".join(functions) if len(functions) < 3 else f"{functions[0]} or another elementwise loss"
+    names = " or ".join(functions) if len(functions) <= 2 else f"{functions[0]} or another elementwise loss"
     if trained:
         return Passed(f"{plural(clean, 'call')} of {names} looked at, none of this kind")
     if compiled:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Floats, Mask, Table
 
 RARE = 5  # steps per pass: a pass more often than that belongs to the step itself
-GRAD = 2
+_LEAST_PASSES = 3  # of one length: two may be alike by accident
+_NEARLY_ALL = 0.8  # share of the passes: one set of data gives one number of forwards, but for a short first look
+GRAD = 2  # a code of evals.grad_mode: autograd was on
 
 
 def passes(process: Process) -> Mask:
@@ -66,7 +68,7 @@ def _rare_copies(process: Process) -> Mask:
 def _alike(forwards: Floats, among: Mask) -> Mask:
     """Where a pass has as many forwards as nearly all passes `among` the rows, shape [rows]; at least three have."""
     counts, times = np.unique(forwards[among & np.isfinite(forwards)], return_counts=True)
-    if not len(times) or times.max() < max(3, 0.8 * times.sum()):
+    if not len(times) or times.max() < max(_LEAST_PASSES, _NEARLY_ALL * times.sum()):
         return np.zeros(len(forwards), dtype=bool)
     return np.asarray(forwards == counts[int(np.argmax(times))], dtype=bool)
 

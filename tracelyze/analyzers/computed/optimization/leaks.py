@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.rule import Limits
 
 MIB = 2.0**20
+FEWEST = statistics.MIN_CLIMB_STEPS
+"""Measurements of memory, or of graphs: what a climb can be told of."""
+HOST_GROWTH = 0.2  # share of the memory at the start: heaps that are used again and page caches stay below it
+_FIRST_PASS = 1.2  # passes over the data: what is fetched ahead of the second one is a part of it
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,7 @@ def climb(memory: Series, relative: float, absolute: float) -> MemoryClimb | Non
 
 def is_large(memory: Series, climb: MemoryClimb) -> bool:
     """Device memory is counted exactly; the host's also moves with what its allocator keeps, so it takes more."""
-    return memory.device or climb.growth > 0.2 * float(memory.values[0])
+    return memory.device or climb.growth > HOST_GROWTH * float(memory.values[0])
 
 
 def kept_graphs(training: Training, least: float, sawtooth: float) -> Graphs | None:
@@ -117,7 +121,7 @@ def kept_graphs(training: Training, least: float, sawtooth: float) -> Graphs | N
     steps = training.steps
     rows = np.flatnonzero(np.isfinite(steps["live_graphs"]))
     alive = steps["live_graphs"][rows]
-    if len(alive) < 50:
+    if len(alive) < FEWEST:
         return None
     shape = statistics.straight_climb(alive)
     if shape is not None and shape.floor_end - shape.floor_start >= least:
@@ -147,7 +151,7 @@ def first_epoch(training: Training) -> bool:
         return False
     lengths = [row["length"] for row in training.process.loaders.records() if row["loader"] == loader[0]]
     fetched = np.nansum(training.steps["loader_batches"])
-    return bool(lengths and lengths[0] and fetched <= 1.2 * lengths[0])
+    return bool(lengths and lengths[0] and fetched <= _FIRST_PASS * lengths[0])
 
 
 def charts(training: Training, begin: int, graphs: bool) -> list[Chart]:

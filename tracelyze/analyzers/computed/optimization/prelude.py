@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Training
 
 WINDOW = 200  # steps before, from which the usual level is taken
+FEWEST = 10  # steps: a median of fewer is no usual level
+LEAP = 10  # times the median: an order of magnitude is beyond the tails of losses and gradient norms
 
 
 def what_moved_first(training: Training, first: int) -> str:
@@ -28,7 +30,7 @@ def what_moved_first(training: Training, first: int) -> str:
     for column, name in (("grad_norm", "gradient norm"), ("loss", "loss")):
         past = steps[column][max(0, first - WINDOW) : first]
         past = past[np.isfinite(past)]
-        if len(past) >= 10 and past[-3:].max() > 10 * float(np.median(past)) > 0:
+        if len(past) >= FEWEST and past[-3:].max() > LEAP * float(np.median(past)) > 0:
             ratio = past[-3:].max() / float(np.median(past))
             return f"The {name} rose {number(ratio)}-fold over its median right before: training blew up."
     if steps["autocast"][first] == 1 and np.isinf(steps["loss"][first]):
@@ -36,6 +38,6 @@ def what_moved_first(training: Training, first: int) -> str:
     rate = steps["lr"][max(0, first - 1) : first + 1]
     if len(rate) == 2 and rate[1] > 2 * rate[0] > 0:
         return f"The learning rate rose {number(rate[1] / rate[0])}-fold at that step."
-    if first < 10:
+    if first < FEWEST:
         return "It happened right at the start: look at inputs, initial weights, learning rate and the loss function."
     return "Neither loss nor gradient norm moved before: one batch or one operation made it, not a slow blow-up."

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.rule import Limits
 
 SMOOTH = 8  # losses
+FEWEST_LOSSES = 3  # two losses show a change, three whether it goes on
+_RAISED_WITHIN = 3 * SMOOTH  # losses: a fall, its end, and what came after it
+_FELL = 0.9  # of the first losses: a loss that never fell by a tenth was not trained at the lower rate
 BORNE = 0.9  # share of the steps before the minimum whose rate was borne
 
 
@@ -63,7 +66,7 @@ def curve(training: Training) -> Curve:
 def from_the_start(training: Training, seen: Curve, limits: Limits) -> TooHigh | None:
     """The loss grows from its first or third step on, by updates as large as the weights."""
     loss = seen.loss
-    if len(loss) < 3 or loss[0] <= 0:
+    if len(loss) < FEWEST_LOSSES or loss[0] <= 0:
         return None
     beyond = np.flatnonzero(loss >= limits["blow_up"] * loss[0])
     if not len(beyond) or beyond[0] > limits["early"]:
@@ -107,12 +110,12 @@ def stuck(training: Training, seen: Curve, limits: Limits) -> TooHigh | None:
 def raised(seen: Curve, limits: Limits) -> TooHigh | None:
     """The loss fell while the rate was low, and blew up after the rate had been raised to a multiple of that."""
     loss, rate = seen.loss, seen.rate
-    if len(loss) < 3 * SMOOTH or float(np.quantile(loss, 0.1)) <= 0:
+    if len(loss) < _RAISED_WITHIN or float(np.quantile(loss, 0.1)) <= 0:
         return None
     smooth = np.convolve(loss, np.full(SMOOTH, 1 / SMOOTH), "valid")
     lowest = int(np.argmin(smooth)) + SMOOTH - 1
     level = float(smooth.min())
-    if lowest < 2 * SMOOTH or level >= 0.9 * float(np.median(loss[:SMOOTH])):
+    if lowest < 2 * SMOOTH or level >= _FELL * float(np.median(loss[:SMOOTH])):
         return None
     ended = loss[-2:].min() >= limits["ended"] * level  # of a program that stopped at once, or lost its numbers
     diverged = statistics.divergence(loss)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 RETURNING = ("CosineAnnealingLR",)  # beyond their length they climb again
 LATE = ("SWALR",)  # made for the last part of a training, which may end before
+PER_STEP = 0.9  # share of the steps: GradScaler skips some, and then a scheduler is not stepped either
+FEWEST_EPOCHS = 3  # one or two may be a trial of the script
+ABOUT = 1.25  # a length that counts batches may leave out the last, short batch of each epoch, or warm-up
 ALMOST = 0.2  # of its length, or of its rate: a schedule that ends there has not been gone through
 
 
@@ -29,10 +32,10 @@ def runs_ahead(training: Training, rows: list[Row], limits: Limits) -> Row | Non
     """A scheduler that is stepped per batch and whose length counts epochs: it is over many times over."""
     epochs = int((training.steps["loader_first"] == 1).sum())
     for row in rows:
-        per_step = row["steps"] >= 0.9 * len(training.steps)
+        per_step = row["steps"] >= PER_STEP * len(training.steps)
         horizon = row["horizon"]
         if per_step and horizon and row["name"] in (*RETURNING, "PolynomialLR"):
-            counts_epochs = epochs >= 3 and abs(horizon - epochs) <= 1
+            counts_epochs = epochs >= FEWEST_EPOCHS and abs(horizon - epochs) <= 1
             if counts_epochs and row["steps"] >= limits["apart"] * horizon:
                 return row
     return None
@@ -47,7 +50,7 @@ def lags_behind(training: Training, rows: list[Row], limits: Limits) -> Row | No
     if not 1 < row["steps"] <= count / limits["apart"]:
         return None
     if row["horizon"]:
-        counts_batches = 0.8 * count <= row["horizon"] <= 1.25 * count
+        counts_batches = count / ABOUT <= row["horizon"] <= count * ABOUT
         return row if counts_batches and row["steps"] <= ALMOST * row["horizon"] else None
     rate = training.steps["lr"][np.isfinite(training.steps["lr"])]
     climbs = bool((np.diff(rate) >= 0).all()) and rate[-1] > rate[0]
@@ -58,7 +61,7 @@ def lags_behind(training: Training, rows: list[Row], limits: Limits) -> Row | No
 def never_stepped(training: Training, rows: list[Row], limits: Limits) -> Row | None:
     """A scheduler that was made and never stepped, by a training of several epochs that came to its end."""
     epochs = int((training.steps["loader_first"] == 1).sum())
-    long = epochs >= 3 and len(training.steps) >= limits["idle"]
+    long = epochs >= FEWEST_EPOCHS and len(training.steps) >= limits["idle"]
     if training.process.exit.kind != "finished" or not long or any(row["steps"] for row in rows):
         return None
     rows = [row for row in rows if row["name"] not in LATE]

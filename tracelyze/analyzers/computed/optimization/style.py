@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Training
 
-ROLLOUT_PASSES_PER_STEP = 0.2
+ROLLOUT_PASSES_PER_STEP = 0.2  # a validation every fifth step would be rare; acting programs collect that often
 REWARDS = ("reward", "rollout/ep_rew_mean", "env/reward/total", "critic/rewards/mean", "objective/scores")
 SMALL = 0.5  # of a training batch: what environments, or prompts, give at a time
 FEWEST = 10  # passes

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Floats, Table
 
 SIXTEEN_BITS = ("bfloat16", "float16")
+SMALL_RATE = 0.1  # of the largest rate: groups of a lower one move by design less than what is looked for
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def looks_of(parameters: Table, optimizer: int) -> list[Looks]:
         & (parameters["grad_finite"] == 1)
         & (parameters["grad_norm"] > 0)
         & (parameters["closure"] == 0)
-        & (np.nan_to_num(parameters["lr"]) > 0.1 * largest)
+        & (np.nan_to_num(parameters["lr"]) > SMALL_RATE * largest)
     )
     names, dtypes = parameters.text("parameter"), parameters.text("dtype")
     rows: dict[tuple[str, str], list[int]] = defaultdict(list)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from tracelyze.formatting import duration, percent
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.throughput.waiting import Prediction, Waiting
+    from tracelyze.analyzers.recorded.run import Process
 
 RESTART, CHEAPER, WORKERS = "restart", "cheaper", "workers"
+_FIRST_WITHOUT_FORK = 14  # Python 3.14 starts processes by forkserver, also on Linux
 
 
 def of(way: str, predicted: Prediction) -> tuple[str, str]:
@@ -44,6 +47,13 @@ def code(way: str, predicted: Prediction, batch_size: int | None) -> str:
         return ""
     batch = f", batch_size={batch_size}" if batch_size else ""
     return f"DataLoader(dataset{batch}, num_workers={predicted.workers}, persistent_workers=True)"
+
+
+def forks(process: Process) -> bool:
+    """Whether worker processes start by fork, so that a script needs no guard around its code."""
+    version = re.match(r"3\.(\d+)", str(process.facts.get("python") or ""))
+    on_linux = str(process.facts.get("platform") or "").startswith("Linux")
+    return on_linux and version is not None and int(version[1]) < _FIRST_WITHOUT_FORK
 
 
 GUARD = (

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Floats, Mask
     from tracelyze.diagnosis import Location
 
-EXPLAINED: Final = 0.5
+EXPLAINED: Final = 0.5  # share of the excess: see EXPLAINED_SOURCE
 CROWDED: Final = "other programs on the processors"
 UNKNOWN: Final = "nothing that was recorded"
 EXPLAINED_SOURCE: Final = "derived: more than all other causes together"
 _SAVES: Final = ("serialization.py", "checkpoint", "safetensors", " save")
 _LARGER: Final = 1.5
 """Times the median from which on a batch counts as larger than usual."""
-_FEWEST_FOR_RHYTHM: Final = 3
+_FEWEST_FOR_RHYTHM: Final = 3  # slow steps: two are always equally far apart
 
 
 @dataclass(frozen=True)

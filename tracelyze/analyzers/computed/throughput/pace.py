@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Floats, Mask
     from tracelyze.diagnosis import Location
 
-_FEWEST_LOOKS: Final = 3
+_FEWEST_LOOKS: Final = 3  # one or two stacks may be anywhere
 _MODEL: Final = ("torch/nn/", "torch/autograd/", "torch/_tensor.py", "torch/optim/")
 
 

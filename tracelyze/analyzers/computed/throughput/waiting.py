@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Training
     from tracelyze.analyzers.recorded.table import Floats, Mask
 
-MIN_STEPS = 20
+MIN_STEPS = 20  # of fewer, one hiccup is a twentieth of the time
 LONGEST = 0.02  # share of the steps that is left out of means: a hiccup is not what a step usually waits
 STRETCHES, SHORTEST = 10, 5  # of the run, and steps in one of them
 ALWAYS = 0.9  # share of steps whose wait contains an iterator's first batch

@@ -30,7 +30,11 @@ ALIGNED: Final = 0.9
 """Share of the collectives of two ranks that end together where windows began or ended apart: a rank that misses one in
 the middle agrees with the others on one side of it only."""
 
+_MOST: Final = 0.5
+"""Share of the collectives: enough to leave an order as it is that has the same number on both ranks."""
+
 _FEWEST_STEPS: Final = 3
+"""Steps in which a rank was late: of one or two, the evenness of the delay says nothing."""
 
 LEAST_END_SPREAD: Final = 50.0
 """Microseconds of end spread that say nothing about clocks, whatever the length of the kernels."""
@@ -234,7 +238,7 @@ def _move(first: tuple[CollectiveTimes, Integers], second: tuple[CollectiveTimes
         if 2 * len(mine) < max(len(ends), len(others)):
             continue
         distance = mine - theirs
-        if float(np.mean(np.abs(distance) <= near)) >= (0.5 if move == 0 and alike else ALIGNED):
+        if float(np.mean(np.abs(distance) <= near)) >= (_MOST if move == 0 and alike else ALIGNED):
             return move
         if not alike and len(mine) == min(len(ends), len(others)):
             spreads[move] = float(np.quantile(np.abs(distance - median(distance)), ALIGNED))
@@ -249,7 +253,7 @@ def _end_together(start: Floats, end: Floats) -> bool:
     """Whether most collectives end on all ranks at the same time."""
     spread = np.nanmax(end, axis=1) - np.nanmin(end, axis=1)
     longest = np.nanmax(end - start, axis=1)
-    return float(np.mean(spread <= np.maximum(LEAST_END_SPREAD, END_SPREAD * longest))) >= 0.5
+    return float(np.mean(spread <= np.maximum(LEAST_END_SPREAD, END_SPREAD * longest))) >= _MOST
 
 
 def _clock_shifts(end: Floats) -> Floats:

@@ -7,7 +7,7 @@ from typing import Final
 
 from tracelyze.analyzers.kineto.reading.reader import LONGEST_NAME
 
-LONGEST: Final = 64
+LONGEST: Final = 64  # characters that fit a row of a table
 
 _RETURNS: Final = re.compile(r"^(void|bool|int|float|double|auto|std::enable_if<.*?>::type)\s+")
 _NOISE: Final = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\bconst\b|\bat::native::")

@@ -81,7 +81,7 @@ def communication_rows(trace: Trace, launch_of: Integers) -> Mask:
     duration = device["end"] - device["start"]
     busy = np.bincount(device["queue"], weights=np.where(is_kernel, duration, 0.0), minlength=len(trace.queues))
     communicating = np.bincount(device["queue"], weights=np.where(known, duration, 0.0), minlength=len(trace.queues))
-    dominated = communicating > STREAM_SHARE * np.maximum(busy, 1e-9)
+    dominated = (busy > 0) & (communicating > STREAM_SHARE * busy)
     return np.asarray(known | (rest & dominated[device["queue"]]))
 
 

@@ -42,7 +42,7 @@ def _check(training: Training, limits: Limits) -> Outcome:
     batches = bad & accumulation.one_each(training)
     if batches.sum() < limits["share"] * bad.sum():
         return Skipped(accumulation.NOT_PER_BATCH, "not-applicable")
-    if (steps["clips"][bad] >= steps["backwards"][bad]).mean() > 0.5:
+    if (steps["clips"][bad] >= steps["backwards"][bad]).mean() > limits["clipped"]:
         return Skipped("gradients are clipped after each backward and then cleared: their sum may be kept elsewhere")
     return [_finding(training, bad, float(bad.sum() / watched.sum()), limits)]
 
@@ -104,6 +104,9 @@ RULE = Rule(
     thresholds=(
         Threshold("share", 0.9, "share", "the order of the calls is the same in every step"),
         Threshold("steps", 3, "steps", "one or two could be batches that the loop gave up"),
+        Threshold(
+            "clipped", 0.5, "share", "most of these steps: a sum kept elsewhere is a habit, one clip more is not"
+        ),
     ),
     not_when="Clearing once per step, closures (LBFGS), two passes over one batch (SAM), several optimizers.",
 )

@@ -32,7 +32,7 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
     if training.steps.has("grads_carried"):
         return _direct(training, limits)
     if training.steps.has("grad_norm"):
-        return growing_gradients.finding(training, RULE.id, FIX, FIX_CODE)
+        return growing_gradients.finding(training, RULE.id, FIX, FIX_CODE, limits)
     return missing(training.process, "steps.grads_carried", RULE.absent)
 
 
@@ -110,6 +110,8 @@ RULE = Rule(
         ),
         Threshold("share", 0.9, "share", "every step when nothing is cleared; below it, clearing is irregular"),
         Threshold("steps", 3, "steps", "two could be one skipped clearing at the start"),
+        Threshold("warm_up", 2, "", "curves alone: a rate that doubles to the end raises the norms by itself"),
+        Threshold("worse", 2, "", "curves alone: a loss that doubles explains larger gradients as well"),
     ),
     not_when="Accumulation over several backwards with one clearing per step, GANs and LBFGS carry nothing over.",
     references=("https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",),

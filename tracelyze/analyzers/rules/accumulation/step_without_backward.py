@@ -49,7 +49,7 @@ def _finding(training: Training, idle: Mask, share: float, limits: Limits) -> Fi
     steps = training.steps
     first = int(np.argmax(idle))
     begin, count = timing.step_at(training, first), int(idle.sum())
-    empty = bool((steps["grads_none"][idle] >= steps["parameters"][idle]).mean() > 0.5)
+    empty = bool((steps["grads_none"][idle] >= steps["parameters"][idle]).mean() > limits["empty"])
     effect = (
         "The gradients had been cleared, so these steps changed nothing, but a schedule that counts steps runs ahead."
         if empty
@@ -99,6 +99,9 @@ RULE = Rule(
             "share", 0.05, "share", "an extra step per epoch or at the start, to please a scheduler, stays below"
         ),
         Threshold("steps", 10, "steps", "a handful are a resumed run or a change of phase"),
+        Threshold(
+            "empty", 0.5, "share", "of these steps: it decides which harm the finding names, not whether it fires"
+        ),
     ),
     consequence_of=("zero-gradients",),
     not_when="Closures (LBFGS), several optimizers, gradients from autograd.grad, a step or two at the start.",

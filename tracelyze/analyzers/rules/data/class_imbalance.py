@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from math import isclose
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls
@@ -46,7 +47,7 @@ def _classes(process: Process) -> Counter[str]:
         if row["classes"]:
             found.update(json.loads(row["classes"]))
         elif binary and "float" in str(row["dtype"]) and sizes and max(sizes[1:], default=1) == 1:
-            whole = row["mean"] is not None and abs(row["mean"] - (1 - row["zeros"])) < 1e-6
+            whole = row["mean"] is not None and isclose(row["mean"], 1 - row["zeros"], rel_tol=0, abs_tol=1e-6)
             if whole and row["min"] in (0.0, 1.0) and row["max"] in (0.0, 1.0):  # nothing but zeros and ones
                 found.update({"0": round(row["zeros"] * sizes[0]), "1": round((1 - row["zeros"]) * sizes[0])})
     return +found

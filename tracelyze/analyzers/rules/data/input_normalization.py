@@ -45,7 +45,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _finding(training: Training, field: inputs.Field, met: inputs.Met, limits: Limits) -> Finding:
     begin = timing.step_at(training, 0)
-    bytes_ = field.low >= 0 and 200 <= field.high <= 255
+    bytes_ = field.holds_bytes
     what = "pixels from 0 to 255" if bytes_ else f"field {field.name}"
     code = (
         "x = (x.float() / 255 - 0.5) / 0.25"

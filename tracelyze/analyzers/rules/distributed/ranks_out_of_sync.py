@@ -10,7 +10,7 @@ import numpy as np
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import number, percent, plural
+from tracelyze.formatting import fraction, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -73,7 +73,7 @@ def _finding(process: Process, apart: dict[int, float], limits: Limits) -> Findi
         title=f"{plural(len(ranks), 'rank')} train models of their own: weights that were equal drift apart",
         summary=(
             "At the first step the weights were equal on all ranks. Ever since, at the same steps and the same rates, "
-            f"they differ, by {percent(most) if most >= 0.01 else number(most)} of a tensor's norm in the end: nothing "
+            f"they differ, by {fraction(most)} of a tensor's norm in the end: nothing "
             "averages the gradients. Each rank sees its part of the data only, and what is saved is one of them."
         ),
         fix="Wrap the model in DistributedDataParallel before the optimizer is made, call the wrapper and not the "

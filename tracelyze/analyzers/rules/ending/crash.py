@@ -9,7 +9,7 @@ from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.recorded import deaths
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.diagnosis import Chart, Evidence, Finding, Location, Mark
-from tracelyze.formatting import duration, plural
+from tracelyze.formatting import duration, listed, plural, shortened
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -116,14 +116,14 @@ def _summary(
 ) -> str:
     when = "before the first optimizer step" if not step else f"after {plural(step, 'optimizer step')}"
     what = "The program" if len({peer.rank for peer in process.peers}) < 2 else f"Rank {rank}"
-    said = message if len(message) <= LONGEST_MESSAGE else message[:LONGEST_MESSAGE].rstrip() + "…"
+    said = shortened(message, LONGEST_MESSAGE)
     told = f"{what} ended {when} with an exception that nothing caught: {said.rstrip('.')}."
     if lost:
         told += " That is how a rank ends when another one is gone or stands still."
     elif family:
         told += f" That means: {family.title}. {family.meaning}"
     if others:
-        ranks = ", ".join(str(one.process.rank) for one in others[:8]) + (" and others" if len(others) > 8 else "")
+        ranks = listed((one.process.rank for one in others), most=8)
         told += f" Rank{'s' if len(others) > 1 else ''} {ranks} ended after it, as a consequence or on the same fault."
     return told
 

@@ -38,7 +38,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped(
             f"{row['name']} may be longer than the training on purpose, or the training is short", "not-applicable"
         )
-    if abs(row["steps"] - steps) > 0.1 * steps:
+    if abs(row["steps"] - steps) > limits["apart"] * steps:
         return Skipped(
             f"{row['name']} is not stepped once per optimizer step: its length counts something else", "not-applicable"
         )
@@ -99,6 +99,9 @@ RULE = Rule(
     thresholds=(
         Threshold("part", 0.8, "share", "the last fifth of a one-cycle schedule is where the rate gets small"),
         Threshold("steps", 50, "steps", "fewer are a trial run"),
+        Threshold(
+            "apart", 0.1, "share", "of the steps: skipped ones set a schedule apart by less, another unit by far more"
+        ),
     ),
     consequence_of=("learning-rate-schedule",),
     not_when="Early stopping, interrupted runs, schedules that are longer than the training on purpose.",

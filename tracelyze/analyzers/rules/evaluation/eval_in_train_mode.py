@@ -27,7 +27,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Direct evidence from the modules' modes and the dropouts that ran, else the shape of the validation curve."""
     evals = process.evals
     if not evals.has("model_in_train"):
-        return restless_validation.finding(process, RULE.id, FIX, FIX_CODE)
+        return restless_validation.finding(process, RULE.id, FIX, FIX_CODE, limits)
     judged = validation.passes(process)
     if not judged.any():
         return Skipped("no validation pass of the trained model was seen", "not-applicable")
@@ -63,7 +63,7 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
     return Finding(
         rule=RULE.id,
         severity="critical",
-        confidence="certain" if measured.mean() >= 0.5 else "likely",
+        confidence="certain" if measured.mean() >= limits["measured"] else "likely",
         title=title,
         summary=(
             f"{len(rows)} of {plural(count, 'validation pass')} ({percent(share)}), the first one after step {begin}. "
@@ -114,6 +114,16 @@ RULE = Rule(
     ),
     absent="The run has no validation pass.",
     needs=(("evals.model_in_train", "evals.trained"), ("evals.loss",)),
-    thresholds=(Threshold("share", 0.5, "share", "a habit, not one odd pass: most validation passes"),),
+    thresholds=(
+        Threshold("share", 0.5, "share", "a habit, not one odd pass: most validation passes"),
+        Threshold("measured", 0.5, "share", "most of these passes compute a loss or read a loader: no sampling"),
+        Threshold(
+            "relative",
+            0.1,
+            "share of level",
+            "curves alone: simulated validation noise of 3% exceeds 5% in 2 of 100 runs; doubled for this rule",
+        ),
+        Threshold("ratio", 6, "", "curves alone: simulation, 150 runs per cell"),
+    ),
     not_when="No mode-sensitive modules; Monte Carlo dropout by configuration; generators, teachers and rollouts.",
 )

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Floats
 
 
-BLOCKS = 60
-
-
 def check(process: Process, limits: Limits) -> Outcome:
     """The end of the validation curve against its minimum, and what the training loss did meanwhile."""
     training = process.longest
@@ -42,8 +39,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     curves = evaluated_losses.evaluated(process)
     same = curves is not None and len(curves.after) == len(after)
     before = curves.training if curves is not None and same else validation.training_before(training, after)
-    if len(losses) > 2 * BLOCKS:  # medians of blocks: single passes of many hide a slow rise in their noise
-        after, losses, before = (_blocks(values) for values in (after, losses, before))
+    if len(losses) > 2 * limits["blocks"]:  # medians of blocks: single passes of many hide a slow rise in their noise
+        after, losses, before = (_blocks(values, int(limits["blocks"])) for values in (after, losses, before))
     few = len(losses) < limits["passes"]
     seen = (
         _rise_of_few(losses, limits) if few else statistics.rise(losses, sigmas=limits["sigmas"], share=limits["rise"])
@@ -60,9 +57,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     return [_finding(training, after, seen, (then, now), limits)]
 
 
-def _blocks(values: Floats) -> Floats:
+def _blocks(values: Floats, count: int) -> Floats:
     """Medians of consecutive blocks, NaN where a block has no value."""
-    parts = np.array_split(values, BLOCKS)
+    parts = np.array_split(values, count)
     return np.array([np.nanmedian(part) if np.isfinite(part).any() else np.nan for part in parts], dtype=np.float64)
 
 
@@ -131,6 +128,7 @@ RULE = Rule(
         Threshold("few", 5, "passes", "four rises in a row are one in 120 of noise, and the training loss falls, too"),
         Threshold("clear", 0.1, "share", "of so few, twice what tells a rise of many"),
         Threshold("passes", 10, "passes", "simulation: with fewer, no rise below 60% stands out from 1% of noise"),
+        Threshold("blocks", 60, "blocks", "derived: medians of many passes show a slow rise that their noise hides"),
     ),
     consequence_of=("eval-in-train-mode", "train-in-eval-mode", "missing-zero-grad", "partial-zero-grad"),
     not_when="Noise around a flat minimum, a training loss that rises too, several optimizers, negative losses.",

@@ -11,7 +11,7 @@ from tracelyze.analyzers.computed.gradients.relus import gradients_of, zeros_of
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import plural
+from tracelyze.formatting import listed, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Training
@@ -68,15 +68,14 @@ def _judge(
 
 def _finding(training: Training, dead: list[Dead], count: int, limits: Limits) -> Finding:
     first = min(dead, key=lambda one: one.step)
-    names = ", ".join(dict.fromkeys(f"{one.module} (after {one.fed_by})" for one in dead[:4]))
-    more = f" and {len(dead) - 4} more" if len(dead) > 4 else ""
+    names = listed(dict.fromkeys(f"{one.module} (after {one.fed_by})" for one in dead), most=4)
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="certain",
         title=f"{len(dead)} of {plural(count, 'ReLU')} died: only zeros come out since step {first.step:,}",
         summary=(
-            f"From step {first.step:,} to the end, {names}{more} put out zeros in every forward that was looked at. "
+            f"From step {first.step:,} to the end, {names} put out zeros in every forward that was looked at. "
             f"What goes in is negative for every sample, so the gradient of {first.fed_by} is exactly zero, and "
             "no step of its own can bring it back: it is lost, and what follows sees a constant."
         ),
@@ -86,7 +85,7 @@ def _finding(training: Training, dead: list[Dead], count: int, limits: Limits) -
         first_step=first.step,
         last_step=timing.last_step(training),
         evidence=[
-            Evidence("ReLUs that put out nothing but zeros, and the layers before them", names + more),
+            Evidence("ReLUs that put out nothing but zeros, and the layers before them", names),
             Evidence("looks in a row, to the end", first.looks, "looks", limits["looks"], limits.source("looks")),
             Evidence("gradient of the layer before, in all looks since", 0),
         ],

@@ -48,10 +48,12 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
             "level and its change"
         )
     base = float(np.median(norm[min(5, len(norm) // 10) : max(10, len(norm) // 4)]))
-    tail = norm[-max(3, int((rows >= 0.9 * len(steps)).sum())) :]  # of the steps: young runs are sampled more densely
+    tail = norm[
+        -max(3, int((rows >= limits["late"] * len(steps)).sum())) :
+    ]  # of the steps: young runs are sampled more densely
     late = float(np.max(norm[-2:]) if len(broken) else np.median(tail))  # an explosion into NaN may take two steps
-    runaway = late >= limits["runaway"] * base and _falls_without_bound(steps["loss"], limits["ratio"])
-    harmless = not len(broken) and not runaway and _improves(steps["loss"])
+    runaway = late >= limits["runaway"] * base and _falls_without_bound(steps["loss"], limits)
+    harmless = not len(broken) and not runaway and _improves(steps["loss"], limits)
     if late < limits["ratio"] * base or harmless:
         told = f"the gradient norm ended at {number(late / base)} times its early level"
         return Passed(told + (", but the loss improved" if late >= limits["ratio"] * base else ""))
@@ -60,20 +62,20 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
     return _grown(training, before, late / base, base, runaway, limits)
 
 
-def _improves(loss: Floats) -> bool:
+def _improves(loss: Floats, limits: Limits) -> bool:
     """Whether the loss ended below where it began: then large gradients do no harm."""
     loss = loss[np.isfinite(loss)]
     part = max(5, len(loss) // 10)
-    return len(loss) >= 20 and bool(np.median(loss[-part:]) < np.median(loss[:part]))
+    return len(loss) >= limits["losses"] and bool(np.median(loss[-part:]) < np.median(loss[:part]))
 
 
-def _falls_without_bound(loss: Floats, factor: float) -> bool:
-    """Whether the loss fell below zero to `factor` times its early size, and was still falling at the end."""
+def _falls_without_bound(loss: Floats, limits: Limits) -> bool:
+    """Whether the loss fell below zero to `ratio` times its early size, and was still falling at the end."""
     loss = loss[np.isfinite(loss)]
-    if len(loss) < 20:
+    if len(loss) < limits["losses"]:
         return False
     level = statistics.block_medians(loss, 10)
-    return bool(level[-1] < min(level[-2], 0.0) and -level[-1] >= factor * max(abs(float(level[0])), 1.0))
+    return bool(level[-1] < min(level[-2], 0.0) and -level[-1] >= limits["ratio"] * max(abs(float(level[0])), 1.0))
 
 
 def _grown(training: Training, first: int, ratio: float, base: float, runaway: bool, limits: Limits) -> Finding:
@@ -123,6 +125,8 @@ RULE = Rule(
         Threshold("ratio", 100, "", "warm-up stays within one order of magnitude; two leave no doubt"),
         Threshold("runaway", 1000, "", "flows and VAEs end below zero too, but their norms stay within two orders"),
         Threshold("norms", 40, "norms", "a quarter of it, ten, is the least that gives a level"),
+        Threshold("late", 0.9, "share", "of the steps: the last tenth tells how the run ended"),
+        Threshold("losses", 20, "losses", "a tenth of fewer is a single loss, whose noise decides"),
     ),
     consequence_of=("missing-zero-grad", "partial-zero-grad", "loss-divergence", "learning-rate-too-high"),
     not_when="Warm-up within an order of magnitude, single spikes, several optimizers, reinforcement learning.",

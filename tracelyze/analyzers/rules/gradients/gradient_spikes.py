@@ -12,7 +12,7 @@ from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.recorded import logged
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number, plural
+from tracelyze.formatting import listed, number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Training
@@ -41,7 +41,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     ratio = float(np.median(norm[found]) / np.median(norm))
     batches = logged.batches(process, [int(rows[index]) for index in found])
     which = f" They came from these batches: {', '.join(batches[:8])}." if batches else ""
-    listed = ", ".join(str(step) for step in steps[:8]) + (" ..." if len(steps) > 8 else "")
+    at = listed(steps, most=8)
     return [
         Finding(
             rule=RULE.id,
@@ -49,7 +49,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             confidence="likely",
             title=f"Gradients spike at {plural(len(found), 'step')}, to {number(ratio)} times the usual norm",
             summary=(
-                f"At steps {listed} the gradient norm leapt to about {number(ratio)} times its usual size and came "
+                f"At steps {at} the gradient norm leapt to about {number(ratio)} times its usual size and came "
                 "back. Single batches do that: mislabelled, empty or extreme samples. Each such step may undo many "
                 f"others.{which}"
             ),
@@ -62,7 +62,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             evidence=[
                 Evidence("spikes", len(found), "steps", limits["spikes"], limits.source("spikes")),
                 Evidence("median height over the usual norm", ratio, "", limits["factor"], limits.source("factor")),
-                Evidence("steps", listed),
+                Evidence("steps", at),
                 *(Evidence("batch, as the script logged it", batch) for batch in batches[:8]),
             ],
             charts=pictures.grad_norm(training, [Mark(float(steps[0]), "first spike")]),

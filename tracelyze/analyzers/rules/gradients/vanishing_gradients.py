@@ -30,7 +30,7 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
     vanishing = [_vanishes(look, limits) for look in looks]
     first = len(looks) - vanishing[::-1].index(False) if False in vanishing else 0
     stretch = looks[first:]
-    if len(stretch) < limits["looks"] or stretch[-1].step - stretch[0].step < 0.5 * len(training.steps):
+    if len(stretch) < limits["looks"] or stretch[-1].step - stretch[0].step < limits["lasts"] * len(training.steps):
         ratio = float(np.median([look.ratio for look in looks]))
         return Passed(f"the first layers' gradients are {ratio:.2g} of the last layers', or do not stay small")
     stuck = _stuck(training, limits)
@@ -119,6 +119,7 @@ RULE = Rule(
         Threshold("high", 0.5, "share", "of the loss of the first steps: half is gone where something is learned"),
         Threshold("falls", 0.95, "share", "last fifth of the run against the second: less is noise"),
         Threshold("moved", 0.01, "share", "weights within a percent of where they began compute the same features"),
+        Threshold("lasts", 0.5, "share", "of the run, to its end: less may be a passing phase"),
     ),
     consequence_of=(
         "missing-zero-grad", "partial-zero-grad", "learning-rate-too-high", "exploding-gradients", "loss-divergence",

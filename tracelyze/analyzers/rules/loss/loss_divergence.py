@@ -37,8 +37,9 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _of_steps(process: Process, training: Training, limits: Limits) -> Outcome:
     rows = np.flatnonzero(np.isfinite(training.steps["loss"]) & ~timing.skipped(training))
     loss = training.steps["loss"][rows]
-    if len(loss) < 64:
-        return Skipped(f"{plural(len(loss), 'loss')} were recorded; 64 are needed to tell a rise from noise")
+    if len(loss) < statistics.FEWEST_TO_DIVERGE:
+        needed = f"{statistics.FEWEST_TO_DIVERGE} are needed to tell a rise from noise"
+        return Skipped(f"{plural(len(loss), 'loss')} were recorded; {needed}")
     if float(np.quantile(loss, 0.1)) <= 0:
         return Skipped("the loss reaches zero or below, so a rise cannot be measured as a share of it")
     seen = statistics.divergence(loss, rise=limits["rise"], regained=limits["regained"], sigmas=limits["sigmas"])

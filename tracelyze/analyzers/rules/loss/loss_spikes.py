@@ -11,7 +11,7 @@ from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import evaluated_losses, loss_leaps
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number, plural
+from tracelyze.formatting import listed, number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -45,7 +45,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _finding(steps: list[int], height: float, lost: bool, limits: Limits, charts: list) -> Finding:  # type: ignore[type-arg]
-    listed = ", ".join(f"{step:,}" for step in steps[:8]) + (" ..." if len(steps) > 8 else "")
+    at = listed(steps, most=8)
     end = (
         "The level before the last one was not regained." if lost else "It came back, at the cost of the steps between."
     )
@@ -55,7 +55,7 @@ def _finding(steps: list[int], height: float, lost: bool, limits: Limits, charts
         confidence="likely",
         title=f"The loss leapt {plural(len(steps), 'time')} to {number(height)} times its level",
         summary=(
-            f"At step{'s' if len(steps) > 1 else ''} {listed} the loss leapt to about {number(height)} times the level "
+            f"At step{'s' if len(steps) > 1 else ''} {at} the loss leapt to about {number(height)} times the level "
             f"that it had reached, for many steps and not for one batch. {end} Updates that are too large do that: a "
             "rate at the limit of what the training bears, or an optimizer whose second moment lags behind."
         ),
@@ -66,7 +66,7 @@ def _finding(steps: list[int], height: float, lost: bool, limits: Limits, charts
         evidence=[
             Evidence("leaps", len(steps), "", limits["spikes"], limits.source("spikes")),
             Evidence("median height over the level before", height, "", limits["factor"], limits.source("factor")),
-            Evidence("steps", listed),
+            Evidence("steps", at),
         ],
         charts=charts,
         false_alarm="A learning rate that begins anew (cyclic schedules), or harder data from some step on.",

@@ -43,8 +43,10 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _nothing(series: Series | None) -> Passed | Skipped:
     count = 0 if series is None else len(series.values)
-    if series is None or count < 50:
-        return Skipped(f"memory was recorded at {plural(count, 'step')}; 50 are needed to tell a leak from a warm-up")
+    if series is None or count < leaks.FEWEST:
+        return Skipped(
+            f"memory was recorded at {plural(count, 'step')}; {leaks.FEWEST} are needed to tell a leak from a warm-up"
+        )
     change = (series.values[-1] - series.values[len(series.values) // 10]) / MIB
     return Passed(f"{series.name} memory does not climb steadily (net change {change:+.1f} MiB)")
 

@@ -53,7 +53,7 @@ def _tells(row: Row, limits: Limits) -> bool:
     known = row["varies"] is not None and row["target_varies"] is not None
     shape = loss_calls.sizes(row["input_shape"])
     few = row["function"] not in CLASSES or (len(shape) > 1 and shape[1] <= limits["classes"])
-    return bool(known and few and row["target_varies"] > 0 and (row["ignored"] or 0.0) < 0.5)
+    return bool(known and few and row["target_varies"] > 0 and (row["ignored"] or 0.0) < limits["ignored"])
 
 
 def _is_flat(training: Training, limits: Limits) -> bool:
@@ -109,6 +109,7 @@ RULE = Rule(
         Threshold("steps", 150, "steps", "the first steps begin with nearly constant outputs"),
         Threshold("falls", 0.9, "share", "last fifth of the run against the third: less is noise"),
         loss_calls.CALLS,
+        Threshold("ignored", 0.5, "share", "of the targets: most of them have to count"),
     ),
     consequence_of=(
         "dead-relu", "learning-rate-too-high", "vanishing-gradients", "zero-gradients", "frozen-parameters",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import plural
+from tracelyze.formatting import listed, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -51,8 +51,7 @@ def _finding(
     process: Process, redundant: dict[str, str], layers: dict[str, dict[str, Any]], looks: int, limits: Limits
 ) -> Finding:
     training = process.longest
-    pairs = ", ".join(f"{other} into {name}" for name, other in list(redundant.items())[:4])
-    more = f" and {len(redundant) - 4} more" if len(redundant) > 4 else ""
+    pairs = listed((f"{other} into {name}" for name, other in redundant.items()), most=4)
     serious = len(redundant) >= limits["links"]
     count = len(redundant) + 1
     return Finding(
@@ -62,7 +61,7 @@ def _finding(
         title=f"{count} layers in a row without an activation between them are no more than one linear layer",
         summary=(
             f"In all {looks} forwards that were looked at, the output of a layer went unchanged into the next: {pairs}"
-            f"{more}. A linear map of a linear map is one linear map: what lies between costs time and adds nothing, "
+            f". A linear map of a linear map is one linear map: what lies between costs time and adds nothing, "
             "and the model cannot learn anything that is not linear there."
         ),
         fix="Put an activation between the layers, or replace them by one.",
@@ -70,7 +69,7 @@ def _finding(
         first_step=1,
         last_step=timing.last_step(training),
         evidence=[
-            Evidence("layers that feed the next one directly", pairs + more),
+            Evidence("layers that feed the next one directly", pairs),
             Evidence("such pairs", len(redundant), "pairs", limits["links"], limits.source("links")),
             Evidence("layers looked at", len(layers), "layers"),
             Evidence("forwards looked at", looks, "forwards", limits["looks"], limits.source("looks")),

@@ -45,7 +45,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _finding(training: Training, seen: Overflows, limits: Limits) -> Finding:
     first = int(np.argmax(seen.bad))
     begin = timing.step_at(training, first)
-    dead = (seen.scale is not None and seen.scale < limits["scale"]) or seen.recent >= 0.5
+    dead = (seen.scale is not None and seen.scale < limits["scale"]) or seen.recent >= limits["dead"]
     loss = training.steps["loss"][seen.bad]
     forward = bool(training.steps.known("loss")[seen.bad].any()) and not np.isfinite(loss).any()
     share = f", {percent(seen.recent)} of the last {seen.window}," if seen.recent > 0 else ""
@@ -100,6 +100,7 @@ RULE = Rule(
         Threshold("backoffs", 5, "", "five halvings are a factor of 32; probing costs one per growth interval"),
         Threshold("share", 0.1, "share", "probing every 2,000 steps (the default) skips 0.05% of the steps"),
         Threshold("settling", 50, "steps", "from 65,536 down to 1 takes 16 halvings; three times that to settle"),
+        Threshold("dead", 0.5, "share", "of the recent steps: where most are skipped the training has all but stopped"),
     ),
     consequence_of=("missing-zero-grad", "exploding-gradients", "loss-divergence", "learning-rate-too-high"),
     not_when="The scaler finding its level in the first steps, and one skip per growth interval.",

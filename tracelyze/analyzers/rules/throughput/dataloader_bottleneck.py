@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,21 +32,22 @@ def check(process: Process, limits: Limits) -> Outcome:
     if seen is None:
         return Skipped(f"fewer than {waiting.MIN_STEPS} steps with a known wait were recorded, first batches left out")
     own = waiting.undisturbed(seen)
+    sample = limits["sample"] * 1e-6  # seconds
     who = "the device was idle for" if seen.on_device else "a step waited"
     told = f"{who} {duration(seen.idle)} of {duration(seen.step)} for data ({percent(seen.share)})"
     share = limits["grave" if seen.loader.get("iterable") else "share"]
     if own.share < share or own.idle < limits[_least(seen, limits)]:
         return Passed(told)
-    if not seen.restarts and own.per_sample is not None and own.per_sample < limits["sample"] * 1e-6:
+    if not seen.restarts and own.per_sample is not None and own.per_sample < sample:
         return Passed(f"{told}, but only {duration(own.per_sample)} per sample: handing it over would cost as much")
     cores = cpus if isinstance(cpus := process.facts.get("cpus"), int) else None
     workers = waiting.predict(own, cores, limits["handover"], int(limits["workers"]))
-    cheaper = waiting.cheaper(own, limits["sample"] * 1e-6)
+    cheaper = waiting.cheaper(own, sample)
     if seen.restarts:
         return [_finding(training, seen, cheaper, "restart", limits)]
     if workers.share >= limits["saving"]:
         return [_finding(training, seen, workers, "workers", limits)]
-    if cheaper.share >= limits["saving"] and (own.per_sample or 0) >= 2e-6 * limits["sample"]:
+    if cheaper.share >= limits["saving"] and (own.per_sample or 0) >= limits["costly"] * sample:
         return [_finding(training, seen, cheaper, "cheaper", limits)]
     return Passed(f"{told}, but workers would save only {percent(workers.share)} of the step")
 
@@ -96,9 +96,7 @@ def _finding(
 def _edit(training: Training, seen: waiting.Waiting, predicted: waiting.Prediction, way: str) -> Diff | None:
     """More workers at the line that makes the loader, where processes start by fork: elsewhere scripts need a guard."""
     process = training.process
-    version = re.match(r"3\.(\d+)", str(process.facts.get("python") or ""))
-    forks = str(process.facts.get("platform") or "").startswith("Linux") and version and int(version[1]) < 14
-    if way != advice.WORKERS or seen.loader.get("iterable") or not forks:
+    if way != advice.WORKERS or seen.loader.get("iterable") or not advice.forks(process):
         return None
     wanted = {"num_workers": str(predicted.workers), "persistent_workers": "True"}
     return edits.loader_arguments(process, process.site(seen.loader.get("made_at")), wanted)
@@ -137,6 +135,7 @@ RULE = Rule(
         Threshold("queued", 0.01, "s", "from a worker on shared cores 20 small rows took up to 5.4 ms, none to make"),
         Threshold("made", 0.005, "s", "derived: passing a batch on takes a worker 2 ms of its processor; this is work"),
         Threshold("workers", 8, "processes", "beyond eight, start-up and memory grow faster than the gain"),
+        Threshold("costly", 2, "", "of `sample`: as much again is the least that cheaper samples can save"),
     ),
     not_when="Wait hidden by a device's queue, first batches, small steps on data in memory, crowded processors.",
     references=("https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading",),

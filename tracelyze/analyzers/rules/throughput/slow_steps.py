@@ -8,7 +8,7 @@ from tracelyze.analyzers.computed.throughput import outliers
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
-from tracelyze.formatting import duration, number, percent, plural, share_of
+from tracelyze.formatting import duration, listed, number, percent, plural, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Training
@@ -37,7 +37,6 @@ def _finding(training: Training, found: outliers.Slow, seconds: Floats, limits: 
     rhythm = outliers.rhythm(steps)
     curable = reason.name != outliers.CROWDED and (rhythm or reason.name != outliers.UNKNOWN)
     slowest = float(seconds[found.rows].max())
-    listed = ", ".join(f"{step:,}" for step in steps[:5]) + (" and more" if len(steps) > 5 else "")
     excess = float(found.excess.sum())
     return Finding(
         rule=RULE.id,
@@ -46,8 +45,9 @@ def _finding(training: Training, found: outliers.Slow, seconds: Floats, limits: 
         title=f"{plural(len(steps), 'slow step')} cost {percent(found.lost)} of the time: up to {duration(slowest)} "
         f"instead of {duration(found.typical)}",
         summary=(
-            f"The median step takes {duration(found.typical)}; {'step' if len(steps) == 1 else 'steps'} {listed} took "
-            f"up to {duration(slowest)}{rhythm}, {duration(excess)} more in all. {reason.sentence}"
+            f"The median step takes {duration(found.typical)}; "
+            f"{'step' if len(steps) == 1 else 'steps'} {listed(steps, most=5)} took up to"
+            f" {duration(slowest)}{rhythm}, {duration(excess)} more in all. {reason.sentence}"
         ),
         fix=reason.fix,
         first_step=steps[0],

@@ -24,7 +24,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     if reason:
         return Skipped(reason)
     seen = rates.curve(training)
-    if len(seen.loss) < 3:
+    if len(seen.loss) < rates.FEWEST_LOSSES:
         return Skipped(f"{plural(len(seen.loss), 'finite loss')} with a known learning rate: too few to judge")
     found = rates.from_the_start(training, seen, limits) or rates.raised(seen, limits)
     found = found or rates.stuck(training, seen, limits)

@@ -10,7 +10,7 @@ from tracelyze.analyzers.computed.optimization.updates import SIXTEEN_BITS, Look
 from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import plural
+from tracelyze.formatting import listed, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Training
@@ -44,7 +44,7 @@ def _never_moved(looks: Looks) -> bool:
 
 def _finding(training: Training, still: list[Looks], count: int) -> Finding:
     names = [looks.parameter for looks in still]
-    shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    shown = listed(names, most=4)
     begin, end = int(min(looks.step[0] for looks in still)), int(max(looks.step[-1] for looks in still))
     affected = np.ones(len(training.steps), dtype=bool)
     return Finding(

@@ -43,7 +43,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     return [
         Finding(
             rule="allocator-stalls",
-            severity="critical" if value >= 0.5 else "warning",
+            severity="critical" if value >= limits["severe"] else "warning",
             confidence="certain" if summary.counted else "likely",
             title=f"The device is idle {percent(cost.share or 0)} of the time while memory is allocated",
             summary=(
@@ -89,6 +89,7 @@ RULE: Final = TraceRule(
             "derived: with the caching allocator a steady step makes no such call at all, so that any share is "
             "avoidable; a tenth of the step is worth a change",
         ),
+        Threshold("severe", 0.5, "share of the step", "derived: more time goes into allocation than into all else"),
     ),
     consequence_of=("memory-fragmentation",),
     not_when="allocations belong to the first steps",

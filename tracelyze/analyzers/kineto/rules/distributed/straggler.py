@@ -50,7 +50,7 @@ def _finding(
         if worst in arrivals.ranks
     )
     second = max((rank for rank in delays if rank != worst), key=lambda rank: delays[rank])
-    others = f" Rank {second} comes second." if delays[second] > 0.02 * delays[worst] else ""
+    others = f" Rank {second} comes second." if delays[second] > limits["second"] * delays[worst] else ""
     clocks = (
         " The ranks' clocks differed and were put right by the ends of the collectives." if usable[0].realigned else ""
     )
@@ -104,6 +104,7 @@ RULE: Final = TraceRule(
         Threshold("chance", 0.02, "", "derived: how often equally slow ranks may look like this (binomial, all ranks)"),
         Threshold("unevenness", 0.2, "", "derived: a delay that differs so little from step to step is no accident"),
         Threshold("sure_steps", 3, "steps", "derived: fewer cannot tell a steady straggler from an accident"),
+        Threshold("second", 0.02, "", "derived: of the worst delay; less of it is not worth a sentence"),
     ),
     not_when="all ranks are equally slow, or take turns",
     references=("https://pytorch.org/docs/stable/notes/ddp.html",),

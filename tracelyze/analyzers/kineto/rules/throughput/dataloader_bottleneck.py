@@ -52,13 +52,14 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     if value >= limits["waiting"] and typical >= limits["least_wait"]:
         return [_finding(summary, job, limits, waits, value)]
     seen = not_to_be_seen(summary, limits) or prepared_on_the_host(summary, job, limits)
-    return seen or passed_below(f"waiting for the data loader{_first_batch(waits)}", value, limits, "waiting")
+    return seen or passed_below(f"waiting for the data loader{_first_batch(waits, limits)}", value, limits, "waiting")
 
 
-def _first_batch(waits: Floats) -> str:
+def _first_batch(waits: Floats, limits: Limits) -> str:
     """The first batch, if it took far longer than the others: workers that start, which is not the steady state."""
     first, others = float(waits[0]), median(waits)
-    return f" (the first batch alone took {duration(first / MICROSECONDS)})" if first > max(10 * others, 1e5) else ""
+    longer = first > max(limits["first"] * others, limits["start"] * MICROSECONDS)
+    return f" (the first batch alone took {duration(first / MICROSECONDS)})" if longer else ""
 
 
 def _finding(summary: TraceSummary, job: Job, limits: Limits, waits: Floats, value: float) -> Finding:
@@ -76,7 +77,7 @@ def _finding(summary: TraceSummary, job: Job, limits: Limits, waits: Floats, val
     return Finding(
         rule="dataloader-bottleneck",
         severity="critical" if value >= limits["severe"] else "warning",
-        confidence="certain" if summary.counted and len(summary.number) >= 3 else "likely",
+        confidence="certain" if summary.counted and len(summary.number) >= limits["fewest_steps"] else "likely",
         title=f"{who} waits for data {percent(cost.share or 0)} of the time: {duration(typical)} per step",
         summary=(
             f"{who} was idle for {duration(cost.seconds or 0)} of {duration(summary.window / MICROSECONDS)} "
@@ -114,6 +115,8 @@ RULE: Final = TraceRule(
         saving.HAND_OVER,
         saving.CONTENTION,
         Threshold("preparing", 0.2, "share of the step", "derived: twice `waiting`: what is prepared is not seen"),
+        Threshold("first", 10, "times the median", "derived: a first batch that is worth a word"),
+        Threshold("start", 0.1, "s", "derived: starting a process takes about as long"),
     ),
     not_when="the device always has work queued although the loader is slow; one slow batch, or the first of an epoch",
     references=("https://pytorch.org/docs/stable/data.html",),

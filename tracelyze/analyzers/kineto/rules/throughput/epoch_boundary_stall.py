@@ -38,10 +38,10 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     usual = median(waits)
     begins = np.flatnonzero(summary.epoch_starts)
     begins = begins[begins > 0]
-    stalls = begins[waits[begins] - usual >= max(limits["stall"] * MICROSECONDS, 10 * usual)]
+    stalls = begins[waits[begins] - usual >= max(limits["stall"] * MICROSECONDS, limits["longer"] * usual)]
     if len(begins) < limits["boundaries"]:
         return Passed(f"{plural(len(begins), 'epoch')} began within the trace: too few to tell what an epoch takes")
-    if len(stalls) < len(begins) / 2:
+    if len(stalls) < limits["half"] * len(begins):
         waited = duration(limits["stall"])
         return Passed(f"{len(stalls)} of {plural(len(begins), 'epoch')} began with over {waited} of waiting")
     epoch = slice(int(begins[0]), int(begins[-1]))  # whole epochs: from one boundary to another
@@ -97,6 +97,8 @@ RULE: Final = TraceRule(
         Threshold("stall", 0.1, "s", "derived: starting a process takes about as long; less is a slow batch"),
         Threshold("boundaries", 2, "boundaries", "derived: one long wait may be anything; two tell an epoch's length"),
         Threshold("lost", 0.05, "share of an epoch", "derived: below a twentieth nothing is worth a change"),
+        Threshold("longer", 10, "times the median", "derived: batches of varying length stay below"),
+        Threshold("half", 0.5, "share of the boundaries", "derived: a habit of the loader, not an accident or two"),
     ),
     not_when="the first batch of all, one slow batch, workers that stay (persistent_workers)",
     references=("https://pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader",),

@@ -50,15 +50,17 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
         "Give the device larger pieces of work: torch.compile (mode='reduce-overhead' uses CUDA graphs), a larger "
         "batch, fewer and larger operators."
     )
-    if optimizer >= value / 4:
+    if optimizer >= limits["much"] * value:
         fix += " Much of it is the optimizer: pass fused=True or foreach=True to it."
-    if share(summary, device.cause("garbage")) >= value / 4:
+    if share(summary, device.cause("garbage")) >= limits["much"] * value:
         fix += " Much of it is garbage collection: no gc.collect() in the loop, and gc.freeze() before it."
     return [
         Finding(
             rule="host-bound",
             severity="warning",
-            confidence="possible" if summary.stacks or not summary.counted or len(summary.number) < 3 else "likely",
+            confidence="possible"
+            if summary.stacks or not summary.counted or len(summary.number) < limits["fewest_steps"]
+            else "likely",
             title=f"The device is idle {percent(cost.share or 0)} of the time: the host launches work too slowly",
             summary=(
                 "The device's queue ran empty while Python and PyTorch prepared the next kernel: "
@@ -110,6 +112,7 @@ RULE: Final = TraceRule(
             "measured: on traces of a ResNet50 that is bound by its kernels, the profiler's own cost per operator "
             "leaves 7 to 15% of such idle time; the threshold lies above that",
         ),
+        Threshold("much", 0.25, "of the idle time", "derived: a quarter is worth a sentence of its own in the fix"),
     ),
     consequence_of=("sync-stalls",),
     not_when="the kernels come from CUDA graphs, or the queue is kept filled",

@@ -22,7 +22,7 @@ from tracelyze.analyzers.kineto.rule import (
 from tracelyze.analyzers.kineto.timeline.table import median
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding
-from tracelyze.formatting import duration, number, percent, plural
+from tracelyze.formatting import duration, listed, number, percent, plural
 
 LOOK: Final = "Look at what runs in these steps only: checkpoints, evaluation, logging, garbage collection, a disk."
 COLLECTING: Final = (
@@ -57,13 +57,14 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     return [
         Finding(
             rule="slow-steps",
-            severity="warning" if lost >= 0.2 else "info",
-            confidence="likely" if part >= 0.5 and reason != CAUSE_TEXT["unrecorded"] else "possible",
+            severity="warning" if lost >= limits["grave"] else "info",
+            confidence="likely" if part >= limits["explained"] and reason != CAUSE_TEXT["unrecorded"] else "possible",
             title=f"{len(slow)} of {plural(len(time), 'step')} took up to "
             f"{duration(float(summary.duration[slow].max()) / MICROSECONDS)}"
             f" instead of {duration(middle / MICROSECONDS)}",
             summary=(
-                f"The median step takes {duration(middle / MICROSECONDS)}; {_listed(numbers)} took up to "
+                f"The median step takes {duration(middle / MICROSECONDS)}; "
+                f"{'step' if len(numbers) == 1 else 'steps'} {listed(numbers, most=5)} took up to "
                 f"{duration(float(summary.duration[slow].max()) / MICROSECONDS)}. {percent(part)} of the excess is: "
                 f"{reason}."
             ),
@@ -95,14 +96,6 @@ def _on_the_device(summary: TraceSummary, limits: Limits) -> bool:
     return bool((time > limits["ratio"] * median(time)).any())
 
 
-def _listed(numbers: list[int]) -> str:
-    return (
-        ("step " if len(numbers) == 1 else "steps ")
-        + ", ".join(map(str, numbers[:5]))
-        + (" and more" if len(numbers) > 5 else "")
-    )
-
-
 RULE: Final = TraceRule(
     id="slow-steps",
     family="throughput",
@@ -126,6 +119,8 @@ RULE: Final = TraceRule(
         Threshold(
             "lost", 0.05, "share of the steps", "derived: below a twentieth of the time nothing is worth a change"
         ),
+        Threshold("grave", 0.2, "share of the steps", "derived: a fifth of the time is worth a change"),
+        Threshold("explained", 0.5, "share of the excess", "derived: more than all other causes together"),
     ),
     consequence_of=("epoch-boundary-stall", "dataloader-bottleneck", "allocator-stalls", "straggler"),
     not_when="the first step is slow, which is warm-up and compilation",
