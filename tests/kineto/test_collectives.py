@@ -175,3 +175,30 @@ def test_windows_of_a_rank_that_lacks_one_are_told_by_their_time(tmp_path):
     assert [arrivals.ranks for arrivals in matched] == [[0, 1, 2, 3], [0, 2, 3], [0, 1, 2, 3]]
     assert not any(arrivals.realigned for arrivals in matched)
     assert found(tmp_path)["straggler"].ranks == [2]
+
+
+@pytest.mark.parametrize("skew", [(0.0,) * RANKS, (0.0, 7e5, -3e5, 4e3)])
+def test_all_ranks_are_shown_on_one_clock_around_the_late_collective(tmp_path, skew):
+    diagnosis = diagnose_traces(
+        job(tmp_path, lambda step, rank: (4_000.0 + 500.0 * step) * (rank == 2), skew), picture=True
+    )
+    assert diagnosis.picture is not None
+    timeline = diagnosis.picture.timelines[0]
+    assert timeline.title.startswith("Rank 2 arrives 6.")  # the last step: 6.5 ms later than the others
+    assert [lane.name for lane in timeline.lanes] == ["rank 0", "rank 1", "rank 2, the last to arrive", "rank 3"]
+    waits = {
+        lane.name: sum(busy for busy, label in zip(lane.busy, lane.label, strict=True) if label == 0)
+        for lane in timeline.lanes
+    }
+    assert waits.pop("rank 2, the last to arrive") == 0
+    assert all(wait == pytest.approx(6_500, abs=250) for wait in waits.values())
+    ends = [
+        max(start + length for start, length in zip(lane.start, lane.length, strict=True)) for lane in timeline.lanes
+    ]
+    assert ends == pytest.approx([ends[0]] * RANKS, abs=60)
+
+
+def test_without_a_straggler_no_ranks_are_shown(tmp_path):
+    diagnosis = diagnose_traces(job(tmp_path, lambda *_: 0.0), picture=True)
+    assert diagnosis.picture is not None
+    assert not any("arrives" in timeline.title for timeline in diagnosis.picture.timelines)

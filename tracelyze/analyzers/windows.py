@@ -31,11 +31,15 @@ MOST_SOURCE: Final = "derived: what is so all the time shows in most windows; si
 
 @dataclass
 class Window:
-    """The traces of one window by rank: `files` maps each to its rank. Steps are those of the run."""
+    """The traces of one window by rank: `files` maps each to its rank. Steps are those of the run.
+
+    `late`: the rank that the others wait for, where a rule says so.
+    """
 
     first_step: int
     last_step: int
     files: dict[Path, int] = field(default_factory=dict)
+    late: int | None = None
 
 
 @dataclass
@@ -73,6 +77,8 @@ class Windows:
                 self.notes.append(str(error))
                 continue
             for rule, outcome in outcomes.items():
+                if rule == "straggler" and isinstance(outcome, list) and outcome:
+                    self.found[key].late = outcome[0].ranks[0]
                 answers[rule].append((self.found[key], outcome))
         noted = nothing or (f"no profiler window could be read: {self.notes[0]}" if self.notes else "")
         unread = Skipped(noted) if noted else Skipped(NONE, record="--profile-every 100")
@@ -96,6 +102,8 @@ class Windows:
             if painter.problem:
                 self.notes.append(painter.problem)
             job = as_job([painter.numbered(summary) for summary in summaries])
+            if window.late is not None:
+                painter.late_rank(job.arrivals, window.late)
             return picture, [replace(chart, title=f"{chart.title}, profiled steps") for chart in job_charts(job)]
         return Picture(), []
 

@@ -48,13 +48,17 @@ def diagnose_traces(
     named = [paths] if isinstance(paths, (str, Path)) else list(paths)
     painter = _painter() if picture else None
     summaries = summarise(named, painter.keep if painter else None)
-    diagnosis = diagnose_job(named, as_job(summaries), chosen, elsewhere, thresholds or {})
-    return painted(diagnosis, painter, summaries) if painter else diagnosis
+    job = as_job(summaries)
+    diagnosis = diagnose_job(named, job, chosen, elsewhere, thresholds or {})
+    return painted(diagnosis, painter, job) if painter else diagnosis
 
 
-def painted(diagnosis: Diagnosis, painter: Painter, summaries: Sequence[TraceSummary]) -> Diagnosis:
+def painted(diagnosis: Diagnosis, painter: Painter, job: Job) -> Diagnosis:
     """The diagnosis with the picture of the traces; where none can be made, with a note that says why."""
-    picture = painter.finish(summaries)
+    picture = painter.finish(job.summaries)
+    late = next((finding.ranks[0] for finding in diagnosis.findings if finding.rule == "straggler"), None)
+    if late is not None:
+        painter.late_rank(job.arrivals, late)
     if painter.problem:
         diagnosis.run.notes.append(painter.problem)
     return replace(diagnosis, picture=picture)

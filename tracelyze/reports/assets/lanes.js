@@ -60,7 +60,7 @@
       button("\u2212", "Zoom out", () => this.zoom(0.5));
       button("\u2190", "Earlier", () => this.pan(-0.4));
       button("\u2192", "Later", () => this.pan(0.4));
-      this.reset = button("Whole step", "Show the whole step", () => this.show(0, this.data.length));
+      this.reset = button("Show all", "Show the whole timeline", () => this.show(0, this.data.length));
       this.search = html("input", "lane-search");
       this.search.type = "search";
       this.search.placeholder = "Find a kernel or an operator";

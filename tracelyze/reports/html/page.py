@@ -31,7 +31,7 @@ _SECTIONS = (
     ("after", "What followed"),
     ("evidence", "Evidence"),
     ("more", "Also found"),
-    ("steps", "Single steps"),
+    ("steps", "Detail"),
     ("checks", "Checks"),
     ("run", "Run"),
 )

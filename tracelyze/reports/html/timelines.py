@@ -24,7 +24,7 @@ def section(timelines: list[Timeline]) -> Child:
     if not timelines:
         return None
     shown = [figure(timeline, number) for number, timeline in enumerate(timelines)]
-    title = "One step in detail" if len(timelines) == 1 else "Single steps in detail"
+    title = "In detail"
     return element("section", element("h2", title), shown, id="steps")
 
 

@@ -13,8 +13,9 @@ from typing import Final
 
 import numpy as np
 
+from tracelyze.analyzers.kineto.attribution.collectives import Arrivals
 from tracelyze.analyzers.kineto.attribution.summary import Attributed, TraceSummary, summarise_file
-from tracelyze.analyzers.kineto.page import lanes, listings
+from tracelyze.analyzers.kineto.page import lanes, listings, ranks
 from tracelyze.analyzers.kineto.page.host_detail import HostDetail
 from tracelyze.analyzers.kineto.page.thinning import UNITS
 from tracelyze.analyzers.kineto.reading.detail import look_again
@@ -81,6 +82,12 @@ class Painter:
             except Exception as error:
                 self.problem = f"{Path(path).name}: the timeline could not be drawn: {type(error).__name__}: {error}."
         return self.picture
+
+    def late_rank(self, arrivals: Sequence[Arrivals], rank: int) -> None:
+        """Puts all ranks around the collective that `rank` holds up most in front of the single steps."""
+        timeline = ranks.around_the_late(arrivals, rank)
+        if timeline is not None:
+            self.picture.timelines.insert(0, timeline)
 
     def numbered(self, summary: TraceSummary) -> TraceSummary:
         """The summary with the run's numbers for its steps, where the profiler counted them."""
