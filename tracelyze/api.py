@@ -7,7 +7,7 @@ inside a training imports neither numpy nor pandas. docs/python.md shows them at
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,14 +27,18 @@ def diagnose(
     thresholds: Mapping[str, Mapping[str, float]] | None = None,
     picture: bool = False,
     pattern: str | None = None,
+    workers: int | None = None,
+    mapper: Callable[[Callable[[Any], bytes], Sequence[Any]], Iterable[bytes]] | None = None,
 ) -> Diagnosis:
     """What went wrong in what lies at `path`: a run directory, profiler traces, or a recording of another program.
 
     What it is is told by its content, and said in the notes of the diagnosis. `select` limits the diagnosis to these
     rule ids, `ignore` leaves some out, `thresholds[rule][name]` overrides a number of a rule. `picture`: with the
     timelines that only a page shows. `pattern`: a regular expression with the groups `step` and `loss` for the lines of
-    a text log. No configuration file is read. Raises :class:`tracelyze.InputError`, one line, for what cannot be read
-    and for unknown rules and thresholds.
+    a text log. `workers`: processes that share the folders of a run of many ranks, by default as many as it is worth;
+    `mapper(function, tasks)` gives the answers of the picklable function to all tasks, in order: on a cluster, say
+    (docs/fleet.md). No configuration file is read. Raises :class:`tracelyze.InputError`, one line, for what cannot be
+    read and for unknown rules and thresholds.
 
     >>> diagnosis = tracelyze.diagnose("runs/train-20260101-120000")  # doctest: +SKIP
     >>> diagnosis.verdict  # doctest: +SKIP
@@ -50,7 +54,7 @@ def diagnose(
     if pattern is None and kineto.is_trace(path):
         return kineto.diagnose_traces(path, **chosen)
     if pattern is None and (not path.exists() or analyzers.is_run(path)):
-        return analyzers.diagnose(path, **chosen)
+        return analyzers.diagnose(path, **chosen, workers=workers, mapper=mapper)
     return _diagnose_recording(path, pattern, chosen)
 
 

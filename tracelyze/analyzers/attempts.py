@@ -10,42 +10,42 @@ from tracelyze.analyzers.recorded import deaths as dying
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
-    from tracelyze.analyzers.recorded.run import Process, Run
-    from tracelyze.analyzers.rule import Outcome, Rule
+    from tracelyze.analyzers.ranks.source import Head
+    from tracelyze.analyzers.ranks.summary import Found, Summary
     from tracelyze.diagnosis import Finding
 
 
-def split(run: Run) -> tuple[Run, list[list[Process]]]:
-    """The run with the processes of each launcher's last attempt, and what was restarted: processes by attempt."""
+def split(heads: Sequence[Head]) -> tuple[list[Head], list[list[Head]]]:
+    """The processes of each launcher's last attempt, and what was restarted: processes by attempt."""
     last: dict[str, int] = defaultdict(int)
-    for process in run.processes:
-        last[_launcher(process)] = max(last[_launcher(process)], process.attempt)
-    earlier: dict[tuple[str, int], list[Process]] = defaultdict(list)
-    kept = []
-    for process in run.processes:
-        if process.attempt == last[_launcher(process)]:
-            kept.append(process)
-        else:
-            earlier[_launcher(process), process.attempt].append(process)
-    if not earlier:
-        return run, []
-    attempts = [earlier[key] for key in sorted(earlier)]
-    notes = [note for note in run.notes if any(note in process.notes for process in kept)]
-    return replace(run, processes=kept, notes=notes + [_note(attempt) for attempt in attempts]), attempts
+    for head in heads:
+        last[head.launcher] = max(last[head.launcher], head.attempt)
+    earlier: dict[tuple[str, int], list[Head]] = defaultdict(list)
+    for head in heads:
+        if head.attempt != last[head.launcher]:
+            earlier[head.launcher, head.attempt].append(head)
+    return [head for head in heads if head.attempt == last[head.launcher]], [earlier[key] for key in sorted(earlier)]
 
 
-def deaths(
-    attempts: Sequence[list[Process]], rules: Sequence[Rule], judge: Callable[[Rule, Process], Outcome]
-) -> Iterator[tuple[Rule, Process, Outcome]]:
-    """What the rules about a program's end say of the process that died first in each attempt, as warnings."""
-    for attempt in attempts:
-        process = _first_dead(attempt)
-        for rule in rules:
-            outcome = judge(rule, process) if rule.family == "end of run" else None
-            if isinstance(outcome, list):
-                yield rule, process, [_restarted(finding, process.attempt) for finding in outcome]
+def deaths(attempt: Sequence[Summary]) -> dict[str, list[Found]]:
+    """What the rules about a program's end say of the process that died first in an attempt, as warnings, by rule."""
+    first = _first_dead(attempt)
+    return {
+        rule: [replace(one, finding=_restarted(one.finding, first.attempt)) for one in found]
+        for rule, found in first.found.items()
+    }
+
+
+def note(attempt: Sequence[Summary]) -> str:
+    """A sentence about an attempt that was restarted."""
+    first = _first_dead(attempt)
+    how = first.exit.detail or first.exit.kind
+    return (
+        f"attempt {first.attempt} ({plural(len(attempt), 'process')}) was restarted: rank {first.rank} "
+        f"ended first, after {plural(first.rows, 'step')} ({how})"
+    )
 
 
 def _restarted(finding: Finding, attempt: int) -> Finding:
@@ -57,21 +57,7 @@ def _restarted(finding: Finding, attempt: int) -> Finding:
     )
 
 
-def _launcher(process: Process) -> str:
-    """What an attempt is one of; where the record does not name the launch, the attempts of a rank."""
-    return str(process.facts.get("launcher") or f"rank {process.rank}")
-
-
-def _first_dead(attempt: list[Process]) -> Process:
+def _first_dead(attempt: Sequence[Summary]) -> Summary:
     """The process whose death ended the attempt: the launcher and the broken connections take the others along."""
-    first = dying.first(attempt)
-    return attempt[0] if first is None else first.process
-
-
-def _note(attempt: list[Process]) -> str:
-    process = _first_dead(attempt)
-    how = process.exit.detail or process.exit.kind
-    return (
-        f"attempt {process.attempt} ({plural(len(attempt), 'process')}) was restarted: rank {process.rank} "
-        f"ended first, after {plural(len(process.steps), 'step')} ({how})"
-    )
+    first = dying.first(one.facts.death for one in attempt if one.facts.death is not None)
+    return next((one for one in attempt if one.facts.death is first), attempt[0])

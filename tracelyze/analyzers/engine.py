@@ -1,28 +1,48 @@
-"""Runs every rule on every process of a run and puts the answers together: one diagnosis."""
+"""Judges every process of a run by itself and puts the answers together: one diagnosis."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers import attempts, causality, context, naming, overview, selection, several
-from tracelyze.analyzers.merging import lightened, merge
-from tracelyze.analyzers.recorded import clocks, run_directory
-from tracelyze.analyzers.recorded.run import Process, Run
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, missing, together
+from tracelyze.analyzers import attempts, causality, context, overview, selection
+from tracelyze.analyzers.ranks import cores
+from tracelyze.analyzers.ranks.answers import Answers
+from tracelyze.analyzers.ranks.source import Head, InMemory, OnDisk, Source
+from tracelyze.analyzers.ranks.summary import (
+    Found,
+    Plan,
+    Summary,
+    Task,
+    evaluate,
+    judge,
+    judge_folder,
+    judged_by,
+    of_whole,
+    sorted_out,
+    unpacked,
+)
+from tracelyze.analyzers.recorded import clocks
+from tracelyze.analyzers.recorded.run import Peer, Process, Run
+from tracelyze.analyzers.rule import ENDING, Outcome, Rule, Skipped, together
 from tracelyze.analyzers.rules import RULES
-from tracelyze.diagnosis import Diagnosis, Finding, verdict_of
-from tracelyze.errors import InputError
+from tracelyze.diagnosis import Chart, Diagnosis, Finding, verdict_of
 from tracelyze.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-    from pathlib import Path
 
     from tracelyze.analyzers.kineto.rule import TraceRule
 
+__all__ = ["Mapper", "diagnose", "evaluate"]
 
-LONG = 300_000  # steps above which columns are read anew for every rule, to keep a long run within 500 MB
+FEW: Final = 16  # processes of which the charts are kept; of more they would take more room than all else
+
+Mapper = Callable[[Callable[[Task], bytes], "Sequence[Task]"], Iterable[bytes]]
+"""A function and what to call it with, to the answers in order: `map`, or that of a cluster."""
 
 
 def diagnose(
@@ -33,48 +53,163 @@ def diagnose(
     thresholds: Mapping[str, Mapping[str, float]] | None = None,
     rules: Sequence[Rule] | None = None,
     picture: bool = False,
+    workers: int | None = None,
+    mapper: Mapper | None = None,
 ) -> Diagnosis:
     """What is wrong with `run`, a loaded run or its directory.
 
     `select` limits the diagnosis to these rule ids, `ignore` leaves some out; `thresholds` overrides a rule's numbers
     by name; `rules` takes the catalogue's place. `picture`: with the timelines and tables of profiled steps, which only
-    a page shows. Every remaining rule ends in one check, those that only profiler traces can tell included. InputError
-    for an unreadable run, an unknown rule or threshold.
+    a page shows. `workers`: processes that share the folders of a large run, by default as many as it is worth;
+    `mapper`: has them judged elsewhere. Every remaining rule ends in one check, those that only profiler traces can
+    tell included. InputError for an unreadable run, an unknown rule or threshold.
     """
     from tracelyze.analyzers.kineto.rules import RULES as TRACE_RULES
-    from tracelyze.analyzers.windows import Windows, joined
 
     traced = TRACE_RULES if rules is None else ()
-    rules = RULES if rules is None else rules
-    selection.must_be_known(select, ignore, thresholds or {}, (*rules, *traced))
-    chosen = [rule for rule in rules if selection.wanted(rule.id, select, ignore)]
+    known = RULES if rules is None else rules
+    selection.must_be_known(select, ignore, thresholds or {}, (*known, *traced))
+    chosen = [rule for rule in known if selection.wanted(rule.id, select, ignore)]
     extra = [rule for rule in traced if selection.wanted(rule.id, select, ignore)]
-    limits = selection.limits_of(rules, thresholds or {})
-    if not isinstance(run, Run):
-        run = run_directory.load(run)
-    run, restarted = attempts.split(run)
-    facts, windows = overview.Facts(), Windows()
-    answers = {rule.id: _Answers() for rule in chosen}
-    for process in run.processes:
-        process.peers = run.processes
-        for rule in chosen:
-            for part in [process] if _of_whole(rule) else process.parts:
-                answers[rule.id].add(rule, part, evaluate(rule, part, limits[rule.id]), naming.of(part, run))
-            if len(process.steps) > LONG:
-                process.forget()
-        facts.add(process)
-        facts.trainings += several.trainings_of(process, run)
-        windows.add(process, run.path)
+    source: Source = InMemory(run) if isinstance(run, Run) else OnDisk(Path(run))
+    plan = Plan(
+        tuple(rule.id for rule in chosen),
+        {rule.id: dict((thresholds or {}).get(rule.id, {})) for rule in chosen},
+        frozenset(head.pid for head in source.heads if head.thread > 1),
+        charts=len(source.heads) <= FEW,
+        given=None if rules is None else tuple(rules),
+    )
+    judged = _Judged(source, plan)
+    judged.read(_judge_all(source, plan, workers, mapper))
+    outcomes = judged.outcomes(chosen)
+    profiled = judged.windows.judge([rule.id for rule in extra], thresholds or {}, judged.nothing)
+    return _put_together(judged, outcomes, profiled, (chosen, extra), picture)
+
+
+def _judge_all(source: Source, plan: Plan, workers: int | None, mapper: Mapper | None) -> Iterator[Summary]:
+    """The summaries of all processes, in order."""
+    last, earlier = attempts.split(source.heads)
+    ended = {head.name for attempt in earlier for head in attempt}
+    if not isinstance(source, OnDisk) or plan.given is not None:
+        return (judge(source.open(head), plan, head.name in ended) for head in source.heads)
+    tasks = [Task(str(source.path / head.name), plan, head.name in ended) for head in source.heads]
+    if mapper is None:
+        mapper = partial(cores.shared, workers=workers, work=sum(head.bytes for head in last))
+    return map(unpacked, mapper(judge_folder, tasks))
+
+
+class _Judged:
+    """The reduction: what the summaries of all processes say together."""
+
+    def __init__(self, source: Source, plan: Plan) -> None:
+        from tracelyze.analyzers.windows import Windows
+
+        self.source, self.plan = source, plan
+        self.facts, self.windows = overview.Facts(), Windows()
+        self.answers = {rule.id: Answers() for rule in plan.chosen()}
+        self.ends: list[clocks.Ends] = []
+        self.notes: list[str] = []
+        self.nothing: str | None = None
+        self._peers: list[tuple[Head, Peer]] = []
+        self._longest: Head | None = None
+        self._heads: dict[str, Head] = {}
+
+    def read(self, summaries: Iterable[Summary]) -> None:
+        """Take in all summaries, which come in the order of the heads."""
+        _last, earlier = attempts.split(self.source.heads)
+        attempt_of = {head.name: index for index, attempt in enumerate(earlier) for head in attempt}
+        restarted: list[list[Summary]] = [[] for _ in earlier]
+        told: list[str] = []
+        for head, summary in zip(self.source.heads, summaries, strict=True):
+            self._heads[head.name] = head
+            summary.found = {
+                rule: [replace(one, process=head.name) for one in found] for rule, found in summary.found.items()
+            }
+            if head.name in attempt_of:
+                restarted[attempt_of[head.name]].append(summary)
+                continue
+            told += summary.notes
+            self._add(head, summary)
+        for attempt in restarted:
+            for rule, found in attempts.deaths(attempt).items():
+                if not self.answers[rule].found:  # what ended the last attempt matters more
+                    self.answers[rule].add(found, (), ())
+        self.notes = [*self.source.notes(told, bool(earlier)), *map(attempts.note, restarted)]
+        self.nothing = self.facts.why_nothing(self.notes)
+        if self._longest is not None:
+            self.facts.drawn = overview.pictures_of(self.source.open(self._longest))
+
+    def _add(self, head: Head, summary: Summary) -> None:
+        for rule, answers in self.answers.items():
+            answers.add(summary.found.get(rule, ()), summary.passed.get(rule, ()), summary.skipped.get(rule, ()))
+        if self.facts.add(summary.facts):
+            self._longest = head
+        self.windows.add(summary, self.source.path)
+        if summary.ends is not None:
+            self.ends.append(summary.ends)
+        opened = partial(self.source.open, head)
+        peer = Peer(
+            summary.name,
+            summary.rank,
+            summary.attempt,
+            summary.thread,
+            summary.pid,
+            summary.launcher,
+            summary.facts.steps,
+            summary.facts.death,
+            summary.gathered,
+            opened,
+        )
+        self._peers.append((head, peer))
+
+    def outcomes(self, rules: Sequence[Rule]) -> dict[str, Outcome]:
+        """One answer of each rule. Those that compare ranks are asked now, of the lowest rank that has something."""
+        for rule in rules:
+            if rule.gather is not None and self._peers:
+                has_it = (head for head, peer in self._peers if rule.id in peer.gathered and peer.thread == 1)
+                self._compare([rule], next(has_it, self._peers[0][0]))
+        asking = [rule for rule in rules if rule.asks_peers]
+        for head, peer in self._peers if asking else ():
+            if peer.death is not None:
+                self._compare(asking, head)
+        return {rule.id: self.answers[rule.id].outcome(self.nothing, partial(self._draw, rule)) for rule in rules}
+
+    def _compare(self, rules: Sequence[Rule], head: Head) -> None:
+        """What these rules say of one process, beside all others."""
+        process = self._with_peers(head)
+        for rule in rules:
+            found, passed, skipped = sorted_out(judged_by(rule, process, self.plan), process, 0, self.plan)
+            self.answers[rule.id].add([replace(one, process=head.name) for one in found], passed, skipped)
         process.forget()
-    for rule, process, outcome in attempts.deaths(restarted, chosen, lambda r, p: evaluate(r, p, limits[r.id])):
-        if not answers[rule.id].findings:  # what ended the last attempt matters more
-            answers[rule.id].add(rule, process, outcome, naming.of(process, run))
-    nothing = facts.why_nothing(run)
-    command = overview.command_of(run)
-    outcomes = {rule.id: answers[rule.id].outcome(nothing) for rule in chosen}
-    profiled = windows.judge([rule.id for rule in extra], thresholds or {}, nothing)
+
+    def _with_peers(self, head: Head) -> Process:
+        process = self.source.open(head)
+        process.peers = [peer for _, peer in self._peers]
+        return process
+
+    def _draw(self, rule: Rule, found: Found) -> list[Chart]:
+        """The charts of a finding that was sent without them: its process is judged by this rule again."""
+        process = self._with_peers(self._heads[found.process])
+        part = process if of_whole(rule) else process.parts[found.part]
+        again = judged_by(rule, part, self.plan)
+        process.forget()
+        return again[found.place].charts if isinstance(again, list) and found.place < len(again) else []
+
+
+def _put_together(
+    judged: _Judged,
+    outcomes: dict[str, Outcome],
+    profiled: Mapping[str, Outcome],
+    rules: tuple[Sequence[Rule], Sequence[TraceRule]],
+    picture: bool,
+) -> Diagnosis:
+    """The diagnosis from the answers of the rules (`rules`: those for recorded steps, and for profiler traces)."""
+    from tracelyze.analyzers.windows import joined
+
+    source, facts, windows = judged.source, judged.facts, judged.windows
     outcomes |= {rule: joined(outcomes[rule], seen) if rule in outcomes else seen for rule, seen in profiled.items()}
-    told: list[Rule | TraceRule] = [*chosen, *(rule for rule in extra if rule.id not in answers)]
+    told: list[Rule | TraceRule] = [*rules[0], *(rule for rule in rules[1] if rule.id not in judged.answers)]
+    command = overview.command_of(source.manifest)
     checks = [selection.check_of(rule, outcomes[rule.id], command) for rule in told]
     found = [
         replace(finding, title=context.fitted(finding.title))
@@ -82,19 +217,17 @@ def diagnose(
         for finding in _findings(outcomes[rule.id])
     ]
     findings = causality.order(causality.explain(found, told))
-    charts = facts.charts(findings)
     shown, profiled_charts = windows.picture() if picture and windows.found else (None, [])
-    facts_of_run = facts.run(run)
-    facts_of_run.notes.extend([*clocks.notes(run), *windows.notes])
-    charts = [*profiled_charts, *charts]
-    unknown = facts.why_unknown(run) or _why_unchecked(told, outcomes)
+    facts_of_run = facts.run(source.path, source.manifest, judged.notes)
+    facts_of_run.notes.extend([*clocks.notes(judged.ends), *windows.notes])
+    unknown = facts.why_unknown(judged.notes) or _why_unchecked(told, outcomes)
     verdict = verdict_of(findings, unknown)
     return Diagnosis(
         facts_of_run,
         verdict,
         findings,
         checks,
-        charts,
+        [*profiled_charts, *facts.charts(findings)],
         __version__,
         picture=shown,
         verdict_reason=unknown if verdict == "unknown" else "",
@@ -103,80 +236,12 @@ def diagnose(
 
 def _why_unchecked(rules: Sequence[Rule | TraceRule], outcomes: Mapping[str, Outcome]) -> str:
     """Why nothing is known about the training, if only rules on the program's end could look at it; else empty."""
-    about = [outcomes[rule.id] for rule in rules if rule.family != "end of run"]
+    about = [outcomes[rule.id] for rule in rules if rule.family != ENDING]
     skipped = [outcome for outcome in about if isinstance(outcome, Skipped)]
     if len(skipped) < len(about) or not about:
         return ""
     return f"No check could run: {together(skipped[:1]).reason}."
 
 
-def _of_whole(rule: Rule) -> bool:
-    """Whether the rule judges a process as a whole: what it needs is not told apart by training."""
-    tables = {column.partition(".")[0] for alternative in rule.needs for column in alternative}
-    return rule.whole_process or not tables or not tables <= {"steps", "evals"}
-
-
-def evaluate(rule: Rule, process: Process, limits: Limits) -> Outcome:
-    """One rule on one process. A rule that raises is skipped and says so; InputError (a bad file) passes through."""
-    lacking = _lacking(rule, process)
-    if lacking is not None:
-        return lacking
-    try:
-        return rule.check(process, limits)
-    except InputError:
-        raise
-    except Exception as error:
-        return Skipped(f"the rule itself failed: {type(error).__name__}: {error}")
-
-
-def _lacking(rule: Rule, process: Process) -> Skipped | None:
-    """Why none of the alternatives that the rule needs is complete, or None if one is."""
-    if rule.needs and len(process.steps) == 0 and any(need.startswith("steps.") for need in rule.needs[0]):
-        return Skipped("no optimizer took a step in this process")
-    first: Skipped | None = None
-    for alternative in rule.needs:
-        absent = [name for name in alternative if not _has(process, name)]
-        if not absent:
-            return None
-        first = first or missing(process, absent[0], rule.absent)
-    return first
-
-
-def _has(process: Process, name: str) -> bool:
-    table, column = name.split(".")
-    return process.tables[table].has(column)
-
-
 def _findings(outcome: Outcome) -> list[Finding]:
     return outcome if isinstance(outcome, list) else []
-
-
-@dataclass
-class _Answers:
-    """What one rule said about the processes of a run."""
-
-    findings: list[Finding] = field(default_factory=list)
-    passed: list[tuple[str, str]] = field(default_factory=list)  # where, and the reason
-    skipped: list[Skipped] = field(default_factory=list)
-
-    def add(self, rule: Rule, process: Process, outcome: Outcome, name: str) -> None:
-        if isinstance(outcome, Passed):
-            self.passed.append((name or f"rank {process.rank}", outcome.reason))
-        elif isinstance(outcome, Skipped):
-            self.skipped.append(outcome)
-        else:
-            told = [causality.on_rank(context.completed(finding, process, rule), process.rank) for finding in outcome]
-            self.findings = lightened([*self.findings, *(naming.named(finding, name) for finding in told)])
-
-    def outcome(self, nothing: str | None) -> Outcome:
-        """One answer for all processes: a finding, else what passed, else why not. `nothing`: why nobody trained."""
-        if self.findings:
-            return merge(self.findings)
-        if self.passed:
-            where, reason = self.passed[0]
-            others = len(self.passed) - 1
-            told = f" ({where}; {'another one' if others == 1 else f'{others} others'} passed too)" if others else ""
-            return Passed(reason + told)
-        if nothing or not self.skipped:
-            return Skipped(nothing or "the run holds no process")
-        return together(self.skipped[:1]) if self.skipped[0].why == "needs-more" else self.skipped[0]

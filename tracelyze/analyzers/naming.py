@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracelyze.diagnosis import Finding
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Run
+    from collections.abc import Collection
+
+    from tracelyze.analyzers.recorded.run import Process
 
 
-def of(process: Process, run: Run) -> str:
-    """ "training 3 of 5", "thread fold-2", both, or nothing if the process made one training on one thread."""
-    threads = process.facts.get("pid") in run.threaded
+def of(process: Process, threaded: Collection[Any]) -> str:
+    """ "training 3 of 5", "thread fold-2", both, or nothing if the process made one training on one thread.
+
+    `threaded`: process ids of programs in which several threads trained.
+    """
+    threads = process.facts.get("pid") in threaded
     thread = f"thread {process.facts.get('thread_name') or process.thread}" if threads else ""
     return ", ".join(part for part in (thread, process.part) if part)
 

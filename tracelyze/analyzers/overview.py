@@ -14,20 +14,60 @@ from tracelyze.analyzers.recorded import deaths, recording_cost
 from tracelyze.diagnosis import Chart, Exit, Finding, Mark, RunFacts, SignalFacts, TrainingFacts
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Run
+    from pathlib import Path
+
+    from tracelyze.analyzers.recorded.run import Death, Process
 
 WORST_EXIT = ("exception", "signal", "vanished", "interrupted", "unknown", "running", "finished")
 ENVIRONMENT = ("python", "torch", "cuda", "platform", "hostname", "host", "device", "world_size", "cpu_count", "cpus")
 
 
 @dataclass
-class Facts:
-    """Collects, process by process, what the diagnosis says about the run; holds only chart-sized data."""
+class ProcessFacts:
+    """What the diagnosis says about one process. `steps`: of its longest training; `overhead`: None if unknown."""
 
+    rank: int
+    exit: Exit
+    steps: int
+    seconds: float
+    overhead: float | None
+    duration: float | None
+    environment: dict[str, str]
+    command: list[str]
+    started_at: str | None
+    signals: list[SignalFacts]
+    death: Death | None = None
+    trainings: list[TrainingFacts] = field(default_factory=list)
+
+
+def facts_of(process: Process) -> ProcessFacts:
+    """What is said about this process; its trainings are added where they have names."""
+    steps, facts = process.steps, process.facts
+    ends = [process.tables[name]["time"] for name in ("steps", "events", "samples")]
+    return ProcessFacts(
+        rank=process.rank,
+        exit=process.exit,
+        steps=max((len(training.steps) for training in process.trainings), default=0),
+        seconds=float(np.nansum(steps["seconds"])),
+        overhead=float(np.nansum(steps["overhead"])) if steps.has("overhead") else None,
+        duration=max((float(np.nanmax(times)) for times in ends if np.isfinite(times).any()), default=None),
+        environment=environment(facts),
+        command=_words(facts.get("command") or facts.get("argv")),
+        started_at=_maybe(facts.get("started_at")),
+        signals=recording_cost.signals_of(process),
+        death=deaths.of(process),
+    )
+
+
+@dataclass
+class Facts:
+    """Collects, process by process, what the diagnosis says about the run."""
+
+    processes: int = 0
     steps: int = 0
     ranks: set[int] = field(default_factory=set)
     exits: list[Exit] = field(default_factory=list)
-    died: list[Process] = field(default_factory=list)
+    died: list[Death] = field(default_factory=list)
     seconds: float = 0.0
     overhead: float = 0.0
     overhead_known: bool = False
@@ -38,50 +78,39 @@ class Facts:
     signals: list[SignalFacts] = field(default_factory=list)
     trainings: list[TrainingFacts] = field(default_factory=list)
     drawn: list[Chart] = field(default_factory=list)
-    longest: int = 0
 
-    def add(self, process: Process) -> None:
-        """Take one process into account."""
-        self.ranks.add(process.rank)
-        self.exits.append(process.exit)
-        if process.exit.kind in deaths.DIED:
-            self.died.append(process)
-        count = max((len(training.steps) for training in process.trainings), default=0)
-        self.steps = max(self.steps, count)
-        self._time(process)
-        self._identity(process)
-        self.signals = recording_cost.joined(self.signals, recording_cost.signals_of(process))
-        if count > self.longest:
-            self.longest, self.drawn = count, pictures_of(process)
-
-    def _time(self, process: Process) -> None:
-        steps = process.steps
-        self.seconds += float(np.nansum(steps["seconds"]))
-        if steps.has("overhead"):
+    def add(self, told: ProcessFacts) -> bool:
+        """Take one process into account. Whether it trained for longer than those before it."""
+        self.processes += 1
+        self.ranks.add(told.rank)
+        self.exits.append(told.exit)
+        if told.death is not None:
+            self.died.append(told.death)
+        self.seconds += told.seconds
+        if told.overhead is not None:
             self.overhead_known = True
-            self.overhead += float(np.nansum(steps["overhead"]))
-        ends = [process.tables[name]["time"] for name in ("steps", "events", "samples")]
-        last = max((float(np.nanmax(times)) for times in ends if np.isfinite(times).any()), default=None)
-        if last is not None:
-            self.duration = max(self.duration or 0.0, last)
+            self.overhead += told.overhead
+        if told.duration is not None:
+            self.duration = max(self.duration or 0.0, told.duration)
+        self.environment = self.environment or told.environment
+        self.command = self.command or told.command
+        self.started_at = self.started_at or told.started_at
+        self.signals = recording_cost.joined(self.signals, told.signals)
+        self.trainings += told.trainings
+        longer = told.steps > self.steps
+        self.steps = max(self.steps, told.steps)
+        return longer
 
-    def _identity(self, process: Process) -> None:
-        facts = process.facts
-        if not self.environment:
-            self.environment = environment(facts)
-        self.command = self.command or _words(facts.get("command") or facts.get("argv"))
-        self.started_at = self.started_at or _maybe(facts.get("started_at"))
-
-    def why_nothing(self, run: Run) -> str | None:
+    def why_nothing(self, notes: Sequence[str]) -> str | None:
         """If nothing trained: the sentence that says so and what is known about it, else None."""
         if self.steps:
             return None
-        known = "; ".join(run.notes) if not run.processes and run.notes else "no optimizer took a step"
+        known = "; ".join(notes) if not self.processes and notes else "no optimizer took a step"
         return f"nothing trained in this run: {known}"
 
-    def why_unknown(self, run: Run) -> str:
+    def why_unknown(self, notes: Sequence[str]) -> str:
         """If nothing trained, a sentence that says so by how the run ended; empty if something did."""
-        nothing = self.why_nothing(run)
+        nothing = self.why_nothing(notes)
         if nothing is None:
             return ""
         kinds = {end.kind for end in self.exits}
@@ -91,30 +120,30 @@ class Facts:
             return "The run was interrupted before its first optimizer step."
         return f"{nothing[:1].upper()}{nothing[1:].rstrip('.')}."
 
-    def run(self, run: Run) -> RunFacts:
+    def run(self, path: Path, manifest: Mapping[str, Any], notes: Sequence[str]) -> RunFacts:
         """The facts of the whole run."""
-        nothing = self.why_nothing(run)
-        notes = list(dict.fromkeys(run.notes)) if run.processes or not nothing else []
+        nothing = self.why_nothing(notes)
+        notes = list(dict.fromkeys(notes)) if self.processes or not nothing else []
         return RunFacts(
-            path=str(run.path),
-            command=_words(run.manifest.get("command")) or self.command,
-            started_at=_maybe(run.manifest.get("started_at")) or self.started_at,
+            path=str(path),
+            command=_words(manifest.get("command")) or self.command,
+            started_at=_maybe(manifest.get("started_at")) or self.started_at,
             duration_s=self.duration,
             steps=self.steps,
             ranks=len(self.ranks),
             exit=self._exit(),
-            environment=self.environment or environment(run.manifest),
-            notes=notes + ([nothing] if nothing else []) + recording_cost.notes(self.signals),
+            environment=self.environment or environment(manifest),
+            notes=[*notes] + ([nothing] if nothing else []) + recording_cost.notes(self.signals),
             signals=self.signals,
             trainings=self.trainings,
             overhead=self.overhead / self.seconds if self.overhead_known and self.seconds > 0 else None,
-            **_revision(run.manifest.get("git")),
+            **_revision(manifest.get("git")),
         )
 
     def _exit(self) -> Exit:
         """The end of the process that died first; if none died, the worst end."""
         first = deaths.first(self.died)
-        return first.process.exit if first else min(self.exits, key=_badness, default=Exit("unknown"))
+        return first.exit if first else min(self.exits, key=_badness, default=Exit("unknown"))
 
     def charts(self, findings: Sequence[Finding]) -> list[Chart]:
         """The overview's pictures, with the onset of every root cause marked."""
@@ -123,9 +152,9 @@ class Facts:
         return [replace(picture, marks=[*marks, *picture.marks]) for picture in self.drawn]
 
 
-def command_of(run: Run) -> str:
+def command_of(manifest: Mapping[str, Any]) -> str:
     """How the program was started, as it can be typed again; empty where that was not recorded."""
-    return shlex.join(_words(run.manifest.get("command")))
+    return shlex.join(_words(manifest.get("command")))
 
 
 def _revision(recorded: Any) -> dict[str, Any]:

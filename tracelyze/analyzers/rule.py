@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.diagnosis import Finding, Severity, Why
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
+
+
+ENDING: Final = "end of run"
+"""Family of the rules about a program's end."""
 
 
 @dataclass(frozen=True)
@@ -98,13 +102,17 @@ class Rule(Declaration):
     """One diagnosis, as recorded runs tell it.
 
     A process that made several trainings (a sweep, folds) is judged training by training, unless the rule looks at the
-    `whole_process`. `needs`: alternatives of columns ("steps.loss"); the rule is skipped, with the reason, when the run
-    holds none of the alternatives completely. `absent`: what to say where the run does nothing of the kind that the
-    rule is about. `excluded`: the healthy explanations that the check rules out; findings take them over if they are
-    certain.
+    `whole_process`. `gather`: of a rule that compares ranks, what it needs to know of each, in some kilobytes that can
+    be sent; its check then runs once, on the lowest rank that has something, with all of it in `process.peers`.
+    `asks_peers`: what it says of a process that died depends on the others, which are in `process.peers` as well.
+    `needs`: alternatives of columns ("steps.loss"); the rule is skipped, with the reason, when the run holds none of
+    the alternatives completely. `absent`: what to say where the run does nothing of the kind that the rule is about.
+    `excluded`: the healthy explanations that the check rules out; findings take them over if they are certain.
     """
 
     check: CheckFunction
+    gather: Callable[[Process], Any] | None = None
+    asks_peers: bool = False
     needs: tuple[tuple[str, ...], ...] = ()
     whole_process: bool = False
     excluded: tuple[str, ...] = ()

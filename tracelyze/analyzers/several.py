@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,12 +10,14 @@ from tracelyze.analyzers import naming
 from tracelyze.diagnosis import TrainingFacts
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Run
+    from collections.abc import Collection
+
+    from tracelyze.analyzers.recorded.run import Process
 
 
-def trainings_of(process: Process, run: Run) -> list[TrainingFacts]:
+def trainings_of(process: Process, threaded: Collection[Any]) -> list[TrainingFacts]:
     """The trainings of this process; none if neither it nor another thread beside it made more than one."""
-    named = [(part, naming.of(part, run)) for part in process.parts]
+    named = [(part, naming.of(part, threaded)) for part in process.parts]
     return [_facts(part, name) for part, name in named if name]
 
 

@@ -22,6 +22,7 @@ from tracelyze.errors import InputError
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.ranks.summary import Summary
     from tracelyze.analyzers.recorded.run import Process
 
 NONE: Final = "no timeline of a few steps was recorded"
@@ -49,16 +50,16 @@ class Windows:
     found: dict[tuple[int, int, int], Window] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def add(self, process: Process, run: Path) -> None:
+    def add(self, told: Process | Summary, run: Path) -> None:
         """The windows of one process whose traces lie in its folder of `run`."""
-        for row in process.tables["windows"].records():
+        for row in told.windows:
             if not row["file"] or row["first_step"] is None:
                 continue
-            path = run / process.name / Path(row["file"]).name
+            path = run / told.name / Path(row["file"]).name
             first, last = row["first_step"], row["last_step"] or row["first_step"]
             if path.is_file():
-                window = self.found.setdefault((process.attempt, first, process.thread), Window(first, last))
-                window.files[path] = process.rank
+                window = self.found.setdefault((told.attempt, first, told.thread), Window(first, last))
+                window.files[path] = told.rank
             else:
                 self.notes.append(f"{path.name}: the trace of steps {first} to {last} is missing")
 

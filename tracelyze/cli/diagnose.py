@@ -159,8 +159,14 @@ def _diagnose(path: Path, settings: Settings, picture: bool, pattern: str | None
     """
     from tracelyze import api
 
-    rules, numbers = {"select": settings.select, "ignore": settings.ignore}, settings.thresholds
-    diagnosis = api.diagnose(path, **rules, thresholds=numbers, picture=picture, pattern=pattern)
+    diagnosis = api.diagnose(
+        path,
+        select=settings.select,
+        ignore=settings.ignore,
+        thresholds=settings.thresholds,
+        picture=picture,
+        pattern=pattern,
+    )
     return replace(diagnosis, docs_url=settings.docs_url)
 
 

@@ -45,9 +45,9 @@ def _diagnose(path: str, filesystem: FileSystem | None) -> Diagnosis:
     from tracelyze.fleet import storage
 
     if filesystem is None and not storage.is_remote(path):
-        return api.diagnose(Path(path))
+        return api.diagnose(Path(path), workers=1)
     with storage.mirrored(path, filesystem) as folder:
         try:
-            return api.diagnose(folder)
+            return api.diagnose(folder, workers=1)
         except InputError as error:  # speaks of the mirror
             raise InputError(str(error).replace(str(folder), path)) from None

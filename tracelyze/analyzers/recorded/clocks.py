@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Run
+    from collections.abc import Iterable
+
+    from tracelyze.analyzers.recorded.run import Process
     from tracelyze.analyzers.recorded.table import Floats
 
 MIN_STEPS = 20  # matched steps: a median and its spread from fewer are accidents
+MOST_STEPS = 128  # that are kept of a rank: what they say of its clock is said after some dozens
 TOGETHER = 0.25  # share of a step: ranks that end their steps within this of each other waited for each other
 WORTH_A_NOTE = 0.1  # seconds: below, lines of two hosts' logs can still be put in order
 _BEYOND = 5  # spreads of the looks: what is within is the delay of the network
@@ -35,14 +38,44 @@ class Offset:
     spread: float
 
 
-def offsets(run: Run) -> list[Offset]:
+@dataclass(frozen=True)
+class Ends:
+    """When steps of a rank ended, in wall time: of every `stride`-th step from the first, shape [steps / stride].
+
+    The stride is a power of two, so that of two ranks one has the steps of the other. `step`: median seconds of a step.
+    """
+
+    rank: int
+    host: str
+    stride: int
+    times: Floats
+    step: float
+
+
+def ends_of(process: Process) -> Ends | None:
+    """When the steps of the training with the most steps ended; None where that is not known."""
+    zero = (process.facts.get("clock") or {}).get("zero")
+    training = process.longest if process.trainings else None
+    if training is None or zero is None:
+        return None
+    times = training.steps["time"]
+    stride = 1
+    while len(times) > MOST_STEPS * stride:
+        stride *= 2
+    step = float(np.nanmedian(np.diff(times))) if len(times) > 1 else float("nan")
+    host = str(process.facts.get("host") or "")
+    return Ends(process.rank, host, stride, times[::stride] + float(zero), step)
+
+
+def offsets(ranks: Iterable[Ends]) -> list[Offset]:
     """One for each rank on another host than the lowest rank, where the steps tell. Empty for runs on one host."""
-    ranks = {process.rank: process for process in reversed(run.processes)}
-    if len({_host(process) for process in ranks.values()}) < 2:
+    by_rank: dict[int, Ends] = {}
+    for ends in ranks:
+        by_rank.setdefault(ends.rank, ends)
+    if len({ends.host for ends in by_rank.values()}) < 2:
         return []
-    first = ranks[min(ranks)]
-    mine = _ends(first)
-    found = (_offset(first, mine, process) for process in ranks.values() if _host(process) != _host(first))
+    first = by_rank[min(by_rank)]
+    found = (_offset(first, ends) for ends in by_rank.values() if ends.host != first.host)
     return sorted((offset for offset in found if offset is not None), key=lambda offset: offset.rank)
 
 
@@ -59,10 +92,10 @@ def drift(process: Process) -> float | None:
     return float(apart[-1] - apart[0])
 
 
-def notes(run: Run) -> list[str]:
+def notes(ranks: Iterable[Ends]) -> list[str]:
     """Sentences about hosts whose clocks are so far apart that their logs cannot be compared by time."""
     told: dict[str, str] = {}
-    for offset in offsets(run):
+    for offset in offsets(ranks):
         if abs(offset.seconds) > max(WORTH_A_NOTE, _BEYOND * offset.spread):
             way = "ahead of" if offset.seconds > 0 else "behind"
             apart = f"{abs(offset.seconds):.1f} s {way} that of {offset.reference}"
@@ -70,34 +103,16 @@ def notes(run: Run) -> list[str]:
     return list(told.values())
 
 
-def _host(process: Process) -> str:
-    return str(process.facts.get("host") or "")
-
-
-def _offset(first: Process, mine: Floats, other: Process) -> Offset | None:
-    """`mine`: when the steps of `first` ended."""
-    theirs = _ends(other)
+def _offset(first: Ends, other: Ends) -> Offset | None:
+    stride = max(first.stride, other.stride)
+    mine, theirs = first.times[:: stride // first.stride], other.times[:: stride // other.stride]
     count = min(len(mine), len(theirs))
-    if count < MIN_STEPS:
-        return None
     apart = theirs[:count] - mine[:count]
     apart = apart[np.isfinite(apart)]
-    step = float(np.nanmedian(np.diff(mine[:count])))
     if len(apart) < MIN_STEPS:
         return None
     middle = float(np.median(apart))
     spread = 1.4826 * float(np.median(np.abs(apart - middle)))
-    if not spread <= TOGETHER * step:
+    if not spread <= TOGETHER * first.step:
         return None
-    return Offset(other.rank, _host(other), _host(first), middle, spread)
-
-
-def _ends(process: Process) -> Floats:
-    """Wall times at which the steps of the training with the most steps ended, shape [steps]."""
-    zero = (process.facts.get("clock") or {}).get("zero")
-    training = process.longest if process.trainings else None
-    if training is None or zero is None:
-        return np.empty(0)
-    ends: Floats = training.steps["time"] + float(zero)
-    process.forget()  # a run of a thousand ranks is looked at one after the other
-    return ends
+    return Offset(other.rank, other.host, first.host, middle, spread)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+
+from tracelyze.analyzers.recorded.run import Death
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,19 +27,6 @@ LOST_PEERS: Final = re.compile(
 """What torch, NCCL and Gloo say on a rank when another rank is gone, or does not come."""
 
 
-@dataclass(frozen=True)
-class Death:
-    """How and when a process died. `at` is wall time in seconds, infinity where it is not known.
-
-    `follows`: the way in which a process dies when another one of its job is gone. `what`: how, in one line.
-    """
-
-    process: Process
-    at: float
-    follows: bool
-    what: str
-
-
 def of(process: Process) -> Death | None:
     """The death of a process; None if it ended well or still runs."""
     if process.exit.kind not in DIED:
@@ -49,25 +37,22 @@ def of(process: Process) -> Death | None:
     return found
 
 
-def first(processes: Iterable[Process]) -> Death | None:
+def first(deaths: Iterable[Death]) -> Death | None:
     """The death that the others followed: not one of a lost peer if there is another one, then the earliest."""
-    return min(_all(processes), key=_order, default=None)
+    return min(deaths, key=_order, default=None)
 
 
 def before(process: Process) -> Death | None:
     """The death of another process of the same job that this one's follows; None if this one was the first."""
     own = of(process)
-    if own is None:
-        return None
-    others = [death for death in _all(process.peers) if _one_job(death.process, process)]
-    return min((death for death in others if _order(death) < _order(own)), key=_order, default=None)
+    return None if own is None else min((one for one in _others(process, own) if _order(one) < _order(own)),
+                                        key=_order, default=None)  # fmt: skip
 
 
 def after(process: Process) -> list[Death]:
     """The deaths of the other processes of the job that followed this one's, in their order."""
     own = of(process)
-    others = [death for death in _all(process.peers) if _one_job(death.process, process)]
-    return [] if own is None else sorted((death for death in others if _order(death) > _order(own)), key=_order)
+    return [] if own is None else sorted((d for d in _others(process, own) if _order(d) > _order(own)), key=_order)
 
 
 def last_exception(process: Process) -> dict[str, Any] | None:
@@ -80,27 +65,38 @@ def _of(process: Process) -> Death:
     raised = last_exception(process)
     said = "" if raised is None else f"{raised['name']}: {raised['text']}"
     follows = "SIGTERM" in end.detail if end.kind == "signal" else _in_a_job(process) and bool(LOST_PEERS.search(said))
-    return Death(process, _when(process, raised), follows, end.detail or end.kind)
+    facts = process.facts
+    return Death(
+        rank=process.rank,
+        name=process.name,
+        exit=end,
+        at=_when(process, raised),
+        follows=follows,
+        what=end.detail or end.kind,
+        steps=len(process.steps),
+        job=facts.get("world_size") if _in_a_job(process) else None,
+        host=facts.get("host"),
+        launcher=facts.get("launcher"),
+    )
 
 
-def _all(processes: Iterable[Process]) -> list[Death]:
-    return [death for death in map(of, processes) if death is not None]
+def _others(process: Process, own: Death) -> list[Death]:
+    return [peer.death for peer in process.peers if peer.death is not None and _one_job(peer.death, own)]
 
 
 def _order(death: Death) -> tuple[bool, float, int, str]:
-    return death.follows, death.at, death.process.rank, death.process.name
+    return death.follows, death.at, death.rank, death.name
 
 
 def _in_a_job(process: Process) -> bool:
     return int(process.facts.get("world_size") or 1) > 1
 
 
-def _one_job(one: Process, other: Process) -> bool:
+def _one_job(one: Death, other: Death) -> bool:
     """Whether both are ranks of one job. On one host that is one launcher; launchers of several hosts do not know."""
-    mine, theirs = one.facts, other.facts
-    if not (_in_a_job(one) and mine.get("world_size") == theirs.get("world_size") and one.rank != other.rank):
+    if one.job is None or one.job != other.job or one.rank == other.rank:
         return False
-    return mine.get("host") != theirs.get("host") or mine.get("launcher") == theirs.get("launcher")
+    return bool(one.host != other.host or one.launcher == other.launcher)
 
 
 def _when(process: Process, raised: dict[str, Any] | None) -> float:
@@ -111,5 +107,4 @@ def _when(process: Process, raised: dict[str, Any] | None) -> float:
         return float(zero or 0.0) + float(raised["time"])
     tables = (process.steps["time"], process.samples["time"])
     known = [float(np.nanmax(times)) for times in tables if np.isfinite(times).any()]
-    process.forget()  # a run of a thousand ranks is looked at one after the other
     return float(zero or 0.0) + max(known) if known else float("inf")

@@ -17,7 +17,7 @@ from tracelyze.analyzers.recorded.table import Table
 from tracelyze.diagnosis import Exit, Location
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -60,6 +60,46 @@ class Training:
         return self.process.location("zero_grad") if len(self.process.trainings) == 1 else None
 
 
+@dataclass(frozen=True)
+class Death:
+    """How and when a process died. `at` is wall time in seconds, infinity where it is not known.
+
+    `follows`: the way in which a process dies when another one of its job is gone. `what`: how, in one line. `job`: the
+    number of its ranks, or None for a process that is no rank of several; `steps`: rows that it recorded.
+    """
+
+    rank: int
+    name: str
+    exit: Exit
+    at: float
+    follows: bool
+    what: str
+    steps: int
+    job: int | None
+    host: Any
+    launcher: Any
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A process of the run as rules that compare ranks see it. `gathered`: by rule, what it took from this process.
+
+    `steps`: of its longest training. `open` gives the process itself, which is read again: for the few that a finding
+    is about.
+    """
+
+    name: str
+    rank: int
+    attempt: int
+    thread: int
+    pid: Any
+    launcher: Any
+    steps: int
+    death: Death | None
+    gathered: Mapping[str, Any]
+    open: Callable[[], Process] = field(repr=False, compare=False)
+
+
 @dataclass
 class Process:
     """One process that trained: a rank, an attempt, or simply the script."""
@@ -70,8 +110,8 @@ class Process:
     exit: Exit
     notes: list[str] = field(default_factory=list)
     part: str = ""  # which training of a process that made several, "training 3 of 5"; empty for a whole process
-    peers: Sequence[Process] = field(default=(), repr=False, compare=False)  # all processes of the run, itself too
-    known: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # answers that its peers ask for too
+    peers: Sequence[Peer] = field(default=(), repr=False, compare=False)  # all processes of the run, itself too
+    known: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # what is computed once
 
     @property
     def thread(self) -> int:
@@ -155,6 +195,11 @@ class Process:
             return [Training(self, int(known[0]), self.steps)]
         return [Training(self, int(index), self.steps.where(optimizer == index)) for index in known]
 
+    @property
+    def windows(self) -> list[dict[str, Any]]:
+        """The profiler windows that have a file."""
+        return [row for row in self.tables["windows"].records() if row["file"]]
+
     def forget(self) -> None:
         """Free the columns of all tables: a run with many processes is looked at one after the other."""
         for table in self.tables.values():
@@ -233,11 +278,6 @@ class Run:
     manifest: Mapping[str, Any]
     processes: list[Process]
     notes: list[str] = field(default_factory=list)
-
-    @cached_property
-    def threaded(self) -> frozenset[Any]:
-        """Process ids of programs in which several threads trained."""
-        return frozenset(process.facts.get("pid") for process in self.processes if process.thread > 1)
 
     def to_pandas(self, table: str) -> pd.DataFrame:
         """The table of this name of all processes as one pandas DataFrame; KeyError if the format has no such table.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +35,28 @@ def load(path: str | Path) -> Run:
     """
     root = Path(path)
     manifest, wrong = _manifest(root)
-    processes = [_process(folder) for folder in _process_folders(root)]
-    processes.sort(key=lambda process: (process.rank, process.attempt, process.name))
-    notes = wrong + [note for process in processes for note in process.notes]
-    notes += _what_was_seen(root, errors_only=bool(processes))
-    if not processes and len(notes) == len(wrong):
-        notes.append(_why_unseen(manifest))
-    return Run(root, manifest, processes, notes)
+    processes = []
+    for folder in _process_folders(root):
+        processes.append(process(folder))
+        processes[-1].forget()
+    processes.sort(key=lambda one: (one.rank, one.attempt, one.name))
+    told = [note for one in processes for note in one.notes]
+    return Run(root, manifest, processes, notes(root, manifest, wrong, told, bool(processes)))
+
+
+def opened(root: Path) -> tuple[dict[str, Any], list[str], list[tuple[Path, dict[str, Any], int]]]:
+    """The manifest of a run, notes on what is wrong with it, and its process folders with their manifests and bytes.
+
+    No table is read. InputError, in one line, for everything that is not a run.
+    """
+    manifest, wrong = _manifest(root)
+    return manifest, wrong, [(folder, _facts(folder)[0], _bytes(folder)) for folder in _process_folders(root)]
+
+
+def notes(root: Path, manifest: dict[str, Any], wrong: list[str], told: Sequence[str], trained: bool) -> list[str]:
+    """The notes of a run: on its manifest (`wrong`), of its processes (`told`), and of programs that did not train."""
+    found = [*wrong, *told, *_what_was_seen(root, errors_only=trained)]
+    return found if trained or len(found) > len(wrong) else [*found, _why_unseen(manifest)]
 
 
 def is_run(path: str | Path) -> bool:
@@ -114,25 +129,35 @@ def _json(path: Path, shape: manifests.Shape) -> tuple[dict[str, Any], list[str]
     return data, [f"{path.name}: {clause}; it is left out" for clause in wrong]
 
 
-def _process(folder: Path) -> Process:
+def _facts(folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """The manifest of a process, completed by the name of its folder, and notes on what is wrong with it."""
     facts, wrong = _json(folder / schema.PROCESS_FILE, manifests.PROCESS)
     name = FOLDER.fullmatch(folder.name)
     for key, value in (name.groupdict() if name else {}).items():
         facts.setdefault(key, int(value or 1))
+    return facts, wrong
+
+
+def _bytes(folder: Path) -> int:
+    """How much the process recorded."""
+    with os.scandir(folder) as entries:
+        return sum(entry.stat().st_size for entry in entries if entry.is_file())
+
+
+def process(folder: Path) -> Process:
+    """The process that recorded in `folder`. Columns are read later, when they are asked for."""
+    facts, wrong = _facts(folder)
     if not may_live(folder, facts):
         compact_process(folder)
     stems = _stems(folder)
     tables = {spec.name: Table(spec, _columns(folder, spec, stems)) for spec in schema.TABLES}
     tables, joined = continuations.joined(tables)
-    tables, notes = logged.completed(tables)
-    notes = [*wrong, *notes, *joined]
-    notes += logged.ignored(tables["events"])
+    tables, told = logged.completed(tables)
+    told = [*wrong, *told, *joined, *logged.ignored(tables["events"])]
     stopped = text_of(folder / schema.STOPPED_FILE)
     if stopped:
-        notes.append(_stop_note(stopped, tables["steps"]))
-    process = Process(folder.name, facts, tables, exit_of(folder, facts, tables["events"]), notes)
-    process.forget()
-    return process
+        told.append(_stop_note(stopped, tables["steps"]))
+    return Process(folder.name, facts, tables, exit_of(folder, facts, tables["events"]), told)
 
 
 def _columns(folder: Path, spec: schema.Table, stems: Mapping[str, list[str]]) -> FileColumns:

@@ -7,7 +7,6 @@ they wait in one group and are missing in another one because of it. The guilty 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,9 @@ if TYPE_CHECKING:
 # Operations that no rank can complete before all have joined; a broadcast's source, for one, may be done before.
 _ALL_JOIN = ("all_reduce", "allreduce", "all_gather", "_all_gather_base", "reduce_scatter", "_reduce_scatter_base",
              "all_to_all", "barrier", "allgather", "alltoall")  # fmt: skip
+
+
+MOST_PENDING = 64  # collectives of a group that are kept: the first that is not complete explains the others
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Rank:
     rank: int
     members: dict[str, tuple[int, ...]] = field(default_factory=dict)
     enqueued: dict[str, int] = field(default_factory=dict)
-    pending: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
+    pending: dict[str, list[Call]] = field(default_factory=dict)
     calls: int = 0
 
     def completed(self, group: str) -> int | None:
@@ -58,15 +60,22 @@ class Late:
     waiting: tuple[int, ...]
 
 
-def read(processes: Iterable[Process]) -> dict[int, Rank]:
-    """The dumps of the processes by rank."""
+def read(process: Process) -> Rank:
+    """What the dump of this process says."""
+    one = Rank(process.rank)
+    for row in process.tables["collectives"].records():
+        _take(one, row)
+    for group, pending in one.pending.items():
+        one.pending[group] = sorted(pending, key=lambda call: call.sequence)[:MOST_PENDING]
+    return one
+
+
+def together(told: Iterable[tuple[int, Rank | None]]) -> dict[int, Rank]:
+    """The ranks by number; one without a dump has nothing to show."""
     ranks: dict[int, Rank] = {}
-    for process in processes:
-        one = ranks.setdefault(process.rank, Rank(process.rank))
-        for row in process.tables["collectives"].records():
-            _take(one, row)
-        for pending in one.pending.values():
-            pending.sort(key=lambda call: call.sequence)
+    for number, one in told:
+        if one is not None or number not in ranks:
+            ranks[number] = one or Rank(number)
     return ranks
 
 
@@ -84,7 +93,7 @@ def _take(one: Rank, row: Mapping[str, Any]) -> None:
     if row["state"] != "completed":
         told = (str(row[name] or "") for name in ("description", "operation", "sizes", "stack"))
         description, operation, sizes, stack = told
-        one.pending[group].append(Call(group, description, int(sequence), operation, sizes, stack))
+        one.pending.setdefault(group, []).append(Call(group, description, int(sequence), operation, sizes, stack))
 
 
 def guilty(ranks: Mapping[int, Rank]) -> list[Late]:

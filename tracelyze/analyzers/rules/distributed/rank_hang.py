@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule
 from tracelyze.analyzers.signatures import late_ranks
 from tracelyze.diagnosis import Evidence, Finding, Location
 from tracelyze.formatting import plural
@@ -22,11 +22,8 @@ HOW = {
 
 
 def check(process: Process, _limits: Limits) -> Outcome:
-    """The collectives that all ranks had enqueued, of which the lowest rank answers for all."""
-    dumped = sorted(peer.rank for peer in process.peers if len(peer.tables["collectives"]))
-    if process.rank != min(dumped, default=process.rank):
-        return Skipped(f"rank {min(dumped)} answers for all ranks", "not-applicable")
-    ranks = late_ranks.read(process.peers)
+    """The collectives that all ranks had enqueued."""
+    ranks = late_ranks.together((peer.rank, peer.gathered.get(RULE.id)) for peer in process.peers)
     waiting = [one.rank for one in ranks.values() if any(one.pending.values())]
     if not waiting:
         return Passed(f"no rank of {len(ranks)} waits in a collective")
@@ -90,6 +87,7 @@ RULE = Rule(
     title="A rank holds up the others",
     about="A collective ends when all ranks of its group have joined: one that does not come stops every other one.",
     check=check,
+    gather=late_ranks.read,
     verify="Start the job again: it passes the step at which it stood.",
     absent="The run has no dumps of collectives.",
     needs=(("collectives.group",),),

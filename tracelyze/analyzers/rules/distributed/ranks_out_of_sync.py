@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from tracelyze.analyzers.computed.ranks import weights
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -15,7 +13,7 @@ from tracelyze.formatting import fraction, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
-Look = dict[str, tuple[float, float]]
+MOST_OPENED = 3  # ranks of which the distance is told to the last digit
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -23,49 +21,31 @@ def check(process: Process, limits: Limits) -> Outcome:
     ranks = {peer.rank: peer for peer in process.peers if peer.thread == 1 and peer.attempt == process.attempt}
     if len(ranks) < 2:
         return Skipped("the run has one rank", "not-applicable")
-    if process.rank != min(ranks) or process.thread != 1:
-        return Skipped(f"rank {min(ranks)} answers for all ranks", "not-applicable")
     if len(process.trainings) != 1:
         return Skipped("several optimizers: which of them work together is not known", "not-applicable")
-    own = _looks(process)
-    apart: dict[int, float] = {}
+    own = weights.sums_of(process)
+    apart: list[int] = []
     for rank, peer in sorted(ranks.items()):
         if rank == process.rank:
             continue
-        other = _looks(peer)
-        peer.forget()
+        other = peer.gathered.get(RULE.id, {})
         steps = sorted(own.keys() & other.keys())
         if len(steps) < limits["looks"]:
             return Skipped(f"weights of rank {rank} were looked at in too few of the steps in which those of rank "
                            f"{process.rank} were")  # fmt: skip
-        distances = [_distance(own[step], other[step]) for step in steps]
+        distances = [weights.apart(own[step], other[step]) for step in steps]
         if distances[0] > limits["equal"]:
             return Passed(f"weights of ranks {process.rank} and {rank} differ from the first step on, as parts do")
         if min(distances[2:]) <= limits["equal"]:
             return Passed(f"weights of ranks {process.rank} and {rank} are equal at step {steps[-1]:,}, or in between")
-        apart[rank] = distances[-1]
-    return [_finding(process, apart, limits)]
+        apart.append(rank)
+    most = weights.largest_distance(process, [ranks[rank].open() for rank in apart[:MOST_OPENED]])
+    return [_finding(process, apart, most, limits)]
 
 
-def _looks(process: Process) -> dict[int, Look]:
-    """Norm before the step and rate of each tensor, by step."""
-    found: dict[int, Look] = defaultdict(dict)
-    for row in process.tables["parameters"].records():
-        if row["weight_norm"] is not None and np.isfinite(row["weight_norm"]):
-            found[int(row["step"])][str(row["parameter"])] = float(row["weight_norm"]), float(row["lr"] or 0.0)
-    return found
-
-
-def _distance(one: Look, other: Look) -> float:
-    """The largest distance of two norms of a tensor, in parts of the norm; none where the rates are not the same."""
-    common = [name for name in one if name in other and one[name][1] == other[name][1]]
-    return max((abs(one[name][0] - other[name][0]) / max(one[name][0], 1e-12) for name in common), default=0.0)
-
-
-def _finding(process: Process, apart: dict[int, float], limits: Limits) -> Finding:
+def _finding(process: Process, apart: list[int], most: float, limits: Limits) -> Finding:
     training = process.longest
     ranks = [process.rank, *apart]
-    most = max(apart.values())
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -102,6 +82,7 @@ RULE = Rule(
     title="Ranks drift apart",
     about="Data-parallel ranks stay equal as long as they apply the same gradients. Without averaging they part.",
     check=check,
+    gather=weights.sums_of,
     verify="Record the run again: the weights of all ranks are equal at the same steps.",
     needs=(("parameters.weight_norm",),),
     thresholds=(

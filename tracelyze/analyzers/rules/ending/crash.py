@@ -12,7 +12,7 @@ from tracelyze.diagnosis import Chart, Evidence, Finding, Location, Mark
 from tracelyze.formatting import duration, listed, plural, shortened
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.recorded.run import Death, Peer, Process
 
 LOST = "A rank lost the others: what happened to them first was not recorded"
 LONGEST_MESSAGE = 300  # characters in a summary; the evidence holds all of it
@@ -36,7 +36,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
         return Passed("the program ran out of memory: see out-of-memory")
     cause = deaths.before(process)
     if cause is not None:
-        return Passed(f"rank {process.rank} ended after rank {cause.process.rank} had: {cause.what[:200]}")
+        return Passed(f"rank {process.rank} ended after rank {cause.rank} had: {cause.what[:200]}")
     return [_finding(process, event, name, text)]
 
 
@@ -50,7 +50,7 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
         family = crash_families.recognise(name, inner.text) if inner.spawned is not None else family
         child = _spawned(process, inner.spawned)
         if child is not None:
-            ranks, steps = [child.rank], len(child.longest.steps) if child.trainings else 0
+            ranks, steps = [child.rank], child.steps
     message = crash_families.message(name, inner.text if inner else text)
     place = f" at {where.file.rsplit('/', 1)[-1]}:{where.line}" if where else ""
     step = None if steps is None else int(steps)
@@ -72,7 +72,7 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
             Evidence("exception", name.rsplit(".", 1)[-1]),
             Evidence("message", message),
             Evidence("optimizer steps done before", step, "steps"),
-            *(Evidence(f"then, on rank {one.process.rank}", one.what[:200] + _later(own, one)) for one in others[:8]),
+            *(Evidence(f"then, on rank {one.rank}", one.what[:200] + _later(own, one)) for one in others[:8]),
             *([Evidence("traceback", text)] if text.count("\n") > 0 else []),
         ],
         location=where,
@@ -81,17 +81,17 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
     )
 
 
-def _spawned(process: Process, index: int | None) -> Process | None:
+def _spawned(process: Process, index: int | None) -> Peer | None:
     """The recording of the process that `process` started as number `index` of torch.multiprocessing.spawn."""
     launcher = f"{process.facts.get('host')}-{process.facts.get('pid')}"
-    children = [peer for peer in process.peers if peer.facts.get("launcher") == launcher and peer is not process]
+    children = [peer for peer in process.peers if peer.launcher == launcher and peer.name != process.name]
     if index is None or len({child.rank for child in children}) == len(children):
         return next((child for child in children if child.rank == index), None)
-    children.sort(key=lambda child: int(child.facts.get("pid") or 0))  # without ranks: in the order of their start
+    children.sort(key=lambda child: int(child.pid or 0))  # without ranks: in the order of their start
     return children[index] if index < len(children) else None
 
 
-def _later(first: deaths.Death | None, other: deaths.Death) -> str:
+def _later(first: Death | None, other: Death) -> str:
     apart = float("nan") if first is None else other.at - first.at
     return f", {duration(apart)} later" if 0 <= apart < float("inf") else ""
 
@@ -112,7 +112,7 @@ def _summary(
     step: int | None,
     family: crash_families.Family | None,
     lost: bool,
-    others: list[deaths.Death],
+    others: list[Death],
 ) -> str:
     when = "before the first optimizer step" if not step else f"after {plural(step, 'optimizer step')}"
     what = "The program" if len({peer.rank for peer in process.peers}) < 2 else f"Rank {rank}"
@@ -123,7 +123,7 @@ def _summary(
     elif family:
         told += f" That means: {family.title}. {family.meaning}"
     if others:
-        ranks = listed((one.process.rank for one in others), most=8)
+        ranks = listed((one.rank for one in others), most=8)
         told += f" Rank{'s' if len(others) > 1 else ''} {ranks} ended after it, as a consequence or on the same fault."
     return told
 
@@ -142,6 +142,7 @@ RULE = Rule(
     title="The program died with an exception",
     about="An exception that nothing caught ended the run. The well-known ones are explained with their usual fix.",
     check=check,
+    asks_peers=True,
     verify="The next run gets past this step.",
     consequence_of=("loss-nonfinite", "missing-zero-grad", "learning-rate-too-high"),
     not_when="Exceptions that the script handles, and KeyboardInterrupt.",

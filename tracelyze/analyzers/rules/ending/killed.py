@@ -42,8 +42,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     if end.kind not in ("vanished", "signal"):
         return Passed(f"the program ended with a record of its own ({end.kind})")
     cause = deaths.before(process)
-    if cause is not None and not (cause.follows and cause.process.exit.kind == "signal"):
-        return Passed(f"rank {process.rank} ended after rank {cause.process.rank} had: {cause.what[:200]}")
+    if cause is not None and not (cause.follows and cause.exit.kind == "signal"):
+        return Passed(f"rank {process.rank} ended after rank {cause.rank} had: {cause.what[:200]}")
     starved, left = _starved(process, limits)
     stopped = next((note for note in process.notes if note.startswith("recording stopped")), None)
     return [_finding(process, starved, left, stopped, limits)]
@@ -121,6 +121,7 @@ RULE = Rule(
     title="The program was killed",
     about="A program that is killed from outside cannot say so; what it recorded until then can.",
     check=check,
+    asks_peers=True,
     verify="The next run ends by itself.",
     thresholds=(
         Threshold("left", 0.05, "share", "the kernel starts to kill when reclaiming yields next to nothing"),

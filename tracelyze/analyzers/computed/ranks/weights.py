@@ -1,0 +1,72 @@
+"""The weights of a rank at a few steps, as sums that tell whether two ranks hold the same ones."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracelyze.analyzers.recorded.run import Process
+
+Look = dict[str, tuple[float, float]]
+Sums = dict[float, tuple[int, float]]
+MOST_LOOKS = 14  # of a rank that are compared, beside the first two
+TINY = 1e-12
+
+
+def sums_of(process: Process) -> dict[int, Sums]:
+    """For some steps: of the tensors with each rate, how many there are, and a weighted sum of their norms' logarithms.
+
+    The steps are chosen by a checksum of their number, so that all ranks choose the same.
+    """
+    looks = _looks(process)
+    chosen = sorted(sorted(looks, key=lambda step: zlib.crc32(b"%d" % step))[:MOST_LOOKS])
+    kept = sorted({*sorted(looks)[:2], *chosen})
+    return {step: _sums(looks[step]) for step in kept}
+
+
+def _sums(look: Look) -> Sums:
+    found: dict[float, tuple[int, float]] = {}
+    for name, (norm, rate) in look.items():
+        weight = 0.5 + zlib.crc32(name.encode()) / 2**32  # tensors that change places must not cancel out
+        count, total = found.get(rate, (0, 0.0))
+        found[rate] = count + 1, total + weight * math.log(max(norm, TINY))
+    return found
+
+
+def apart(one: Sums, other: Sums) -> float:
+    """The largest distance of the sums over the same number of tensors: about that of a tensor's norm in parts of it.
+
+    Divided by the root of their number, by which the sum of rounding errors grows.
+    None where the rates are not the same.
+    """
+    common = [rate for rate in one if rate in other and one[rate][0] == other[rate][0]]
+    return max((abs(one[rate][1] - other[rate][1]) / math.sqrt(one[rate][0]) for rate in common), default=0.0)
+
+
+def _looks(process: Process) -> dict[int, Look]:
+    """Norm before the step and rate of each tensor, by step."""
+    found: dict[int, Look] = defaultdict(dict)
+    for row in process.tables["parameters"].records():
+        if row["weight_norm"] is not None and np.isfinite(row["weight_norm"]):
+            found[int(row["step"])][str(row["parameter"])] = float(row["weight_norm"]), float(row["lr"] or 0.0)
+    return found
+
+
+def largest_distance(process: Process, others: Sequence[Process]) -> float:
+    """The largest distance of two norms of a tensor at the last common look, in parts of the norm."""
+    own, most = _looks(process), 0.0
+    for other in others:
+        theirs = _looks(other)
+        other.forget()
+        last = max(own.keys() & theirs.keys(), default=0)
+        one, two = own.get(last, {}), theirs.get(last, {})
+        common = (name for name in one if name in two and one[name][1] == two[name][1])
+        most = max([most, *(abs(one[name][0] - two[name][0]) / max(one[name][0], TINY) for name in common)])
+    return most

@@ -1,0 +1,231 @@
+"""The map: what the rules say of one process, small enough to be sent and kept for a thousand ranks.
+
+Charts stay behind where there are many processes (`Plan.charts`): they are drawn again for the few findings that a
+report shows, see :mod:`tracelyze.analyzers.ranks.answers`.
+"""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tracelyze.analyzers import causality, context, naming, overview, several
+from tracelyze.analyzers.recorded import clocks, run_directory
+from tracelyze.analyzers.rule import ENDING, Limits, Outcome, Passed, Rule, Skipped, missing
+from tracelyze.diagnosis import Exit, Finding
+from tracelyze.errors import InputError
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+LONG: Final = 300_000  # steps above which columns are read anew for every rule, to keep a long run within 500 MB
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every process is judged by. `given`: rules in the place of the catalogue; without them it can be sent.
+
+    `threaded`: process ids of programs in which several threads trained. `charts`: findings keep their charts.
+    """
+
+    rules: tuple[str, ...]
+    thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    threaded: frozenset[Any] = frozenset()
+    charts: bool = True
+    given: tuple[Rule, ...] | None = None
+
+    def chosen(self) -> list[Rule]:
+        """The rules by which to judge, in the order of the catalogue."""
+        from tracelyze.analyzers.rules import RULES
+
+        wanted = frozenset(self.rules)
+        return [rule for rule in (RULES if self.given is None else self.given) if rule.id in wanted]
+
+    def limits(self, rule: Rule) -> Limits:
+        """The rule's thresholds."""
+        return Limits(rule.thresholds, self.thresholds.get(rule.id))
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finding, and where it comes from: the process, which of its trainings, its place among the rule's findings.
+
+    `drawn`: how many charts it has, whether or not they were kept.
+    """
+
+    finding: Finding
+    process: str
+    part: int = 0
+    place: int = 0
+    drawn: int = 0
+
+
+@dataclass
+class Summary:
+    """What is known of one process after it was judged. `gathered`: what rules that compare ranks need of it."""
+
+    name: str
+    rank: int
+    attempt: int
+    thread: int
+    exit: Exit
+    notes: list[str]
+    facts: overview.ProcessFacts
+    pid: Any
+    launcher: Any
+    rows: int
+    ends: clocks.Ends | None = None
+    windows: list[dict[str, Any]] = field(default_factory=list)
+    passed: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    skipped: dict[str, list[Skipped]] = field(default_factory=dict)
+    found: dict[str, list[Found]] = field(default_factory=dict)
+    gathered: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, rule: Rule, outcome: Outcome, part: Process, index: int, plan: Plan) -> None:
+        """What a rule said of the process, or of its training number `index`."""
+        found, passed, skipped = sorted_out(outcome, part, index, plan)
+        if found:
+            self.found.setdefault(rule.id, []).extend(found)
+        if passed:
+            self.passed.setdefault(rule.id, []).extend(passed)
+        if skipped:
+            self.skipped.setdefault(rule.id, []).extend(skipped)
+
+    def packed(self) -> bytes:
+        """The summary to be sent, see :func:`unpacked`."""
+        return zlib.compress(pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL), 6)
+
+
+def sorted_out(
+    outcome: Outcome, part: Process, index: int, plan: Plan
+) -> tuple[list[Found], list[tuple[str, str]], list[Skipped]]:
+    """The findings of an answer, where and why it passed, or what it was skipped for."""
+    if isinstance(outcome, Passed):
+        return [], [(naming.of(part, plan.threaded) or f"rank {part.rank}", outcome.reason)], []
+    if isinstance(outcome, Skipped):
+        return [], [], [outcome]
+    placed = enumerate(outcome)
+    return [Found(finding, part.name, index, place, len(finding.charts)) for place, finding in placed], [], []
+
+
+def unpacked(data: bytes) -> Summary:
+    """The summary that was packed by a process of our own."""
+    found: Summary = pickle.loads(zlib.decompress(data))  # noqa: S301  # of our own process
+    return found
+
+
+@dataclass(frozen=True)
+class Task:
+    """One process folder to be judged. `ended_only`: a restarted one, of which only its end is of interest."""
+
+    folder: str
+    plan: Plan
+    ended_only: bool = False
+
+
+def judge_folder(task: Task) -> bytes:
+    """The packed summary of one process folder: pure and picklable, for the map of any engine."""
+    return judge(run_directory.process(Path(task.folder)), task.plan, task.ended_only).packed()
+
+
+def judge(process: Process, plan: Plan, ended_only: bool = False) -> Summary:
+    """What the rules that judge a process by itself say of it, and what the others need to know of it."""
+    told = Summary(
+        process.name,
+        process.rank,
+        process.attempt,
+        process.thread,
+        process.exit,
+        list(process.notes),
+        overview.facts_of(process),
+        process.facts.get("pid"),
+        process.facts.get("launcher"),
+        len(process.steps),
+    )
+    for rule in plan.chosen():
+        if ended_only and rule.family != ENDING:
+            continue
+        if rule.asks_peers and told.facts.death is not None and not ended_only:
+            continue
+        if rule.gather is not None:
+            gathered = _gathered(rule, process)
+            if gathered is not None:
+                told.gathered[rule.id] = gathered
+            continue
+        for index, part in enumerate([process] if of_whole(rule) else process.parts):
+            told.add(rule, judged_by(rule, part, plan), part, index, plan)
+        if len(process.steps) > LONG:
+            process.forget()
+    if not ended_only:
+        told.ends = clocks.ends_of(process)
+        told.windows = process.windows
+        told.facts.trainings = several.trainings_of(process, plan.threaded)
+    if not plan.charts:
+        for rule_id, found in told.found.items():
+            told.found[rule_id] = [replace(one, finding=replace(one.finding, charts=[])) for one in found]
+    process.forget()
+    return told
+
+
+def judged_by(rule: Rule, part: Process, plan: Plan) -> Outcome:
+    """What one rule says of a process or of one of its trainings, findings completed by what was recorded there."""
+    outcome = evaluate(rule, part, plan.limits(rule))
+    if not isinstance(outcome, list):
+        return outcome
+    name = naming.of(part, plan.threaded)
+    completed = (causality.on_rank(context.completed(finding, part, rule), part.rank) for finding in outcome)
+    return [naming.named(finding, name) for finding in completed]
+
+
+def of_whole(rule: Rule) -> bool:
+    """Whether the rule judges a process as a whole: what it needs is not told apart by training."""
+    tables = {column.partition(".")[0] for alternative in rule.needs for column in alternative}
+    return rule.whole_process or not tables or not tables <= {"steps", "evals"}
+
+
+def evaluate(rule: Rule, process: Process, limits: Limits) -> Outcome:
+    """One rule on one process. A rule that raises is skipped and says so; InputError (a bad file) passes through."""
+    lacking = _lacking(rule, process)
+    if lacking is not None:
+        return lacking
+    try:
+        return rule.check(process, limits)
+    except InputError:
+        raise
+    except Exception as error:
+        return Skipped(f"the rule itself failed: {type(error).__name__}: {error}")
+
+
+def _gathered(rule: Rule, process: Process) -> Any:
+    """What a rule that compares ranks takes from this one; None where it has nothing, or fails."""
+    assert rule.gather is not None
+    if _lacking(rule, process) is not None:
+        return None
+    try:
+        return rule.gather(process)
+    except InputError:
+        raise
+    except Exception:  # the rule will find too little to compare, and say so
+        return None
+
+
+def _lacking(rule: Rule, process: Process) -> Skipped | None:
+    """Why none of the alternatives that the rule needs is complete, or None if one is."""
+    if rule.needs and len(process.steps) == 0 and any(need.startswith("steps.") for need in rule.needs[0]):
+        return Skipped("no optimizer took a step in this process")
+    first: Skipped | None = None
+    for alternative in rule.needs:
+        absent = next((name for name in alternative if not _has(process, name)), None)
+        if absent is None:
+            return None
+        first = first or missing(process, absent, rule.absent)
+    return first
+
+
+def _has(process: Process, name: str) -> bool:
+    table, column = name.split(".")
+    return process.tables[table].has(column)
