@@ -116,7 +116,8 @@ def test_sorted_labels_without_shuffling(make) -> None:
             row | {"loader": 0, "target_lowest": low, "target_highest": high}
             for row, low, high in zip(calls(24), lowest, highest, strict=True)
         ]
-        process = make.process(loaders=[loader | {"sampler": sampler}], more={"loss_calls": rows})
+        once = make.steps() | {"loader_first": [index == 0 for index in range(400)]}
+        process = make.process(once, loaders=[loader | {"sampler": sampler}], more={"loss_calls": rows})
         return str(make.check("no-shuffle", process)[0])
 
     climbing = [index // 4 for index in range(24)]
@@ -141,5 +142,9 @@ def test_labels_are_also_told_by_the_batches_that_were_handed_out(make, field: s
     batches = [
         {"step": at, "loader": 0, "trained": True, "field": "1", "classes": classes} for at, classes in looks.items()
     ]
-    process = make.process(loaders=[loader], more={"loss_calls": losses, "batches": batches})
+    once = make.steps() | {"loader_first": [index == 0 for index in range(400)]}
+    process = make.process(once, loaders=[loader], more={"loss_calls": losses, "batches": batches})
     assert make.check("no-shuffle", process)[0] == status
+    process = make.process(loaders=[loader], more={"loss_calls": losses, "batches": batches})  # four epochs
+    severity = "critical" if status == "fired" else "info"
+    assert make.check("no-shuffle", process)[2].severity == severity

@@ -76,6 +76,7 @@ FLAT = [0.01] * COUNT
         (FLAT, scheduler("OneCycleLR", horizon=COUNT, steps=4), "is stepped only 4 times"),
         (CLIMBING, scheduler("LambdaLR", steps=4), "is stepped only 4 times"),
         (FLAT, scheduler("CosineAnnealingLR", horizon=4, steps=0), "never stepped"),
+        (FALLING, scheduler("StepLR", steps=4, early=1, first_lr=0.01), "before the optimizer"),
         (FLAT, scheduler("StepLR", optimizer=None, shares_parameters=True, steps=4), "never steps"),
     ],
 )
@@ -93,7 +94,8 @@ def test_learning_rate_schedule(make, rates: list[float], row: dict[str, Any], w
         ([0.01] * 390 + [0.0] * 10, scheduler("LinearLR", horizon=390), None),
         (FALLING, scheduler("CosineAnnealingLR", horizon=COUNT), None),
         (FALLING, scheduler("CosineAnnealingLR", horizon=4, steps=4), None),
-        (FALLING, scheduler("CosineAnnealingLR", horizon=50), None),  # restarts on purpose
+        (FALLING, scheduler("CosineAnnealingLR", horizon=80), None),  # restarts on purpose
+        (FALLING, scheduler("StepLR", steps=4, early=3, first_lr=0.01), None),  # brought to where it was
         (FLAT, scheduler("MultiStepLR", steps=4), None),  # a milestone that did not come
         (FLAT, scheduler("ReduceLROnPlateau", steps=4), None),
         (CLIMBING, scheduler("LambdaLR", steps=4), Exit("interrupted", 130)),
@@ -129,6 +131,12 @@ def test_scaler_misuse(make) -> None:
     assert answer(0, 2) == "fired"
     assert answer(0, 2, scale=[1024.0] * COUNT, loss_divisor=[1 / 1024] * COUNT) == "passed"
     assert answer(1, 2) == answer(1, 1) == answer(4, 2) == "passed"
+    assert answer(1, 2, backwards_unscaled=[1] * COUNT) == answer(1, 2, scaler_new=[True] * COUNT) == "fired"
+    now_and_then = [index % 2 for index in range(COUNT)]
+    assert answer(1, 2, backwards_unscaled=now_and_then, scaler_new=[not n for n in now_and_then]) == "passed"
+    assert answer(1, 2, backwards_unscaled=[0] * COUNT, scaler_new=[True] + [False] * (COUNT - 1)) == "passed"
+    two = {"optimizer": [index % 2 for index in range(COUNT)]}
+    assert answer(1, 2, backwards_unscaled=[1] * COUNT, **two) == "passed", "another optimizer's own loss"
     assert outcome(make, "scaler-misuse")[0] == "skipped"
 
 

@@ -49,6 +49,8 @@ STEPS = Table(
         Column("scale", "float64", "", "GradScaler's loss scale in force at the step"),
         Column("losses_scaled", "int32", "losses", "losses that GradScaler scaled for the step, where one is used"),
         Column("scaler_use", "int8", "", "what GradScaler did with the gradients of the step", SCALER_USE),
+        Column("scaler_new", "bool", "", "the step's GradScaler made none of the steps before"),
+        Column("backwards_unscaled", "int32", "", "backwards of the step on a loss that no GradScaler had scaled"),
         Column("graph_retained", "bool", "", "the step's last backward kept its graph (retain_graph=True)"),
         Column("anomaly_mode", "bool", "", "autograd's anomaly detection was on at that backward"),
         Column("profiled", "bool", "", "a profiler was on at that backward"),
@@ -174,7 +176,7 @@ LOSS_CALLS = Table(
     "Calls of torch's loss functions that were looked at: the first of each function, then one in many.",
     (
         Column("step", "int64", "", "optimizer steps (all optimizers) that were done before the call"),
-        Column("function", "string", "", "function of torch.nn.functional"),
+        Column("function", "string", "", "function of torch.nn.functional; written out: the script computes the loss"),
         Column("site", "int32", "", "line of the script that calls it (table sites)"),
         Column("loader", "int16", "", "DataLoader whose batch was in hand (table loaders)"),
         Column("training", "bool", "", "autograd was recording and the input depends on something trainable"),
@@ -256,8 +258,10 @@ SCHEDULES = Table(
         Column("optimizer_steps", "int64", "", "steps of its optimizer"),
         Column("horizon", "int64", "", "steps of the scheduler that its settings make it last"),
         Column("base_lr", "float64", "", "rate that it starts from or climbs to, first parameter group"),
+        Column("first_lr", "float64", "", "rate that it set when it was made, first parameter group"),
         Column("lowest_lr", "float64", "", "lowest rate that its steps set"),
         Column("highest_lr", "float64", "", "highest rate that its steps set"),
+        Column("early", "int32", "", "its steps before the first one of its optimizer; that of its constructor aside"),
         Column("site", "int32", "", "line of the script that makes it step (table sites)"),
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 FIRST_LOSSES = 200  # Losses of a training up to this number are all dispatched.
+WATCHED = 100  # losses that are dispatched after a batch that the loop gave up
 EVERY = 53  # Of the others one in so many: a prime, so that no loss of several in a step is always left out.
 
 
@@ -13,6 +14,12 @@ class LossSampling:
         self.count = 0  # loss functions that have returned
         self.next = 0  # 0: all losses are dispatched
         self.every = EVERY
+        self._watched = FIRST_LOSSES  # losses up to this number are all dispatched
+
+    def watch(self) -> None:
+        """The model was called to train and no backward followed: find out what its losses are from now on."""
+        self._watched = max(self._watched, self.count + WATCHED)
+        self.next = 0
 
     def all(self) -> None:
         """The model evaluates: every loss counts."""
@@ -20,4 +27,4 @@ class LossSampling:
 
     def choose_next(self) -> None:
         """The model was called to train, and the loss that was to be dispatched is over."""
-        self.next = 0 if self.count < FIRST_LOSSES else (self.count // self.every + 1) * self.every
+        self.next = 0 if self.count < self._watched else (self.count // self.every + 1) * self.every

@@ -44,6 +44,7 @@ class Call:
     losses = 0
     loss_sum = 0.0
     device_loss: Any = None
+    given_loss: Any = None  # of a call in training, until a backward has run through it: a number, or a scalar
     in_train = False
     sensitive = 0
     sensitive_in_train = 0

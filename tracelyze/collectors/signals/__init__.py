@@ -14,6 +14,7 @@ CLASSES: Final = (
     "machine.step_time.StepTime",
     "loss.loss.Loss",
     "loss.loss_inputs.LossInputs",
+    "loss.written_losses.WrittenLosses",
     "precision.loss_scale.LossScale",
     "precision.scaler_use.ScalerUse",
     "gradients.backward_flags.BackwardFlags",

@@ -30,12 +30,13 @@ def last_rows(process: Process) -> list[Row]:
 
 def runs_ahead(training: Training, rows: list[Row], limits: Limits) -> Row | None:
     """A scheduler that is stepped per batch and whose length counts epochs: it is over many times over."""
-    epochs = int((training.steps["loader_first"] == 1).sum())
+    epochs = _epochs(training)
     for row in rows:
         per_step = row["steps"] >= PER_STEP * len(training.steps)
         horizon = row["horizon"]
         if per_step and horizon and row["name"] in (*RETURNING, "PolynomialLR"):
-            counts_epochs = epochs >= FEWEST_EPOCHS and abs(horizon - epochs) <= 1
+            counts_epochs = epochs is not None and epochs >= FEWEST_EPOCHS and abs(horizon - epochs) <= 1
+            counts_epochs |= epochs is None and horizon <= limits["few"]
             if counts_epochs and row["steps"] >= limits["apart"] * horizon:
                 return row
     return None
@@ -60,13 +61,34 @@ def lags_behind(training: Training, rows: list[Row], limits: Limits) -> Row | No
 
 def never_stepped(training: Training, rows: list[Row], limits: Limits) -> Row | None:
     """A scheduler that was made and never stepped, by a training of several epochs that came to its end."""
-    epochs = int((training.steps["loader_first"] == 1).sum())
-    long = epochs >= FEWEST_EPOCHS and len(training.steps) >= limits["idle"]
+    epochs = _epochs(training)
+    long = len(training.steps) >= limits["idle"] * (FEWEST_EPOCHS if epochs is None else 1)
+    long = long and (epochs is None or epochs >= FEWEST_EPOCHS)
     if training.process.exit.kind != "finished" or not long or any(row["steps"] for row in rows):
         return None
     rows = [row for row in rows if row["name"] not in LATE]
     rate = training.steps["lr"][np.isfinite(training.steps["lr"])]
     return rows[0] if len(rows) == 1 and len(rate) and rate.min() == rate.max() else None
+
+
+def begun_early(training: Training, rows: list[Row], limits: Limits) -> Row | None:
+    """A scheduler that was stepped once before the first step of its optimizer, and then once with each of them (or
+    more rarely), so that its first rate is never used. One that begins at zero is helped over that on purpose."""
+    count = len(training.steps)
+    for row in rows:
+        from_zero = (row["first_lr"] or 0.0) <= limits["zero"] * (row["base_lr"] or 0.0)
+        once_more = row["steps"] == count  # beside the early one: begun on purpose
+        if row["early"] == 1 and row["steps"] > 1 and not from_zero and not once_more and row["lowest_lr"] is not None:
+            return row
+    return None
+
+
+def _epochs(training: Training) -> int | None:
+    """Passes over a loader; without one the evaluation passes, if there are several; None if nothing tells."""
+    if training.steps.has("loader") and np.isfinite(training.steps["loader"]).any():
+        return int((training.steps["loader_first"] == 1).sum())
+    after = training.process.evals["after_step"]
+    return len(np.unique(after[after > 0])) or None
 
 
 def of_another_optimizer(training: Training, rows: list[Row], limits: Limits) -> Row | None:
@@ -101,6 +123,16 @@ def words(training: Training, row: Row, judge: Any) -> tuple[str, str, str]:
                 "from."
             ),
             "Step it after every optimizer step, or make its length count epochs.",
+        )
+    if judge is begun_early:
+        return (
+            f"{row['name']} is stepped before the optimizer: its first rate is never used",
+            (
+                "The first step of the scheduler came before the first step of the optimizer, so the rate of "
+                f"{number(row['first_lr'] or 0.0)} with which the schedule begins was never used, and every later "
+                "one comes a turn too soon. torch warns of it once."
+            ),
+            "Call scheduler.step() after optimizer.step(), at the end of the batch or of the epoch.",
         )
     return (
         f"{row['name']} is never stepped: the learning rate stays at {last}",

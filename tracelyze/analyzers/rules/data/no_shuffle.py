@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from tracelyze import reading
+from tracelyze.analyzers.computed.data import label_order
 from tracelyze.analyzers.evidence import edits, pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import number, percent
+from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -26,6 +24,22 @@ def check(process: Process, limits: Limits) -> Outcome:
     labelled = [row for row in calls if row["target_lowest"] is not None]
     if not ordered:
         return Passed("no loader that feeds the training reads a dataset in its own order")
+    told = _by_labels(process, ordered, labelled, calls, limits)
+    if not isinstance(told, list):
+        again = [index for index in ordered if _passes(process, index) >= limits["passes"]]
+        return [_same_order(process, ordered[again[0]], limits)] if again else told
+    return told
+
+
+def _passes(process: Process, loader: int) -> int:
+    """How often the training went through a loader."""
+    steps = process.steps
+    return int(((steps["loader"] == loader) & (steps["loader_first"] == 1)).sum())
+
+
+def _by_labels(
+    process: Process, ordered: dict[Any, Row], labelled: list[Row], calls: list[Row], limits: Limits
+) -> Outcome:
     if not calls:
         return Skipped("no training loss was seen on batches of a loader that reads in order")
     if not labelled:
@@ -34,44 +48,14 @@ def check(process: Process, limits: Limits) -> Outcome:
     for index, loader in ordered.items():
         large = [row for row in labelled if int((row["input_shape"] or "0").split("x")[0]) >= limits["samples"]]
         rows = [row for row in large if row["loader"] == index]
-        rows += _handed_out(process, index, rows, limits)
-        spread = _sorted(rows, limits)
+        rows += label_order.handed_out(process, index, rows, limits)
+        spread = label_order.covered(rows, limits)
         if spread is not None and spread <= limits["width"]:
             return [_finding(process, loader, rows, spread, limits)]
         unknown = unknown or spread is None
     if unknown:
         return Skipped("a loader reads in order, but too few batches were sampled, or too close together")
     return Passed("a loader reads its dataset in order, but the labels are mixed in it")
-
-
-def _handed_out(process: Process, loader: int, known: list[Row], limits: Limits) -> list[Row]:
-    """The same of batches as the loader handed them out, whose field is the target at all steps that are known."""
-    given = {row["step"]: (row["target_lowest"], row["target_highest"]) for row in known}
-    fields: dict[str, list[Row]] = {}
-    for row in process.tables["batches"].records():
-        if row["loader"] == loader and row["trained"] and row["classes"]:
-            counts = {float(label): count for label, count in reading.parse_object(row["classes"]).items()}
-            if sum(counts.values()) >= limits["samples"]:
-                found = {"step": row["step"], "target_lowest": min(counts), "target_highest": max(counts)}
-                fields.setdefault(row["field"], []).append(found)
-    for rows in fields.values():
-        same = [given[r["step"]] == (r["target_lowest"], r["target_highest"]) for r in rows if r["step"] in given]
-        if len(same) >= limits["ends"] and all(same):
-            return [row for row in rows if row["step"] not in given]
-    return []
-
-
-def _sorted(rows: list[Row], limits: Limits) -> float | None:
-    """Median share of the range of labels that a batch covers, if nearly all cover little; 1 if not, None: unknown."""
-    low, high = (np.array([row[name] for row in rows]) for name in ("target_lowest", "target_highest"))
-    whole = high.max() - low.min() if rows else 0.0
-    if len(rows) < limits["batches"] or not np.isfinite(whole) or whole <= 0:
-        return None
-    narrow = (high - low) <= limits["width"] * whole
-    if narrow.mean() < limits["share"]:
-        return 1.0
-    ends = max(min((narrow & (high < label)).sum(), (narrow & (low >= label)).sum()) for label in np.unique(low))
-    return float(np.median((high - low) / whole)) if ends >= limits["ends"] else None
 
 
 def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limits: Limits) -> Finding:
@@ -102,6 +86,30 @@ def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limi
     )
 
 
+def _same_order(process: Process, loader: Row, limits: Limits) -> Finding:
+    count = _passes(process, loader["loader"])
+    return Finding(
+        rule=RULE.id,
+        severity="info",
+        confidence="certain",
+        title=f"Each of {plural(count, 'epoch')} reads the training data in the same order",
+        summary=(
+            f"The loader reads {loader['dataset']} from its first sample to its last in each of "
+            f"{plural(count, 'epoch')}. Where that is not the order of the labels it does little harm: batches always "
+            "hold the same samples, and the last ones of an epoch have the last word."
+        ),
+        fix="Shuffle the training loader, unless the order matters.",
+        fix_code="loader = DataLoader(dataset, batch_size=..., shuffle=True)",
+        evidence=[
+            Evidence("sampler", loader["sampler"]),
+            Evidence("passes over the loader", count, "passes", limits["passes"], limits.source("passes")),
+        ],
+        location=process.site(loader["site"]),
+        false_alarm="Time series, chunks of one stream, a curriculum.",
+        diff=edits.loader_arguments(process, process.site(loader["made_at"]), {"shuffle": "True"}),
+    )
+
+
 RULE = Rule(
     id="no-shuffle",
     family="data",
@@ -121,6 +129,7 @@ RULE = Rule(
         Threshold("batches", 12, "batches", "enough to see several of both ends of the range"),
         Threshold("width", 0.25, "share", "of the range of labels; shuffled batches cover nearly all of it"),
         Threshold("share", 0.8, "share", "of the batches; those between two classes hold both"),
+        Threshold("passes", 3, "passes", "what is read once has no order to repeat; two may be a short try"),
         Threshold("ends", 3, "batches", "below and above some label: a rare class alone never fills three batches"),
     ),
     not_when="Samplers of the script's own, streams, labels that are mixed in the dataset, validation loaders.",

@@ -35,6 +35,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         count += int(training.steps.known("loss").sum())
         if (bad & ~timing.skipped(training)).any():
             findings.append(_finding(training, bad, limits, hidden=bool(hidden.any())))
+    findings = findings or _given_up(process, limits)
     return findings or Passed(f"all {plural(count, 'measured loss')} are finite")
 
 
@@ -78,6 +79,40 @@ def _finding(training: Training, bad: np.ndarray, limits: Limits, hidden: bool) 
         charts=pictures.loss(training, marks) + pictures.grad_norm(training, marks),
         false_alarm="A loss that is meant to be Inf for rejected samples, and is never stepped on, is harmless.",
     )
+
+
+def _given_up(process: Process, limits: Limits) -> list[Finding]:
+    """Losses that were no number and never reached a backward, because the loop looks for that."""
+    rows = [row for row in process.events.records() if row["kind"] == "loss-given-up"]
+    if not rows or not process.trainings:
+        return []
+    training = process.longest
+    begin = int(rows[0]["step"] or 0) + 1
+    later = int((timing.numbers(training) >= begin).sum())
+    for_good = later == 0 and len(rows) >= limits["recovered"]
+    what = rows[0]["name"] or "NaN"
+    finding = Finding(
+        rule=RULE.id,
+        severity="critical" if for_good else "warning",
+        confidence="certain",
+        title=f"{plural(len(rows), 'loss')} {'were' if len(rows) > 1 else 'was'} {what}, and the loop skipped the step",
+        summary=(
+            f"After step {begin - 1:,} the loss was {what} and no backward followed: the loop looks for that and gives "
+            f"up the batch. {plural(len(rows), 'such batch', 'such batches')} were seen. "
+            + (
+                "No step came after them: the weights are lost already, and the loop goes on without training."
+                if for_good
+                else f"{later:,} later steps trained on. What such batches have in common is never learned."
+            )
+        ),
+        fix=FIX,
+        fix_code=FIX_CODE,
+        first_step=begin,
+        evidence=[Evidence("losses that were given up", len(rows), "losses", 0, "every loss is a number")],
+        location=process.location("loss") or training.loss_location,
+        false_alarm="A loss that is meant to be Inf for rejected samples.",
+    )
+    return [finding]
 
 
 def _last_finite(values: np.ndarray) -> float | None:

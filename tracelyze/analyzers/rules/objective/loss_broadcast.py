@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
 
+WRITTEN_OUT = "written out"  # a loss that the script computes itself
 ELEMENTWISE = (
     "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "poisson_nll_loss", "gaussian_nll_loss", "soft_margin_loss",
-    "hinge_embedding_loss",
+    "hinge_embedding_loss", WRITTEN_OUT,
 )  # fmt: skip
 
 
@@ -55,19 +56,22 @@ def _tell(process: Process, line: Line, bad: list[Row], limits: Limits) -> Findi
     dim = -1 if long[-1] == 1 else long.index(1)
     name = "prediction" if longer_input else "target"
     kept = row["reduction"] == "none"
+    by_hand = line.function == WRITTEN_OUT
+    subject = "The loss" if by_hand else line.function
+    call = "((prediction - target) ** 2).mean()" if by_hand else f"F.{line.function}(prediction, target)"
     return loss_calls.finding(
         process, line, bad, limits,
         rule=RULE.id,
-        title=f"{line.function} compares {given} with {target}: every prediction meets every target",
+        title=f"{subject} compares {given} with {target}: every prediction meets every target",
         summary=(
             f"In {line.where} the prediction has shape {given} and the target {target}. PyTorch repeats both to "
             f"{product}: {prod(product):,} differences instead of {count:,}, nearly all between a prediction and the "
             "target of another sample. The best answer to that is the mean of all targets, whatever the input, so the "
-            "network learns to predict a constant. torch warns of it once."
+            "network learns to predict a constant." + ("" if by_hand else " torch warns of it once.")
         ),
         fix=f"Give both the same shape before the loss: take the dimension of size 1 off the {name}.",
         fix_code=f"{name} = {name}.squeeze({dim})  # {given if longer_input else target} -> "
-        f"{target if longer_input else given}\nloss = F.{line.function}(prediction, target)",
+        f"{target if longer_input else given}\nloss = {call}",
         evidence=[
             Evidence("shape of the prediction", given),
             Evidence("shape of the target", target),

@@ -9,13 +9,42 @@ import numpy as np
 from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding, Location
-from tracelyze.formatting import number, share_of
+from tracelyze.formatting import number, percent, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Training
     from tracelyze.analyzers.recorded.table import Mask
 
 MADE_THE_STEP, NOTHING = 2, 0
+STILL = (
+    "optimizer.step() uses scaled gradients: GradScaler is used by half",
+    (
+        "the loss went through scaler.scale(), and optimizer.step() was called directly: the gradients were too large "
+        "by the scale ({factor}), overflows were not skipped, and the scale never adapts. Adam hides it, weight decay, "
+        "clipping and SGD do not."
+    ),
+)
+NEVER = (
+    "scaler.step() divides gradients that were never scaled",
+    (
+        "backward ran on the plain loss, and scaler.step() divided the gradients by the scale ({factor}): with SGD "
+        "hardly anything is learned, and small gradients underflow in float16, which the scaler is there to prevent."
+    ),
+)
+BESIDE = (
+    "One of several losses is not scaled: scaler.step() divides its gradient away",
+    (
+        "one backward ran on a scaled loss and another one on a plain loss. scaler.step() divides the sum of both by "
+        "the scale ({factor}), so that next to nothing is left of the second one."
+    ),
+)
+ANEW = (
+    "A new GradScaler is made for every step: its scale never adapts",
+    (
+        "the scaler had made no step before. Each new one begins with the same scale ({factor}): where that overflows "
+        "it does so at every step, and where a larger one would be needed it never grows."
+    ),
+)
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -33,37 +62,35 @@ def _check(training: Training, limits: Limits) -> OneOutcome:
     never_scaled = known & (steps["losses_scaled"] == 0) & (steps["scaler_use"] == MADE_THE_STEP)
     divided = np.isclose(steps["loss_divisor"] * steps["scale"], 1.0, rtol=1e-3)  # multiplied by hand
     never_scaled &= ~divided
-    for bad in (still_scaled, never_scaled):
+    by_scaler = known & (steps["scaler_use"] == MADE_THE_STEP)
+    beside = scaled & by_scaler & (steps["backwards_unscaled"] > 0) & ~divided
+    if len(training.process.trainings) > 1:
+        beside[:] = False  # the loss of an optimizer that uses no scaler
+    anew = by_scaler & (steps["scaler_new"] == 1)
+    for bad, words in ((still_scaled, STILL), (never_scaled, NEVER), (beside, BESIDE), (anew, ANEW)):
         if bad.sum() >= limits["share"] * known.sum():
-            return _finding(training, bad, bad is still_scaled, limits)
+            return _finding(training, bad, words, limits)
     share = float(scaled.sum() / known.sum())
     return Passed(f"losses of {share_of(share, 'steps')} were scaled, and unscaled again")
 
 
-def _finding(training: Training, bad: Mask, scaled: bool, limits: Limits) -> Finding:
+def _finding(training: Training, bad: Mask, words: tuple[str, str], limits: Limits) -> Finding:
+    scaled = words is STILL
     first = int(np.argmax(bad))
     begin = timing.step_at(training, first)
     scale = training.steps["scale"][np.isfinite(training.steps["scale"])]
     factor = number(float(scale[0])) if len(scale) else "65,536 at first"
-    place: Location | None = training.step_location if scaled else training.backward_location
+    place: Location | None = training.step_location if scaled or words is ANEW else training.backward_location
+    title, summary = words
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="certain",
-        title="optimizer.step() uses scaled gradients: GradScaler is used by half"
-        if scaled
-        else "scaler.step() divides gradients that were never scaled",
-        summary=(
-            f"In {share_of(float(bad.mean()), 'steps')} the loss went through scaler.scale(), and optimizer.step() "
-            f"was called directly: the gradients were too large by the scale ({factor}), overflows were not skipped, "
-            "and the scale never adapts. Adam hides it, weight decay, clipping and SGD do not."
-            if scaled
-            else f"In {share_of(float(bad.mean()), 'steps')} backward ran on the plain loss, and scaler.step() "
-            f"divided the gradients by the scale ({factor}): with SGD hardly anything is learned, and small gradients "
-            "underflow in float16, which the scaler is there to prevent."
-        ),
-        fix="Use both halves: scale the loss for backward, and let the scaler make the step.",
-        fix_code="scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
+        title=title,
+        summary=f"In {percent(float(bad.mean()))} of the steps {summary.format(factor=factor)}",
+        fix="Make the scaler once, before the loop. Scale every loss for backward, and let the scaler make the step.",
+        fix_code="scaler = torch.amp.GradScaler()  # before the loop\n"
+        "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
         first_step=begin,
         last_step=timing.step_at(training, int(np.flatnonzero(bad)[-1])),
         first_second=timing.second_at(training, first),
@@ -74,7 +101,7 @@ def _finding(training: Training, bad: Mask, scaled: bool, limits: Limits) -> Fin
         cost=timing.cost_of(training, bad),
         location=place,
         charts=pictures.grad_norm(training) + pictures.loss(training),
-        diff=edits.step_by_scaler(training) if scaled else edits.scale_the_loss(training),
+        diff=edits.step_by_scaler(training) if scaled else edits.scale_the_loss(training) if words is NEVER else None,
         false_alarm="Gradients that the script unscales itself, without scaler.unscale_.",
     )
 

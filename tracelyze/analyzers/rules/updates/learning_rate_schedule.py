@@ -49,7 +49,7 @@ def _check(training: Training, known: list[dict[str, Any]], limits: Limits) -> O
             "scheduler = CosineAnnealingLR(optimizer, T_max=epochs)",
             evidence=[Evidence("steps of the scheduler", stranger["steps"], "steps")],
         )  # fmt: skip
-    for judge in (schedules.runs_ahead, schedules.lags_behind, schedules.never_stepped):
+    for judge in (schedules.runs_ahead, schedules.lags_behind, schedules.never_stepped, schedules.begun_early):
         row = judge(training, outer, limits)
         if row is not None:
             return _out_of_step(training, row, judge)
@@ -113,6 +113,10 @@ RULE = Rule(
         Threshold("share", 0.1, "share", "a schedule's last steps at zero are a percent or so of a run"),
         Threshold("nothing", 1e-6, "", "of the highest rate: updates below the resolution of float32"),
         Threshold("apart", 5, "", "steps per scheduler step from which the two units are surely not the same"),
+        Threshold(
+            "few", 50, "steps", "a cosine over fewer steps than that, gone through again and again, counts epochs"
+        ),
+        Threshold("zero", 1e-3, "", "of its base rate: a warm-up that begins at zero may skip that on purpose"),
         Threshold("idle", 100, "steps", "a scheduler that waits for an epoch or an evaluation may step late"),
     ),
     not_when="Schedules that reach zero with the last steps, short runs, interrupted runs, schedules within schedules.",

@@ -6,6 +6,7 @@ recorded is what happened: how many calls, in which mode, on whose batches, with
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import Any
 
@@ -15,6 +16,7 @@ from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors.readback import Readback
 
 NO_GRAPH = 3  # schema.GRAD_MODE
+MAX_GIVEN_UP = 1000  # losses that are no number, in events
 RECHECKS = 8  # a model that no optimizer holds is checked again this often: its optimizer may step later
 
 
@@ -39,6 +41,8 @@ class Evaluation(Signal):
         self._late: deque[tuple[dict[str, Any], Readback]] = deque()
         self._held: dict[int, int | None] = {}
         self._rechecks: dict[int, int] = {}
+        self._given_up_losses = 0
+        self._unread: deque[tuple[dict[str, Any], Readback]] = deque()  # losses of such calls, on a device
         self._declared: tuple[int, str] | None = None
         self._declarations = 0
 
@@ -63,10 +67,13 @@ class Evaluation(Signal):
     def loss(self, value: Any) -> None:
         """A loss function returned: it belongs to the latest call."""
         call = self.program.calls.latest
-        if call is None or (call.mode == GRAD and call.in_train):
+        if call is None:
+            return
+        value = value.detach()
+        if call.mode == GRAD and call.in_train:
+            call.given_loss = value.item() if value.device.type == "cpu" else value
             return
         call.losses += 1
-        value = value.detach()
         if value.device.type == "cpu":
             call.loss_sum += value.item()
         else:
@@ -79,10 +86,31 @@ class Evaluation(Signal):
             self._close(training)
         if not trained:
             self._passes.setdefault(training, []).append(call)
-        if self._late:
+            if call.mode == GRAD and call.in_train:
+                self._given_up(call)
+        call.given_loss = None
+        if self._late or self._unread:
             self._release()
         elif not self._passes:
             self.pause()  # until a call is settled that did not train
+
+    def _given_up(self, call: Call) -> None:
+        """The model was called to train and no backward followed: was that because the loss was no number?"""
+        self.context.losses.watch()
+        if call.given_loss is None or self._given_up_losses >= MAX_GIVEN_UP:
+            return
+        row = {"time": self.context.now(), "step": call.step, "kind": "loss-given-up", "name": "NaN"}
+
+        def fill(late: dict[str, Any], values: list[float]) -> None:
+            if not math.isfinite(values[0]):
+                self._given_up_losses += 1
+                name = "NaN" if math.isnan(values[0]) else "Inf"
+                self.context.emit("events", late | {"name": name, "value": values[0]})
+
+        if isinstance(call.given_loss, float):
+            fill(row, [call.given_loss])
+        elif call.given_loss.is_cuda and not self.torch.cuda.is_current_stream_capturing():
+            self._unread.append((row, Readback(self.torch, [call.given_loss], fill)))
 
     def _training(self, call: Call) -> int | None:
         """An optimizer of the training whose model was called, where there are several; None if it is nobody's."""
@@ -132,6 +160,9 @@ class Evaluation(Signal):
             self.context.emit("evals", row)
 
     def _release(self, wait: bool = False) -> None:
+        while self._unread and (wait or self._unread[0][1].arrived()):
+            row, readback = self._unread.popleft()
+            readback.fill(row)
         while self._late and (wait or self._late[0][1].arrived()):
             row, readback = self._late.popleft()
             readback.fill(row)

@@ -32,6 +32,8 @@ class _Scheduler:
         self.optimizer_steps = 0
         self.shares = False
         self.base = _base_rate(scheduler)
+        self.first: float | None = None  # rate that it sets when it is made
+        self.early = 0  # its steps before its optimizer made one
         self.lowest: float | None = None
         self.highest: float | None = None
 
@@ -42,7 +44,7 @@ class Schedules(Signal):
         f"schedules.{name}"
         for name in (
             "step", "scheduler", "name", "optimizer", "shares_parameters", "inner", "steps", "optimizer_steps",
-            "horizon", "base_lr", "lowest_lr", "highest_lr", "site",
+            "horizon", "base_lr", "first_lr", "lowest_lr", "highest_lr", "early", "site",
         )
     )  # fmt: skip
     inactive = ("after_step",)
@@ -66,6 +68,10 @@ class Schedules(Signal):
             self._all.append(one)
             self.activate()
         one.inner |= inner
+        if one.first is None:
+            one.first = _rate(scheduler.optimizer)
+        elif not inner and not one.steps:
+            one.early += self._before_its_optimizer(scheduler)
         if not self.progress.backwards:
             return  # its constructor makes a first step
         if one.site is None:
@@ -77,6 +83,10 @@ class Schedules(Signal):
         if rate is not None:
             one.lowest = rate if one.lowest is None else min(rate, one.lowest)
             one.highest = rate if one.highest is None else max(rate, one.highest)
+
+    def _before_its_optimizer(self, scheduler: Any) -> bool:
+        """Whether the optimizer has not stepped yet. (The constructor's own step is the first one that is seen.)"""
+        return all(stepped.optimizer is not scheduler.optimizer for stepped in self.program.optimizers.tracked())
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if tracked.count >= REPORTS[self._reported[tracked.index]]:
@@ -106,6 +116,8 @@ class Schedules(Signal):
                     "optimizer_steps": one.optimizer_steps,
                     "horizon": one.horizon,
                     "base_lr": one.base,
+                    "first_lr": one.first,
+                    "early": one.early,
                     "lowest_lr": one.lowest,
                     "highest_lr": one.highest,
                     "site": one.site,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from tracelyze.collectors.program.optimizers import Tracked
@@ -9,13 +10,15 @@ from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
 UNUSED, UNSCALED, STEPPED = 0, 1, 2
+MARK = "tracelyze-scaled"  # on the autograd node that scaled a loss
+WALK = 16  # nodes between what backward is called on and the scaled loss
 
 
 class ScalerUse(Signal):
     """Null for programs without an enabled scaler."""
 
     name = "scaler_use"
-    columns = ("steps.losses_scaled", "steps.scaler_use")
+    columns = ("steps.losses_scaled", "steps.scaler_use", "steps.scaler_new", "steps.backwards_unscaled")
     inactive = ("before_backward", "after_step")
     needs_every_step = True
     about = "Losses that GradScaler scaled for a step, and whether GradScaler or the script made the step."
@@ -26,12 +29,17 @@ class ScalerUse(Signal):
         self._scaled = 0
         self._use = UNUSED
         self._stepped = False
+        self._unscaled = 0
+        self._known: weakref.WeakSet[Any] = weakref.WeakSet()  # scalers that have made a step
+        self._new = False
 
     def scale(self, original: Any, scaled: Any) -> None:
         self.activate()
         if self._stepped:
-            self._scaled, self._stepped = 0, False
+            self._begin()
         self._scaled += 1
+        if isinstance(scaled, self.torch.Tensor) and scaled.grad_fn is not None:
+            scaled.grad_fn.metadata[MARK] = True
 
     def unscale(self, scaler: Any, optimizer: Any) -> None:
         self.activate()
@@ -40,12 +48,36 @@ class ScalerUse(Signal):
     def scaler_step(self, scaler: Any) -> None:
         self.activate()
         self._use = STEPPED
+        self._new = scaler not in self._known
+        self._known.add(scaler)
 
     def before_backward(self, roots: Any) -> None:
         if self._stepped:  # nothing was scaled since; several optimizers may step after one backward
-            self._scaled, self._stepped = 0, False
+            self._begin()
+        root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
+        if isinstance(root, self.torch.Tensor) and not self._is_scaled(root):
+            self._unscaled += 1
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         row["losses_scaled"], row["scaler_use"] = self._scaled, self._use
+        row["backwards_unscaled"] = self._unscaled
+        if self._use == STEPPED:
+            row["scaler_new"] = self._new
         self._use = UNUSED
         self._stepped = True
+
+    def _begin(self) -> None:
+        self._scaled, self._unscaled, self._stepped = 0, 0, False
+
+    @staticmethod
+    def _is_scaled(root: Any) -> bool:
+        """Whether a backward begins at a scaled loss, or at something made of one."""
+        nodes, seen = [root.grad_fn], 0
+        while nodes and seen < WALK:
+            node = nodes.pop(0)
+            seen += 1
+            if node is not None:
+                if MARK in node.metadata:
+                    return True
+                nodes += [following for following, _ in node.next_functions]
+        return False

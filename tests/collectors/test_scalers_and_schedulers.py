@@ -1,0 +1,100 @@
+"""Gradient scalers and learning-rate schedulers that are used in the wrong way, and in the ways that look like it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracelyze.analyzers import diagnose
+
+pytest.importorskip("torch")
+
+SCALED = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+opt = torch.optim.SGD(net.parameters(), 0.05)
+make = lambda: torch.amp.GradScaler("cpu", init_scale=256.0)
+scaler = make()
+HOW = {how!r}
+for step in range(40):
+    x = torch.randn(16, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = net(x)
+    first = (out[:, 0].float() - x[:, 0]).square().mean()
+    second = (out[:, 1].float() - x[:, 1]).square().mean()
+    opt.zero_grad()
+    if HOW == "anew":
+        scaler = make()
+    if HOW == "one of two":
+        scaler.scale(first).backward(retain_graph=True)
+        second.backward()
+    elif HOW == "both":
+        scaler.scale(first).backward(retain_graph=True)
+        (scaler.scale(second) / 2).backward()
+    else:
+        scaler.scale(first + second).backward()
+    scaler.step(opt)
+    scaler.update()
+"""
+
+SCHEDULED = """
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, StepLR
+torch.manual_seed(0)
+net = nn.Linear(8, 1)
+opt = torch.optim.SGD(net.parameters(), 0.05)
+HOW = {how!r}
+warm = HOW == "out of zero"
+sched = LambdaLR(opt, lambda n: min(1.0, n / 20)) if warm else CosineAnnealingLR(opt, 10) if "cosine" in HOW \\
+    else StepLR(opt, 5, 0.5)
+if warm or HOW == "resumed":
+    sched.step()
+if HOW == "resumed":
+    sched.step(); sched.step()
+for epoch in range(12 if "cosine" not in HOW else 10):
+    if HOW == "first":
+        sched.step()
+    for batch in range(40):
+        x = torch.randn(16, 8)
+        loss = (net(x) - x[:, :1]).square().mean()
+        opt.zero_grad(); loss.backward(); opt.step()
+        if warm or HOW == "cosine per batch":
+            sched.step()
+    if HOW in ("last", "resumed", "cosine"):
+        sched.step()
+"""
+
+
+def status(collect: Any, folder: Path, script: str, rule: str, how: str) -> tuple[str, str]:
+    file = folder / "train.py"
+    file.write_text(script.format(how=how))
+    diagnosis = diagnose(collect(sys.executable, str(file)).run, select=[rule])
+    return diagnosis.checks[0].status, diagnosis.findings[0].title if diagnosis.findings else ""
+
+
+@pytest.mark.starts_programs
+@pytest.mark.parametrize(
+    ("how", "words"), [("anew", "new GradScaler"), ("one of two", "not scaled"), ("both", ""), ("once", "")]
+)
+def test_scalers(collect: Any, tmp_path: Path, how: str, words: str) -> None:
+    found, title = status(collect, tmp_path, SCALED, "scaler-misuse", how)
+    assert (found, words in title) == ("fired" if words else "passed", True)
+
+
+@pytest.mark.starts_programs
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("first", "before the optimizer"), ("never", "never stepped"), ("cosine per batch", "every batch"),
+        ("last", ""), ("out of zero", ""), ("resumed", ""), ("cosine", ""),
+    ],
+)  # fmt: skip
+def test_schedulers(collect: Any, tmp_path: Path, how: str, words: str) -> None:
+    found, title = status(collect, tmp_path, SCHEDULED, "learning-rate-schedule", how)
+    assert (found, words in title) == ("fired" if words else "passed", True), title

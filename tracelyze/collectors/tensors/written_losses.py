@@ -1,0 +1,117 @@
+"""A loss that the script writes out by itself: the shapes that met in it, read from the graph behind the scalar.
+
+`((prediction - target) ** 2).mean()` calls no loss function. But its graph knows the shape of what every operation put
+out and of what came in, as far as that can be trained; and squares and products have saved their operands. Nothing is
+computed but a difference of a few saved elements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tracelyze.collectors.tensors import saved_values
+
+MAX_NODES = 40
+SEEN = 6  # rows and columns of a table of differences that are compared
+# What may stand between a scalar and the first operation that meets the target: element by element, or a reduction.
+ELEMENTWISE = frozenset((
+    "Mean", "Sum", "Nansum", "Pow", "Abs", "Sqrt", "Neg", "Exp", "Log", "Log1P", "Expm1", "Clamp", "ClampMin",
+    "ClampMax", "Where", "Maximum", "Minimum", "Mul", "Div", "Add", "Sub", "Rsub", "Softplus", "Sigmoid", "LogSigmoid",
+    "Tanh", "Relu", "ToCopy", "LinalgVectorNorm", "Norm", "Square",
+))  # fmt: skip
+MEETING = ("Sub", "Mul", "Div", "Add")
+TARGET_MEETS = ("Sub", "Mul")
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Where what is trained meets what is not: the shapes of both, and the operation."""
+
+    operation: str
+    given: Shape
+    target: Shape
+
+    @property
+    def crossed(self) -> bool:
+        """Whether both are repeated along each other: [B, 1] and [B] become [B, B]."""
+        own = sizes(self.given)
+        return bool(own) and own == sizes(self.target) and len(self.given) != len(self.target)
+
+
+def meeting(torch: Any, root: Any) -> Meeting | None:
+    """The place in the graph of a loss where both sides are repeated, else the first where one side is no constant."""
+    first: Meeting | None = None
+    pending: list[tuple[Any, Any]] = [(root, None)]
+    seen = 0
+    while pending and seen < MAX_NODES:
+        node, consumer = pending.pop(0)
+        kind = _kind(node)
+        if kind not in ELEMENTWISE:
+            continue
+        seen += 1
+        found = _of(torch, node, consumer, kind) if kind in MEETING else None
+        if found is not None:
+            if found.crossed:
+                return found
+            first = first or found
+        pending += [(following, node) for following, _ in node.next_functions if following is not None]
+    return first
+
+
+def sizes(shape: Shape) -> list[int]:
+    """The sizes that are not 1."""
+    return [size for size in shape if size > 1]
+
+
+def _of(torch: Any, node: Any, consumer: Any, kind: str) -> Meeting | None:
+    """The shapes at an operation with one side that is trained; None if both are, or if the other is a number."""
+    sides = node.next_functions
+    trained = [index for index, (following, _) in enumerate(sides) if following is not None]
+    if kind not in TARGET_MEETS or len(sides) != 2 or len(trained) != 1:
+        return None
+    following, place = sides[trained[0]]
+    given, out = _shape(following, place), _shape(node, 0)
+    if given is None or out is None or _kind(following) == "Unsqueeze":  # all pairs on purpose
+        return None
+    if kind == "Mul":
+        other = saved_values.saved(node, "other" if trained[0] == 0 else "self")
+        return Meeting(kind, given, tuple(other.shape)) if isinstance(other, torch.Tensor) and other.dim() else None
+    if given == out:
+        return Meeting(kind, given, out)
+    padded = (1,) * (len(out) - len(given)) + given
+    target = tuple(size if own == 1 else 1 for own, size in zip(padded, out, strict=True))
+    while target and target[0] == 1:
+        target = target[1:]
+    if sizes(target) != sizes(given) or not _repeats(torch, consumer, out):
+        return None  # one side alone is repeated: a target of its own for every pair
+    return Meeting(kind, given, target)
+
+
+def _repeats(torch: Any, consumer: Any, shape: Shape) -> bool:
+    """Whether a saved table of differences holds as many different numbers as two vectors give: d[i, j] = p[i] - y[j].
+
+    A full table of targets, one for every pair, would have the same shape.
+    """
+    saved = None if consumer is None else saved_values.saved(consumer, "self")
+    if not isinstance(saved, torch.Tensor) or tuple(saved.shape) != shape or not saved.is_cpu or saved.dim() < 2:
+        return False
+    with torch.no_grad():
+        table = saved.detach()
+        while table.dim() > 2:
+            table = table[0] if table.shape[0] == 1 or table.shape[-1] > 1 else table[..., 0]
+        table = table[:SEEN, :SEEN].double()
+        along = table - table[:, :1]
+        return bool((along - along[:1]).abs().max() <= 1e-4 * table.abs().max() + 1e-30)
+
+
+def _shape(node: Any, place: int) -> Shape | None:
+    try:
+        return tuple(int(size) for size in node._input_metadata[place].shape)
+    except (AttributeError, IndexError, TypeError, RuntimeError):  # a torch that does not tell, a size that varies
+        return None
+
+
+def _kind(node: Any) -> str:
+    return "" if node is None else str(node.name()).partition("Backward")[0].rpartition("::")[2]
