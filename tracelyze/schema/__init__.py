@@ -32,6 +32,7 @@ from tracelyze.schema.looks import (
     PARAMETERS,
     SAMPLES,
 )
+from tracelyze.schema.objectives import LOSS_GRAPHS, REFERENCES
 from tracelyze.schema.traces import (
     DEVICE,
     HOST,
@@ -82,6 +83,7 @@ __all__ = [
     "LOADERS",
     "LOADS",
     "LOSS_CALLS",
+    "LOSS_GRAPHS",
     "MEMORY",
     "MODELS",
     "NONFINITE",
@@ -91,6 +93,7 @@ __all__ = [
     "PROCESS_FILE",
     "RANGES",
     "REACH",
+    "REFERENCES",
     "RUN_FILE",
     "SAMPLES",
     "SCALARS",
@@ -128,8 +131,8 @@ EXEC_FAILED: Final = "exec-failed"
 STOPPED_FILE: Final = "stopped.txt"
 
 TABLES: Final[tuple[Table, ...]] = (
-    STEPS, EVALS, MODELS, OPTIMIZERS, LINKS, LOADERS, LOADS, LOSS_CALLS, REACH, SCHEDULES, SITES, EVENTS, SAMPLES,
-    BATCHES, ACTIVATIONS, PARAMETERS, DEVICES, SIGNALS, SCALARS, COLLECTIVES, WINDOWS,
+    STEPS, EVALS, MODELS, OPTIMIZERS, LINKS, LOADERS, LOADS, LOSS_CALLS, LOSS_GRAPHS, REACH, REFERENCES, SCHEDULES,
+    SITES, EVENTS, SAMPLES, BATCHES, ACTIVATIONS, PARAMETERS, DEVICES, SIGNALS, SCALARS, COLLECTIVES, WINDOWS,
 )  # fmt: skip
 
 TRACE_FILE: Final = "trace.json"

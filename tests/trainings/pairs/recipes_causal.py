@@ -2,7 +2,8 @@
 
 Each row is a start symbol, a template, a question, a colon, the answer and an end symbol; only the answer counts.
 Faults: `padding-is-end` fills rows up with the end symbol and masks whatever is one; `two-starts` writes the start
-symbol twice; `whole-rows` lets the prompt count; `packed` puts three samples into a row, which see each other.
+symbol twice; `whole-rows` lets the prompt count; `packed` puts three samples into a row, which see each other;
+`late-mask` masks attention after its softmax.
 """
 
 import argparse
@@ -16,24 +17,28 @@ WORDS, WIDTH, LONGEST = 60, 32, 160
 
 
 class Block(nn.Module):
-    def __init__(self):
+    def __init__(self, late):
         super().__init__()
+        self.late = late
         self.norm, self.qkv, self.out = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
         self.feed = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 64), nn.GELU(), nn.Linear(64, WIDTH))
 
     def forward(self, x, mask):
         q, k, v = self.qkv(self.norm(x)).chunk(3, dim=-1)
         scores = (q @ k.transpose(1, 2)) / WIDTH**0.5
-        weights = scores.masked_fill(~mask, float("-inf")).softmax(-1)
+        if self.late:
+            weights = scores.softmax(-1) * mask
+        else:
+            weights = scores.masked_fill(~mask, float("-inf")).softmax(-1)
         x = x + self.out(weights @ v)
         return x + self.feed(x)
 
 
 class Causal(nn.Module):
-    def __init__(self):
+    def __init__(self, late):
         super().__init__()
         self.words, self.places = nn.Embedding(WORDS, WIDTH), nn.Embedding(LONGEST, WIDTH)
-        self.blocks = nn.ModuleList(Block() for _ in range(2))
+        self.blocks = nn.ModuleList(Block(late) for _ in range(2))
         self.head = nn.Linear(WIDTH, WORDS)
 
     def forward(self, ids, part):
@@ -78,12 +83,12 @@ def batch(fault):
 
 def main():
     parser = argparse.ArgumentParser()
-    faults = ["", "padding-is-end", "two-starts", "whole-rows", "packed"]
+    faults = ["", "padding-is-end", "two-starts", "whole-rows", "packed", "late-mask"]
     parser.add_argument("--fault", default="", choices=faults)
     args = parser.parse_args()
     torch.manual_seed(3)
     torch.set_num_threads(1)
-    model = Causal()
+    model = Causal(late=args.fault == "late-mask")
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for step in range(150):
         ids, labels, part = batch(args.fault)

@@ -9,6 +9,8 @@ from tracelyze.analyzers.rule import Rule
 
 MODULES: Final = (
     "finetuning.labels_all_ignored",
+    "finetuning.reference_is_policy",
+    "reinforcement.zero_advantage",
     "accumulation.missing_zero_grad",
     "accumulation.partial_zero_grad",
     "accumulation.zero_grad_after_backward",
@@ -43,6 +45,7 @@ MODULES: Final = (
     "objective.padding_in_loss",
     "objective.softmax_wrong_dim",
     "objective.loss_broadcast",
+    "objective.mask_after_softmax",
     "updates.learning_rate_schedule",
     "finetuning.labels_shifted_twice",
     "finetuning.eos_never_target",
@@ -88,7 +91,6 @@ MODULES: Final = (
     "throughput.too_many_workers",
     "throughput.slow_steps",
     "throughput.throughput_decay",
-    "reinforcement.zero_advantage",
     "reinforcement.completions_truncated",
     "reinforcement.entropy_collapse",
     "reinforcement.reward_collapse",

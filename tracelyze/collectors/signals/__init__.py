@@ -15,6 +15,8 @@ CLASSES: Final = (
     "loss.loss.Loss",
     "loss.loss_inputs.LossInputs",
     "loss.written_losses.WrittenLosses",
+    "loss.loss_graphs.LossGraphs",
+    "loss.references.References",
     "precision.loss_scale.LossScale",
     "precision.scaler_use.ScalerUse",
     "gradients.backward_flags.BackwardFlags",

@@ -13,6 +13,7 @@ ROLLOUT_PASSES_PER_STEP = 0.2  # a validation every fifth step would be rare; ac
 REWARDS = ("reward", "rollout/ep_rew_mean", "env/reward/total", "critic/rewards/mean", "objective/scores")
 SMALL = 0.5  # of a training batch: what environments, or prompts, give at a time
 FEWEST = 10  # passes
+REGRESSIONS = ("mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss")
 
 
 def unjudgeable(training: Training) -> str | None:
@@ -25,14 +26,33 @@ def unjudgeable(training: Training) -> str | None:
 
 
 def acts(process: Process) -> bool:
-    """Whether the trained model is called again and again without a loss and without a loader, by fewer samples at a
-    time than it is trained on: it plays or samples. One that measures its accuracy gets whole batches.
+    """Whether the model is trained by what it did. Seen in its loss: what was chosen is weighed by advantages, above
+    zero and below. Or the model is called again and again between its steps, without a loss and by fewer samples than
+    it is trained on, and its loss weighs choices, or is about the value of one choice (Q-learning). Calls alone are no
+    evidence: a program that measures its accuracy makes them, too.
 
     In a log made elsewhere: whether a reward was logged beside the loss (`reward`, `rewards/<function>/mean`).
     """
-    evals, steps = process.evals, process.steps
     if rewarded(process):
         return True
+    graphs = process.tables["loss_graphs"]
+    weighed = np.nan_to_num(graphs["weights"]) > 0
+    negative = graphs["weights_negative"][weighed]
+    if len(negative) and 0 < float(np.median(negative)) < 1:
+        return True
+    return (bool(weighed.any()) or _values_choices(process)) and _plays(process)
+
+
+def _values_choices(process: Process) -> bool:
+    """Whether a regression in training is about values that were picked out of what the model put out."""
+    calls = process.tables["loss_calls"].records()
+    picked = [row for row in calls if row["training"] and row["function"] in REGRESSIONS and row["made_by"]]
+    return any(row["made_by"] == "Gather" or not row["made_whole"] for row in picked)
+
+
+def _plays(process: Process) -> bool:
+    """Whether the trained model is called so often, and by so few samples, without a loss and without a loader."""
+    evals, steps = process.evals, process.steps
     if len(evals) == 0 or not evals.has("trained"):
         return False
     acting = (evals["trained"] == 1) & (evals["losses"] == 0) & ~np.isfinite(evals["loader"])

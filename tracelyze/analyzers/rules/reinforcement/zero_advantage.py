@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.optimization import advantages
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import metrics
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -19,8 +20,11 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Steps whose groups had no spread of rewards, but for those of a task that is solved."""
     groups, spread = metrics.metric(process, "groups_alike"), metrics.metric(process, "reward_std")
     seen = groups or spread
+    direct = advantages.judge(process, RULE.id, limits)
+    if isinstance(direct, Finding):
+        return [direct]
     if seen is None:
-        return Skipped("no spread of rewards within groups was logged (reward_std)", "not-applicable")
+        return direct or Skipped("no weights of a policy's loss were seen, no reward_std was logged", "not-applicable")
     if len(seen) < limits["steps"]:
         return Skipped(f"{len(seen)} steps with rewards: {limits['steps']:.0f} are needed")
     alike = seen.values >= limits["groups"] if groups is not None else seen.values <= 0.0
@@ -74,7 +78,12 @@ RULE = Rule(
     check=check,
     verify="Record the run again: reward_std is above zero in most steps.",
     absent="The run logged no rewards.",
-    needs=(("scalars.value",),),
+    needs=(("scalars.value",), ("loss_graphs.weights_zero",)),
+    excluded=(
+        "A loss that reads 0: the weights themselves are zero, not their mean.",
+        "Masks: constants that are zeros and ones are no weights.",
+        "A task that is solved on the way: the weights are zero from the start.",
+    ),
     thresholds=(
         Threshold("groups", 1.0, "share", "of a step's groups: one that differs is something to learn from"),
         Threshold("share", 0.5, "share", "half of the steps: solved and hopeless prompts are a part of every set"),

@@ -1,0 +1,88 @@
+"""Rules about the operations behind a loss: masks behind a softmax, weights of a policy's loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tracelyze.analyzers import diagnose
+from tracelyze.analyzers.computed.optimization import style
+
+MASK, ADVANTAGE = "mask-after-softmax", "zero-advantage"
+
+
+def process(make: Any, rows: list[dict[str, Any]]) -> Any:
+    return make.process(more={"loss_graphs": [{"step": 5 * n, "site": 1, **row} for n, row in enumerate(rows)]})
+
+
+def masked(rows: float, regularly: float = 1.0, count: int = 4) -> list[dict[str, Any]]:
+    return [{"softmaxes": 2.0, "masked_rows": rows, "masked_regularly": regularly}] * count
+
+
+def weights(*zero: float) -> list[dict[str, Any]]:
+    return [{"weights": 64.0, "weights_zero": one, "weights_negative": 0.4 * (1 - one)} for one in zero]
+
+
+def test_attention_that_is_masked_behind_its_softmax(make: Any) -> None:
+    status, _, finding = make.check(MASK, process(make, masked(0.9)))
+    assert (status, finding.severity, finding.confidence, finding.location.line) == ("fired", "warning", "certain", 41)
+    assert make.check(MASK, process(make, masked(0.9, count=1)))[2].confidence == "likely"
+
+
+def test_masks_that_lose_nothing(make: Any) -> None:
+    for rows in (masked(0.0), masked(0.9, regularly=0.0), masked(0.01), [*masked(0.0), *masked(0.9, count=2)]):
+        assert make.check(MASK, process(make, rows))[0] == "passed"
+    assert make.check(MASK, process(make, weights(0.0)))[0] == "skipped"
+    assert make.check(MASK, make.process())[0] == "skipped"
+
+
+def test_advantages_that_are_all_zero(make: Any) -> None:
+    for rows, confidence in ((weights(*[1.0] * 20), "likely"), (weights(*[1.0, 0.2, 1.0] * 6), "certain")):
+        status, _, finding = make.check(ADVANTAGE, process(make, rows))
+        assert (status, finding.severity, finding.confidence) == ("fired", "warning", confidence)
+        assert finding.first_step == 1
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        weights(*[0.0] * 20),  # mu = 1: the loss reads 0, its weights do not
+        weights(*[0.9] * 20),  # most prompts are solved
+        weights(*[1.0, 0.0, 0.5] * 8),  # some steps have nothing to learn from
+        weights(*[0.1] * 10, *[1.0] * 30),  # solved on the way
+    ],
+)
+def test_advantages_that_are_not(make: Any, rows: list[dict[str, Any]]) -> None:
+    assert make.check(ADVANTAGE, process(make, rows))[0] == "passed"
+
+
+def test_too_few_steps_and_no_policy(make: Any) -> None:
+    assert make.check(ADVANTAGE, process(make, weights(1.0, 1.0)))[0] == "skipped"
+    assert make.check(ADVANTAGE, process(make, masked(0.0)))[0] == "skipped"
+    assert make.check(ADVANTAGE, make.process())[0] == "skipped"
+
+
+def test_without_advantage_there_are_no_gradients(make: Any) -> None:
+    """Which of the two is the cause."""
+    steps = make.steps() | {"grads_zero": [8] * 400}
+    rows = [{"step": 5 * n, "site": 1, **row} for n, row in enumerate(weights(*[1.0] * 20))]
+    findings = diagnose(make.run(make.process(steps, more={"loss_graphs": rows}))).findings
+    assert {one.rule: one.caused_by for one in findings}["zero-gradients"] == ADVANTAGE
+
+
+def played(make: Any, **more: list[dict[str, Any]]) -> bool:
+    """Whether a training whose model is called by single samples between its steps is one of reinforcement."""
+    evals = make.evals(100, 4)
+    evals |= {"losses": [0] * 100, "loader": [None] * 100, "forwards": [16] * 100, "samples": [16] * 100}
+    return style.acts(make.process(evals=evals, more=more))
+
+
+def test_what_makes_a_training_one_of_reinforcement(make: Any) -> None:
+    call = {"step": 1, "function": "smooth_l1_loss", "site": 1, "training": True, "made_by": "Gather"}
+    assert not played(make), "it may measure its accuracy"
+    assert played(make, loss_calls=[call | {"made_whole": True}])
+    assert not played(make, loss_calls=[call | {"made_by": "Addmm", "made_whole": True}])
+    assert played(make, loss_graphs=[{"step": 1, **row} for row in weights(0.0)])
+    assert style.acts(process(make, weights(0.0, 0.0))), "advantages, whatever is called between the steps"
+    assert not style.acts(process(make, masked(0.0)))

@@ -1,0 +1,54 @@
+"""reference-is-policy: a model compared with itself, and everything else that is called twice on one input."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+RULE, LN_2 = "reference-is-policy", math.log(2)
+OWN = {"model": 0, "reference": 1, "same": False, "shared": 0.0, "equal": 0.0, "adapters_off": False}
+
+
+def process(make: Any, loss: float | list[float] | None = LN_2, calls: Any = (), **columns: Any) -> Any:
+    rows = [{**OWN, "step": 10 * n, **columns} for n in range(12)]
+    steps = make.steps()
+    if loss is not None:
+        steps |= {"loss": loss if isinstance(loss, list) else [loss * (1 + 1e-5 * (n % 3)) for n in range(400)]}
+    return make.process(steps, more={"references": rows, "loss_calls": list(calls)})
+
+
+@pytest.mark.parametrize("columns", [{"same": True}, {"shared": 1.0, "equal": 1.0}, {"equal": 1.0}])
+def test_a_model_that_is_compared_with_itself(make: Any, columns: dict[str, Any]) -> None:
+    status, reason, finding = make.check(RULE, process(make, **columns))
+    assert status == "fired", reason
+    assert (finding.severity, finding.confidence) == ("critical", "certain")
+    assert make.check(RULE, process(make, loss=2.5, **columns))[2].confidence == "likely", "another preference loss"
+
+
+def test_a_divergence_from_itself(make: Any) -> None:
+    calls = [{"step": n, "function": "kl_div", "site": 1, "training": True, "value": 1e-9} for n in range(6)]
+    status, _, finding = make.check(RULE, process(make, loss=None, calls=calls, same=True))
+    assert (status, finding.confidence) == ("fired", "certain")
+    calls = [row | {"value": 0.02} for row in calls]
+    assert make.check(RULE, process(make, loss=None, calls=calls, same=True))[0] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("columns", "loss"),
+    [
+        ({}, LN_2),  # a frozen copy, and a loss that does not learn
+        ({"same": True, "adapters_off": True}, math.log(2)),
+        ({"same": True}, None),  # log-probabilities of sampling, pseudo labels: the loss changes
+        ({"same": True}, [1e-9 * (-1) ** n for n in range(400)]),  # mu = 1: the loss reads 0
+        ({"equal": 0.4}, math.log(2)),
+    ],
+)
+def test_the_look_alike_is_not(make: Any, columns: dict[str, Any], loss: Any) -> None:
+    assert make.check(RULE, process(make, loss=loss, **columns))[0] == "passed"
+
+
+def test_what_cannot_be_told_is_skipped(make: Any) -> None:
+    assert make.check(RULE, make.process())[0] == "skipped"
+    assert make.check(RULE, make.process(more={"references": [{**OWN, "step": 0, "same": True}]}))[0] == "skipped"

@@ -1,0 +1,98 @@
+"""What the graph behind a loss tells of a policy's weights, and of masks behind a softmax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+from tracelyze.collectors.tensors import masked_attention, policy_weights, saved_values  # noqa: E402
+
+B, T, H, V = 4, 9, 16, 12
+QKV, HEAD = nn.Linear(H, 3 * H), nn.Linear(H, V)
+CAUSAL = torch.ones(T, T).tril()
+
+
+@pytest.fixture(autouse=True)
+def watched() -> None:
+    saved_values.watch(torch)
+    torch.manual_seed(0)
+
+
+def attended(change: Any, heads: int = 1) -> dict[str, float]:
+    q, k, v = (one.view(B, T, heads, -1).transpose(1, 2) for one in QKV(torch.randn(B, T, H)).chunk(3, -1))
+    weights = change((q @ k.transpose(-1, -2)).softmax(-1))
+    loss = HEAD((weights @ v).transpose(1, 2).reshape(B, T, H)).square().mean()
+    found = masked_attention.columns(torch, loss.grad_fn, loss.device)
+    return {name: float(value) for name, value in found.items()}
+
+
+def test_masks_behind_the_softmax() -> None:
+    keys = (torch.arange(T) < torch.tensor([9, 5, 6, 3])[:, None]).view(B, 1, 1, T)
+    for change in (
+        lambda w: w * CAUSAL,
+        lambda w: w.tril(),
+        lambda w: w.masked_fill(CAUSAL == 0, 0.0),
+        lambda w: torch.where(CAUSAL == 1, w, 0.0),
+        lambda w: torch.where(CAUSAL == 0, 0.0, w),
+        lambda w: F.dropout(w * CAUSAL, 0.1),
+        lambda w: w * keys,
+    ):
+        found = attended(change, heads=2)
+        assert (found["masked_rows"] > 0.3, found["masked_regularly"]) == (True, 1.0)
+
+
+def test_what_is_no_mask_behind_the_softmax() -> None:
+    queries = (torch.arange(T) < torch.tensor([9, 5, 6, 3])[:, None]).view(B, 1, T, 1)
+    for change in (
+        lambda w: w,
+        lambda w: F.dropout(w, 0.2),
+        lambda w: w * CAUSAL / (w * CAUSAL).sum(-1, keepdim=True),
+        lambda w: w * queries,  # padding asks in vain
+        lambda w: w * torch.tensor([0.5, 2.0]).view(1, 2, 1, 1),  # heads of unequal weight
+    ):
+        found = attended(change, heads=2)
+        assert found["masked_rows"] * found["masked_regularly"] == 0.0
+    drawn = attended(lambda w: w * (torch.rand(B, 1, T, T) > 0.3))
+    assert drawn["masked_regularly"] == 0.0
+
+
+def weighed(weights: Any, kind: str) -> dict[str, float]:
+    scores, actions = HEAD(torch.randn(B, T, H)), torch.randint(0, V, (B, T))
+    chosen = torch.distributions.Categorical(logits=scores).log_prob(actions)
+    mask = (torch.arange(T) < 7).float().expand(B, T)
+    losses = {
+        "reinforce": lambda: -(chosen * weights).mean(),
+        "gathered": lambda: -(weights * scores.log_softmax(-1).gather(-1, actions[..., None])[..., 0]).sum() / 5,
+        "entropy": lambda: F.cross_entropy(scores.flatten(0, 1), actions.flatten(), reduction="none").mul(
+            weights.flatten()
+        ).mean(),
+        "clipped": lambda: -torch.min(
+            (chosen - chosen.detach()).exp() * weights, (chosen - chosen.detach()).exp().clamp(0.8, 1.2) * weights
+        ).mean(),
+        "masked": lambda: (-((chosen - chosen.detach()).exp() * weights) * mask).sum() / mask.sum(),
+    }  # fmt: skip
+    return {name: float(value) for name, value in policy_weights.columns(torch, losses[kind]().grad_fn).items()}
+
+
+@pytest.mark.parametrize("kind", ["reinforce", "gathered", "entropy", "clipped", "masked"])
+def test_weights_of_a_policy(kind: str) -> None:
+    found = weighed(torch.randn(B, T), kind)
+    assert (found["weights"] >= B * T, found["weights_zero"]) == (True, 0.0)
+    assert 0.2 < found["weights_negative"] < 0.8
+    assert weighed(torch.zeros(B, T), kind)["weights_zero"] == 1.0
+
+
+def test_losses_without_a_policy() -> None:
+    scores = HEAD(torch.randn(B, T, H))
+    mask = (torch.arange(T) < 5).float()
+    for loss in (scores.square().mean(), (scores.square().mean(-1) * mask).sum(), F.mse_loss(scores, scores.detach())):
+        assert not policy_weights.columns(torch, loss.grad_fn)
+    labels = torch.randint(0, V, (B, T)).flatten()
+    masked = (F.cross_entropy(scores.flatten(0, 1), labels, reduction="none") * mask.repeat(B)).mean()
+    assert float(policy_weights.columns(torch, masked.grad_fn)["weights"]) == 0.0, "a mask is no weight"

@@ -1,0 +1,116 @@
+"""reference-is-policy: the model that a preference loss compares with is the trained model itself."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import number, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+LN_2 = math.log(2)  # -log(sigmoid(0)): the loss of a preference that two equal models do not tell apart
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Models called on the same input without autograd that are the trained one, while its loss stays where it was."""
+    rows = [row for row in process.tables["references"].records() if row["step"] > 0]
+    if not rows:
+        return Skipped("no model was called without autograd on the input of the trained one", "not-applicable")
+    alike = [
+        row for row in rows if (row["same"] and not row["adapters_off"]) or row["shared"] == 1 or row["equal"] == 1
+    ]
+    if len(alike) < limits["looks"] or len(alike) < limits["share"] * len(rows):
+        return Passed(f"in {plural(len(rows), 'look')}, what the model is compared with had weights of its own")
+    if not process.trainings:
+        return Skipped("no step was seen")
+    training = process.longest
+    level = _level(process, training, limits)
+    if level is None:
+        return Passed("the model is called twice on one input, and its loss changes: the first call is no reference")
+    return [_finding(training, alike, level, limits)]
+
+
+def _level(process: Process, training: Training, limits: Limits) -> float | None:
+    """The value at which the loss, or the divergence within it, stays from the first step to the last."""
+    losses = training.steps["loss"]
+    losses = losses[np.isfinite(losses)]
+    moving = np.isfinite(training.steps["grad_norm"]) & (training.steps["grad_norm"] > 0)
+    if len(losses) < limits["steps"] or not moving.any():
+        return None
+    middle = float(np.median(losses))
+    if middle > 0 and float(np.ptp(losses)) <= limits["constant"] * middle:
+        return middle
+    calls = process.tables["loss_calls"].records()
+    values = [row["value"] for row in calls if row["function"] == "kl_div" and row["training"]]
+    known = [abs(value) for value in values if value is not None]
+    return 0.0 if len(known) >= limits["looks"] and max(known) <= limits["zero"] else None
+
+
+def _finding(training: Training, alike: list[dict[str, object]], level: float, limits: Limits) -> Finding:
+    one = any(row["same"] for row in alike)
+    what = (
+        "one and the same module"
+        if one
+        else "in the same storage"
+        if any(row["shared"] == 1 for row in alike)
+        else "equal at every look, although they are trained"
+    )
+    preference = abs(level - LN_2) <= limits["constant"] * LN_2
+    said = f"stays at {number(level)}" + (", which is ln 2" if preference else "")
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="certain" if preference or level == 0 else "likely",
+        title=f"The reference model is the model that is trained: its loss {said}",
+        summary=(
+            f"In {len(alike)} steps that were looked at, the trained model and the one that is called without autograd "
+            f"on the same input are {what}. They always agree, so the {'divergence' if level == 0 else 'loss'} {said} "
+            "from the first step to the last, whatever is learned: nothing holds the model to where it began, and "
+            "rewards and margins read 0."
+        ),
+        fix="Keep a copy of the model as it was before training, in eval mode and without gradients. With adapters, "
+        "compute the reference with the adapters disabled instead.",
+        fix_code="reference = copy.deepcopy(model).eval().requires_grad_(False)   # before training",
+        first_step=1,
+        evidence=[
+            Evidence("looks at which both are the same", len(alike), "looks", limits["looks"], limits.source("looks")),
+            Evidence("value at which it stays", level),
+        ],
+        location=training.loss_location or training.backward_location,
+        charts=pictures.loss(training),
+        false_alarm="A constant loss for another reason, beside a first call that only looks at the outputs.",
+    )
+
+
+RULE = Rule(
+    id="reference-is-policy",
+    family="fine-tuning",
+    severity="critical",
+    title="The reference model is the trained model",
+    about="Preference losses and penalties on divergence compare with a frozen copy. Where it is no copy, they say 0.",
+    check=check,
+    verify="Record the run again: the loss of a preference leaves ln 2 after the first steps.",
+    absent="The run calls no second model on the input of the trained one.",
+    excluded=(
+        "A reference by disabled adapters: such calls are not counted.",
+        "Old log-probabilities that the model computes itself: the loss would change.",
+        "A model that does not learn: its gradients are not zero.",
+    ),
+    needs=(("references.same",),),
+    thresholds=(
+        Threshold("looks", 3, "looks", "after the first step; before it, policy and reference are equal rightly"),
+        Threshold("share", 0.3, "share", "beside the reference there may be a teacher or a reward model"),
+        Threshold("steps", 10, "steps", "fewer say little about where a loss stays"),
+        Threshold("constant", 2e-3, "share", "bfloat16 rounds to 2^-8; a preference that learns leaves ln 2 by more"),
+        Threshold("zero", 1e-6, "", "rounding in float32: the divergence of equal distributions"),
+    ),
+    not_when="The first step, a reference by disabled adapters, log-probabilities of sampling (PPO, GRPO).",
+    references=("https://arxiv.org/abs/2305.18290",),
+)

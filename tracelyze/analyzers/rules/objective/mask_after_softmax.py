@@ -1,0 +1,79 @@
+"""mask-after-softmax: attention is masked after its softmax, so that its weights no longer sum to 1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Rows of attention that lost a part of their weight behind the softmax, in the graphs that were walked."""
+    looks = [row for row in process.tables["loss_graphs"].records() if row["softmaxes"]]
+    if not looks:
+        return Skipped("no softmax was seen in the graph behind the loss", "not-applicable")
+    masked = [row for row in looks if row["masked_rows"] > limits["rows"]]
+    regular = [row for row in masked if row["masked_regularly"]]
+    if not regular or len(regular) < limits["share"] * len(looks):
+        return Passed(
+            f"in {plural(len(looks), 'look')} at the graph, "
+            + ("weights were dropped at random behind the softmax" if masked else "nothing masked what a softmax made")
+        )
+    share = max(row["masked_rows"] for row in regular)
+    training = process.longest if process.trainings else None
+    begin = int(regular[0]["step"] or 0) + 1
+    return [
+        Finding(
+            rule=RULE.id,
+            severity="warning",
+            confidence="certain" if len(regular) >= limits["looks"] else "likely",
+            title=f"Attention is masked after its softmax: {percent(share)} of its rows do not sum to 1",
+            summary=(
+                f"In {percent(share)} of the rows of attention, a mask sets weights to zero after the softmax has "
+                "shared them out, and nothing makes up for it. What is left sums to less than 1, by more the more is "
+                "masked, so outputs shrink at some positions; and the hidden positions still take part in the sum "
+                "that all weights are divided by, so that what comes later is not really hidden."
+            ),
+            fix="Mask the scores before the softmax.",
+            fix_code='scores = scores.masked_fill(~mask, float("-inf"))\nweights = scores.softmax(-1)',
+            first_step=begin,
+            evidence=[
+                Evidence("rows that lost weight", share, "share", limits["rows"], limits.source("rows")),
+                Evidence("graphs looked at", len(looks), "looks"),
+                Evidence("of them like this", len(regular), "looks", limits["looks"], limits.source("looks")),
+            ],
+            location=process.site(regular[0]["site"]),
+            charts=pictures.loss(training) if training is not None else [],
+            false_alarm="Attention that is thinned out on purpose, without making up for it.",
+        )
+    ]
+
+
+RULE = Rule(
+    id="mask-after-softmax",
+    family="loss",
+    severity="warning",
+    title="Attention is masked after its softmax",
+    about="A mask belongs before the softmax; behind it, weights no longer sum to 1 and hidden positions leak.",
+    check=check,
+    verify="Record the run again: no row of attention loses weight behind the softmax.",
+    absent="The run has no softmax of attention in the graph of its loss.",
+    excluded=(
+        "Dropout: what it leaves is scaled up, and what it drops is neither an order nor a whole position.",
+        "Weights that are divided by their new sum: nothing changes them between the mask and the values.",
+        "Rows that are masked as a whole: they have no weight left, instead of a part.",
+    ),
+    needs=(("loss_graphs.masked_rows",),),
+    thresholds=(
+        Threshold("rows", 0.05, "share", "derived: a causal mask hides something from all rows but the last"),
+        Threshold("share", 0.5, "share", "most of the looks: batches of equal lengths may have nothing to mask"),
+        Threshold("looks", 2, "looks", "one may be odd"),
+    ),
+    not_when="Dropout on attention, queries that are padding, weights that are normalised again.",
+)

@@ -1,0 +1,80 @@
+"""The graph behind the loss, at some backwards: weights of a policy's loss, and masks that come after a softmax."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tracelyze.collectors.cadence.decimation import Decimation
+from tracelyze.collectors.internals.private_names import SAVED, UNSEEN
+from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.storage.pending import PendingRows
+from tracelyze.collectors.tensors import masked_attention, policy_weights, saved_values
+from tracelyze.collectors.tensors.readback import Readback
+from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
+
+WHOLE_GRAPHS = 4  # that are walked from end to end; the way to a policy's weights is short
+TRIED = 20  # looks after which a loss that had no such weights will not have any
+PER_STEP, MAX_LOOKS = 4, 2000
+
+
+class LossGraphs(Signal):
+    name = "loss_graphs"
+    needs = (*UNSEEN, SAVED)
+    columns = tuple(
+        f"loss_graphs.{name}" for name in ("step", "site", *policy_weights.COLUMNS, *masked_attention.COLUMNS)
+    )
+    about = (
+        "Operations behind the loss: the weights of a policy's loss, masks of attention that come after the softmax."
+    )
+    cost = "100 us per sample (1 to 20 ms at the first few)"
+    sampled = True
+    every = 5
+    first_steps = 20
+    pausable = ("before_backward", "after_step")
+    needs_every_step = True
+
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
+        saved_values.watch(self.torch)
+        self._pending = PendingRows(context.emit, "loss_graphs")
+        self._decimation = Decimation(self.meter)
+        self._left = PER_STEP  # backwards of this step that are looked at
+        self._looks = 0
+        self._policy = 0  # looks that found weights of a policy
+
+    def before_backward(self, roots: Any) -> None:
+        if not self._left or self._looks >= MAX_LOOKS or type(roots) is float:  # one that was skipped
+            return
+        self._left -= 1
+        root: Any = roots if isinstance(roots, self.torch.Tensor) else next(iter(roots), None)
+        node = getattr(root, "grad_fn", None)
+        if node is None or not may_compute(self.torch, root.is_cuda):
+            return
+        self._looks += 1
+        with unseen(self.torch), self.torch.no_grad():
+            values = policy_weights.columns(self.torch, node)
+            self._policy += bool(values)
+            if self._looks <= WHOLE_GRAPHS:
+                values |= masked_attention.columns(self.torch, node, root.device)
+        if values and len({value.device for value in values.values()}) == 1:
+            row = {"step": self.progress.steps, "site": self.program.sites.here("backward")}
+            names = list(values)
+            read = Readback(
+                self.torch, list(values.values()), lambda late, read: late.update(zip(names, read, strict=True))
+            )
+            self._pending.put([row], read)
+
+    def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
+        if self._pending.waiting:
+            self._pending.release()
+        done = self._looks >= MAX_LOOKS or (self._looks >= TRIED and not self._policy)
+        steps = self.progress.steps
+        self._left = PER_STEP if not done and self._decimation.due(steps) else 0
+        if not self._left and not self._pending.waiting:
+            self.pause(math.inf if done else steps + self._decimation.steps_until_due(steps) - 1)
+
+    def finished(self) -> None:
+        self._pending.release(wait=True)

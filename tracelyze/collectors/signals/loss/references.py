@@ -1,0 +1,122 @@
+"""What the trained model is compared with: calls without autograd on the very input that it is trained on.
+
+A preference loss, a penalty on divergence or a distillation compares two models on one batch. Whether they are two is
+seen in their weights: the same module, the same storage, or the same values whenever somebody looks.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tracelyze.collectors.cadence.decimation import Decimation
+from tracelyze.collectors.internals.private_names import UNSEEN
+from tracelyze.collectors.program.calls import GRAD, Call
+from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.storage.pending import PendingRows
+from tracelyze.collectors.tensors.readback import Readback
+from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute, unseen
+
+MAX_CALLS = 32  # of a step
+MAX_LOOKS = 500
+TENSORS, ELEMENTS = 8, 64  # of a model that are compared
+Key = tuple[Any, ...]
+
+
+class References(Signal):
+    name = "references"
+    needs = UNSEEN
+    columns = tuple(
+        f"references.{name}" for name in ("step", "model", "reference", "same", "shared", "equal", "adapters_off")
+    )
+    about = "Models that are called without autograd on the input of the trained one: are they others than it?"
+    cost = "10 us a call and 100 us a pair of models, in steps that are sampled"
+    sampled = True
+    every = 10
+    first_steps = 5
+    pausable = ("forward", "before_backward", "after_step")
+    needs_every_step = True
+
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
+        self._pending = PendingRows(context.emit, "references")
+        self._decimation = Decimation(self.meter)
+        self._trained: list[tuple[Call, Key]] = []  # since the step before
+        self._others: list[tuple[Call, Key, bool]] = []
+        self._looks = 0
+        self._next = True
+
+    def forward(self, call: Call, args: Any, kwargs: Any) -> None:
+        if not self._next or len(self._trained) + len(self._others) >= MAX_CALLS:
+            return
+        key = self._key(args, kwargs)
+        if key is None:
+            return
+        if call.mode == GRAD:
+            self._trained.append((call, key))
+        else:
+            self._others.append((call, key, _adapters_off(call.model.module())))
+
+    def before_backward(self, roots: Any) -> None:
+        seen: set[tuple[int, int]] = set()
+        for other, key, off in self._others:
+            for call, given in self._trained:
+                pair = call.model.number, other.model.number
+                if key == given and pair not in seen:
+                    seen.add(pair)
+                    self._look(call, other, off)
+
+    def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
+        self._trained, self._others = [], []
+        if self._pending.waiting:
+            self._pending.release()
+        steps, done = self.progress.steps, self._looks >= MAX_LOOKS
+        self._next = not done and self._decimation.due(steps)
+        if not self._next and not self._pending.waiting:
+            self.pause(math.inf if done else steps + self._decimation.steps_until_due(steps) - 1)
+
+    def finished(self) -> None:
+        self._pending.release(wait=True)
+
+    def _key(self, args: Any, kwargs: Any) -> Key | None:
+        """What the input of a call is recognised by within a step."""
+        torch = self.torch
+        given = next((one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)), None)
+        if given is None or not is_plain(torch, given) or given.numel() < 2:
+            return None
+        return (given.data_ptr(), tuple(given.shape))
+
+    def _look(self, call: Call, other: Call, off: bool) -> None:
+        torch, model, reference = self.torch, call.model.module(), other.model.module()
+        if model is None or reference is None or not may_compute(torch, torch.cuda.is_available()):
+            return
+        self._looks += 1
+        own = {name: p for name, p in model.named_parameters() if p.requires_grad and is_plain(torch, p) and p.numel()}
+        step = max(1, len(own) // TENSORS)
+        chosen = dict(list(own.items())[::step][:TENSORS])
+        theirs = dict(reference.named_parameters())
+        pairs = [(p, theirs[name]) for name, p in chosen.items() if name in theirs and theirs[name].shape == p.shape]
+        row = {
+            "step": self.progress.steps,
+            "model": call.model.number,
+            "reference": other.model.number,
+            "same": model is reference,
+            "shared": sum(p.data_ptr() == q.data_ptr() for p, q in pairs) / max(1, len(pairs)),
+            "adapters_off": off,
+        }
+        if not pairs or not all(is_plain(torch, q) and q.device == p.device == pairs[0][0].device for p, q in pairs):
+            self._pending.put([row])
+            return
+        with unseen(torch), torch.no_grad():
+            equal = [(every_nth(p, ELEMENTS) == every_nth(q, ELEMENTS)).all() for p, q in pairs]
+            share = torch.stack(equal).double().mean()
+        self._pending.put([row], Readback(torch, [share], lambda late, read: late.update(equal=read[0])))
+
+
+def _adapters_off(module: Any) -> bool:
+    """Whether adapters of the model are disabled at this moment, as peft does it: it then is its own reference."""
+    if module is None:
+        return False
+    return any(vars(part).get("_disable_adapters") is True for part in module.modules())

@@ -1,0 +1,82 @@
+"""The constants by which the terms of a policy's loss are multiplied: its advantages, as they stand in the graph.
+
+A policy's loss is a mean of log-probabilities or of their ratios, each times a constant. The walk begins at the loss
+and goes through sums, means, clips and choices only, so that it stays short whatever the model is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracelyze.collectors.tensors.safe_computing import is_plain
+from tracelyze.collectors.tensors.saved_values import saved
+
+MAX_VISITED, MAX_BEHIND = 96, 48  # operations
+THROUGH = frozenset((
+    "Neg", "Mean", "Sum", "Div", "Mul", "Add", "Sub", "Minimum", "Maximum", "Clamp", "ClampMin", "ClampMax", "View",
+    "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Expand", "Select", "Slice", "Index", "Where", "MaskedFill",
+    "MaskedSelect", "Stack", "Cat", "Clone", "ToCopy", "Alias", "Min", "Max",
+))  # fmt: skip
+CHOSEN = ("Gather", "NllLoss", "NllLoss2D", "Exp")  # an action's log-probability, or the ratio of two
+COLUMNS = ("weights", "weights_zero", "weights_negative")
+
+
+def columns(torch: Any, root: Any) -> dict[str, Any]:
+    """How many such constants there are behind a loss, the share of zeros, and of negative ones, where they are."""
+    found = [one for one in _constants(root) if is_plain(torch, one) and one.is_floating_point()]
+    if not found or len({one.device for one in found}) > 1:
+        return {}
+    with torch.no_grad():
+        facts = [_facts(torch, one.detach()) for one in found]
+        used = torch.stack([fact[0] for fact in facts])  # masks are no weights
+        count = (used * torch.tensor([float(one.numel()) for one in found], device=used.device)).sum()
+        zero, negative = (torch.stack([fact[index] for fact in facts]) * used for index in (1, 2))
+        return {
+            "weights": count,
+            "weights_zero": zero.sum() / count.clamp(min=1),
+            "weights_negative": negative.sum() / count.clamp(min=1),
+        }
+
+
+def _facts(torch: Any, values: Any) -> tuple[Any, Any, Any]:
+    """Whether these are weights, with their zeros and negative ones. Zeros and ones are a mask."""
+    zeros = (values == 0).sum().double()
+    ones = (values == 1).sum()
+    mask = (zeros + ones == values.numel()) & (ones > 0)
+    return (~mask).double(), zeros, (values < 0).sum().double()
+
+
+def _constants(root: Any) -> list[Any]:
+    """Tensors with several elements that something with an action's probability behind it is multiplied by."""
+    found: list[Any] = []
+    seen, waiting = {root}, [root]
+    while waiting and len(seen) < MAX_VISITED:
+        node = waiting.pop(0)
+        kind = node.name().partition("Backward")[0]
+        if kind not in THROUGH:
+            continue
+        following = [one for one, _ in node.next_functions]
+        if kind == "Mul" and len(following) == 2 and (following[0] is None) != (following[1] is None):
+            constant = saved(node, "other" if following[1] is None else "self")
+            behind = following[0] or following[1]
+            if constant is not None and constant.numel() > 1 and _chooses(behind):
+                found.append(constant)
+        for one in following:
+            if one is not None and one not in seen:
+                seen.add(one)
+                waiting.append(one)
+    return found
+
+
+def _chooses(node: Any) -> bool:
+    """Whether the probability of something chosen stands close behind."""
+    seen, waiting = {node}, [node]
+    while waiting and len(seen) < MAX_BEHIND:
+        one = waiting.pop(0)
+        if one.name().partition("Backward")[0] in CHOSEN:
+            return True
+        for following, _ in one.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                waiting.append(following)
+    return False

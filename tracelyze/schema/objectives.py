@@ -1,0 +1,36 @@
+"""Tables of what a loss is made of, and of what it is compared with."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tracelyze.schema.declaration import Column, Table
+
+LOSS_GRAPHS: Final = Table(
+    "loss_graphs",
+    "Losses whose graph was looked at as their backward began: often at first, then now and then.",
+    (
+        Column("step", "int64", "", "optimizer steps (all optimizers) that were done before"),
+        Column("site", "int32", "", "line of the script that called backward (table sites)"),
+        Column("weights", "float64", "", "constants that log-probabilities of actions, or ratios, are multiplied by"),
+        Column("weights_zero", "float64", "share", "of them, those that are exactly zero"),
+        Column("weights_negative", "float64", "share", "of them, those below zero"),
+        Column("softmaxes", "float64", "", "softmaxes behind the loss that were read (at the first looks)"),
+        Column("masked_rows", "float64", "share", "rows of attention that a mask behind the softmax took weight from"),
+        Column("masked_regularly", "float64", "", "1: the mask is one of the order or of whole positions; 0: another"),
+    ),
+)
+
+REFERENCES: Final = Table(
+    "references",
+    "Pairs of models that were called on one input within a step, one of them without autograd, at some steps.",
+    (
+        Column("step", "int64", "", "optimizer steps (all optimizers) that were done before"),
+        Column("model", "int16", "", "the one that was called with autograd (table models)"),
+        Column("reference", "int16", "", "the one that was called without"),
+        Column("same", "bool", "", "they are one module"),
+        Column("shared", "float64", "share", "trainable tensors looked at that are in the storage of the other's"),
+        Column("equal", "float64", "share", "of them, those whose values are those of the other's"),
+        Column("adapters_off", "bool", "", "adapters were disabled in the call without autograd (peft)"),
+    ),
+)
