@@ -142,3 +142,20 @@ def test_fields_of_a_batch_count_together(make) -> None:
     rows = [batch(0, 0, 0, content, field=name) for name, content in (("0", "x"), ("1", "y"))]
     (one,) = passes.of_training(make.process(more={"batches": rows}))
     assert list(itertools.chain(one.batches.items())) == [(0, "x y")]
+
+
+def test_an_epoch_of_one_batch_has_an_order_of_its_samples(make) -> None:
+    def rows(orders: list[str]) -> list[dict[str, Any]]:
+        return [batch(0, epoch, 0, order, prints=" ".join(order)) for epoch, order in enumerate(orders)]
+
+    full = [RANDOM | {"loader": 0, "length": 1}]
+    assert judge(make, "same-order-every-epoch", rows(["abcdefgh"] * 4), full)[0] == "fired"
+    assert judge(make, "same-order-every-epoch", rows(["abcdefgh", "hgfedcba", "bacdefgh"]), full)[0] == "passed"
+    assert judge(make, "same-order-every-epoch", rows(["ab"] * 4), full)[0] == "skipped"  # chance does that
+
+
+def test_copies_in_epochs_of_few_batches(make) -> None:
+    loader = [STREAM | {"loader": 0, "length": None}]
+    rows = [batch(0, epoch, place, f"{epoch}.{place // 2}") for epoch in range(2) for place in range(6)]
+    assert judge(make, "duplicated-batches", rows, loader)[0] == "fired"
+    assert judge(make, "duplicated-batches", rows[:6], loader)[0] == "skipped"

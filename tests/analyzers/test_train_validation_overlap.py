@@ -98,3 +98,22 @@ def test_too_little_and_growing_data(make) -> None:
     assert judge(make, [row | {"prints": None} for row in rows])[0] == "skipped"
     grown = rows + one_pass(3, 0, 50, list(range(6400)), True)
     assert "change in size" in judge(make, grown, (TRAIN, HELD, TRAIN | {"loader": 3, "length": 200}))[1]
+
+
+def test_a_small_validation_set_that_was_looked_at_whole(make) -> None:
+    def whole(common: int, distinct: int = 10**6) -> Any:
+        rows = []
+        for epoch in range(3):
+            for loader, step, first, count in ((0, 20 * epoch, 0, 320), (1, 20 * epoch + 10, 320 - common, 24)):
+                rows += [
+                    {"loader": loader, "epoch": epoch, "step": step, "trained": not loader, "field": "0"}
+                    | {"shape": f"{min(32, count - at)}x10", "batch": at // 32, "dtype": "float32"}
+                    | {"min": -3.0 - at / 999, "max": 3.0 + at / 999 + loader}
+                    | {"prints": " ".join(f"s{(first + index) % distinct}" for index in range(at, min(count, at + 32)))}
+                    for at in range(0, count, 32)
+                ]  # fmt: skip
+        return judge(make, rows, (TRAIN | {"length": 10}, HELD | {"length": 1}))
+
+    assert whole(6)[0] == "fired"
+    assert whole(0)[0] == "passed"
+    assert whole(0, distinct=40)[0] == "passed"  # few different samples meet by chance

@@ -251,6 +251,24 @@ MEMORY: Final = (
     faulty("log_probs_kept", LEAK_EITHER, consequences=LEAKING),
 )
 
+LOADED: Final = tuple(
+    pair(
+        "noisy_readings",
+        fault,
+        root,
+        consequences=("augmentation-repeats",),
+        extras=("dataloader-bottleneck", "epoch-boundary-stall"),  # two workers and the training on two processors
+        lines=(line,),
+        fast=fault == "same-noise",
+    )
+    for fault, root, line in (
+        ("same-noise", "duplicate-augmentation", "train_loader = DataLoader("),
+        ("seed-each-epoch", "augmentation-repeats", "train_loader = DataLoader("),
+        ("noisy-validation", "augmented-validation", "val_loader = DataLoader("),
+        ("readings-kept", "host-memory-leak", "train_loader = DataLoader("),
+    )
+)
+
 PRECISION: Final = (
     pair("amp_float16", "loss-factor", "fp16-overflow", consequences=BLOW_UP, fast=True),
     faulty("fp16_raw_counts", "fp16-overflow", consequences=BLOW_UP, extras=("input-normalization",)),
@@ -640,6 +658,7 @@ TRAININGS: Final[tuple[Training, ...]] = (
     *NO_GRADIENT,
     *DATA_LOADING,
     *MEMORY,
+    *LOADED,
     *PRECISION,
     *EVALUATION,
     *NUMBERS,

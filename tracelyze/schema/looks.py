@@ -16,6 +16,7 @@ SAMPLES = Table(
         Column("wall", "float64", "s", "the host's clock at that moment, since 1970"),
         Column("step", "int64", "", "optimizer steps done so far"),
         Column("host_rss", "int64", "bytes", "resident memory of the process"),
+        Column("host_files", "int64", "bytes", "of these, pages of files that are mapped: the page cache's"),
         Column("host_pss", "int64", "bytes", "the same, pages shared with others counted in part (now and then)"),
         Column("host_uss", "int64", "bytes", "the same, pages of its own only (now and then)"),
         Column("host_swap", "int64", "bytes", "memory of the process that was swapped out (now and then)"),
@@ -82,6 +83,24 @@ BATCHES = Table(
         Column("classes", "string", "", "integer targets, one per sample: how often each value occurs, as JSON"),
         Column("prints", "string", "", "prints of the first samples, equal for equal content; - for constant content"),
         Column("print", "string", "", "one print of all of these samples"),
+    ),
+)
+
+FETCHES = Table(
+    "fetches",
+    "Some passes over a loader, as whoever makes its batches noted them: a row per pass and worker.",
+    (
+        Column("time", "float64", "s", "end of the pass, on the process's monotonic clock"),
+        Column("step", "int64", "", "optimizer steps done before its end"),
+        Column("loader", "int16", "", "the DataLoader (table loaders)"),
+        Column("epoch", "int32", "", "pass over that loader, from 0"),
+        Column("worker", "int16", "", "number of the worker; null: the training process itself makes the batches"),
+        Column("source", "int16", "", "the dataset object, below subsets of it: one number for each"),
+        Column("batches", "int64", "", "batches that it made in this pass"),
+        Column("moved", "string", "", "generators of random numbers that moved meanwhile: python numpy torch own"),
+        Column("start", "string", "", "a print of the state in which each of these began the pass"),
+        Column("second", "string", "", "the same before its second batch"),
+        Column("memory", "string", "", "bytes of a worker's own after 1, 2, 4, ... batches since it began, as JSON"),
     ),
 )
 

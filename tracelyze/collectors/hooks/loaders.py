@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import multiprocessing
 import os
@@ -11,6 +12,7 @@ from typing import Any
 
 from tracelyze.collectors.internals import private_names
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
+from tracelyze.collectors.program import fetches
 from tracelyze.collectors.recording.recorder import Recorder
 
 # Set by `collect` to 0, and to 1 for what is spawned while a loader starts its workers: they are left without hooks.
@@ -39,10 +41,13 @@ def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
     def __iter__(self: Any) -> Any:
         try:
             start = clock()
+            page = fetches.Forking.page = _page(self, recorder())
             batches = _without_hooks(begin, self) if self.num_workers and _spawns(self) else begin(self)
+            fetches.Forking.page = None  # those that were forked have it
             seconds = clock() - start
             recorder().writer.threads.resume()  # if workers were forked: a first batch that never comes is to be seen
             recorder().fire("iterate", self, batches)
+            recorder().fire("fetching", self, batches, page)
             recorder().fire("turned", batches, seconds)
             return batches
         except BaseException as error:
@@ -77,6 +82,42 @@ def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
 
     iterator.__next__ = __next__
     wrappers.append(__next__)
+    for name in (private_names.MAP_FETCHER, private_names.STREAM_FETCHER):
+        fetcher = private_names.find(torch, name)
+        if fetcher is not None:
+            fetcher.fetch = _fetch(torch, fetcher.fetch)
+            wrappers.append(fetcher.fetch)
+
+
+def _page(loader: Any, recorder: Recorder) -> fetches.Page | None:
+    """A page for the workers that are about to be forked; None where none are."""
+    if not loader.num_workers or recorder.off or getattr(loader, "_iterator", None) is not None or _spawns(loader):
+        return None
+    return fetches.Page(loader.num_workers)
+
+
+def _fetch(torch: Any, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Where a dataset is asked for the samples of a batch: in a worker, or in the training process."""
+
+    @unseen_by_warnings
+    @functools.wraps(original)
+    def fetch(self: Any, *args: Any, **kwargs: Any) -> Any:
+        notes = None
+        with contextlib.suppress(Exception):  # a dataset that answers with exceptions of its own
+            notes = fetches.enrolled.get(self) if fetches.Forking.page is None else fetches.in_worker(torch, self)
+            if notes is not None:
+                notes.begins()
+        try:
+            made = original(self, *args, **kwargs)
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
+        if notes is not None:
+            with contextlib.suppress(Exception):
+                notes.ends()
+        return made
+
+    return fetch
 
 
 def _spawns(loader: Any) -> bool:

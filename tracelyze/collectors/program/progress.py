@@ -18,4 +18,5 @@ class Progress:
         self.retains_graph = False  # The latest backward was called with retain_graph=True.
         self.backward_site: int | None = None  # line that called the latest backward (table sites)
         self.loader: int | None = None  # DataLoader whose batch is in use (table loaders)
+        self.iterated: int | None = None  # DataLoader whose latest pass began last (table loaders)
         self.alert = False  # The step that runs is out of the ordinary: sampled signals sample it.

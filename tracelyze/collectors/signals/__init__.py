@@ -29,6 +29,7 @@ CLASSES: Final = (
     "gradients.reached.Reached",
     "data.loader.Loader",
     "data.batches.Batches",
+    "data.fetching.Fetching",
     "model.activations.Activations",
     "model.parameters.Parameters",
     "machine.memory.Memory",

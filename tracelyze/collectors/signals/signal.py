@@ -16,6 +16,7 @@ unscale(scaler, optimizer)        GradScaler.unscale_ returned
 scaler_step(scaler)               GradScaler.step was called
 loader_made(loader)               a DataLoader was constructed
 iterate(loader, iterator)         iter(DataLoader) returned an iterator
+fetching(loader, iterator, page)  after that: where its workers leave their notes (program/fetches.py), None without
 waiting(iterator)                 the script asks it for a batch
 batch(iterator, seconds, batch)   it handed out a batch after `seconds` of waiting
 exhausted(iterator)               it had no more
@@ -42,9 +43,9 @@ from tracelyze.collectors.signals.context import SignalContext
 
 EVENTS = (
     "forward", "settled", "loss", "loss_call", "before_backward", "after_backward", "clip", "scale",
-    "unscale", "scaler_step", "loader_made", "iterate", "turned", "waiting", "batch", "exhausted", "before_step",
-    "first_step", "after_step", "opened", "every_second", "logged", "scheduled", "state_taken",
-    "state_loading", "state_loaded", "evaluation_begins", "evaluation_ends", "finished",
+    "unscale", "scaler_step", "loader_made", "iterate", "fetching", "turned", "waiting", "batch",
+    "exhausted", "before_step", "first_step", "after_step", "opened", "every_second", "logged", "scheduled",
+    "state_taken", "state_loading", "state_loaded", "evaluation_begins", "evaluation_ends", "finished",
 )  # fmt: skip
 STEP_EVENTS = ("forward", "settled", "before_backward", "after_backward", "before_step", "after_step")
 CHOICES = ("copied_columns", "fast_columns", "needs_every_step")

@@ -46,6 +46,7 @@ class Proc:
             "faults_major": int(stat[9]),
             "disk_read": self._disk_read(pid),
             "delayed": _delayed(pid),
+            "files": self._files(pid),
         }
 
     def shares(self, pid: int) -> dict[str, int]:
@@ -90,6 +91,14 @@ class Proc:
         with contextlib.suppress(OSError):
             waits = _read(f"/proc/{pid}/wchan").strip("0\n")
         return {"state": stat[0], "cpu_seconds": (int(stat[11]) + int(stat[12])) / self._tick, "waits_in": waits}
+
+    @staticmethod
+    def _files(pid: int) -> int | None:
+        """Resident bytes of files that are mapped: they are the page cache's, and given back when they are needed."""
+        for line in _read(f"/proc/{pid}/status").splitlines():
+            if line.startswith("RssFile:"):
+                return int(line.split()[1]) * 1024
+        return None
 
     @staticmethod
     def _disk_read(pid: int) -> int | None:

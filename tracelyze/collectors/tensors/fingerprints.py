@@ -50,8 +50,8 @@ class Fingerprints:
         self._torch = torch
         self._places: dict[tuple[int, ...], Any] = {}
 
-    def of(self, tensor: Any) -> tuple[str | None, str | None]:
-        """Fingerprints of the first samples, separated by blanks, and one of all of them together.
+    def of(self, tensor: Any, samples: int = SAMPLES) -> tuple[str | None, str | None]:
+        """Fingerprints of the first samples, separated by blanks, and one of the first SAMPLES of them together.
 
         The first is None where a sample has too few elements to be distinguished from others (targets). (None, None)
         for a tensor that is not plainly in main memory.
@@ -59,7 +59,7 @@ class Fingerprints:
         torch = self._torch
         if not is_plain(torch, tensor) or tensor.device.type != "cpu" or tensor.dtype.is_complex or not tensor.numel():
             return None, None
-        first = tensor.detach()[:SAMPLES] if tensor.dim() else tensor.detach().reshape(1)
+        first = tensor.detach()[:samples] if tensor.dim() else tensor.detach().reshape(1)
         count = first.shape[0]
         elements = first.numel() // count
         if elements <= LEADING + SPREAD:
@@ -67,14 +67,14 @@ class Fingerprints:
         else:
             rows = first[(slice(None), *self._where(tuple(first.shape[1:]), elements))].tolist()
         contents = [array("d", row).tobytes() for row in rows]
-        whole = blake2b(b"".join(contents), digest_size=BYTES).hexdigest()
+        together = blake2b(b"".join(contents[:SAMPLES]), digest_size=BYTES).hexdigest()
         if elements < FEWEST:
-            return None, whole
-        samples = [
+            return None, together
+        prints = [
             BLANK if min(row) == max(row) else blake2b(content, digest_size=BYTES).hexdigest()
             for row, content in zip(rows, contents, strict=True)
         ]
-        return " ".join(samples), whole
+        return " ".join(prints), together
 
     def _where(self, shape: tuple[int, ...], elements: int) -> tuple[Any, ...]:
         """Indices into one sample, one tensor per dimension: whatever its strides are, nothing has to be copied."""

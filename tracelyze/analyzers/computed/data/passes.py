@@ -19,6 +19,7 @@ class Pass:
     epoch: int
     step: int  # optimizer steps done before it
     batches: dict[int, str] = field(default_factory=dict)
+    samples: int = 0  # distinct samples that were looked at in its fullest batch
 
     @property
     def telling(self) -> int:
@@ -46,5 +47,6 @@ def of_training(process: Process) -> list[Pass]:
     for (loader, epoch, batch), fields in rows.items():
         if any(set((row["prints"] or "").split()) - {BLANK} for row in fields):
             one = passes.setdefault((loader, epoch), Pass(loader, epoch, int(fields[0]["step"])))
+            one.samples = max(one.samples, *(len(set((row["prints"] or "").split()) - {BLANK}) for row in fields))
             one.batches[batch] = " ".join({str(row["field"]): str(row["print"]) for row in fields}.values())
     return sorted(passes.values(), key=lambda one: one.step)

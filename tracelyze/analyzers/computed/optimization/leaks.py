@@ -58,10 +58,10 @@ class Graphs:
     first: int
 
 
-def series(training: Training) -> Series | None:
-    """Memory of the device where it is known, else of the host; None if neither was recorded."""
+def series(training: Training, host: bool = False) -> Series | None:
+    """Memory of the device where it is known and not only the `host` is asked for; None if it was not recorded."""
     steps = training.steps
-    device = steps.has("device_allocated") and float(np.nanmax(steps["device_allocated"])) > 0
+    device = not host and steps.has("device_allocated") and float(np.nanmax(steps["device_allocated"])) > 0
     column = "device_allocated" if device else "host_rss"
     known = np.isfinite(steps[column])
     if not known.any():

@@ -24,13 +24,14 @@ def check(process: Process, limits: Limits) -> Outcome:
     if not streams:
         return Passed("no stream is read by several workers")
     looked = False
-    for one in passes.of_training(process):
-        if one.loader in streams:
-            workers = int(streams[one.loader]["num_workers"])
-            within, between = _neighbours(one, workers), _others(one, workers)
-            looked = looked or (len(within) >= limits["pairs"] and len(between) > 0)
-            if len(within) >= limits["pairs"] and all(within) and between and not any(between):
-                return [_finding(process, streams[one.loader], one, len(within), limits)]
+    for loader, row in streams.items():
+        own = [one for one in passes.of_training(process) if one.loader == loader]
+        workers = int(row["num_workers"])
+        within = [equal for one in own for equal in _neighbours(one, workers)]
+        between = [equal for one in own for equal in _others(one, workers)]
+        looked = looked or (len(within) >= limits["pairs"] and len(between) > 0)
+        if len(within) >= limits["pairs"] and all(within) and between and not any(between):
+            return [_finding(process, row, own[0], len(within), limits)]
     if not looked:
         return Skipped("too few batches of a stream were looked at")
     return Passed("the workers of a stream yield different batches")

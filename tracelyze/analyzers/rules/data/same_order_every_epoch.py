@@ -30,17 +30,23 @@ def check(process: Process, limits: Limits) -> Outcome:
     lines: dict[tuple[Any, ...], list[Pass]] = {}
     for one in passes.of_training(process):
         loader = shuffling.get(one.loader)
-        if loader is not None and one.telling >= limits["batches"]:
+        if loader is not None and (one.telling >= limits["batches"] or _of_samples(loader, one, limits)):
             lines.setdefault((loader["made_at"] or one.loader, loader["dataset"], loader["length"]), []).append(one)
     longest = max(lines.values(), key=len, default=[])
     if len(longest) < limits["passes"]:
         return Skipped(f"no loader that shuffles made {limits['passes']:.0f} passes of which enough was looked at")
     for line in lines.values():
-        pairs = [(a, b) for a, b in pairwise(line) if len(a.common(b)) >= limits["batches"]]
+        least = 1 if all(_of_samples(shuffling[one.loader], one, limits) for one in line) else limits["batches"]
+        pairs = [(a, b) for a, b in pairwise(line) if len(a.common(b)) >= least]
         same = [(a, b) for a, b in pairs if a.agreement(b) == 1.0]
         if len(line) >= limits["passes"] and pairs and len(same) >= limits["share"] * len(pairs):
             return [_finding(process, shuffling, line, limits)]
     return Passed(f"{plural(len(longest), 'pass')} over one loader: their order differs")
+
+
+def _of_samples(loader: Row, one: Pass, limits: Limits) -> bool:
+    """Whether batches are drawn sample by sample, and hold so many that none is equal to another by chance."""
+    return bool(loader["batch_size"]) and one.samples >= limits["samples"]
 
 
 def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limits: Limits) -> Finding:
@@ -75,8 +81,7 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
         first_step=line[1].step + 1,
         evidence=[
             Evidence("passes with the same order", len(line), "passes", limits["passes"], limits.source("passes")),
-            Evidence("batches compared in each", len(line[0].common(line[1])), "batches", limits["batches"],
-                     limits.source("batches")),
+            Evidence("batches compared in each", len(line[0].common(line[1])), "batches"),
             Evidence("sampler", loader["sampler"]),
         ],
         location=process.loader_location(loader),
@@ -103,6 +108,7 @@ RULE = Rule(
     thresholds=(
         Threshold("passes", 3, "passes", "two equal ones may be a restart; a third says that it goes on"),
         Threshold("batches", 4, "batches", "4 places of 5 batches or more agree by chance once in 120 passes at most"),
+        Threshold("samples", 6, "samples", "6 of them come in the same order once in 720 passes at most"),
         Threshold("share", 0.9, "share", "of the pairs of passes: one of many may be a new beginning"),
     ),
     not_when="Loaders without shuffling, samplers of the script's own, several trainings in one process, random "

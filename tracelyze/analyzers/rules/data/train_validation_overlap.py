@@ -61,7 +61,8 @@ def _told(process: Process, found: Overlap, loaders: list[int], continuous: bool
     losses = np.nansum(evals["losses"][rows]) > 0
     several = float(np.median(np.nan_to_num(evals["forwards"][rows]))) >= 2 and found.share < limits["complete"]
     beyond = continuous or found.rate >= limits["beyond"] * found.chance
-    return found.hits >= limits["hits"] and found.share >= limits["share"] and beyond and bool(losses or several)
+    fewest = limits["few"] if beyond and found.expected >= found.looked else limits["hits"]
+    return found.hits >= fewest and found.share >= limits["share"] and beyond and bool(losses or several)
 
 
 def _finding(process: Process, loader: dict[str, Any], found: Overlap, first: Seen, limits: Limits) -> Finding:
@@ -113,6 +114,9 @@ RULE = Rule(
     thresholds=(
         Threshold("share", 0.1, "share", "CIFAR-100's test set has 10% near duplicates in training (Barz, Denzler)"),
         Threshold("hits", 8, "samples", "a Poisson count of 8 is beyond 2 with p = 0.001"),
+        Threshold(
+            "few", 3, "samples", "derived: two may be duplicates in the data; for sets that were looked at whole"
+        ),
         Threshold("enough", 3, "samples", "a Poisson mean of 3 shows no hit in 5% of runs"),
         Threshold("beyond", 5, "times", "by chance a pass shows as many equal samples in itself as in validation"),
         Threshold("size", 0.5, "share", "held-out parts are a tenth to a third; as large as training: its own data"),

@@ -28,6 +28,9 @@ SPACING = 16  # between them where it is not
 EPOCHS = 8  # first passes over a loader that are sampled; then the powers of two, and
 EVERY_EPOCH = 16
 MAX_ROWS = 50_000
+EARLY = 3  # first passes over a loader in which more samples are looked at, all of a small set,
+EARLY_SAMPLES = 4096  # as long as there are no more than these in all: 25 ms, once
+EARLY_PER_BATCH = 256
 PLACE = ("loader", "epoch", "batch", "time", "step")
 MAX_UNSETTLED = 1000  # batches whose use is not known yet
 MAX_ALERTS = 50  # batches sampled because the loss was out of the ordinary
@@ -37,8 +40,9 @@ Row = dict[str, Any]
 class _Pass:
     """One pass over a loader."""
 
-    def __init__(self, epoch: int, length: int | None) -> None:
+    def __init__(self, epoch: int, length: int | None, whole: bool = False) -> None:
         self.epoch = epoch
+        self.whole = whole  # Every batch is looked at, however short the steps are.
         self.position = -1
         self.next = 0  # position at which to ask whether to sample
         self.wanted = epoch < EPOCHS or epoch & (epoch - 1) == 0 or epoch % EVERY_EPOCH == 0
@@ -72,6 +76,7 @@ class Batches(Signal):
         self._no_loader = False  # That one had no loader, and neither had those that were skipped since.
         self._rows = 0
         self._alerts = 0
+        self._early = EARLY_SAMPLES  # left
         self._stride, self._spacing = 1, 1  # the spacing that the budget asks for, as a power of two
         self._place: tuple[int | None, int, int, float, int] = None, 0, 0, 0.0, 0  # PLACE of the batch in hand,
         self._held: list[tuple[str, ref[Any]]] = []  # its fields,
@@ -81,7 +86,9 @@ class Batches(Signal):
     def iterate(self, loader: Any, iterator: Any) -> None:
         epoch = self._epochs.get(loader, -1) + 1
         self._epochs[loader] = epoch
-        self._passes[iterator] = _Pass(epoch, batches_per_pass(loader))
+        length = batches_per_pass(loader)
+        samples = (length or 0) * max(fingerprints.SAMPLES, loader.batch_size or 1)
+        self._passes[iterator] = _Pass(epoch, length, epoch < EARLY and 0 < samples <= self._early)
 
     def batch(self, iterator: Any, seconds: float, batch: Any) -> None:
         number = self.progress.loader
@@ -95,7 +102,7 @@ class Batches(Signal):
             self._held = [(name, ref(tensor)) for name, tensor in fields]
             self._place = number, current.epoch, current.position, self.context.now(), self.progress.steps
             if wanted:
-                self._sample_new(fields)
+                self._sample_new(fields, early=current.epoch < EARLY)
 
     def next_full_step(self) -> float:
         if self._sampled is not None or self._used:
@@ -114,7 +121,7 @@ class Batches(Signal):
                 given = [*fingerprints.fields(self.torch, args), *fingerprints.fields(self.torch, kwargs)]
                 self._put_away()
                 self._place = None, 0, current.position, self.context.now(), self.progress.steps
-                self._sample_new(given[: fingerprints.FIELDS])
+                self._sample_new(given[: fingerprints.FIELDS], early=True)
             elif self._held:
                 self._held = []
         self._no_loader = call.loader is None
@@ -156,15 +163,20 @@ class Batches(Signal):
         if self.meter.stride != self._stride:
             self._stride, self._spacing = self.meter.stride, power_of_two(self.meter.stride)
         position = current.position
-        spacing = max(current.spacing, self._spacing)
+        spacing = 1 if current.whole else max(current.spacing, self._spacing)
         chosen = position < FIRST or position % spacing == 0
         sampling = self.meter.decide(chosen and current.wanted and self._rows < MAX_ROWS)
         current.next = position + 1 if sampling else position - position % spacing + spacing
         return sampling
 
-    def _sample_new(self, fields: list[tuple[str, Any]]) -> None:
+    def _sample_new(self, fields: list[tuple[str, Any]], early: bool) -> None:
         self.context.fast_path.leave()  # The skipped call used the batch before.
-        rows, later = self._sample(fields)
+        count = fingerprints.SAMPLES
+        if early and self._early > 0:
+            size = max([tensor.shape[0] for _, tensor in fields if tensor.dim()], default=1)
+            count = max(count, min(size, self._early, EARLY_PER_BATCH))
+            self._early -= count
+        rows, later = self._sample(fields, count)
         self.resume()
         if rows:
             self._sampled = rows, later
@@ -175,7 +187,9 @@ class Batches(Signal):
             self._pending.put(*self._sampled)
             self._sampled = None
 
-    def _sample(self, fields: list[tuple[str, Any]]) -> tuple[list[Row], Readback | None]:
+    def _sample(
+        self, fields: list[tuple[str, Any]], count: int = fingerprints.SAMPLES
+    ) -> tuple[list[Row], Readback | None]:
         torch = self.torch
         on_cuda = any(tensor.is_cuda for _, tensor in fields)
         self._held = []
@@ -189,7 +203,7 @@ class Batches(Signal):
                 row: Row = dict(zip(PLACE, self._place, strict=True)) | {"field": name}
                 row["dtype"] = str(tensor.dtype).removeprefix("torch.")
                 row["shape"] = "x".join(str(size) for size in tensor.shape)
-                row["prints"], row["print"] = self._fingerprints.of(tensor)
+                row["prints"], row["print"] = self._fingerprints.of(tensor, count)
                 if is_plain(torch, tensor) and tensor.numel() and not tensor.dtype.is_complex:
                     counted = fingerprints.classes(tensor)
                     row["classes"] = json.dumps(counted) if counted else None

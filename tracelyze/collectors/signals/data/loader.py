@@ -71,7 +71,7 @@ class Loader(Signal):
             self._count += 1
             row = describe(loader, number, self.program.sites.here("loader"))
             self.context.emit("loaders", row | {"made_at": self._made.get(loader)})
-        self._iterators[iterator] = number
+        self._iterators[iterator] = self.progress.iterated = number
         self._looks_ahead[iterator] = _LookAhead()
         self._fresh.add(iterator)
 

@@ -25,9 +25,9 @@ class Machine(Signal):
     columns = tuple(
         f"samples.{name}"
         for name in (
-            "host_rss", "host_pss", "host_uss", "host_swap", "host_available", "cpu_seconds", "machine_cpu",
-            "cpu_throttled", "delayed", "faults_minor", "faults_major", "swapped_in", "disk_read", "children",
-            "children_rss", "children_pss", "children_uss", "children_cpu_seconds", "children_delayed",
+            "host_rss", "host_files", "host_pss", "host_uss", "host_swap", "host_available", "cpu_seconds",
+            "machine_cpu", "cpu_throttled", "delayed", "faults_minor", "faults_major", "swapped_in", "disk_read",
+            "children", "children_rss", "children_pss", "children_uss", "children_cpu_seconds", "children_delayed",
             "children_disk_read",
         )
     )  # fmt: skip
@@ -47,7 +47,7 @@ class Machine(Signal):
     def every_second(self, row: dict[str, Any]) -> None:
         row.update(self._reader.machine())
         own = self._reader.process(self._pid)
-        row["host_rss"] = own.pop("rss")
+        row["host_rss"], row["host_files"] = own.pop("rss"), own.pop("files", None)
         row.update(own)
         now = time.perf_counter()
         if now >= self._next_scan:

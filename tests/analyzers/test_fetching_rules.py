@@ -1,0 +1,153 @@
+"""Rules about what is noted while batches are made: random numbers that repeat, and memory that grows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+MIB = 2**20
+TRAIN = {"loader": 0, "dataset": "Photos", "iterable": False, "length": 100, "num_workers": 2, "made_at": 2}
+VALIDATION = TRAIN | {"loader": 1, "length": 10, "made_at": 3, "shuffled": False, "num_workers": 0}
+
+
+def passes(states: list[list[str]], loader: int = 0, **more: Any) -> list[dict[str, Any]]:
+    """Passes over a loader; of each the states in which its workers began."""
+    return [
+        {"loader": loader, "epoch": epoch, "worker": worker, "step": 100 * (epoch + 1), "source": 0, "batches": 50}
+        | {"moved": "numpy", "start": state, "second": f"{state}{epoch}{worker}"} | more
+        for epoch, workers in enumerate(states)
+        for worker, state in enumerate(workers)
+    ]  # fmt: skip
+
+
+def judge(make: Any, rule: str, rows: list[dict[str, Any]], **more: Any) -> Any:
+    given = {"fetches": rows} | more.pop("more", {})
+    return make.check(rule, make.process(loaders=more.pop("loaders", [TRAIN, VALIDATION]), more=given, **more))
+
+
+def test_every_epoch_begins_in_the_same_state(make) -> None:
+    _, _, finding = judge(make, "augmentation-repeats", passes([["a", "b"]] * 4))
+    assert (finding.severity, finding.confidence) == ("warning", "certain")
+    assert "numpy.random" in finding.summary
+    put_back = passes([["a", "b"], ["c", "d"], ["e", "f"]], second="0")  # seeded while samples are loaded
+    assert judge(make, "augmentation-repeats", put_back)[0] == "fired"
+    own = passes([["a", "a"]] * 4, moved="own")
+    assert "forked" in judge(make, "augmentation-repeats", own)[2].summary
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        passes([["a", "b"], ["c", "d"], ["e", "f"]]),  # goes on
+        passes([["", ""]] * 4, moved="", start="", second=""),  # no augmentation
+        [*passes([["a", "b"]]), *passes([["", ""]] * 3, moved="", start="", second="")],  # kept from the first epoch
+        passes([["a", "b"], ["a", "b"], ["c", "d"]]),  # begun anew once
+    ],
+)
+def test_random_numbers_that_do_not_repeat(make, rows) -> None:
+    assert judge(make, "augmentation-repeats", rows)[0] == "passed"
+
+
+def test_augmentation_that_need_not_differ(make) -> None:
+    assert judge(make, "augmentation-repeats", passes([["a"]] * 4, loader=1))[0] == "skipped"  # validation
+    assert judge(make, "augmentation-repeats", passes([["a", "b"]] * 2))[0] == "skipped"
+    streams = [TRAIN | {"iterable": True}, VALIDATION]
+    assert judge(make, "augmentation-repeats", passes([["a", "b"]] * 4), loaders=streams)[0] == "skipped"
+
+
+def test_workers_in_the_same_state(make) -> None:
+    _, _, finding = judge(make, "duplicate-augmentation", passes([["a", "a"], ["b", "b"]]))
+    assert finding.title == "2 workers draw the same random numbers for Photos"
+    for rows in (passes([["a", "b"], ["c", "d"]]), passes([["a", "a"], ["c", "d"]]), passes([["", ""]], moved="")):
+        assert judge(make, "duplicate-augmentation", rows)[0] == "passed"
+    assert judge(make, "duplicate-augmentation", passes([["a"], ["a"]]))[0] == "skipped"
+
+
+def looks(contents: list[str], **more: Any) -> list[dict[str, Any]]:
+    """Batches of the validation loader, pass by pass."""
+    return [
+        {"loader": 1, "epoch": epoch, "batch": place, "field": "0", "dtype": "float32", "shape": "8x3x4x4"}
+        | {"prints": "p q", "print": f"{content}{place}", "trained": False} | more
+        for epoch, content in enumerate(contents)
+        for place in range(4)
+    ]  # fmt: skip
+
+
+BOTH = [*passes([["a", "b"], ["c", "d"]]), *passes([["e"], ["f"]], loader=1)]
+
+
+def test_validation_that_is_augmented(make) -> None:
+    _, _, finding = judge(make, "augmented-validation", BOTH, more={"batches": looks(["x", "y", "z"])})
+    assert (finding.severity, finding.confidence) == ("warning", "likely")
+    assert "one and the same dataset object" in finding.summary
+    other = [row | {"source": row["loader"]} for row in BOTH]
+    assert judge(make, "augmented-validation", other, more={"batches": looks(["x", "y"])})[0] == "fired"
+    assert judge(make, "augmented-validation", BOTH)[0] == "fired"  # one dataset object for both
+
+
+@pytest.mark.parametrize(
+    ("rows", "contents"),
+    [
+        ([*passes([["a", "b"]]), *passes([[""]], loader=1, moved="", start="", second="")], ["x", "x"]),
+        (BOTH, ["x", "x", "x"]),  # draws that change nothing
+        ([*passes([["", ""]], moved="", start="", second=""), *passes([["e"], ["f"]], loader=1)], ["x", "y"]),
+    ],
+)
+def test_validation_that_is_as_it_was(make, rows, contents) -> None:
+    assert judge(make, "augmented-validation", rows, more={"batches": looks(contents)})[0] == "passed"
+
+
+def test_noise_and_repetition_that_are_meant(make) -> None:
+    pairs = [*looks(["x", "y"]), *looks(["x", "x"], field="1")]  # a noisy input with the clean one
+    assert judge(make, "augmented-validation", BOTH, more={"batches": pairs})[0] == "passed"
+    evals = make.evals()
+    twice = {name: [value for value in values for _ in range(2)] for name, values in evals.items()}
+    status, reason, _ = judge(make, "augmented-validation", BOTH, evals=twice, more={"batches": looks(["x", "y"])})
+    assert (status, "test time" in reason) == ("passed", True)
+    other = [row | {"source": row["loader"]} for row in BOTH]
+    assert judge(make, "augmented-validation", other)[0] == "skipped"
+
+
+def memory(readings: list[float], epochs: int = 2, batches: int = 40) -> list[dict[str, Any]]:
+    text = json.dumps([int(value * MIB) for value in readings])
+    return passes([["", ""]] * epochs, moved="", memory=text, batches=batches)
+
+
+def test_workers_that_keep_what_they_read(make) -> None:
+    _, _, finding = judge(make, "host-memory-leak", memory([10, 12, 14, 22, 38, 70]))
+    assert (finding.severity, finding.location.line) == ("warning", 30)
+    assert "workers" in finding.title
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        memory([10, 12, 12, 12.5, 13, 13]),  # buffers
+        memory([10, 12, 14, 60, 60, 60]),  # a cache that is full
+        memory([10, 12, 14, 22, 38, 70], epochs=1),  # and one that fills in the first pass
+        memory([100, 180, 182, 184, 188, 192]),  # a few MiB of many
+    ],
+)
+def test_workers_that_settle(make, rows) -> None:
+    assert judge(make, "host-memory-leak", rows)[0] == "passed"
+
+
+def climbing(make: Any, pace: float) -> dict[str, Any]:
+    steps: dict[str, Any] = make.steps() | {"host_rss": (500e6 + pace * np.arange(400)).astype(int).tolist()}
+    return steps
+
+
+def test_host_memory_that_climbs_beyond_the_first_epoch(make) -> None:
+    _, _, finding = make.check("host-memory-leak", make.process(climbing(make, 1e6)))
+    assert (finding.severity, finding.confidence) == ("warning", "likely")
+    assert make.check("host-memory-leak", make.process(climbing(make, 1e5)))[2].confidence == "possible"
+    assert make.check("memory-leak", make.process(climbing(make, 1e6)))[0] == "passed"
+    one_epoch = [{"loader": 0, "dataset": "Cached", "length": 400, "num_workers": 0}]
+    assert make.check("host-memory-leak", make.process(climbing(make, 1e6), loaders=one_epoch))[0] == "passed"
+    graphs = climbing(make, 1e6) | {"live_graphs": list(range(1, 401))}
+    assert make.check("host-memory-leak", make.process(graphs))[0] == "passed"
+    pages = {"time": [0.0, 20.0], "host_rss": [5e8, 9e8], "host_files": [1e8, 4.9e8]}
+    assert make.check("host-memory-leak", make.process(climbing(make, 1e6), samples=pages))[0] == "passed"

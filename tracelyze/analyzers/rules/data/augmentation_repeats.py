@@ -1,0 +1,100 @@
+"""augmentation-repeats: every epoch draws the same random numbers, so that its augmentation is that of the first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.computed.data import draws, validation
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.data.draws import Part
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The states in which a worker's generators begin its passes over a loader that feeds the training."""
+    if len(process.parts) > 1:
+        return Skipped(
+            "several trainings share this process: each may begin in the same state on purpose", "not-applicable"
+        )
+    feeding = {int(index) for index in validation.training_loaders(process)}
+    training = [part for part in draws.parts(process) if part.loader in feeding]
+    by_worker: dict[tuple[object, ...], list[Part]] = {}
+    for part in training:
+        by_worker.setdefault((part.line, part.worker), []).append(part)
+    longest = max(by_worker.values(), key=len, default=[])
+    if len(longest) < limits["passes"]:
+        return Skipped(f"no dataset with an index was read in {limits['passes']:.0f} passes", "not-applicable")
+    drawing = {name for part in longest for name in part.start}
+    if not drawing:
+        return Passed(f"{plural(len(longest), 'pass')} over the training data drew no random numbers")
+    repeated = sorted(name for name in drawing if all(draws.same(found, name) for found in by_worker.values()))
+    if not repeated:
+        return Passed(f"in {plural(len(longest), 'pass')} the random numbers go on from pass to pass")
+    return [_finding(process, longest, repeated, limits)]
+
+
+def _finding(process: Process, longest: list[Part], repeated: list[str], limits: Limits) -> Finding:
+    loader = next(row for row in process.loaders.records() if row["loader"] == longest[0].loader)
+    workers = int(loader["num_workers"] or 0)
+    name = draws.names(repeated)
+    if workers and repeated == ["own"]:
+        why = (
+            "Workers are forked anew for each epoch with a copy of the dataset, and of its generator in the state that "
+            "the training process has: that one never moves."
+        )
+        fix = "Give each worker a new seed in every epoch: draw from torch's generator, which the loader seeds."
+        code = "def __getitem__(self, index):\n    rng = np.random.default_rng(torch.randint(2**63 - 1, ()).item())"
+    else:
+        why = "Something seeds it at the beginning of each epoch, in worker_init_fn, or while samples are loaded."
+        fix = "Seed once, before the first epoch; in worker_init_fn use torch.initial_seed(), which differs each epoch."
+        code = "def worker_init_fn(worker_id):\n    np.random.seed(torch.initial_seed() % 2**32)"
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="certain",
+        title=f"Every epoch draws the same random numbers for {loader['dataset']}",
+        summary=(
+            f"Loading the samples draws from {name}, and in {plural(len(longest), 'pass')} over {loader['dataset']} it "
+            f"was in the same state at the same point. {why} Augmentation that should differ in each epoch repeats "
+            "that of the first one, so that the network sees far fewer variants than it seems to."
+        ),
+        fix=fix,
+        fix_code=code,
+        first_step=longest[1].step,
+        evidence=[
+            Evidence("passes that began in the same state", len(longest), "passes", limits["passes"],
+                     limits.source("passes")),
+            Evidence("generator", name),
+            Evidence("num_workers", workers),
+        ],
+        location=process.loader_location(loader),
+        charts=pictures.loss(process.longest) if process.trainings else [],
+        false_alarm="Augmentation that is to be the same in each epoch; random numbers that change nothing.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="augmentation-repeats",
+    family="data",
+    severity="warning",
+    title="Augmentation repeats itself every epoch",
+    about="Random numbers for augmentation should go on from epoch to epoch. A seed in the wrong place, or a generator "
+    "that is copied into new workers, begins them anew.",
+    check=check,
+    verify="Record the run again: the generators begin each epoch in another state.",
+    excluded=(
+        "No augmentation, or one that was kept from the first epoch: random numbers are drawn in every pass.",
+        "Chance: states of generators agree bit for bit in three passes.",
+    ),
+    absent="The run reads no dataset with an index through a DataLoader.",
+    consequence_of=("same-order-every-epoch", "duplicate-augmentation"),
+    needs=(("fetches.moved", "loaders.num_workers"),),
+    thresholds=(Threshold("passes", 3, "passes", "two equal ones may be a restart; a third says that it goes on"),),
+    not_when="Validation loaders, streams, samples that draw nothing, several trainings in one process.",
+    references=("https://docs.pytorch.org/docs/stable/notes/randomness.html#dataloader",),
+)

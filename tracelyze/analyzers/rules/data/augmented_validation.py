@@ -1,0 +1,136 @@
+"""augmented-validation: validation samples are changed by chance, so that each pass measures other data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracelyze.analyzers.computed.data import draws, validation
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.data.draws import Part
+    from tracelyze.analyzers.recorded.run import Process
+
+Row = dict[str, Any]
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Loaders that only validation passes read: whether loading draws, and content differs from pass to pass."""
+    feeding = {int(index) for index in validation.training_loaders(process)}
+    evaluated = process.evals["loader"][validation.passes(process)]
+    own = {int(index) for index in evaluated if index == index} - feeding
+    parts = draws.parts(process)
+    validating = [part for part in parts if part.loader in own]
+    if not validating or not feeding:
+        return Skipped("no validation pass over a dataset with an index was seen", "not-applicable")
+    drawing = [part for part in validating if part.start]
+    if not drawing:
+        return Passed("loading the validation samples draws no random numbers")
+    if _paired(process, own):
+        return Passed("inputs come with targets of their shape: noise that is drawn for them is part of the task")
+    if _repeated(process, own):
+        return Passed("each validation goes over its data several times: augmentation at test time")
+    augmented = {name for part in parts if part.loader in feeding for name in part.start}
+    if not augmented.intersection(name for part in drawing for name in part.start):
+        return Passed("only validation draws random numbers: they are no augmentation meant for training")
+    share, compared = _changed(process, own)
+    sources = {part.source for part in parts if part.loader in feeding and part.source is not None}
+    shared = any(part.source in sources for part in drawing)
+    if compared >= limits["batches"]:
+        if share < limits["share"]:
+            return Passed(f"{compared:,} validation batches were the same in the pass before")
+    elif not shared:
+        return Skipped("too few validation batches were seen twice, at the same place of two passes")
+    return [_finding(process, drawing, share if compared else None, compared, shared, limits)]
+
+
+def _changed(process: Process, own: set[int]) -> tuple[float, int]:
+    """Share of batches of an order that stays whose content is not that of the pass before, and how many there are."""
+    loaders = {int(row["loader"]): row for row in process.loaders.records()}
+    seen: dict[tuple[Any, ...], str] = {}
+    changed = compared = 0
+    for row in process.tables["batches"].records():
+        number = -1 if row["loader"] is None else int(row["loader"])
+        real = str(row["dtype"] or "").startswith(("float", "bfloat", "uint8"))
+        if number not in own or loaders[number]["shuffled"] or not real or not row["print"] or not row["prints"]:
+            continue
+        place = loaders[number]["made_at"] or number, loaders[number]["length"], row["batch"], row["field"]
+        before, seen[place] = seen.get(place), str(row["print"])
+        if before is not None:
+            compared += 1
+            changed += before != seen[place]
+    return changed / max(1, compared), compared
+
+
+def _paired(process: Process, own: set[int]) -> bool:
+    """Whether a batch holds two fields of real numbers of the same shape: an input, and the clean one."""
+    shapes: dict[tuple[Any, ...], list[str]] = {}
+    for row in process.tables["batches"].records():
+        if row["loader"] in own and str(row["dtype"] or "").startswith(("float", "bfloat")) and row["prints"]:
+            shapes.setdefault((row["loader"], row["epoch"], row["batch"]), []).append(str(row["shape"]))
+    return any(len(found) > len(set(found)) for found in shapes.values())
+
+
+def _repeated(process: Process, own: set[int]) -> bool:
+    """Whether the same loader is read more than once between two steps, whenever it is read."""
+    places = [(row["loader"], row["after_step"]) for row in process.evals.records() if row["loader"] in own]
+    return bool(places) and all(places.count(place) > 1 for place in places)
+
+
+def _finding(
+    process: Process, drawing: list[Part], share: float | None, compared: int, shared: bool, limits: Limits
+) -> Finding:
+    loader = next(row for row in process.loaders.records() if row["loader"] == drawing[0].loader)
+    names = draws.names(sorted({name for part in drawing for name in part.start}))
+    told = (
+        f" In {percent(share)} of {plural(compared, 'batch', 'batches')} at the same place of two passes the content "
+        "was another."
+        if share is not None and compared
+        else ""
+    )
+    both = " Training and validation read one and the same dataset object, with its transforms." if shared else ""
+    evidence = [Evidence("generator", names), Evidence("one dataset object for both", shared)]
+    if share is not None and compared:
+        evidence.insert(0, Evidence("batches that changed", share, "share", limits["share"], limits.source("share")))
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="likely",
+        title=f"Validation samples of {loader['dataset']} are augmented at random",
+        summary=(
+            f"Loading validation samples draws from {names}, as it does for training.{told}{both} Each pass measures "
+            "other, and harder, data: the numbers are too low, they swing, and the best epoch is partly luck."
+        ),
+        fix="Give validation a dataset of its own without the random transforms; split the indices, not the object.",
+        fix_code=(
+            "train_indices, val_indices = random_split(range(size), [0.8, 0.2])  # size: samples in all\n"
+            "train = Subset(make_dataset(train_transform), train_indices)\n"
+            "val = Subset(make_dataset(plain_transform), val_indices)"
+        ),
+        first_step=drawing[0].step,
+        evidence=evidence,
+        location=process.loader_location(loader),
+        charts=pictures.loss(process.longest) if process.trainings else [],
+        false_alarm="Augmentation at test time, and tasks whose noise is drawn with the sample.",
+    )
+
+
+RULE = Rule(
+    id="augmented-validation",
+    family="data",
+    severity="warning",
+    title="Validation data are augmented",
+    about="Random transforms belong to training. Where a split shares the dataset object, validation gets them too.",
+    check=check,
+    verify="Record the run again: loading validation samples draws no random numbers.",
+    absent="The run validates on no dataset with an index.",
+    needs=(("fetches.moved",),),
+    thresholds=(
+        Threshold("share", 0.5, "share", "transforms that are applied to half of the samples change every batch"),
+        Threshold("batches", 2, "batches", "derived: one that differs may be a short last one"),
+    ),
+    not_when="Test-time augmentation, inputs with clean targets of their shape, integer inputs (masked at random).",
+)

@@ -1,0 +1,92 @@
+"""duplicate-augmentation: the workers of a loader draw the same random numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.computed.data import draws, validation
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.data.draws import Part
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The states in which the workers of one loader begin one pass."""
+    feeding = {int(index) for index in validation.training_loaders(process)}
+    passes: dict[tuple[int, int], list[Part]] = {}
+    for part in draws.parts(process):
+        if part.loader in feeding and part.worker >= 0:
+            passes.setdefault((part.loader, part.epoch), []).append(part)
+    several = [found for found in passes.values() if len(found) >= limits["workers"]]
+    if not several:
+        return Skipped("no dataset with an index was read by several workers", "not-applicable")
+    drawing = {name for found in several for part in found for name in part.start}
+    if not drawing:
+        return Passed(f"the workers drew no random numbers in {plural(len(several), 'pass')}")
+    equal = sorted(name for name in drawing if all(draws.same(found, name) for found in several))
+    if not equal:
+        return Passed(f"each worker draws random numbers of its own in {plural(len(several), 'pass')}")
+    return [_finding(process, several, equal, limits)]
+
+
+def _finding(process: Process, several: list[list[Part]], equal: list[str], limits: Limits) -> Finding:
+    loader = next(row for row in process.loaders.records() if row["loader"] == several[0][0].loader)
+    workers, name = len(several[0]), draws.names(equal)
+    held = equal == ["own"]
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="certain",
+        title=f"{workers} workers draw the same random numbers for {loader['dataset']}",
+        summary=(
+            f"Loading the samples draws from {name}, and {workers} workers began "
+            f"{plural(len(several), 'pass')} with it in the same state"
+            + (": each was forked with a copy of the dataset and its generator. " if held else ". ")
+            + "Batches of different workers get the same augmentation, in the same order."
+        ),
+        fix="Let each worker seed what it draws from by its own number, in worker_init_fn.",
+        fix_code=(
+            "def worker_init_fn(worker_id):\n"
+            "    info = torch.utils.data.get_worker_info()\n"
+            + (
+                "    info.dataset.rng = np.random.default_rng(info.seed)  # rng: the generator that the dataset holds"
+                if held
+                else "    np.random.seed(info.seed % 2**32)  # info.seed differs by worker and epoch"
+            )
+        ),
+        first_step=1,
+        evidence=[
+            Evidence("workers in the same state", workers, "workers", limits["workers"], limits.source("workers")),
+            Evidence("passes in which they were", len(several), "passes"),
+            Evidence("generator", name),
+        ],
+        location=process.loader_location(loader),
+        charts=pictures.loss(process.longest) if process.trainings else [],
+        false_alarm="Random numbers that change nothing in the samples.",
+    )
+
+
+RULE = Rule(
+    id="duplicate-augmentation",
+    family="data",
+    severity="warning",
+    title="Workers repeat each other's augmentation",
+    about="torch seeds its own, Python's and NumPy's generator in each worker. What a dataset holds, or worker_init_fn "
+    "seeds with a constant, is the same in all of them.",
+    check=check,
+    verify="Record the run again: the generators of the workers begin in different states.",
+    excluded=(
+        "A generator that each worker makes or seeds on its first sample: that is seen, and its state compared.",
+        "Chance: states of generators agree bit for bit, in every pass.",
+    ),
+    absent="The run reads no dataset with an index through several workers.",
+    needs=(("fetches.moved", "loaders.num_workers"),),
+    thresholds=(Threshold("workers", 2, "workers", "derived: one has nobody to agree with"),),
+    not_when="One worker or none, streams (see duplicated-batches), validation loaders.",
+    references=("https://docs.pytorch.org/docs/stable/notes/faq.html#dataloader-workers-random-seed",),
+)

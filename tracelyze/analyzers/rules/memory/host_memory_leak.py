@@ -1,0 +1,136 @@
+"""host-memory-leak: memory of the training process, or of its loader's workers, climbs and never comes back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.data import worker_memory
+from tracelyze.analyzers.computed.optimization import leaks
+from tracelyze.analyzers.computed.optimization.leaks import MIB, MemoryClimb, Series
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import duration, size
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.data.worker_memory import Growth
+    from tracelyze.analyzers.recorded.run import Process, Training
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The workers first: what they keep is not the training process's. Then the process itself."""
+    training = process.longest
+    grown = worker_memory.growth(process)
+    steady = [one for one in grown if one.pace >= limits["pace"] and one.grown >= limits["workers"] * MIB]
+    steady = [one for one in steady if one.grown >= limits["share"] * one.before]
+    if any(one.beyond for one in steady):
+        return [_of_workers(process, next(one for one in steady if one.beyond), limits)]
+    series = leaks.series(training, host=True)
+    if series is None or len(series.values) < limits["fewest"]:
+        return Skipped(f"host memory was recorded at fewer than {limits['fewest']:.0f} steps")
+    climb = leaks.climb(series, limits["relative"], limits["absolute"] * MIB)
+    if climb is None:
+        change = (series.values[-1] - series.values[len(series.values) // 10]) / MIB
+        workers = ", nor does that of the workers" if grown else ""
+        return Passed(f"host memory does not climb steadily (net change {change:+.1f} MiB){workers}")
+    if leaks.first_epoch(training):
+        return Passed("host memory climbs, but within the first pass over the data, as a cache that fills does too")
+    if leaks.kept_graphs(training, limits["graphs"], limits["graphs"]) is not None:
+        return Passed("what grows are autograd graphs that are kept alive: see memory-leak")
+    if _of_files(process) > limits["files"]:
+        return Passed("what grows are pages of files that are mapped, which the system takes back when it needs them")
+    return [_of_process(training, series, climb, limits)]
+
+
+def _of_files(process: Process) -> float:
+    """The part of the growth that is the page cache's; 0 where it is not known."""
+    samples = process.samples
+    known = np.isfinite(samples["host_files"]) & np.isfinite(samples["host_rss"])
+    resident, files = samples["host_rss"][known], samples["host_files"][known]
+    if len(resident) < 2:
+        return 0.0
+    begin = len(resident) // 10
+    return float((files[-1] - files[begin]) / max(resident[-1] - resident[begin], 1.0))
+
+
+def _of_process(training: Training, series: Series, climb: MemoryClimb, limits: Limits) -> Finding:
+    begin = timing.step_at(training, climb.first)
+    left = climb.seconds_left
+    urgent = left is not None and left < limits["horizon"] * climb.seconds_so_far
+    rest = f" At this pace memory is exhausted after {duration(left)} more." if left is not None else ""
+    return Finding(
+        rule=RULE.id,
+        severity="critical" if urgent else "warning",
+        confidence="likely" if leaks.is_large(series, climb) else "possible",
+        title=f"Host memory of the training process grows by {size(climb.slope)} per step",
+        summary=(
+            f"Resident memory has grown by {size(climb.growth)} since step {begin:,}, at an even pace, beyond the "
+            f"first pass over the data.{rest} No autograd graph is kept: something else grows with every step."
+        ),
+        fix="Look for a list, dictionary or cache that grows with every step: stored batches, outputs, logs, or what a "
+        "dataset keeps of each sample. Keep only what is needed, bound its size, or write it to disk.",
+        first_step=begin,
+        last_step=timing.last_step(training),
+        first_second=timing.second_at(training, climb.first),
+        evidence=leaks.evidence(series, climb, limits),
+        charts=pictures.memory(training, []),
+        false_alarm="A buffer that is still filling when the run ends (replay memory, cache) climbs in the same way.",
+    )
+
+
+def _of_workers(process: Process, found: Growth, limits: Limits) -> Finding:
+    loader = next(row for row in process.loaders.records() if row["loader"] == found.loader)
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="likely",
+        title=f"Memory of {found.workers} loader workers grows with every batch: {size(found.grown)} so far",
+        summary=(
+            f"While each of {found.workers} workers of {loader['dataset']} made {found.batches:,} batches, memory that "
+            f"is theirs alone grew from {size(found.before)} to {size(found.before + found.grown)} in all, also after "
+            "the first pass. Either the dataset keeps something of each sample, once in every worker; or it holds many "
+            "Python objects: reading one writes its reference count, and so copies the page that workers shared."
+        ),
+        fix="Hold samples in few large arrays instead of lists or dictionaries of Python objects, and bound what the "
+        "dataset caches.",
+        fix_code="self.paths = np.array(paths)  # one block of memory instead of a list of Python strings",
+        evidence=[
+            Evidence("growth of the workers' own memory", found.grown / MIB, "MiB", limits["workers"],
+                     limits.source("workers")),
+            Evidence("pace of the last half over the one before", found.pace, "", limits["pace"],
+                     limits.source("pace")),
+            Evidence("workers", found.workers),
+        ],
+        location=process.loader_location(loader),
+        charts=pictures.memory(process.longest, []) if process.trainings else [],
+        false_alarm="A cache in each worker that is bounded and still fills.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="host-memory-leak",
+    family="memory",
+    severity="warning",
+    title="Host memory grows",
+    about="Memory of the training process and of its workers should settle after the first pass over the data.",
+    check=check,
+    verify="Record the run again: memory stays level after the first epoch.",
+    whole_process=True,
+    needs=(("steps.host_rss",),),
+    thresholds=(
+        Threshold("fewest", 50, "steps", "derived: of fewer, a leak cannot be told from a warm-up"),
+        Threshold("relative", 0.005, "share", "growth below half a percent of the memory in use harms nobody"),
+        Threshold("absolute", 8, "MiB", "page-sized noise of resident memory stays within a few MiB"),
+        Threshold("horizon", 10, "runs", "critical if memory would end within ten times the run so far"),
+        Threshold("graphs", 20, "graphs", "as memory-leak counts them"),
+        Threshold("files", 0.5, "share", "derived: more than all other causes together"),
+        Threshold("workers", 16, "MiB", "measured: workers without a leak gain up to 1.5 MiB after four batches"),
+        Threshold("share", 0.2, "share", "derived: of what they had after four batches; less is a buffer that grew"),
+        Threshold("pace", 0.2, "share", "a leak keeps its pace (1); pages that come apart slow down; a cache ends (0)"),
+    ),
+    consequence_of=("memory-leak", "retain-graph"),
+    not_when="The first pass over the data, mapped files (page cache), buffers that fill and stay, kept graphs.",
+    references=("https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading",),
+)

@@ -1,0 +1,213 @@
+"""What a process that makes batches of a dataset notes as it does: whether its generators of random numbers moved, in
+which states they began a pass, and how much memory is its own.
+
+A loader's worker writes its notes into a page of memory that it shares with the training process since it was forked.
+Where there are no workers, the training process notes the same of itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import random
+import sys
+import weakref
+from array import array
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Any, Final
+
+from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
+
+KINDS: Final = ("python", "numpy", "torch", "own")
+LOOKS: Final = 4  # fetches of a pass around which the generators are read
+MEMORIES: Final = 24  # readings of memory, after 1, 2, 4, ... fetches of a worker
+PASSES, FETCHES, MOVED, FIRST, SECOND, COUNT, MEMORY = 0, 1, 2, 3, 7, 11, 12  # places in a worker's part of the page
+WORDS: Final = MEMORY + MEMORIES
+MOST_OBJECTS, DEEPEST = 200, 3  # of a dataset that are searched for generators
+MOST_GENERATORS = 8
+Words = Any  # a memoryview or an array of 64-bit words
+
+enrolled: weakref.WeakKeyDictionary[Any, Notes] = weakref.WeakKeyDictionary()
+"""By fetcher of the training process itself: those that are looked at."""
+
+
+class Page:
+    """Shared by a training process and the workers of one loader that it is about to fork."""
+
+    def __init__(self, workers: int) -> None:
+        self._words = memoryview(mmap.mmap(-1, max(1, workers) * WORDS * 8)).cast("Q")
+        self.workers = workers
+
+    def of(self, worker: int) -> Words:
+        """The part of a worker."""
+        return self._words[worker * WORDS : (worker + 1) * WORDS]
+
+
+class Forking:
+    """The page of workers that are being started, and in a worker its notes."""
+
+    page: Page | None = None
+    notes: Notes | None = None
+    fetcher: Any = None  # the one whose pass the notes are of
+
+
+class Notes:
+    """Of one process and one pass over a dataset."""
+
+    def __init__(self, torch: Any, dataset: Any, words: Words, memory: bool) -> None:
+        self._torch, self._dataset, self.words, self._memory = torch, dataset, words, memory
+        self._before: list[int] = []
+        self._own: list[Any] = []
+        words[PASSES] += 1
+        words[FETCHES] = words[MOVED] = 0
+
+    def begins(self) -> None:
+        """A batch is about to be made."""
+        number = self.words[FETCHES]
+        if number < LOOKS:
+            self._own = self._generators()
+            self._before = self._states()
+            if number < 2:
+                start = FIRST if number == 0 else SECOND
+                for index, state in enumerate(self._before):
+                    self.words[start + index] = state
+
+    def ends(self) -> None:
+        """It is made."""
+        words = self.words
+        number = words[FETCHES]
+        if number < LOOKS and self._before:
+            own, self._own = self._own, self._generators()
+            after = self._states()
+            moved = [a != b for a, b in zip(self._before, after, strict=True)]
+            if [id(one) for one in own] != [id(one) for one in self._own]:  # made for this worker, on its first use
+                words[FIRST + 3], moved[3] = after[3], False
+            for index, one in enumerate(moved):
+                words[MOVED] |= one << index
+            self._before, self._own = [], []
+        words[FETCHES] = number + 1
+        made = words[COUNT] + 1
+        if self._memory and made & (made - 1) == 0 and made.bit_length() <= MEMORIES:
+            words[MEMORY + made.bit_length() - 1] = private_bytes()
+        words[COUNT] = made
+
+    def _generators(self) -> list[Any]:
+        """Those of the dataset, without the global ones under another name."""
+        numpy = sys.modules.get("numpy.random")
+        shared = (self._torch.default_generator, getattr(getattr(numpy, "mtrand", None), "_rand", None))
+        return [one for one in generators(self._dataset) if not any(one is other for other in shared)]
+
+    def _states(self) -> list[int]:
+        numpy = sys.modules.get("numpy.random")
+        found = [_digest(array("q", random.getstate()[1]).tobytes())]
+        found.append(0 if numpy is None else _numpy_state(numpy))
+        torch = self._torch
+        with unseen(torch):
+            known = may_compute(torch)
+            found.append(_torch_state(torch, torch.default_generator) if known else 0)
+            own = [_state(torch, one) for one in self._own if known or not isinstance(one, torch.Generator)]
+        found.append(_digest(array("Q", own).tobytes()) if own else 0)
+        return found
+
+
+def starts(words: Words) -> tuple[str, str, str | None]:
+    """Generators that moved while batches were made, their states at the first of them, and at the second."""
+    moved = [index for index in range(len(KINDS)) if words[MOVED] >> index & 1]
+    first, second = ([words[place + index] for index in moved] for place in (FIRST, SECOND))
+    return " ".join(KINDS[index] for index in moved), _text(first), _text(second) if words[FETCHES] > 1 else None
+
+
+def memory(words: Words) -> str | None:
+    """Bytes of a worker's own after 1, 2, 4, ... batches, as a JSON list."""
+    count = int(words[COUNT]).bit_length()
+    return json.dumps([int(value) for value in words[MEMORY : MEMORY + min(count, MEMORIES)]]) if count else None
+
+
+def in_worker(torch: Any, fetcher: Any) -> Notes | None:
+    """The notes of the worker that this process is; None in other processes, and for a dataset within its dataset."""
+    page, info = Forking.page, torch.utils.data.get_worker_info()
+    if page is None or info is None or fetcher.dataset is not info.dataset or info.id >= page.workers:
+        return None
+    if Forking.fetcher is not fetcher:
+        Forking.fetcher = fetcher
+        Forking.notes = Notes(torch, fetcher.dataset, page.of(info.id), memory=True)
+    return Forking.notes
+
+
+def generators(dataset: Any) -> list[Any]:
+    """Generators of random numbers that a dataset holds, or finds in its module."""
+    found: dict[int, Any] = {}
+    method = getattr(type(dataset), "__getitem__", None)
+    for value in list(getattr(method, "__globals__", {}).values()):
+        if _is_generator(value):
+            found[id(value)] = value
+    for value in _held(dataset):
+        if _is_generator(value):
+            found[id(value)] = value
+    return list(found.values())[:MOST_GENERATORS]
+
+
+def _held(root: Any) -> Iterator[Any]:
+    seen, level = {id(root)}, [root]
+    for _ in range(DEEPEST):
+        inner: list[Any] = []
+        for one in level:
+            attributes = getattr(one, "__dict__", None)
+            values = list(attributes.values()) if type(attributes) is dict else []
+            if isinstance(one, (list, tuple)):
+                values += one[:16]
+            for value in values[:64]:
+                if id(value) not in seen and len(seen) < MOST_OBJECTS:
+                    seen.add(id(value))
+                    yield value
+                    inner.append(value)
+        level = inner
+
+
+def _is_generator(value: Any) -> bool:
+    kind = type(value)
+    return isinstance(value, random.Random) or (
+        kind.__name__ in ("Generator", "RandomState") and kind.__module__.startswith(("numpy.random", "torch"))
+    )
+
+
+def _state(torch: Any, generator: Any) -> int:
+    if isinstance(generator, random.Random):
+        return _digest(array("q", generator.getstate()[1]).tobytes())
+    if isinstance(generator, torch.Generator):
+        return _torch_state(torch, generator) if generator.device.type == "cpu" else 0
+    if type(generator).__name__ == "RandomState":
+        return _numpy_state(generator)
+    state = generator.bit_generator.state
+    key = state.get("state", {})
+    contents = key.get("key") if isinstance(key, dict) else None
+    return _digest(contents.tobytes() + str(key.get("pos")).encode() if contents is not None else repr(state).encode())
+
+
+def _numpy_state(numpy: Any) -> int:
+    state = numpy.get_state()
+    return _digest(state[1].tobytes() + str(state[2:]).encode())
+
+
+def _torch_state(torch: Any, generator: Any) -> int:
+    state = generator.get_state()
+    return _digest(array("q", state[: state.numel() // 8 * 8].view(torch.int64).tolist()).tobytes())
+
+
+def _digest(content: bytes) -> int:
+    return int.from_bytes(blake2b(content, digest_size=8).digest(), "little")
+
+
+def _text(states: list[int]) -> str:
+    return " ".join(f"{state:016x}" for state in states)
+
+
+def private_bytes() -> int:
+    """Memory that only this process has: written pages, shared with nobody; 0 where the system does not say."""
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/smaps_rollup", "rb", buffering=0) as file:
+        for line in file.read(2**14).splitlines():
+            if line.startswith(b"Private_Dirty:"):
+                return int(line.split()[1]) * 1024
+    return 0
