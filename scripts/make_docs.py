@@ -23,7 +23,7 @@ SHOWN = re.compile(r"(<!-- file: (\S+) -->\n).*?(<!-- end of file -->)", re.DOTA
 
 def pages() -> dict[str, str]:
     """Text by file name, as seen from docs/."""
-    entries = catalogue.entries()
+    entries = catalogue.entries(with_extensions=False)
     return {
         "run-directory.md": _from("tracelyze/schema", generated.run_directory_page()),
         "signals.md": _from("the classes in tracelyze/collectors/signals", generated.signals_page()),

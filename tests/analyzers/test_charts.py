@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.evidence.charts import MAX_POINTS, chart, thin
 from tracelyze.diagnosis import Mark
-
-from .conftest import Workshop
+from tracelyze.testing import Workshop
 
 
 @given(count=st.integers(1, 20_000), lines=st.integers(1, 4), seed=st.integers(0, 1000))

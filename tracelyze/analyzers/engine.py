@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers import attempts, causality, context, overview, selection
+from tracelyze.analyzers import attempts, causality, context, extensions, overview, selection
 from tracelyze.analyzers.ranks import cores
 from tracelyze.analyzers.ranks.answers import Answers
 from tracelyze.analyzers.ranks.source import Head, InMemory, OnDisk, Source
@@ -28,7 +28,6 @@ from tracelyze.analyzers.ranks.summary import (
 from tracelyze.analyzers.recorded import clocks
 from tracelyze.analyzers.recorded.run import Peer, Process, Run
 from tracelyze.analyzers.rule import ENDING, Outcome, Rule, Skipped, together
-from tracelyze.analyzers.rules import RULES
 from tracelyze.diagnosis import Chart, Diagnosis, Finding, verdict_of
 from tracelyze.version import __version__
 
@@ -67,7 +66,7 @@ def diagnose(
     from tracelyze.analyzers.kineto.rules import RULES as TRACE_RULES
 
     traced = TRACE_RULES if rules is None else ()
-    known = RULES if rules is None else rules
+    known = extensions.all_rules() if rules is None else rules
     selection.must_be_known(select, ignore, thresholds or {}, (*known, *traced))
     chosen = [rule for rule in known if selection.wanted(rule.id, select, ignore)]
     extra = [rule for rule in traced if selection.wanted(rule.id, select, ignore)]
@@ -83,7 +82,10 @@ def diagnose(
     judged.read(_judge_all(source, plan, workers, mapper))
     outcomes = judged.outcomes(chosen)
     profiled = judged.windows.judge([rule.id for rule in extra], thresholds or {}, judged.nothing)
-    return _put_together(judged, outcomes, profiled, (chosen, extra), picture)
+    diagnosis = _put_together(judged, outcomes, profiled, (chosen, extra), picture)
+    if rules is None:
+        diagnosis.run.notes.extend(extensions.problems())
+    return diagnosis
 
 
 def _judge_all(source: Source, plan: Plan, workers: int | None, mapper: Mapper | None) -> Iterator[Summary]:

@@ -52,12 +52,13 @@ class Entry:
         return tuple({threshold.name: threshold for threshold in reversed(declared)}.values())[::-1]
 
 
-def entries() -> list[Entry]:
-    """The catalogue by family, in the order in which checks are listed."""
+def entries(with_extensions: bool = True) -> list[Entry]:
+    """The catalogue by family, in the order in which checks are listed; `with_extensions`: of other packages, too."""
+    from tracelyze.analyzers import extensions
     from tracelyze.analyzers.kineto.rules import RULES as TRACE_RULES
     from tracelyze.analyzers.rules import RULES
 
-    runs = {rule.id: rule for rule in RULES}
+    runs = {rule.id: rule for rule in (extensions.all_rules() if with_extensions else RULES)}
     traces = {rule.id: rule for rule in TRACE_RULES}
     found = [Entry(runs.get(identifier), traces.get(identifier)) for identifier in runs | traces]
     families = list(dict.fromkeys(entry.family for entry in found))

@@ -56,6 +56,7 @@ def collect(
     COMMAND keeps its arguments, terminal, signals and exit status. TRACELYZE_DISABLE=1 in the environment runs it
     unobserved.
     """
+    from tracelyze.collectors.launching import extensions
     from tracelyze.collectors.launching.launch import collect as launch
     from tracelyze.collectors.options import CollectOptions
 
@@ -67,6 +68,7 @@ def collect(
         budget=budget,
         signals_on=tuple(name for name, how in chosen.items() if how != "off"),
         cadences=tuple((name, how) for name, how in chosen.items() if isinstance(how, int)),
+        extensions=extensions.declared(),
     )
     if diagnose and command:
         from tracelyze.cli.after_collect import run_and_diagnose
@@ -97,17 +99,18 @@ def _chosen(given: list[str]) -> dict[str, str | int]:
 def _check_sampled(name: str) -> None:
     from tracelyze.collectors.signals import SIGNALS
 
-    if not next(signal for signal in SIGNALS if signal.name == name).sampled:
+    if not any(signal.sampled for signal in SIGNALS if signal.name == name):
         raise InputError(f"--signal: {name} is recorded at every step, it has no cadence; {name}=off switches it off")
 
 
 def _signals(given: list[str], option: str = "--no-signal") -> tuple[str, ...]:
     names = [name.strip().replace("-", "_") for names in given for name in names.split(",") if name.strip()]
     if names:
+        from tracelyze.collectors.launching import extensions
         from tracelyze.collectors.signals import SIGNALS
         from tracelyze.suggestions import unknown
 
-        known = {signal.name for signal in SIGNALS}
+        known = {signal.name for signal in SIGNALS} | {name for name, _ in extensions.declared()}
         for name in names:
             if name not in known:
                 raise unknown(f"{option}: no such signal", name, known)

@@ -15,7 +15,8 @@ class CollectOptions:
     """`signals_off` are not recorded, `signals_on` are although they are off by default.
 
     `profile_every`: steps between profiler windows, 0 for none. `budget`: percent of the step time that recording may
-    take. `cadences`: (signal, steps between its samples) pairs that the budget does not touch.
+    take. `cadences`: (signal, steps between its samples) pairs that the budget does not touch. `extensions`: (name,
+    `package.module:Class`) pairs, the signals of other packages.
     """
 
     quiet: bool = False
@@ -24,6 +25,7 @@ class CollectOptions:
     budget: float = BUDGET
     signals_on: tuple[str, ...] = ()
     cadences: tuple[tuple[str, int], ...] = ()
+    extensions: tuple[tuple[str, str], ...] = ()
 
     def to_environment(self) -> dict[str, str]:
         """The environment variable that carries the options."""
@@ -37,4 +39,5 @@ def from_environment() -> CollectOptions:
     for name in ("signals_off", "signals_on"):
         known[name] = tuple(known.get(name, ()))
     known["cadences"] = tuple((name, int(every)) for name, every in known.get("cadences", ()))
+    known["extensions"] = tuple((name, place) for name, place in known.get("extensions", ()))
     return CollectOptions(**known)

@@ -198,9 +198,9 @@ def _choose(select: Collection[str], ignore: Collection[str]) -> tuple[list[Trac
     known = {rule.id for rule in RULES}
     foreign = [name for name in (*select, *ignore) if name not in known]
     if foreign:
-        from tracelyze.analyzers.rules import RULES as RUN_RULES
+        from tracelyze.analyzers import extensions
 
-        runs = {rule.id for rule in RUN_RULES}
+        runs = {rule.id for rule in extensions.all_rules()}
         for name in foreign:
             if name not in runs:
                 raise InputError(f"{name}: no such rule; `tracelyze rules` lists them")

@@ -40,10 +40,10 @@ class Plan:
 
     def chosen(self) -> list[Rule]:
         """The rules by which to judge, in the order of the catalogue."""
-        from tracelyze.analyzers.rules import RULES
+        from tracelyze.analyzers import extensions
 
         wanted = frozenset(self.rules)
-        return [rule for rule in (RULES if self.given is None else self.given) if rule.id in wanted]
+        return [rule for rule in (extensions.all_rules() if self.given is None else self.given) if rule.id in wanted]
 
     def limits(self, rule: Rule) -> Limits:
         """The rule's thresholds."""

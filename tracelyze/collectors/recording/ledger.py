@@ -13,6 +13,7 @@ from typing import Any
 from tracelyze import redaction
 from tracelyze.collectors.cadence.budget import Budget
 from tracelyze.collectors.internals import private_names
+from tracelyze.collectors.signals import extensions
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal, Unavailable
 
@@ -22,12 +23,16 @@ NUMBERS = ("seconds", "share", "every", "looks", "turned_down_at")
 class Ledger:
     """One entry per signal. Entries have all their keys from the start: they are read while a thread updates them."""
 
-    def __init__(self, kinds: Sequence[type[Signal]]) -> None:
+    def __init__(self, kinds: Sequence[type[Signal]], extensions: Sequence[str] = ()) -> None:
+        """`extensions` are the names of signals of other packages, which are imported when they are switched on."""
+        self._own = frozenset(kind.name for kind in kinds)
+        declared = [(kind.name, list(kind.columns), kind.sampled) for kind in kinds]
+        declared += [(name, [], False) for name in extensions if name not in self._own]
         self.entries: dict[str, dict[str, Any]] = {
-            kind.name: {"columns": list(kind.columns), "sampled": kind.sampled, "state": "off", "reason": ""}
+            name: {"columns": columns, "sampled": sampled, "state": "off", "reason": ""}
             | {"traceback": None, "why": None}
             | dict.fromkeys(NUMBERS)
-            for kind in kinds
+            for name, columns, sampled in declared
         }
 
     def on(self, name: str) -> None:
@@ -52,6 +57,21 @@ class Ledger:
     def switch_on(self, kinds: Sequence[type[Signal]], context: SignalContext) -> list[Signal]:
         """The signals that this process records, as the options, torch and the signals themselves say."""
         made = [self._made(kind, context) for kind in kinds]
+        return [signal for signal in made if signal is not None]
+
+    def switch_on_extensions(self, context: SignalContext) -> list[Signal]:
+        """The signals of other packages that this process records. One that does not fit is off, with the reason."""
+        made: list[Signal | None] = []
+        for name, place in context.options.extensions:
+            try:
+                kind = extensions.load(name, place, self._own)
+            except extensions.Refused as refused:
+                if name not in self._own:
+                    self.off(name, str(refused))
+                context.record_event("collector-error", name, redaction.redact_text(str(refused)))
+                continue
+            self.entries[name] |= {"columns": list(kind.columns), "sampled": kind.sampled}
+            made.append(self._made(kind, context))
         return [signal for signal in made if signal is not None]
 
     def _made(self, kind: type[Signal], context: SignalContext) -> Signal | None:

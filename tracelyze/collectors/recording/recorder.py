@@ -62,7 +62,7 @@ class Recorder:
         self.guard = guard = Guard(writer, TrainingThread(thread), clock, Overhead(), *_visibility(torch))
         self.losses = losses = LossSampling()
         self.budget = budget = Budget(options.budget / 100.0, dict(options.cadences), self._cadence_changed)
-        self.ledger = Ledger(SIGNALS)
+        self.ledger = Ledger(SIGNALS, [name for name, _ in options.extensions])
         self.program = program = self._program()
         self.rows = rows = PendingSteps(writer.emit, self._values_failed)
         self.dispatcher = dispatcher = Dispatcher(progress, self._listeners_changed, self._signal_failed)
@@ -81,7 +81,7 @@ class Recorder:
             torch, options, guard, progress, program, losses, next_call, fast_path, dispatcher, rows, budget,
             self.ledger, self.record_event,
         )  # fmt: skip
-        dispatcher.listen(self.ledger.switch_on(SIGNALS, context))
+        dispatcher.listen(self.ledger.switch_on(SIGNALS, context) + self.ledger.switch_on_extensions(context))
 
     def _program(self) -> Program:
         """What is known of the program so far: nothing."""

@@ -1,0 +1,1 @@
+"""Files that a training opens and never closes."""
