@@ -87,7 +87,9 @@ def test_as_many_clipping_lines_as_microbatches_may_be_one_per_module(make) -> N
 
 
 def test_step_without_backward(make) -> None:
-    every_other = make.steps() | {"backwards": [1 - index % 2 for index in range(COUNT)]}
+    norms = make.steps()["grad_norm"]
+    stale = [norms[index - index % 2] for index in range(COUNT)]
+    every_other = make.steps() | {"backwards": [1 - index % 2 for index in range(COUNT)], "grad_norm": stale}
     status, _, finding = make.check("step-without-backward", make.process(every_other))
     assert status == "fired"
     assert (finding.confidence, finding.first_step) == ("likely", 2)

@@ -68,7 +68,7 @@ def test_loss_divergence_is_silent(make) -> None:
     ],
 )
 def test_loss_divergence_knows_a_curriculum_by_its_inputs(make, shapes, status) -> None:
-    loss = np.concatenate([np.linspace(2, 0.1, 200), np.linspace(3, 2.5, 200)])
+    loss = np.concatenate([np.linspace(2, 0.1, 200), np.linspace(0.1, 3, 100), np.linspace(3, 2.5, 100)])
     looks = [
         {"step": step, "trained": True, "field": field, "shape": shape if field == "0" else "32"}
         for step, shape in zip((1, 5, 30, 90, 330), shapes, strict=False)

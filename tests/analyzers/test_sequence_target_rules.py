@@ -51,7 +51,6 @@ def test_the_fault_is_found(make, rule: str, rows: list[dict[str, Any]], severit
         (COPY, calls()),
         (COPY, calls(**COPIED | {"ids_equal": 0.97})),  # denoising
         (COPY, [*calls(5), *calls(4, **COPIED)]),  # several models at one line
-        (COPY, calls(2, **COPIED)),
         (PADDING, calls()),
         (PADDING, calls(**PADDED | {"pad_share": 0.0})),  # ignored, or of weight zero
         (PADDING, calls(**PADDED | {"pad_same": 0.9})),  # real targets at the ends
@@ -84,3 +83,7 @@ def test_what_cannot_be_told_is_skipped(make, rule: str, rows: list[dict[str, An
 @pytest.mark.parametrize("rule", [COPY, PADDING])
 def test_runs_without_the_columns_are_skipped(make, rule: str) -> None:
     assert make.check(rule, make.process())[0] == "skipped"
+
+
+def test_two_calls_tell_nothing(make) -> None:
+    assert make.check(COPY, make.process(more={"loss_calls": calls(2, **COPIED)}))[0] == "skipped"

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tracelyze.diagnosis import Location
 
 DEVICE_MEMORY = re.compile(
     r"out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED|HIP out of memory|MPS backend out of memory",
@@ -229,6 +233,15 @@ def recognise(name: str, text: str) -> Family | None:
         if re.search(family.pattern, whole, re.DOTALL) and re.search(family.source, text):
             return family
     return None
+
+
+def unknown(where: Location | None) -> str:
+    """What to do about an exception that is not known."""
+    place = f"at {where.file}:{where.line}" if where else "in the traceback's last frame of your own"
+    return (
+        f"Look at the values {place}: run the command again under `python -m pdb -c continue`, which stops there, and "
+        "print the variables of that line. Then handle or prevent the case that raised it."
+    )
 
 
 def out_of_memory(name: str, text: str) -> str | None:

@@ -13,11 +13,17 @@ import numpy as np
 from tracelyze.analyzers.computed.optimization import style
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.run import Process, Training
     from tracelyze.analyzers.recorded.table import Mask
 
 _KINDS = ("trainer_state", "hf-console", "tensorboard", "wandb", "mlflow", "trackio", "csv", "jsonl")
 FEW = 3  # logged zeros in a row to the end: one may be a rounded loss
+
+
+def may_hide(process: Process) -> bool:
+    """Whether a finite loss in this run may stand for NaN: the log of a trainer, which may have filtered it."""
+    source = process.facts.get("source")
+    return isinstance(source, dict) and source.get("kind") in _KINDS
 
 
 def since(training: Training) -> Mask:
@@ -29,8 +35,7 @@ def since(training: Training) -> Mask:
     steps, process = training.steps, training.process
     none = np.zeros(len(steps), dtype=bool)
     rows = np.flatnonzero(steps.known("loss"))
-    source = process.facts.get("source")
-    if not len(rows) or not isinstance(source, dict) or source.get("kind") not in _KINDS or style.rewarded(process):
+    if not len(rows) or not may_hide(process) or style.rewarded(process):
         return none
     zeros = steps["loss"][rows] == 0.0
     count = len(zeros) if zeros.all() else int(np.argmin(zeros[::-1]))

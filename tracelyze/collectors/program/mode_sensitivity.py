@@ -6,7 +6,10 @@ import weakref
 from collections import Counter
 from typing import Any
 
-_RATES = ("p", "drop_prob", "drop_rate", "dropout", "dropout_p", "dropout_prob")
+_RATES = (
+    "p", "drop_prob", "drop_rate", "dropout", "dropout_p", "dropout_prob", "dropout_rate", "attention_dropout",
+    "attn_dropout", "attn_pdrop", "resid_pdrop",
+)  # fmt: skip
 _TELLING = ("drop", "noise", "running", "moment")
 
 

@@ -29,9 +29,9 @@ def passes(process: Process) -> Mask:
     The model must be one that an optimizer trains, and the pass must show that it measures: batches come from a loader
     that feeds no training step, or losses were computed, or at least two forwards in passes that are rare. In train
     mode with autograd on, where a training batch that was given up looks alike, the passes must resemble each other;
-    frequent passes over the training loader's own batch are part of the step (line search, bootstrapping). A model that
-    no optimizer trains counts if it is a copy of one that is trained, and now and then losses of it are computed: a
-    running average of the weights.
+    single ones without a loader must not have the size of a training batch; frequent passes over the training loader's
+    own batch are part of the step (line search, bootstrapping). A model that no optimizer trains counts if it is a copy
+    of one that is trained, and now and then losses of it are computed: a running average of the weights.
     """
     evals = process.evals
     other = np.isfinite(evals["loader"]) & ~np.isin(evals["loader"], training_loaders(process))
@@ -41,12 +41,23 @@ def passes(process: Process) -> Mask:
     several = np.nan_to_num(evals["forwards"]) >= 2
     like_training = (evals["grad_mode"] == GRAD) & ~(evals["model_in_train"] == 0)
     several &= ~like_training | (~same & _alike(evals["forwards"], like_training))
-    measures = other | (losses & ~(same & (not rare))) | (several & rare)
+    given_up = like_training & ~np.isfinite(evals["loader"]) & ~several & _of_training_size(process)
+    measures = other | (losses & ~(same & (not rare)) & ~given_up) | (several & rare)
     announced = evals.matches("purpose", "validation") | evals.matches("purpose", "test")  # by a framework's callback
     other_purpose = evals.matches("purpose", "sanity check") | evals.matches("purpose", "predict")
     averages = losses & ~same & _rare_copies(process)
     trained = evals["trained"] == 1
     return np.asarray(((measures | announced) & trained | averages) & ~other_purpose, dtype=bool)
+
+
+def _of_training_size(process: Process) -> Mask:
+    """Passes whose forwards had as many samples as a training batch, shape [evals]; all if either is not known."""
+    evals, steps = process.evals, process.steps
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sizes = np.unique(steps["batch_size"] / np.fmax(steps["backwards"], 1))
+        each = evals["samples"] / evals["forwards"]
+    sizes = sizes[np.isfinite(sizes)]
+    return np.asarray(np.isin(each, sizes) | ~np.isfinite(each) | (len(sizes) == 0), dtype=bool)
 
 
 def _rare_copies(process: Process) -> Mask:

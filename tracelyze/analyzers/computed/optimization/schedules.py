@@ -59,6 +59,17 @@ def lags_behind(training: Training, rows: list[Row], limits: Limits) -> Row | No
     return row if warming else None
 
 
+def never_warm(training: Training, rows: list[Row], limits: Limits) -> Row | None:
+    """A warm-up that is stepped with every step and is longer than the training, which came to its end."""
+    rate = training.steps["lr"][np.isfinite(training.steps["lr"])]
+    if training.process.exit.kind != "finished" or len(rows) != 1 or len(rate) < limits["idle"]:
+        return None
+    row = rows[0]
+    climbs = bool((np.diff(rate) >= 0).all()) and rate[-1] > rate[len(rate) // 2] > rate[0]
+    warming = climbs and 0 < rate[-1] <= ALMOST * (row["base_lr"] or 0.0)
+    return row if warming and row["steps"] >= 0.9 * len(training.steps) else None
+
+
 def never_stepped(training: Training, rows: list[Row], limits: Limits) -> Row | None:
     """A scheduler that was made and never stepped, by a training of several epochs that came to its end."""
     epochs = _epochs(training)
@@ -133,6 +144,15 @@ def words(training: Training, row: Row, judge: Any) -> tuple[str, str, str]:
                 "one comes a turn too soon. torch warns of it once."
             ),
             "Call scheduler.step() after optimizer.step(), at the end of the batch or of the epoch.",
+        )
+    if judge is never_warm:
+        return (
+            f"The warm-up of {row['name']} is longer than the training: the rate only reaches {last}",
+            (
+                f"In {count:,} steps the rate climbed all the time and reached {last}, of "
+                f"{number(row['base_lr'] or 0.0)} that it was to warm up to."
+            ),
+            "Make the warm-up a few percent of the steps that the training really makes.",
         )
     return (
         f"{row['name']} is never stepped: the learning rate stays at {last}",

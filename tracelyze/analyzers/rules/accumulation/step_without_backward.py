@@ -42,16 +42,30 @@ def _check(training: Training, limits: Limits) -> Outcome:
             if count
             else "every step followed a backward pass"
         )
-    return [_finding(training, idle, share, limits)]
+    empty = bool((training.steps["grads_none"][idle] >= training.steps["parameters"][idle]).mean() > limits["empty"])
+    repeated, compared = (0, 0) if empty else _repeated(training, idle)
+    if not empty and repeated < limits["same"] * compared:
+        return Passed("steps without a backward had other gradients than the step before: they come from elsewhere")
+    if not empty and not compared:
+        return Skipped("steps without a backward had gradients, and whether these are new was not looked at")
+    return [_finding(training, idle, share, empty, limits)]
 
 
-def _finding(training: Training, idle: Mask, share: float, limits: Limits) -> Finding:
-    steps = training.steps
+def _repeated(training: Training, idle: Mask) -> tuple[int, int]:
+    """Idle steps whose gradients have the norm of the step before, clipped or not, and how many could be compared."""
+    norm, most = training.steps["grad_norm"], training.steps["clip_max_norm"]
+    rows = np.flatnonzero(idle & np.isfinite(norm))
+    rows = rows[(rows > 0) & np.isfinite(norm[rows - 1])]
+    before, now = norm[rows - 1], norm[rows]
+    same = np.isclose(now, before, rtol=1e-5) | np.isclose(now, np.fmin(before, most[rows - 1]), rtol=1e-3)
+    return int(same.sum()), len(rows)
+
+
+def _finding(training: Training, idle: Mask, share: float, empty: bool, limits: Limits) -> Finding:
     first = int(np.argmax(idle))
     begin, count = timing.step_at(training, first), int(idle.sum())
-    empty = bool((steps["grads_none"][idle] >= steps["parameters"][idle]).mean() > limits["empty"])
     effect = (
-        "The gradients had been cleared, so these steps changed nothing, but a schedule that counts steps runs ahead."
+        "There were none at all, so these steps changed nothing, but a schedule that counts steps runs ahead."
         if empty
         else "They repeat the update of the step before on the same gradients, as if the learning rate were larger, "
         "and momentum counts those gradients again."
@@ -92,12 +106,14 @@ RULE = Rule(
     excluded=(
         "Several optimizers: only one stepped in this run.",
         "Steps that a loss scaler skipped are not counted.",
+        "Gradients from torch.autograd.grad, put into .grad by hand: there were no gradients at these steps.",
     ),
     needs=(("steps.backwards",),),
     thresholds=(
         Threshold(
             "share", 0.05, "share", "an extra step per epoch or at the start, to please a scheduler, stays below"
         ),
+        Threshold("same", 0.5, "share", "gradients that are used again have the same norm, to the last digits"),
         Threshold("steps", 10, "steps", "a handful are a resumed run or a change of phase"),
         Threshold(
             "empty", 0.5, "share", "of these steps: it decides which harm the finding names, not whether it fires"

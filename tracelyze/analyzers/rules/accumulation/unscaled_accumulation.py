@@ -14,6 +14,7 @@ from tracelyze.formatting import percent
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.table import Mask, Table
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -35,12 +36,21 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
     own = [site for site in training.process.locations("backward") if ".backward(" in site.source]
     if not own:
         return Skipped("backward is called by a framework, which may normalise the loss by itself", "not-applicable")
+    if _changed_by_hand(steps)[alike].any():
+        return Passed(f"{count} backwards per step, and the gradients are changed between backward and step")
     divisor = steps["loss_divisor"][alike]
     known = np.isfinite(divisor)
     whole = float((divisor[known] == 1).mean()) if known.any() else 0.0
     if whole < limits["share"]:
         return Passed(f"{count} backwards per step, and the loss is divided")
     return _finding(training, count, whole, limits)
+
+
+def _changed_by_hand(steps: Table) -> Mask:
+    """Steps whose gradients were changed in place, or replaced, by more than clips and a loss scaler, shape [steps]."""
+    changes = steps["grads_changes"]
+    known = np.nan_to_num(steps["clips"]) + (np.nan_to_num(steps["scaler_use"]) > 0)
+    return np.asarray((changes < 0) | (changes > known), dtype=bool)
 
 
 def _finding(training: Training, count: int, whole: float, limits: Limits) -> Finding:
@@ -99,5 +109,6 @@ RULE = Rule(
         Threshold("share", 0.9, "share", "the last window of an epoch may be shorter"),
         Threshold("steps", 10, "steps", "fewer could be a warm-up of some other kind"),
     ),
-    not_when="Divided or token-weighted losses, several losses per batch, several optimizers, frameworks.",
+    not_when="Gradients that are divided before the step, divided or token-weighted losses, several losses per batch, "
+    "several optimizers, frameworks.",
 )

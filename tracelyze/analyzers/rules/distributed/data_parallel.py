@@ -49,6 +49,7 @@ RULE = Rule(
     about="nn.DataParallel shares one Python thread between all devices and copies the model at every forward.",
     check=check,
     verify="Compare samples per second before and after with `tracelyze compare`.",
+    excluded=("DistributedDataParallel: the class of the wrapper was recorded.",),
     needs=(("models.name",),),
     not_when="DistributedDataParallel.",
     references=("https://docs.pytorch.org/docs/stable/notes/cuda.html",),

@@ -62,7 +62,7 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
         confidence="likely" if lost else "certain",
         title=LOST if lost else crash_families.title(name, message, place),
         summary=_summary(process, ranks[0], message, step, family, lost, others),
-        fix=family.fix if family else _fallback(where),
+        fix=family.fix if family else crash_families.unknown(where),
         fix_code=family.fix_code if family else "",
         first_step=step,
         last_step=step,
@@ -94,15 +94,6 @@ def _spawned(process: Process, index: int | None) -> Peer | None:
 def _later(first: Death | None, other: Death) -> str:
     apart = float("nan") if first is None else other.at - first.at
     return f", {duration(apart)} later" if 0 <= apart < float("inf") else ""
-
-
-def _fallback(where: Location | None) -> str:
-    """What to do about an exception that is not known."""
-    place = f"at {where.file}:{where.line}" if where else "in the traceback's last frame of your own"
-    return (
-        f"Look at the values {place}: run the command again under `python -m pdb -c continue`, which stops there, and "
-        "print the variables of that line. Then handle or prevent the case that raised it."
-    )
 
 
 def _summary(
@@ -144,6 +135,10 @@ RULE = Rule(
     check=check,
     asks_peers=True,
     verify="The next run gets past this step.",
+    excluded=(
+        "An exception that the script handled: this one reached the interpreter, and ended the process.",
+        "A rank that only lost its peers: of all ranks that ended with an exception this one was the first.",
+    ),
     consequence_of=("loss-nonfinite", "missing-zero-grad", "learning-rate-too-high"),
     not_when="Exceptions that the script handles, and KeyboardInterrupt.",
 )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.analyzers.recorded.table import Mask
 
+TORCHS = ("Norm", "Dropout", "LSTM", "GRU", "RNN", "MultiheadAttention", "RReLU")
 FIX = "Call model.eval() before each validation and model.train() before training goes on."
 FIX_CODE = "model.eval()\nwith torch.no_grad():\n    ...  # validation\nmodel.train()"
 FIX_FUNCTIONAL = "Functional dropout does not know the mode of the model: hand it over."
@@ -32,7 +33,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     if not judged.any():
         return Skipped("no validation pass of the trained model was seen", "not-applicable")
     dropped = np.nan_to_num(evals["dropouts"]) > 0
-    in_train = np.nan_to_num(evals["modules_in_train"]) > 0
+    in_train = (np.nan_to_num(evals["modules_in_train"]) > 0) & _acts(process)
     forgotten = judged & (evals["model_in_train"] == 1) & (in_train | dropped)
     functional = judged & (evals["model_in_train"] == 0) & dropped & ~in_train
     count = int(judged.sum())
@@ -41,7 +42,20 @@ def check(process: Process, limits: Limits) -> Outcome:
             return [_finding(process, judged, bad, is_functional, limits)]
     if not (np.nan_to_num(evals["modules_sensitive"][judged]) > 0).any() and not dropped[judged].any():
         return Passed(f"nothing in the model depends on the mode ({plural(count, 'validation pass')})")
-    return Passed(f"{plural(count, 'validation pass')}, {int(forgotten.sum())} of them in train mode")
+    return Passed(
+        f"{plural(count, 'validation pass')}, {int(forgotten.sum())} of them with such a module in train mode"
+    )
+
+
+def _acts(process: Process) -> Mask:
+    """Passes in which modules in train mode had an effect, shape [evals].
+
+    torch's own are counted only if their rate is not 0. Others, such as attention that reads its mode for a dropout
+    which may have probability 0, had one if a dropout dropped values.
+    """
+    evals = process.evals
+    own = np.array([not kinds or any(kind in kinds for kind in TORCHS) for kinds in evals.text("modules")], dtype=bool)
+    return np.asarray(own | ~evals.known("dropouts") | (evals["dropouts"] > 0), dtype=bool)
 
 
 def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits: Limits) -> Finding:

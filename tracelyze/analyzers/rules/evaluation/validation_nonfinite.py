@@ -31,17 +31,27 @@ def check(process: Process, _limits: Limits) -> Outcome:
     hidden = training is not None and hidden_nan.since(training).any()
     if hidden or (len(around) and not np.isfinite(around[-1])):
         return Passed("validation losses are not finite because training's are not: see loss-nonfinite")
+    filtered = training is not None and hidden_nan.may_hide(process)
+    if filtered and training is not None and not np.isfinite(_norms_before(training, begin)).all():
+        return Passed("the gradients were not finite before that either: see nonfinite-gradients")
     count = int(bad.sum())
     return [
         Finding(
             rule=RULE.id,
             severity="critical",
-            confidence="certain",
-            title=f"{count} of {plural(len(losses), 'validation loss')} are NaN or Inf, but training losses are finite",
+            confidence="likely" if filtered else "certain",
+            title=f"{count} of {plural(len(losses), 'validation loss')} are NaN or Inf"
+            + ("" if filtered else ", but training losses are finite"),
             summary=(
-                f"The first one came after step {begin}. The training loss was finite there, so the weights are not "
-                "broken as such: a validation sample, a mean over no samples, or statistics that differ in eval mode "
-                "(a BatchNorm variance that overflowed or was never estimated) is."
+                f"The first one came after step {begin}. "
+                + (
+                    "The log's training losses are finite, which may say little: the Hugging Face Trainer logs the "
+                    "mean of other losses in place of NaN (logging_nan_inf_filter). The weights may be broken, or a "
+                    if filtered
+                    else "The training loss was finite there, so the weights are not broken as such: a "
+                )
+                + "validation sample, a mean over no samples, or statistics that differ in eval mode (a BatchNorm "
+                "variance that overflowed or was never estimated)."
             ),
             fix="Run validation on the batch that fails, in eval mode, and look for the first module with a NaN in "
             "its output.",
@@ -62,6 +72,13 @@ def _measured_before(training: Training, step: int) -> np.ndarray:
     """The last ten rows before that step with a measured training loss."""
     rows = np.flatnonzero(training.steps.known("loss") & (timing.numbers(training) <= step))
     return rows[-10:]
+
+
+def _norms_before(training: Training, step: int) -> np.ndarray:
+    """The gradient norms that were measured up to that step."""
+    norms = training.steps["grad_norm"]
+    known: np.ndarray = norms[training.steps.known("grad_norm") & (timing.numbers(training) <= step)]
+    return known
 
 
 def _finite(values: np.ndarray) -> float | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.data import curriculum
-from tracelyze.analyzers.computed.optimization import style
+from tracelyze.analyzers.computed.optimization import objectives, style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import diverged_evaluations
@@ -48,6 +48,14 @@ def _of_steps(process: Process, training: Training, limits: Limits) -> Outcome:
     first = int(rows[min(seen.turned, len(rows) - 1)])
     if curriculum.larger_from(process, timing.step_at(training, first)):
         return Passed("the loss rose above its earlier minimum when the training went on with larger inputs")
+    other = objectives.another_from(training, loss, rows.astype(np.float64), seen)
+    if other is not None:
+        return Passed(
+            f"the loss jumped at step {timing.step_at(training, other):,} after an update that was no larger than "
+            "others: the objective or the data changed there"
+        )
+    if objectives.risen_beside(training, seen, timing.step_at(training, first)):
+        return Passed("the loss rose, and what its loss functions say did not: another term of it, or its weight, did")
     return [_finding(training, first, seen, limits)]
 
 
@@ -113,5 +121,6 @@ RULE = Rule(
         "train-in-eval-mode",
         "learning-rate-too-high",
     ),
-    not_when="Excursions that recover, larger inputs from then on, negative losses, several optimizers, acting models.",
+    not_when="Another objective or other data from a step on, a term whose weight grows, excursions that recover, "
+    "larger inputs from then on, negative losses, several optimizers, acting models.",
 )

@@ -36,16 +36,24 @@ def _check(training: Training) -> Finding | Passed:
 
 def _finding(training: Training, first: int, count: int) -> Finding:
     begin = timing.step_at(training, first)
+    filtered = hidden_nan.may_hide(training.process)
     events = [row for row in training.process.events.records() if row["kind"] == "nonfinite-gradient"]
     where = f" (first in {events[0]['name']})" if events and events[0]["name"] else ""
     return Finding(
         rule=RULE.id,
         severity="critical",
-        confidence="certain",
+        confidence="likely" if filtered else "certain",
         title=f"Gradients{timing.name_of(training)} became NaN or Inf at step {begin:,}{where}",
         summary=(
-            f"At step {begin:,} gradients were not finite although the loss still was, and no loss scaler skipped the "
-            "step: it wrote them into the weights. Either the gradients had grown without bound, or one operation has "
+            f"At step {begin:,} gradients were not finite"
+            + (
+                ". Whether the loss was, the log may not say: the Hugging Face Trainer logs the mean of other losses "
+                "in place of NaN (logging_nan_inf_filter). The loss itself may have broken, or"
+                if filtered
+                else " although the loss still was, and no loss scaler skipped the step: it wrote them into the "
+                "weights. Either"
+            )
+            + " the gradients had grown without bound, or one operation has "
             "no finite derivative there: sqrt or norm at exactly 0, log of 0, division by 0, acos at 1."
         ),
         fix="Keep such operations away from their edge with a small constant, clip gradients, and skip non-finite "

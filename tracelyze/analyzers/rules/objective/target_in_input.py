@@ -25,7 +25,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         rows = [row for row in line.rows if row["ids_equal"] is not None and row["ids_compared"] >= limits["targets"]]
         looked |= bool(rows)
         told = [row for row in rows if row["sees_later"] == 0.0]  # exactly: masked weights are
-        causal |= bool(told)
+        causal |= len(told) >= max(limits["calls"], limits["share"] * len(rows))
         same = [row for row in told if row["ids_equal"] >= limits["equal"]]
         if len(same) >= limits["calls"] and len(same) >= limits["share"] * len(rows):
             findings.append(_finding(process, line, rows, same, limits))
@@ -34,7 +34,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     if causal:
         return Passed("the targets of the models that see no later position are not the ids at their own position")
     if looked:
-        return Skipped("no model was seen in which a position sees only itself and earlier ones", "not-applicable")
+        return Skipped("at too few calls a position was seen to see only itself and earlier ones", "not-applicable")
     return Skipped("no training loss names a class for every token of an embedded sequence", "not-applicable")
 
 

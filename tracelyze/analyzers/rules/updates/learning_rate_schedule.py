@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Training
 
 
+JUDGES = (
+    schedules.runs_ahead, schedules.lags_behind, schedules.never_warm, schedules.never_stepped, schedules.begun_early,
+)  # fmt: skip
+
+
 def check(process: Process, limits: Limits) -> Outcome:
     """Each optimizer's rate, with what is known of its scheduler."""
     known = schedules.last_rows(process)
@@ -49,7 +54,7 @@ def _check(training: Training, known: list[dict[str, Any]], limits: Limits) -> O
             "scheduler = CosineAnnealingLR(optimizer, T_max=epochs)",
             evidence=[Evidence("steps of the scheduler", stranger["steps"], "steps")],
         )  # fmt: skip
-    for judge in (schedules.runs_ahead, schedules.lags_behind, schedules.never_stepped, schedules.begun_early):
+    for judge in JUDGES:
         row = judge(training, outer, limits)
         if row is not None:
             return _out_of_step(training, row, judge)

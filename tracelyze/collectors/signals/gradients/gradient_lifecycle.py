@@ -24,6 +24,7 @@ from tracelyze.collectors.tensors.readback import Readback
 
 NONE = -1
 FIRST_STEPS = 5  # steps in which clearing between backward and step is watched without suspicion
+CLOSURE = {"grads_cleared": None, "grads_changes": None}  # the backward ran inside the step
 QUESTIONED = 4  # gradients whose values are read once, on suspicion
 
 
@@ -43,6 +44,7 @@ class _State:
         self.suspicious = False
         self.fresh = True  # no backward of its training yet since its step
         self.discarded = 0
+        self.were_zero = False  # as the latest backward left them
         self.sampling = True  # at the step that is being made
 
 
@@ -54,6 +56,7 @@ class GradientLifecycle(Signal):
         "steps.grads_carried",
         "steps.grads_cleared",
         "steps.grads_discarded",
+        "steps.grads_changes",
     )
     about = "Whether gradients were cleared between steps, and whether any were lost: seen on the gradients themselves."
     cost = "0.3 us per parameter tensor and sample"
@@ -96,6 +99,7 @@ class GradientLifecycle(Signal):
             state = self._state(tracked)
             if self._watch_backward and state.sampling:
                 state.last = versions(tracked)
+                state.were_zero = self._are_zero([p.grad for p in tracked.parameters() if p.grad is not None])
             if training is None or training is tracked.training:
                 state.fresh = False
 
@@ -127,6 +131,7 @@ class GradientLifecycle(Signal):
             "grads_carried": carried,
             "grads_cleared": cleared,
             "grads_discarded": state.discarded if self._watch_backward else None,
+            "grads_changes": self._changes(state, now),
         }
         state.discarded = 0
 
@@ -156,7 +161,7 @@ class GradientLifecycle(Signal):
         closure = self.progress.backwards > self.progress.backwards_at_step  # ran inside the step
         if was_sampled and closure and tracked.count > 1:
             carried = self._carried(state, now)
-            state.row |= {"grads_carried": carried, "grads_none": now.count(NONE), "grads_cleared": None}
+            state.row |= {"grads_carried": carried, "grads_none": now.count(NONE)} | CLOSURE
         row.update(state.row)
         state.row = {}
         state.consumed = state.last = now
@@ -183,9 +188,19 @@ class GradientLifecycle(Signal):
         # Every gradient was changed in place after the backward: clipping and unscaling do that, and so does clearing
         # to zeros. The values tell, where reading them does not make anyone wait.
         gradients = [p.grad for p in tracked.parameters()]
-        if self._are_zero(gradients):
+        if not state.were_zero and self._are_zero(gradients):
             return len(gradients)
         return 0
+
+    def _changes(self, state: _State, now: list[int]) -> int | None:
+        """In-place changes of a gradient since the last backward, of the middle one; -1 if it was replaced."""
+        if not self._watch_backward or len(state.last) != len(now) or state.fresh:
+            return None
+        pairs = [
+            (before, version) for before, version in zip(state.last, now, strict=True) if NONE not in (before, version)
+        ]
+        changes = sorted(version - before for before, version in pairs)
+        return max(-1, changes[len(changes) // 2]) if changes else None
 
     def _check_discarded(self, tracked: Tracked) -> None:
         """Between two backwards of one step, gradients that the first had filled became None, or zero."""

@@ -1,0 +1,51 @@
+"""Gradients that something changes between backward and step: cleared, clipped, divided, or zero from the start."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tracelyze.analyzers import diagnose
+
+from .conftest import Collect
+
+SCRIPT = """
+import sys, torch
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(30):
+    optimizer.zero_grad()
+    for _ in range(2 if sys.argv[1] == "divided" else 1):
+        advantage = torch.zeros(16, 1) if sys.argv[1] == "zero" else torch.randn(16, 1)
+        (model(torch.randn(16, 4)) * advantage).mean().backward()
+    if sys.argv[1] == "divided":
+        for parameter in model.parameters():
+            parameter.grad /= 2
+    elif sys.argv[1] == "cleared":
+        optimizer.zero_grad(set_to_none=False)
+    else:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "changes", "cleared"), [("zero", 1, 0), ("clipped", 1, 0), ("divided", 1, 0), ("cleared", 1, 4)]
+)
+def test_changed_gradients(collect: Collect, tmp_path: Path, how: str, changes: int, cleared: int) -> None:
+    script = tmp_path / "changed.py"
+    script.write_text(SCRIPT)
+    run = collect(sys.executable, str(script), how).run
+    (process,) = run.processes
+    seen = process.steps["grads_changes"]
+    assert set(seen[np.isfinite(seen)]) == {changes}
+    gone = process.steps["grads_cleared"]
+    assert set(gone[np.isfinite(gone)]) == {cleared}
+    found = {finding.rule for finding in diagnose(run).findings}
+    assert ("zero-grad-after-backward" in found) == (how == "cleared")
+    assert "unscaled-accumulation" not in found

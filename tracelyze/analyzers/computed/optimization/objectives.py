@@ -1,0 +1,77 @@
+"""Whether a loss rose because the weights became worse, or because it became another loss."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.table import Floats
+    from tracelyze.analyzers.statistics import Divergence
+
+AROUND = 8  # losses on either side of a jump whose medians are compared
+MOST = 0.5  # of the whole rise: what lies between two neighbouring steps is the jump
+USUAL = 3.0  # times the median norm, rate or both: an update that is no larger than others
+EVEN = 0.05  # spread of the ratio between a loss function's value and the loss: they differ by a factor alone
+
+
+def another_from(training: Training, loss: Floats, rows: Floats, seen: Divergence) -> int | None:
+    """Row from which the loss is another one, if it jumped there after an update that was no larger than others.
+
+    `loss`: the losses at these rows of the steps. Between two steps the loss of the same objective moves by rate times
+    gradient: what an ordinary update cannot explain is a change of the objective, or of the data.
+    """
+    if len(loss) < 2 * AROUND + 1:
+        return None
+    starts = range(AROUND, len(loss) - AROUND + 1)
+    before = np.array([np.median(loss[at - AROUND : at]) for at in starts])
+    after = np.array([np.median(loss[at : at + AROUND]) for at in starts])
+    widest = int(np.argmax(after - before))
+    at = starts[widest]
+    least = MOST * (seen.end - seen.minimum)
+    near = np.arange(max(1, at - AROUND // 2), min(len(loss) - 1, at + AROUND // 2))
+    jump = int(near[np.argmax(loss[near] - loss[near - 1])])
+    sudden = loss[jump] - loss[jump - 1] >= least and bool((loss[jump : jump + AROUND] - before[widest] >= least).all())
+    if not sudden or after[widest] - before[widest] < least:
+        return None
+    first, last = int(rows[jump]), int(rows[jump - 1])
+    norm, rate = training.steps["grad_norm"], training.steps["lr"]
+    usual = norm[: last + 1][np.isfinite(norm[: last + 1])][-64:]  # now and then a norm is looked at
+    settled = seen.end <= np.median(loss[jump : jump + AROUND]) + least
+    if len(usual) < AROUND or not settled:
+        return None
+    pace = (
+        rate[last] / np.nanmedian(rate[:last][-64:])
+        if np.isfinite(rate[:last]).any() and np.isfinite(rate[last])
+        else 1
+    )
+    return first if usual[-1] * pace <= USUAL * np.median(usual) else None
+
+
+def risen_beside(training: Training, seen: Divergence, turned: int) -> bool:
+    """Whether the loss is a sum with terms of the script's own, and what its loss functions say did not rise with it.
+
+    `turned`: the step at which the loss passed its minimum.
+    """
+    steps = training.steps
+    total = dict(zip(steps["step"].tolist(), steps["loss"].tolist(), strict=True))
+    calls = [row for row in training.process.tables["loss_calls"].records() if row["training"]]
+    lines: dict[tuple[str, int | None], list[tuple[float, float, float]]] = {}
+    for row in calls:
+        value, whole = row["value"], total.get(float(row["step"]) + 1)
+        if value is not None and whole is not None and np.isfinite([value, whole]).all() and whole > 0:
+            lines.setdefault((row["function"], row["site"]), []).append((row["step"], value, whole))
+    known = [np.array(found) for found in lines.values() if len(found) >= AROUND]
+    terms = [found for found in known if float(np.ptp(np.quantile(found[:, 1] / found[:, 2], (0.1, 0.9)))) > EVEN]
+    if not terms or len(terms) < len(known):
+        return False
+    risen = 0.0
+    for found in terms:
+        late = found[found[:, 0] > turned + 0.5 * (found[-1, 0] - turned), 1]
+        early = found[found[:, 0] <= turned, 1][-AROUND:]
+        if not len(late) or not len(early):
+            return False
+        risen += max(0.0, float(np.median(late) - np.median(early)))
+    return risen < MOST * (seen.end - seen.minimum)
