@@ -28,6 +28,7 @@ def pages() -> dict[str, str]:
         "run-directory.md": _from("tracelyze/schema", generated.run_directory_page()),
         "signals.md": _from("the classes in tracelyze/collectors/signals", generated.signals_page()),
         "rules/index.md": _from("the declarations in tracelyze/analyzers", rule_pages.index(entries)),
+        "errors.md": _from("tracelyze/errors.py", generated.errors_page()),
         "diagnosis.schema.json": json.dumps(json_schema.schema(), indent=2, ensure_ascii=False) + "\n",
         "../CONTRIBUTING.md": with_files((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")),
     } | {

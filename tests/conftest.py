@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from .rule_outcomes import RuleOutcomes
+
 # No deadline: a busy machine is no failure. In continuous integration the same examples every time: a failure there is
 # the change's own; new examples are for developers' machines.
 settings.register_profile("tracelyze", deadline=None, derandomize=bool(os.environ.get("CI")))
@@ -19,6 +21,10 @@ settings.load_profile("tracelyze")
 STARTING = {"collect", "collect_started", "recorded", "programs", "plain", "run_plain", "run_started"}
 """Fixtures and functions that start programs."""
 _quiet: list[str] = []  # the test that is running, if it may start no process
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(RuleOutcomes(), "rule-outcomes")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 from tracelyze import reading
 from tracelyze.catalogue.entries import check_ids
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.suggestions import unknown
 
 OWN_FILE = "tracelyze.toml"
@@ -53,7 +53,9 @@ def load(file: Path | None, start: Path, rules: Rules) -> Settings:
         return Settings() if found is None else _settings(*found, rules)
     table = _table(file)
     if table is None:
-        raise InputError(f"{file}: holds no [tool.tracelyze] table; add one, or give another file to --config")
+        raise InputError(
+            Cause.NO_SETTINGS, f"{file}: holds no [tool.tracelyze] table; add one, or give another file to --config"
+        )
     return _settings(file, table, rules)
 
 
@@ -74,15 +76,15 @@ def _table(file: Path) -> Mapping[str, Any] | None:
     try:
         data = tomllib.loads(reading.read_text(file))
     except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
+        raise InputError(Cause.of_reading(error), f"{file}: cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{file}: not valid TOML ({str(error)[:200]})") from None
+        raise InputError(Cause.NOT_TOML, f"{file}: not valid TOML ({str(error)[:200]})") from None
     if file.name != PROJECT_FILE and "tool" not in data:
         return data
     tools = data.get("tool")
     table = tools.get("tracelyze") if isinstance(tools, dict) else None
     if table is not None and not isinstance(table, dict):
-        raise InputError(f"{file}: tool.tracelyze must be a table: write [tool.tracelyze]")
+        raise InputError(Cause.WRONG_SETTING, f"{file}: tool.tracelyze must be a table: write [tool.tracelyze]")
     return table
 
 
@@ -93,31 +95,39 @@ def _settings(file: Path, table: Mapping[str, Any], rules: Rules) -> Settings:
     select, ignore = (_identifiers(file, table, key, rules) for key in ("select", "ignore"))
     docs_url = table.get("docs_url", "")
     if not isinstance(docs_url, str) or not re.fullmatch(r"(https?://[^\s\"'<>]+)?", docs_url):
-        raise InputError(f'{file}: docs_url must be an address, e.g. docs_url = "https://intranet.example/tracelyze"')
+        raise InputError(
+            Cause.WRONG_SETTING,
+            f'{file}: docs_url must be an address, e.g. docs_url = "https://intranet.example/tracelyze"',
+        )
     return Settings(select, ignore, _thresholds(file, table.get("thresholds", {}), rules), file, docs_url)
 
 
 def _identifiers(file: Path, table: Mapping[str, Any], key: str, rules: Rules) -> tuple[str, ...]:
     value = table.get(key, [])
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise InputError(f'{file}: {key} must be a list of rule ids, e.g. {key} = ["missing-zero-grad"]')
+        raise InputError(
+            Cause.WRONG_SETTING, f'{file}: {key} must be a list of rule ids, e.g. {key} = ["missing-zero-grad"]'
+        )
     check_ids(value, rules, f"{file}: {key}")
     return tuple(value)
 
 
 def _thresholds(file: Path, value: Any, rules: Rules) -> dict[str, dict[str, float]]:
     if not isinstance(value, dict):
-        raise InputError(f"{file}: thresholds must hold one table a rule, e.g. [tool.tracelyze.thresholds.memory-leak]")
+        raise InputError(
+            Cause.WRONG_SETTING,
+            f"{file}: thresholds must hold one table a rule, e.g. [tool.tracelyze.thresholds.memory-leak]",
+        )
     check_ids(value, rules, f"{file}: thresholds")
     chosen: dict[str, dict[str, float]] = {}
     for rule, numbers in value.items():
         where = f"{file}: thresholds.{rule}"
         if not isinstance(numbers, dict):
-            raise InputError(f"{where} must be a table of numbers by name")
+            raise InputError(Cause.WRONG_SETTING, f"{where} must be a table of numbers by name")
         for name, number in numbers.items():
             if name not in rules[rule]:
                 raise unknown(f"{where}: no such threshold", name, rules[rule])
             if reading.finite(number) is None:
-                raise InputError(f"{where}.{name}: {str(number)[:80]!r} is not a number")
+                raise InputError(Cause.WRONG_SETTING, f"{where}.{name}: {str(number)[:80]!r} is not a number")
         chosen[rule] = {name: float(number) for name, number in numbers.items()}
     return chosen

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.formatting import size
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def open_file(path: Path) -> IO[bytes]:
     file = os.fdopen(descriptor, "rb")
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         file.close()
-        raise InputError(f"{path}: not a regular file; {COPY}")
+        raise InputError(Cause.NOT_A_FILE, f"{path}: not a regular file; {COPY}")
     return file
 
 
@@ -77,7 +77,7 @@ def check_regular(path: Path) -> None:
         (stat.S_ISBLK, "a device"),
     )
     kind = next((name for is_kind, name in kinds if is_kind(mode)), "something else")
-    raise InputError(f"{path}: {kind}, not a regular file; {COPY}")
+    raise InputError(Cause.NOT_A_FILE, f"{path}: {kind}, not a regular file; {COPY}")
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
@@ -86,7 +86,9 @@ def read_bytes(path: Path, limit: int) -> bytes:
         length = os.fstat(file.fileno()).st_size
         data = b"" if length > limit else file.read(limit + 1)
     if max(length, len(data)) > limit:
-        raise InputError(f"{path}: has {size(max(length, len(data)))}, at most {size(limit)} are read; {COPY}")
+        raise InputError(
+            Cause.TOO_LARGE, f"{path}: has {size(max(length, len(data)))}, at most {size(limit)} are read; {COPY}"
+        )
     return data
 
 
@@ -138,7 +140,9 @@ def open_parquet(path: Path) -> pq.ParquetFile:
         groups = (metadata.row_group(index) for index in range(metadata.num_row_groups))
         unpacked = sum(max(group.total_byte_size, 0) for group in groups)
         if unpacked > max(FREE_BYTES, EXPANSION * path.stat().st_size):
-            raise InputError(f"{path}: unpacks to {size(unpacked)}, {EXPANSION} times its size or more; {COPY}")
+            raise InputError(
+                Cause.IMPLAUSIBLE, f"{path}: unpacks to {size(unpacked)}, {EXPANSION} times its size or more; {COPY}"
+            )
     except BaseException:
         file.close()
         raise
@@ -149,7 +153,8 @@ def check_rows(path: Path, rows: int) -> None:
     """InputError where a table has more rows than a file of its size can honestly hold."""
     if rows > max(FREE_ROWS, ROWS_PER_BYTE * path.stat().st_size):
         raise InputError(
-            f"{path}: claims {rows:,} rows in {size(path.stat().st_size)}, which no recording does; {COPY}"
+            Cause.IMPLAUSIBLE,
+            f"{path}: claims {rows:,} rows in {size(path.stat().st_size)}, which no recording does; {COPY}",
         )
 
 
@@ -171,7 +176,8 @@ def decoded_text(path: Path, column: pa.ChunkedArray[Any]) -> pa.ChunkedArray[An
             total += pc.sum(lengths.cast(pa.int64()).take(chunk.indices.cast(pa.int64()))).as_py() or 0
     if total > FREE_BYTES:
         raise InputError(
-            f"{path}: a column of text unpacks to {size(total)}, at most {size(FREE_BYTES)} are read; {COPY}"
+            Cause.IMPLAUSIBLE,
+            f"{path}: a column of text unpacks to {size(total)}, at most {size(FREE_BYTES)} are read; {COPY}",
         )
     return column.cast(pa.string())
 
@@ -218,7 +224,9 @@ def _refuse_compression(path: Path) -> None:
         try:
             for message in pa.ipc.MessageReader.open_stream(file):
                 if _is_compressed(message.metadata.to_pybytes()):
-                    raise InputError(f"{path}: a compressed stream, which tracelyze does not write; {COPY}")
+                    raise InputError(
+                        Cause.IMPLAUSIBLE, f"{path}: a compressed stream, which tracelyze does not write; {COPY}"
+                    )
         except (pa.ArrowException, OSError, ValueError, struct.error):
             return
 

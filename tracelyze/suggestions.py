@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 
 
 def unknown(what: str, name: str, known: Collection[str], remedy: str = "") -> InputError:
@@ -17,5 +17,7 @@ def unknown(what: str, name: str, known: Collection[str], remedy: str = "") -> I
 
     near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.6)
     if near:
-        return InputError(f"{what}: {name!r}; did you mean {' or '.join(near)}?")
-    return InputError(f"{what}: {name!r}; {remedy or 'known are ' + (', '.join(sorted(known)) or 'none')}")
+        return InputError(Cause.UNKNOWN_NAME, f"{what}: {name!r}; did you mean {' or '.join(near)}?")
+    return InputError(
+        Cause.UNKNOWN_NAME, f"{what}: {name!r}; {remedy or 'known are ' + (', '.join(sorted(known)) or 'none')}"
+    )

@@ -191,6 +191,12 @@ def test_no_crash(make) -> None:
     assert make.check("crash", make.process(end=Exit("vanished")))[0] == "skipped"
 
 
+def test_other_ends_are_not_out_of_memory(make) -> None:
+    failed = make.process(events=exception("ValueError", "ValueError: 3"), end=Exit("exception", 1))
+    for process in (make.process(), failed):
+        assert make.check("out-of-memory", process)[0] == "passed"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "kind"),
     [

@@ -163,8 +163,8 @@ def test_both_rules_on_one_run_tell_the_stall_once(make) -> None:
     from tracelyze.analyzers import diagnose
 
     run = make.run(make.process(epochs(make, 2.5), evals={}, loaders=workers(4)))
-    found = {finding.rule for finding in diagnose(run, select=["slow-steps", "epoch-boundary-stall"]).findings}
-    assert found == {"epoch-boundary-stall"}
+    checks = diagnose(run, select=["slow-steps", "epoch-boundary-stall"]).checks
+    assert {check.rule: check.status for check in checks} == {"slow-steps": "passed", "epoch-boundary-stall": "fired"}
 
 
 @pytest.mark.parametrize(

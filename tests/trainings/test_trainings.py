@@ -14,11 +14,28 @@ import pytest
 pytest.importorskip("torch")
 
 from tests.fork_server import client
+from tracelyze.catalogue.entries import entries
 
 from .judge import diagnose, environment
 from .judge import run as judge_run
 from .manifest import FOLDER, TRAININGS, Training
 
+# Diagnoses that no labelled training shows. The list may only get shorter.
+WITHOUT_A_TRAINING = {
+    # need a device, or a profiler's trace of one
+    "allocator-stalls", "exposed-communication", "fp32-on-tensor-cores", "host-bound", "memory-fragmentation",
+    "optimizer-for-loop", "out-of-memory", "pageable-copies", "straggler", "sync-stalls",
+    # need a cluster's dumps, or several processes that train for long
+    "data-parallel", "rank-hang", "ranks-out-of-sync",
+    # are told from the metrics of reinforcement learning libraries
+    "completions-truncated", "entropy-collapse", "reward-collapse", "sampler-mismatch",
+    # are told from curves, which take longer than a test: benchmarks/curves.py counts how often they are right
+    "clipping-always-active", "gradient-spikes", "loss-plateau", "loss-spikes", "validation-fluctuation",
+    "validation-nonfinite",
+    # are shown by tests on runs in memory alone so far
+    "batch-dimension-mismatch", "class-imbalance", "debug-mode-left-on", "epoch-boundary-stall", "slow-steps",
+    "packing-without-boundaries", "prompt-in-loss", "too-many-workers",
+}  # fmt: skip
 EVERYTHING = os.environ.get("TRACELYZE_ALL_TRAININGS", "") not in ("", "0")
 CHOSEN = [training for training in TRAININGS if training.fast or EVERYTHING]
 
@@ -64,6 +81,15 @@ def test_labelled_lines_stand_in_the_scripts() -> None:
         source = training.script.read_text(encoding="utf-8")
         for line in training.lines:
             assert line in source, f"{training.name}: {line}"
+
+
+def test_every_diagnosis_has_a_faulty_training() -> None:
+    """A rule counts as done when it tells real runs apart (CONTRIBUTING.md); its look-alikes: tests/rule_outcomes.py."""
+    roots = {name for training in TRAININGS for root in training.roots for name in root.split("|")}
+    known = {entry.id for entry in entries()}
+    without = known - roots
+    assert without - WITHOUT_A_TRAINING == set(), "add a faulty script to tests/trainings and label it in manifest.py"
+    assert WITHOUT_A_TRAINING - without == set(), "these have a training now, or are gone: take them off the list"
 
 
 def test_scripts_do_not_know_that_they_are_observed() -> None:

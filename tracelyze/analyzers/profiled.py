@@ -22,7 +22,7 @@ from tracelyze.analyzers.kineto.reading.importer import extent
 from tracelyze.analyzers.kineto.reading.reader import read_trace
 from tracelyze.analyzers.recorded import run_directory
 from tracelyze.analyzers.recorded.run import Process
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.formatting import plural
 
 SECOND: Final = 1e6
@@ -54,19 +54,21 @@ def add_windows(paths: Sequence[Path | str], run: Path) -> str:
     recorded = run_directory.load(run)
     trained = [process for process in recorded.processes if len(process.steps)]
     if not trained:
-        raise InputError(f"{run}: no step was recorded in it; name a new folder for the traces")
+        raise InputError(Cause.TAKES_NO_TRACE, f"{run}: no step was recorded in it; name a new folder for the traces")
     if any(process.exit.kind == "running" for process in trained):
-        raise InputError(f"{run}: still being recorded; import the traces when the program has ended")
+        raise InputError(
+            Cause.TAKES_NO_TRACE, f"{run}: still being recorded; import the traces when the program has ended"
+        )
     files = rankfiles.trace_files(paths)
     placed = [_place(*one, trained) for one in zip(files, rankfiles.positions(files), strict=True)]
     for one in placed:
         if (run / one.process.name / one.name).exists():
-            raise InputError(f"{one.file}: is in {run} already; run `tracelyze diagnose {run}`")
+            raise InputError(Cause.TAKES_NO_TRACE, f"{one.file}: is in {run} already; run `tracelyze diagnose {run}`")
     try:
         for process, own in _by_process(_together(placed)).items():
             _write(run / process, own)
     except OSError as error:
-        raise InputError(f"{run}: {error.strerror or error}; the run has to be writable") from None
+        raise InputError(Cause.UNWRITABLE, f"{run}: {error.strerror or error}; the run has to be writable") from None
     steps = ", ".join(f"{first:,} to {last:,}" for first, last in sorted({(p.first_step, p.last_step) for p in placed}))
     ranks = len({one.process.rank for one in placed})
     return f"added {plural(len(placed), 'trace')} of {plural(ranks, 'rank')} to the run: steps {steps}"
@@ -75,7 +77,10 @@ def add_windows(paths: Sequence[Path | str], run: Path) -> str:
 def _place(file: Path, position: int, trained: Sequence[Process]) -> _Placed:
     """The process that ran when the trace was recorded, and the steps of its first optimizer that it holds."""
     if rankfiles.is_stored(file):
-        raise InputError(f"{file}: was imported before; give the profiler's own file to add it to a recorded run")
+        raise InputError(
+            Cause.TAKES_NO_TRACE,
+            f"{file}: was imported before; give the profiler's own file to add it to a recorded run",
+        )
     trace = read_trace(file)
     begin, end = (moment / SECOND for moment in extent(trace))
     ranks = {process.rank for process in trained}
@@ -93,7 +98,8 @@ def _place(file: Path, position: int, trained: Sequence[Process]) -> _Placed:
         reasons.append(f"{process.name} trained from {_said(ends[0])} to {_said(ends[-1])}")
     known = "; ".join(reasons[:3]) or f"the run holds no rank {rank}"
     raise InputError(
-        f"{file}: recorded from {_said(begin)} to {_said(end)}, but {known}; name a new folder to import it by itself"
+        Cause.TAKES_NO_TRACE,
+        f"{file}: recorded from {_said(begin)} to {_said(end)}, but {known}; name a new folder to import it by itself",
     )
 
 

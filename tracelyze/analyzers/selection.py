@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tracelyze.analyzers import context
 from tracelyze.analyzers.rule import Declaration, Limits, Outcome, Passed
 from tracelyze.diagnosis import Check
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -30,14 +30,16 @@ def must_be_known(
         names.setdefault(rule.id, set()).update(threshold.name for threshold in rule.thresholds)
     for identifier in (*select, *ignore):
         if identifier not in names:
-            raise InputError(f"{identifier}: no such rule; `tracelyze rules` lists them")
+            raise InputError(Cause.UNKNOWN_NAME, f"{identifier}: no such rule; `tracelyze rules` lists them")
     for identifier, values in thresholds.items():
         if identifier not in names:
-            raise InputError(f"thresholds for {identifier}: no such rule; `tracelyze rules` lists them")
+            raise InputError(
+                Cause.UNKNOWN_NAME, f"thresholds for {identifier}: no such rule; `tracelyze rules` lists them"
+            )
         for name in values:
             if name not in names[identifier]:
                 known = ", ".join(sorted(names[identifier])) or "none"
-                raise InputError(f"{identifier} has no threshold {name!r}; it has: {known}")
+                raise InputError(Cause.UNKNOWN_NAME, f"{identifier} has no threshold {name!r}; it has: {known}")
 
 
 def limits_of(rules: Sequence[Declaration], thresholds: Mapping[str, Mapping[str, float]]) -> dict[str, Limits]:

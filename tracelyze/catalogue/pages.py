@@ -1,4 +1,4 @@
-"""What declarations say, as pages for docs/ and for the terminal: the run directory, the signals, the rules."""
+"""What declarations say, as pages for docs/ and for the terminal: the run directory, signals, rules, errors."""
 
 from __future__ import annotations
 
@@ -9,12 +9,33 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tracelyze import schema
+from tracelyze.errors import GROUPS, Cause
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.kineto.rule import TraceRule
     from tracelyze.analyzers.rule import Rule
     from tracelyze.catalogue.entries import Entry
     from tracelyze.collectors.signals.signal import Signal
+
+
+def errors_page() -> str:
+    """docs/errors.md: every code with its cause, an example, and what to do about it."""
+    lines = [
+        "# Errors",
+        "",
+        "An input that cannot be read, or a call that cannot be carried out, ends a command with exit status 2 and one",
+        "line on stderr: a code, the input, the reason and the remedy. From Python it is a `tracelyze.InputError` with",
+        "the same `code`. A code keeps its meaning from version to version; the words of a message do not. Options",
+        "that a command does not have are refused without a code, with the usage of that command.",
+    ]
+    for group, title in GROUPS.items():
+        lines += ["", f"## {title}"]
+        for cause in Cause:
+            if cause.code.startswith(group):
+                explained = cause.value
+                lines += ["", f"### {cause.code}", "", explained.meaning, ""]
+                lines += ["```text", f"tracelyze: error {cause.code}: {explained.example}", "```", "", explained.remedy]
+    return "\n".join(lines) + "\n"
 
 
 def run_directory_page() -> str:

@@ -24,7 +24,7 @@ def main() -> None:
     except InputError as error:
         from tracelyze.reports.escaping import one_line
 
-        sys.stderr.write(f"tracelyze: {one_line(error)}\n")
+        sys.stderr.write(f"tracelyze: error {error.code}: {one_line(error)}\n")
         sys.exit(ExitCode.WRONG_INPUT)
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)

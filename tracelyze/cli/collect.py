@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tracelyze.cli.app import CONTEXT, app
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 
 
 @app.command(
@@ -92,7 +92,9 @@ def _chosen(given: list[str]) -> dict[str, str | int]:
             _check_sampled(name)
             chosen[name] = int(number)
         else:
-            raise InputError(f"--signal {wish}: write {name or 'NAME'}=on, =off, or =every:N with N in steps")
+            raise InputError(
+                Cause.WRONG_OPTION, f"--signal {wish}: write {name or 'NAME'}=on, =off, or =every:N with N in steps"
+            )
     return chosen
 
 
@@ -100,7 +102,10 @@ def _check_sampled(name: str) -> None:
     from tracelyze.collectors.signals import SIGNALS
 
     if not any(signal.sampled for signal in SIGNALS if signal.name == name):
-        raise InputError(f"--signal: {name} is recorded at every step, it has no cadence; {name}=off switches it off")
+        raise InputError(
+            Cause.WRONG_OPTION,
+            f"--signal: {name} is recorded at every step, it has no cadence; {name}=off switches it off",
+        )
 
 
 def _signals(given: list[str], option: str = "--no-signal") -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from tracelyze.cli.app import ExitCode, app, emit
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 
 if TYPE_CHECKING:
     from tracelyze.comparison import Comparison
@@ -97,16 +97,22 @@ def _summary(comparison: Comparison) -> str:
 def _bar(text: str) -> Bar:
     match = BAR.match(text.strip())
     if match is None:
-        raise InputError(f"--fail-on {text}: use slower, slower:10%, memory:10%, new or new:warning")
+        raise InputError(
+            Cause.WRONG_OPTION, f"--fail-on {text}: use slower, slower:10%, memory:10%, new or new:warning"
+        )
     what, limit = match["what"], match["limit"]
     if what == "new":
         if limit not in (None, "critical", "warning", "info"):
-            raise InputError(f"--fail-on {text}: {limit} is no severity; use critical, warning or info")
+            raise InputError(
+                Cause.WRONG_OPTION, f"--fail-on {text}: {limit} is no severity; use critical, warning or info"
+            )
         return Bar(what, severity=limit or "info")
     try:
         return Bar(what, float(limit or 0) / 100)
     except ValueError:
-        raise InputError(f"--fail-on {text}: {limit} is no number of percent, as in {what}:10%") from None
+        raise InputError(
+            Cause.WRONG_OPTION, f"--fail-on {text}: {limit} is no number of percent, as in {what}:10%"
+        ) from None
 
 
 def _reached(comparison: Comparison, bar: Bar) -> bool:

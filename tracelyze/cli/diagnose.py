@@ -15,7 +15,7 @@ import typer
 from tracelyze import schema
 from tracelyze.cli import progress, several_runs
 from tracelyze.cli.app import ExitCode, MaxGib, allow, app, emit
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 
 if TYPE_CHECKING:
     from tracelyze.config import Settings
@@ -131,7 +131,8 @@ def _list(folder: Path, settings: Settings, files: list[Path], format: Format, b
     """A folder of runs, as text: one line a run."""
     if files or format is not Format.text:
         raise InputError(
-            f"{folder}: a folder of runs is listed as text only; name one of its runs, or use tracelyze fleet"
+            Cause.WRONG_OPTION,
+            f"{folder}: a folder of runs is listed as text only; name one of its runs, or use tracelyze fleet",
         )
     with progress.working(f"reading the runs in {folder}"):
         text, found = several_runs.listed(folder, lambda run: _diagnose(run, settings, False, None))

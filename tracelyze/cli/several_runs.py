@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tracelyze import formatting, schema
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,8 @@ def newest(folder: Path = RUNS) -> Path:
     found = runs_in(folder)
     if not found:
         raise InputError(
-            f"{folder}: no run is here; record one with tracelyze collect -- python train.py, or name what to diagnose"
+            Cause.NO_RUN_FOUND,
+            f"{folder}: no run is here; record one with tracelyze collect -- python train.py, or name what to diagnose",
         )
     return max(found, key=lambda run: ((run / schema.RUN_FILE).stat().st_mtime, run.name))
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracelyze.cli.app import ExitCode, app, emit
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Finding
@@ -52,7 +52,7 @@ def watch(
     from tracelyze import analyzers, watching
 
     if not analyzers.is_run(run):
-        raise InputError(f"{run}: no run directory; give the folder that `tracelyze collect` printed")
+        raise InputError(Cause.NOT_A_RUN, f"{run}: no run directory; give the folder that `tracelyze collect` printed")
     with suppress(OSError):
         os.nice(_NICENESS)
     certain = False

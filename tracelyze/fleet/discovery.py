@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from tracelyze import reading, schema
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.fleet import storage
 
 if TYPE_CHECKING:
@@ -27,14 +27,18 @@ def runs_below(places: Sequence[str], filesystem: FileSystem | None = None) -> l
         remote = filesystem is not None or storage.is_remote(place)
         runs = list(_in_bucket(place, filesystem) if remote else _in_folder(Path(place.removeprefix("file://"))))
         if not runs:
-            raise InputError(f"{place}: no run directory in it or below; record one with `tracelyze collect`")
+            raise InputError(
+                Cause.NO_RUN_FOUND, f"{place}: no run directory in it or below; record one with `tracelyze collect`"
+            )
         found.update(dict.fromkeys(runs))
     return list(found)
 
 
 def _in_folder(place: Path) -> Iterator[str]:
     if not place.exists():
-        raise InputError(f"{place}: no such file or folder; give a folder of runs, or s3://, gs:// or az://")
+        raise InputError(
+            Cause.NO_SUCH_PATH, f"{place}: no such file or folder; give a folder of runs, or s3://, gs:// or az://"
+        )
     if not place.is_dir():
         yield str(place)
         return
@@ -71,7 +75,9 @@ def _in_bucket(place: str, filesystem: FileSystem | None) -> Iterator[str]:
     try:
         entries = found.get_file_info(fs.FileSelector(root, recursive=True))
     except (ArrowException, ValueError, OSError) as error:
-        raise InputError(f"{place}: cannot be listed ({str(error).splitlines()[0]}); check name and access") from None
+        raise InputError(
+            Cause.NO_ACCESS, f"{place}: cannot be listed ({str(error).splitlines()[0]}); check name and access"
+        ) from None
     files = [PurePosixPath(entry.path) for entry in entries if entry.is_file]
     runs = {run for file in files if (run := _run_of(file)) is not None}
     for file in files:

@@ -50,4 +50,4 @@ def _diagnose(path: str, filesystem: FileSystem | None) -> Diagnosis:
         try:
             return api.diagnose(folder, workers=1)
         except InputError as error:  # speaks of the mirror
-            raise InputError(str(error).replace(str(folder), path)) from None
+            raise InputError(error.cause, str(error).replace(str(folder), path)) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.fleet import judging, table
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ def judge(
         import ray
         import ray.data
     except ImportError:
-        raise InputError("--ray needs Ray; install it with pip install 'tracelyze[ray]'") from None
+        raise InputError(
+            Cause.MISSING_PACKAGE, "--ray needs Ray; install it with pip install 'tracelyze[ray]'"
+        ) from None
     import pyarrow as pa
 
     if not ray.is_initialized():

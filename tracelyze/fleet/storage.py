@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze import reading, schema
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
@@ -66,9 +66,13 @@ def opened(uri: str, filesystem: FileSystem | None = None) -> tuple[FileSystem, 
 
         other, path = fsspec.core.url_to_fs(uri)
     except ImportError as missing:
-        raise InputError(f"{uri}: cannot be opened ({reason}; {missing}); pip install 'tracelyze[fleet]'") from None
+        raise InputError(
+            Cause.MISSING_PACKAGE, f"{uri}: cannot be opened ({reason}; {missing}); pip install 'tracelyze[fleet]'"
+        ) from None
     except (ValueError, OSError) as error:
-        raise InputError(f"{uri}: cannot be opened ({error}); use s3://, gs://, az:// or a folder") from None
+        raise InputError(
+            Cause.NO_ACCESS, f"{uri}: cannot be opened ({error}); use s3://, gs://, az:// or a folder"
+        ) from None
     handler: Any = fs.FSSpecHandler
     return fs.PyFileSystem(handler(other)), str(path).rstrip("/")
 
@@ -88,9 +92,13 @@ def mirrored(uri: str, filesystem: FileSystem | None = None) -> Iterator[Path]:
             for entry in wanted:
                 _copy(found, entry, folder / _below(entry.path, root))
         except (ArrowException, ValueError, OSError) as error:
-            raise InputError(f"{uri}: cannot be read ({str(error).splitlines()[0]}); check name and access") from None
+            raise InputError(
+                Cause.NO_ACCESS, f"{uri}: cannot be read ({str(error).splitlines()[0]}); check name and access"
+            ) from None
         if not wanted:
-            raise InputError(f"{uri}: no run directory; give the folder that holds {schema.RUN_FILE}")
+            raise InputError(
+                Cause.NO_RUN_FOUND, f"{uri}: no run directory; give the folder that holds {schema.RUN_FILE}"
+            )
         yield folder
 
 

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,9 +17,11 @@ SUFFIXES: Final = (".parquet", ".arrow", ".feather", ".csv")
 def check(path: Path) -> None:
     """InputError where the suffix names no format, or the folder does not exist: said before hours of work."""
     if path.suffix not in SUFFIXES:
-        raise InputError(f"cannot tell the format of {path}: use one of {', '.join(SUFFIXES)}")
+        raise InputError(Cause.UNKNOWN_FORMAT, f"cannot tell the format of {path}: use one of {', '.join(SUFFIXES)}")
     if not path.parent.is_dir():
-        raise InputError(f"cannot write {path}: the folder {path.parent} does not exist, make it first")
+        raise InputError(
+            Cause.UNWRITABLE, f"cannot write {path}: the folder {path.parent} does not exist, make it first"
+        )
 
 
 def write(fleet: pa.Table, path: Path) -> None:
@@ -43,4 +45,6 @@ def write(fleet: pa.Table, path: Path) -> None:
                 pyarrow.feather.write_feather(fleet, str(scratch))
             scratch.replace(path)
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}, choose another place with -o") from None
+        raise InputError(
+            Cause.UNWRITABLE, f"cannot write {path}: {error.strerror or error}, choose another place with -o"
+        ) from None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tracelyze import reading
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.formatting import size
 from tracelyze.importing import columns
 
@@ -26,14 +26,18 @@ def text_of(file: Path) -> str:
     """The text of a file that is read as a whole. InputError if it is too large, no text, or cannot be read."""
     try:
         if file.stat().st_size > LARGEST:
-            raise InputError(f"{file}: larger than {size(LARGEST)}; keep step, loss, grad_norm, lr only")
+            raise InputError(
+                Cause.TOO_LARGE, f"{file}: larger than {size(LARGEST)}; keep step, loss, grad_norm, lr only"
+            )
         text = reading.read_text(file, LARGEST, "utf-8-sig")
     except UnicodeDecodeError:
-        raise InputError(f"{file}: not a text file; give a log as text, JSON, JSON lines or CSV") from None
+        raise InputError(
+            Cause.NOT_TEXT, f"{file}: not a text file; give a log as text, JSON, JSON lines or CSV"
+        ) from None
     except OSError as error:
-        raise InputError(f"{file}: {error.strerror}; give the path of a log") from None
+        raise InputError(Cause.of_reading(error), f"{file}: {error.strerror}; give the path of a log") from None
     if not text.strip():
-        raise InputError(f"{file}: is empty; give the log of a training that has made steps")
+        raise InputError(Cause.EMPTY_FILE, f"{file}: is empty; give the log of a training that has made steps")
     return text
 
 
@@ -45,7 +49,7 @@ def lines_of(file: Path) -> Iterator[str]:
                 for part in line.rstrip("\r\n").split("\r"):
                     yield _COLORS.sub("", part) if "\x1b" in part else part
     except OSError as error:
-        raise InputError(f"{file}: {error.strerror}; give the path of a log") from None
+        raise InputError(Cause.of_reading(error), f"{file}: {error.strerror}; give the path of a log") from None
 
 
 def without_colors(text: str) -> str:
@@ -85,7 +89,9 @@ def numbers(file: Path, where: str, record: dict[str, Any]) -> Numbers:
                 found[name] = float(value)
             except ValueError:
                 if columns.known([name]):
-                    raise InputError(f"{file}: {where}: {name} is {value[:40]!r}, not a number") from None
+                    raise InputError(
+                        Cause.DAMAGED_LOG, f"{file}: {where}: {name} is {value[:40]!r}, not a number"
+                    ) from None
                 found[name] = None
     return found
 

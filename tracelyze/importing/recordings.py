@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracelyze import schema
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.formatting import plural
 from tracelyze.importing.dumps import flight_recorder, memory_snapshot
 from tracelyze.importing.logs import console, delimited, json_log, mlperf, monitor_csv, trainer_state, training_log
@@ -59,10 +59,10 @@ def import_recording(path: Path, run: Path, pattern: str | None = None) -> str:
     InputError, one line, if it cannot be read, or is none of the formats that can.
     """
     if not path.exists():
-        raise InputError(f"{path}: No such file or directory; give the path of a recording")
+        raise InputError(Cause.NO_SUCH_PATH, f"{path}: No such file or directory; give the path of a recording")
     recording = recognize(path, pattern)
     if recording is None:
-        raise InputError(f"{path}: {unreadable(path)}")
+        raise InputError(Cause.UNKNOWN_RECORDING, f"{path}: {unreadable(path)}")
     said = write_run(recording.read(recording.path), run)
     return f"read as {recording.title}\n{said}"
 

@@ -13,7 +13,7 @@ from typing import Any
 from tracelyze import schema
 from tracelyze.collectors.storage.stream import record_batch
 from tracelyze.collectors.system.identity import write_json
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.formatting import plural
 from tracelyze.importing.columns import Plan, plan
 from tracelyze.version import __version__
@@ -81,19 +81,29 @@ def write_tables(
             write_json(folder / schema.PROCESS_FILE, facts)
         write_json(run / schema.RUN_FILE, {**common, "command": []})
     except OSError as error:
-        raise InputError(f"{run}: {error.strerror or error}; choose a folder that can be written") from None
+        raise InputError(
+            Cause.UNWRITABLE, f"{run}: {error.strerror or error}; choose a folder that can be written"
+        ) from None
 
 
 def _require(log: Log, chosen: Plan) -> None:
     seen = list(dict.fromkeys(name for row in log.rows for name in row))
     shown = ", ".join(name[:40] for name in seen[:12]) + (", ..." if len(seen) > 12 else "")
     if not log.rows:
-        raise InputError(f"{log.file}: holds no rows; give the log of a training that has made steps")
+        raise InputError(
+            Cause.NOTHING_LOGGED, f"{log.file}: holds no rows; give the log of a training that has made steps"
+        )
     if chosen.step is None:
-        raise InputError(f"{log.file}: has no column that numbers the steps; rename one to 'step' (it has: {shown})")
+        raise InputError(
+            Cause.NO_STEP_OR_LOSS,
+            f"{log.file}: has no column that numbers the steps; rename one to 'step' (it has: {shown})",
+        )
     rewarded = any(metric.split("/")[0] in ("reward", "rewards", "return") for _, metric in chosen.scalars.values())
     if not (chosen.steps.keys() & {"loss", "grad_norm"} or chosen.evaluations or rewarded or log.of_training):
-        raise InputError(f"{log.file}: has no loss; rename the column to 'loss' or 'val_loss' (it has: {shown})")
+        raise InputError(
+            Cause.NO_STEP_OR_LOSS,
+            f"{log.file}: has no loss; rename the column to 'loss' or 'val_loss' (it has: {shown})",
+        )
 
 
 def _tables(log: Log, chosen: Plan) -> dict[str, list[dict[str, Any]]]:
@@ -137,9 +147,9 @@ def _make(run: Path) -> Path:
     try:
         run.mkdir(parents=True, exist_ok=True)
         if any(run.iterdir()):
-            raise InputError(f"{run}: is not empty; name a new folder for the run")
+            raise InputError(Cause.NOT_EMPTY, f"{run}: is not empty; name a new folder for the run")
     except OSError as error:
-        raise InputError(f"{run}: {error.strerror}; choose a folder that can be written") from None
+        raise InputError(Cause.UNWRITABLE, f"{run}: {error.strerror}; choose a folder that can be written") from None
     return run
 
 

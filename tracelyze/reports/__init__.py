@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,8 @@ def render(diagnosis: Diagnosis, format_name: str, full: bool = False) -> str:
     """
     if format_name not in FORMATS.values():
         raise InputError(
-            f"unknown report format {format_name!r}: use one of {', '.join(dict.fromkeys(FORMATS.values()))}"
+            Cause.UNKNOWN_FORMAT,
+            f"unknown report format {format_name!r}: use one of {', '.join(dict.fromkeys(FORMATS.values()))}",
         )
     if format_name == "markdown":
         from tracelyze.reports import markdown
@@ -57,7 +58,9 @@ def format_of(path: str | Path) -> str:
     suffix = Path(name).suffix
     if suffix not in FORMATS:
         said = f"the suffix {suffix!r}" if suffix else "a name without a suffix"
-        raise InputError(f"cannot tell the format of {path} from {said}: use one of {', '.join(FORMATS)}")
+        raise InputError(
+            Cause.UNKNOWN_FORMAT, f"cannot tell the format of {path} from {said}: use one of {', '.join(FORMATS)}"
+        )
     return FORMATS[suffix]
 
 
@@ -98,7 +101,11 @@ def _permissions() -> int:
 
 def _unwritable(target: Path, error: OSError) -> InputError:
     if not target.parent.exists():
-        return InputError(f"cannot write {target}: the folder {target.parent} does not exist, make it first")
+        return InputError(
+            Cause.UNWRITABLE, f"cannot write {target}: the folder {target.parent} does not exist, make it first"
+        )
     if target.is_dir():
-        return InputError(f"cannot write {target}: it is a folder, name a file in it")
-    return InputError(f"cannot write {target}: {error.strerror or error}, choose another place with -o")
+        return InputError(Cause.UNWRITABLE, f"cannot write {target}: it is a folder, name a file in it")
+    return InputError(
+        Cause.UNWRITABLE, f"cannot write {target}: {error.strerror or error}, choose another place with -o"
+    )

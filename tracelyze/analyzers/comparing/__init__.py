@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.comparison import Change, Comparison, Section, SettingChange
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.version import __version__
 
 if TYPE_CHECKING:
@@ -81,8 +81,9 @@ def _profiled(path: Path) -> TraceSide:
     windows = _windows(run_directory.load(path))
     if windows is None:
         raise InputError(
+            Cause.NOT_COMPARABLE,
             f"{path}: a recorded run without profiler windows cannot be compared with a trace; compare it with another "
-            "run, or record one with collect --profile-every N"
+            "run, or record one with collect --profile-every N",
         )
     return windows
 

@@ -18,7 +18,7 @@ from tracelyze.analyzers.kineto.rules import RULES
 from tracelyze.analyzers.kineto.timeline.table import Floats
 from tracelyze.analyzers.rule import Limits, Outcome, Skipped
 from tracelyze.diagnosis import Chart, Check, Diagnosis, Exit, Finding, RunFacts, verdict_of
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.formatting import percent
 from tracelyze.version import __version__
 
@@ -82,7 +82,7 @@ def diagnose_job(
     findings: list[Finding] = []
     checks: list[Check] = []
     for rule in chosen:
-        outcome = _evaluate(rule, job, limits[rule.id])
+        outcome = evaluate(rule, job, limits[rule.id])
         checks.append(selection.check_of(rule, outcome))
         if isinstance(outcome, list):
             findings += [_completed(finding, rule) for finding in outcome]
@@ -130,7 +130,7 @@ def judge(
     summaries = [summarise_trace(read_trace(path), rank) for path, rank in files.items()]
     job = as_job(sorted(summaries, key=lambda summary: summary.rank))
     limits = selection.limits_of(RULES, thresholds)
-    return {rule.id: _evaluate(rule, job, limits[rule.id]) for rule in RULES if rule.id in rules}
+    return {rule.id: evaluate(rule, job, limits[rule.id]) for rule in RULES if rule.id in rules}
 
 
 def as_job(summaries: list[TraceSummary]) -> Job:
@@ -170,7 +170,8 @@ def _windows(summaries: Sequence[TraceSummary]) -> list[dict[int, TraceSummary]]
     return windows
 
 
-def _evaluate(rule: TraceRule, job: Job, limits: Limits) -> Outcome:
+def evaluate(rule: TraceRule, job: Job, limits: Limits) -> Outcome:
+    """One rule on one job. A rule that raises is skipped and says so; InputError (a bad file) passes through."""
     try:
         return rule.check(job, limits)
     except InputError:
@@ -203,7 +204,7 @@ def _choose(select: Collection[str], ignore: Collection[str]) -> tuple[list[Trac
         runs = {rule.id for rule in extensions.all_rules()}
         for name in foreign:
             if name not in runs:
-                raise InputError(f"{name}: no such rule; `tracelyze rules` lists them")
+                raise InputError(Cause.UNKNOWN_NAME, f"{name}: no such rule; `tracelyze rules` lists them")
     chosen = [rule for rule in RULES if selection.wanted(rule.id, select, ignore)]
     return chosen, [name for name in select if name not in known and name not in ignore]
 

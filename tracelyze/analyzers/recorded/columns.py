@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze import reading, schema
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,7 +34,9 @@ class ParquetPart:
                 self._metadata = file.metadata
                 self.schema: pa.Schema = file.schema_arrow
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise InputError(f"{path}: not a readable Parquet file ({_first_line(error)}); {FRAGMENT}") from error
+            raise InputError(
+                Cause.DAMAGED_RUN, f"{path}: not a readable Parquet file ({_first_line(error)}); {FRAGMENT}"
+            ) from error
         self.rows = int(self._metadata.num_rows)
         self._whole: Any = None
 
@@ -64,7 +66,7 @@ class ParquetPart:
                     return file.read(columns=list(names), use_threads=self.rows > SMALL)
         except (pa.ArrowException, OSError, ValueError) as error:
             what, reason = f"column {', '.join(names[:3])}", _first_line(error)
-            raise InputError(f"{self.path}: {what} cannot be read ({reason}); {FRAGMENT}") from error
+            raise InputError(Cause.DAMAGED_RUN, f"{self.path}: {what} cannot be read ({reason}); {FRAGMENT}") from error
 
 
 def complete_batches(path: Path) -> Iterator[Any]:
@@ -129,8 +131,9 @@ class FileColumns:
                 if index >= 0 and not _fits(column.type, part.schema.field(index).type):
                     found = part.schema.field(index).type
                     raise InputError(
+                        Cause.DAMAGED_RUN,
                         f"{part.path}: column {column.name} is {found}, not {column.type}: the file was not written "
-                        f"by tracelyze, or is damaged; {FRAGMENT}"
+                        f"by tracelyze, or is damaged; {FRAGMENT}",
                     )
 
     def matches(self, name: str, text: str) -> Mask:

@@ -16,7 +16,7 @@ from tracelyze.analyzers.recorded.compaction import compact_process
 from tracelyze.analyzers.recorded.exits import exit_of, may_live, stop_of, text_of
 from tracelyze.analyzers.recorded.run import Process, Run
 from tracelyze.analyzers.recorded.table import Table
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.schema import manifests
 
 FOLDER = re.compile(
@@ -77,12 +77,16 @@ def compact(path: str | Path) -> None:
 
 def _manifest(root: Path) -> tuple[dict[str, Any], list[str]]:
     if not root.exists():
-        raise InputError(f"{root}: no such folder; give the run directory that `tracelyze collect` printed")
+        raise InputError(
+            Cause.NO_SUCH_PATH, f"{root}: no such folder; give the run directory that `tracelyze collect` printed"
+        )
     if not root.is_dir():
-        raise InputError(f"{root}: a file, not a run directory; give the folder, or import the file first")
+        raise InputError(
+            Cause.NOT_A_RUN, f"{root}: a file, not a run directory; give the folder, or import the file first"
+        )
     if not is_run(root):
         what = "an empty folder" if not any(root.iterdir()) else f"no run directory (it holds no {schema.RUN_FILE})"
-        raise InputError(f"{root}: {what}; record a run with `tracelyze collect -- python train.py`")
+        raise InputError(Cause.NOT_A_RUN, f"{root}: {what}; record a run with `tracelyze collect -- python train.py`")
     return _json(root / schema.RUN_FILE, manifests.RUN)
 
 
@@ -110,20 +114,25 @@ def _json(path: Path, shape: manifests.Shape) -> tuple[dict[str, Any], list[str]
     except FileNotFoundError:
         return {}, []
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); check the permissions") from error
+        raise InputError(
+            Cause.of_reading(error), f"{path}: cannot be read ({error.strerror}); check the permissions"
+        ) from error
     except ValueError as error:
         raise InputError(
-            f"{path}: not valid JSON, half-written or damaged; delete it to read the tables without it"
+            Cause.DAMAGED_RUN,
+            f"{path}: not valid JSON, half-written or damaged; delete it to read the tables without it",
         ) from error
     if not isinstance(data, dict):
         raise InputError(
-            f"{path}: not a manifest (a JSON {type(data).__name__}); delete it to read the tables without it"
+            Cause.DAMAGED_RUN,
+            f"{path}: not a manifest (a JSON {type(data).__name__}); delete it to read the tables without it",
         )
     version = data.get("schema_version", schema.SCHEMA_VERSION)
     if not isinstance(version, int) or version > schema.SCHEMA_VERSION:
         raise InputError(
+            Cause.NEWER_FORMAT,
             f"{path}: written in format version {version}, this tracelyze reads up to {schema.SCHEMA_VERSION}; "
-            "upgrade tracelyze"
+            "upgrade tracelyze",
         )
     data, wrong = manifests.conformed(data, shape)
     return data, [f"{path.name}: {clause}; it is left out" for clause in wrong]

@@ -21,7 +21,7 @@ from tracelyze.collectors.launching.obstacles import obstacle, script_of
 from tracelyze.collectors.launching.revision import revision
 from tracelyze.collectors.options import CollectOptions
 from tracelyze.collectors.system import identity
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.version import __version__
 
 INJECTED = Path(__file__).parent / "inject"
@@ -30,7 +30,10 @@ INJECTED = Path(__file__).parent / "inject"
 def collect(command: list[str], out: Path | None, options: CollectOptions) -> NoReturn:
     """Run `command` under the collector; never returns. InputError, and nothing left behind, if the call is wrong."""
     if not command:
-        raise InputError("nothing to run: write the command after two dashes: tracelyze collect -- python train.py")
+        raise InputError(
+            Cause.NOTHING_TO_RUN,
+            "nothing to run: write the command after two dashes: tracelyze collect -- python train.py",
+        )
     program = _find(command)
     if os.environ.get("TRACELYZE_DISABLE", "") not in ("", "0"):
         os.execv(program, command)
@@ -61,15 +64,20 @@ def _find(command: list[str]) -> str:
         return program
     if command[0].endswith(".py"):
         meant = f"tracelyze collect -- python {' '.join(command)}"
-        raise InputError(f"{command[0]} is not a program: did you mean {meant}?")
-    raise InputError(f"{command[0]}: no such program; check the spelling, or that its environment is active")
+        raise InputError(Cause.NO_SUCH_PROGRAM, f"{command[0]} is not a program: did you mean {meant}?")
+    raise InputError(
+        Cause.NO_SUCH_PROGRAM, f"{command[0]}: no such program; check the spelling, or that its environment is active"
+    )
 
 
 def _check_script(command: list[str]) -> None:
     """A script that is not there is better said before a run directory is made."""
     script = script_of(command)
     if script is not None and not Path(script).exists():
-        raise InputError(f"{script}: no such file; give the path of the training script as seen from {Path.cwd()}")
+        raise InputError(
+            Cause.NO_SUCH_PROGRAM,
+            f"{script}: no such file; give the path of the training script as seen from {Path.cwd()}",
+        )
 
 
 def default_folder(command: list[str]) -> Path:
@@ -91,10 +99,12 @@ def _new_run(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()) and not _belongs_to_this_job(folder):
-            raise InputError(f"{folder} is not empty: choose another folder with --out, or remove it")
+            raise InputError(Cause.NOT_EMPTY, f"{folder} is not empty: choose another folder with --out, or remove it")
         return folder.resolve()
     except OSError as error:
-        raise InputError(f"{folder}: {error.strerror}; choose a folder that can be written with --out") from None
+        raise InputError(
+            Cause.UNWRITABLE, f"{folder}: {error.strerror}; choose a folder that can be written with --out"
+        ) from None
 
 
 def _belongs_to_this_job(folder: Path) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.importing import reading
 from tracelyze.importing.dumps import plain_pickle
 from tracelyze.importing.run_builder import Log
@@ -53,7 +53,9 @@ def read(path: Path) -> Log:
             continue
         ranks[rank] = {"collectives": [*_groups(dump), *_entries(dump)]}
     if not ranks:
-        raise InputError(notes[0] if notes else f"{path}: holds no dump of torch's Flight Recorder")
+        raise InputError(
+            Cause.OTHER_CONTENT, notes[0] if notes else f"{path}: holds no dump of torch's Flight Recorder"
+        )
     return Log("flight-recorder", path, [], {"dumps": len(ranks)}, tuple(notes), ranks=ranks)
 
 
@@ -67,11 +69,11 @@ def _load(file: Path) -> Mapping[str, Any]:
         try:
             dump = json.loads(reading.text_of(file))
         except (ValueError, RecursionError):
-            raise InputError(f"{file}: not valid JSON, half-written or damaged") from None
+            raise InputError(Cause.DAMAGED_LOG, f"{file}: not valid JSON, half-written or damaged") from None
     else:
         dump = plain_pickle.load(file)
     if not isinstance(dump, dict) or not isinstance(dump.get("pg_config"), dict):
-        raise InputError(f"{file}: no dump of torch's Flight Recorder: it lacks pg_config")
+        raise InputError(Cause.OTHER_CONTENT, f"{file}: no dump of torch's Flight Recorder: it lacks pg_config")
     return dump
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.formatting import size
 from tracelyze.importing.dumps import plain_pickle
 from tracelyze.importing.run_builder import Log
@@ -34,7 +34,7 @@ def read(file: Path) -> Log:
     """
     snapshot = plain_pickle.load(file)
     if not isinstance(snapshot, dict) or not isinstance(snapshot.get("segments"), list):
-        raise InputError(f"{file}: no snapshot of torch.cuda.memory: it lacks segments")
+        raise InputError(Cause.OTHER_CONTENT, f"{file}: no snapshot of torch.cuda.memory: it lacks segments")
     segments = [segment for segment in snapshot["segments"] if isinstance(segment, dict)]
     traces = snapshot.get("device_traces")
     events: list[dict[str, Any]] = []

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tracelyze import reading
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.formatting import size
 
 LARGEST = 2**30  # bytes: a snapshot of 100,000 allocations has 50 MB
@@ -39,10 +39,10 @@ def load(file: Path) -> Any:
     """What the pickle holds. InputError if it is too large, damaged, or would build anything but plain containers."""
     try:
         if file.stat().st_size > LARGEST:
-            raise InputError(f"{file}: larger than {size(LARGEST)}; dump fewer entries (max_entries)")
+            raise InputError(Cause.TOO_LARGE, f"{file}: larger than {size(LARGEST)}; dump fewer entries (max_entries)")
         data = reading.read_start(file, LARGEST)
     except OSError as error:
-        raise InputError(f"{file}: {error.strerror}; give the path of a dump") from None
+        raise InputError(Cause.of_reading(error), f"{file}: {error.strerror}; give the path of a dump") from None
     return loads(file, data)
 
 
@@ -53,9 +53,11 @@ def loads(file: Path, data: bytes) -> Any:
         return _Containers(io.BytesIO(data)).load()
     except (pickle.UnpicklingError, ValueError, EOFError, IndexError, KeyError, TypeError, AttributeError) as error:
         why = " ".join(str(error).split())[:120] or type(error).__name__
-        raise InputError(f"{file}: a pickle that is damaged or holds more than plain data ({why})") from None
+        raise InputError(
+            Cause.UNSAFE_PICKLE, f"{file}: a pickle that is damaged or holds more than plain data ({why})"
+        ) from None
     except (MemoryError, RecursionError, OverflowError):
-        raise InputError(f"{file}: a pickle that unpacks to more than this machine holds") from None
+        raise InputError(Cause.IMPLAUSIBLE, f"{file}: a pickle that unpacks to more than this machine holds") from None
 
 
 def _check(data: bytes) -> None:

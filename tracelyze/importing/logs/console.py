@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.importing.logs.failures import Ending
 from tracelyze.importing.reading import Numbers, lines_of, number
 from tracelyze.importing.run_builder import Log
@@ -42,7 +42,9 @@ def read(file: Path) -> Log:
         else:
             ending.read(line)
     if not rows:
-        raise InputError(f"{file}: holds no dict of the Trainer with an epoch; give a log of Trainer or TRL")
+        raise InputError(
+            Cause.OTHER_CONTENT, f"{file}: holds no dict of the Trainer with an epoch; give a log of Trainer or TRL"
+        )
     per_epoch = _steps_per_epoch(rows, summary, total)
     count = 0
     for row in rows:

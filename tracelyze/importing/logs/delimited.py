@@ -7,7 +7,7 @@ import io
 import re
 from pathlib import Path
 
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.importing.reading import numbers, text_of
 from tracelyze.importing.run_builder import Log
 
@@ -39,10 +39,13 @@ def read(path: Path) -> Log:
     header = text.split("\n", 1)[0]
     delimiter = max(",;\t", key=header.count)
     if delimiter not in header:
-        raise InputError(f"{file}: not a log that tracelyze reads: no header with step and loss in its first line")
+        raise InputError(
+            Cause.OTHER_CONTENT,
+            f"{file}: not a log that tracelyze reads: no header with step and loss in its first line",
+        )
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, restkey="", skipinitialspace=True)
     try:
         rows = [numbers(file, f"line {reader.line_num}", record) for record in reader]
     except csv.Error as error:
-        raise InputError(f"{file}: line {reader.line_num}: {error}") from None
+        raise InputError(Cause.DAMAGED_LOG, f"{file}: line {reader.line_num}: {error}") from None
     return Log("csv", file, rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.importing.logs import trainer_state
 from tracelyze.importing.reading import Numbers, numbers, text_of
 from tracelyze.importing.run_builder import Log
@@ -19,14 +19,16 @@ def read(file: Path) -> Log:
     except ValueError:
         return Log("jsonl", file, _lines(file, text))
     except RecursionError:
-        raise InputError(f"{file}: JSON that is nested too deeply; give one object a step") from None
+        raise InputError(Cause.IMPLAUSIBLE, f"{file}: JSON that is nested too deeply; give one object a step") from None
     if isinstance(data, dict) and "log_history" in data:
         return trainer_state.of_state(file, data)
     if isinstance(data, dict) and "traceEvents" in data:
-        raise InputError(f"{file}: a profiler trace, not a log")
+        raise InputError(Cause.OTHER_CONTENT, f"{file}: a profiler trace, not a log")
     records = data if isinstance(data, list) else [data]
     if not all(isinstance(record, dict) for record in records):
-        raise InputError(f"{file}: JSON, but no list of objects; give one object a step, with step and loss")
+        raise InputError(
+            Cause.OTHER_CONTENT, f"{file}: JSON, but no list of objects; give one object a step, with step and loss"
+        )
     return Log("jsonl", file, [numbers(file, f"record {n}", record) for n, record in enumerate(records, 1)])
 
 
@@ -39,8 +41,12 @@ def _lines(file: Path, text: str) -> list[Numbers]:
         except (ValueError, RecursionError):
             if number == lines[-1][0] and rows:
                 break
-            raise InputError(f"{file}: line {number} is not JSON; give a log with one JSON object a line") from None
+            raise InputError(
+                Cause.DAMAGED_LOG, f"{file}: line {number} is not JSON; give a log with one JSON object a line"
+            ) from None
         if not isinstance(record, dict):
-            raise InputError(f"{file}: line {number} is no JSON object; give a log with one JSON object a line")
+            raise InputError(
+                Cause.DAMAGED_LOG, f"{file}: line {number} is no JSON object; give a log with one JSON object a line"
+            )
         rows.append(numbers(file, f"line {number}", record))
     return rows

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.importing.reading import Numbers, lines_of
 from tracelyze.importing.run_builder import Log
 
@@ -44,7 +44,9 @@ def read(file: Path) -> Log:
         if isinstance(entry, dict) and isinstance(entry.get("key"), str):
             entries.append(entry)
     if not entries:
-        raise InputError(f"{file}: holds no complete {MARK} line; give the result file of an MLPerf training")
+        raise InputError(
+            Cause.OTHER_CONTENT, f"{file}: holds no complete {MARK} line; give the result file of an MLPerf training"
+        )
     start = min((t for entry in entries if isinstance(t := entry.get("time_ms"), int | float)), default=0.0)
     unit = _unit(entries)
     rows = [row for entry in entries for row in _rows(entry, start, unit)]

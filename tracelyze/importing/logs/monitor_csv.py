@@ -8,7 +8,7 @@ import itertools
 import json
 from pathlib import Path
 
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.importing.reading import Numbers, number, text_of
 from tracelyze.importing.run_builder import Log
 
@@ -35,6 +35,8 @@ def read(file: Path) -> Log:
     for done, (reward, length, time) in zip(itertools.accumulate(t[1] for t in told), told, strict=True):
         rows.append({"step": done, "elapsed_s": time, "reward": reward, "episode_length": length})
     if not rows:
-        raise InputError(f"{file}: holds no episodes; give the monitor.csv of a training that ended one")
+        raise InputError(
+            Cause.NOTHING_LOGGED, f"{file}: holds no episodes; give the monitor.csv of a training that ended one"
+        )
     environment = about.get("env_id") if isinstance(about, dict) else None
     return Log("sb3-monitor", file, rows, {"environment": environment} if environment else {})

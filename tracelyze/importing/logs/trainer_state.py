@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.importing.reading import numbers, text_of
 from tracelyze.importing.run_builder import Log
 
@@ -31,7 +31,9 @@ def read(path: Path) -> Log:
     try:
         data = json.loads(text_of(file))
     except (ValueError, RecursionError):
-        raise InputError(f"{file}: half-written or damaged; give the state of another checkpoint") from None
+        raise InputError(
+            Cause.DAMAGED_LOG, f"{file}: half-written or damaged; give the state of another checkpoint"
+        ) from None
     return of_state(file, data)
 
 
@@ -39,7 +41,7 @@ def of_state(file: Path, data: dict[str, Any]) -> Log:
     """The log without its last entry, which sums up the run (its `train_loss` is a mean over all steps)."""
     history = data.get("log_history")
     if not isinstance(history, list) or not all(isinstance(entry, dict) for entry in history):
-        raise InputError(f"{file}: log_history is not a list of objects; the file is damaged")
+        raise InputError(Cause.DAMAGED_LOG, f"{file}: log_history is not a list of objects; the file is damaged")
     entries = [entry for entry in history if "train_runtime" not in entry]
     facts = {name: data[name] for name in _FACTS if isinstance(data.get(name), int | float)}
     rows = [numbers(file, f"log_history[{index}]", entry) for index, entry in enumerate(entries)]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.importing import columns
 from tracelyze.importing.logs.failures import Ending
 from tracelyze.importing.reading import Numbers, lines_of, number
@@ -78,9 +78,11 @@ def by_pattern(pattern: str) -> Reader:
     try:
         compiled = re.compile(pattern)
     except re.error as error:
-        raise InputError(f"--pattern {pattern!r}: {error}; give a regular expression") from None
+        raise InputError(Cause.WRONG_OPTION, f"--pattern {pattern!r}: {error}; give a regular expression") from None
     if not {"step", "loss"} <= compiled.groupindex.keys():
-        raise InputError(f"--pattern {pattern!r}: lacks a group; write (?P<step>\\d+) and (?P<loss>\\S+)")
+        raise InputError(
+            Cause.WRONG_OPTION, f"--pattern {pattern!r}: lacks a group; write (?P<step>\\d+) and (?P<loss>\\S+)"
+        )
 
     def values(line: str) -> Numbers:
         match = compiled.search(line)
@@ -109,7 +111,10 @@ def read(file: Path, pattern: str | None = None) -> Log:
     events = ending.events(int(last))
     if not rows and not events:
         wanted = "matches the pattern" if pattern else "has a step and a loss"
-        raise InputError(f"{file}: not a log that tracelyze reads: no line {wanted}; give --pattern for its lines")
+        raise InputError(
+            Cause.OTHER_CONTENT,
+            f"{file}: not a log that tracelyze reads: no line {wanted}; give --pattern for its lines",
+        )
     kind, name = program or ("text", "")
     return Log(kind, file, rows, {"program": name} if name else {}, (), {"events": events})
 

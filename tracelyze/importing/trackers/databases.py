@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.importing.reading import Numbers, numbers
 from tracelyze.importing.run_builder import Log
 
@@ -91,7 +91,10 @@ def read_trackio(file: Path) -> Log:
 def _last(file: Path, runs: list[tuple[str, str, str]]) -> tuple[tuple[str, str, str], tuple[str, ...]]:
     """The run that began last, and a note that names the others."""
     if not runs:
-        raise InputError(f"{file}: holds no run with metrics; give the store of a training that logged its loss")
+        raise InputError(
+            Cause.NOTHING_LOGGED,
+            f"{file}: holds no run with metrics; give the store of a training that logged its loss",
+        )
     if len(runs) == 1:
         return runs[0], ()
     others = ", ".join(name for _, name, _ in runs[-2:-10:-1]) + (", ..." if len(runs) > 9 else "")
@@ -104,10 +107,10 @@ def _opened(file: Path) -> Iterator[sqlite3.Connection]:
     try:
         connection = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)
     except sqlite3.Error as error:
-        raise InputError(f"{file}: {error}; give the database of MLflow or Trackio") from None
+        raise InputError(Cause.OTHER_CONTENT, f"{file}: {error}; give the database of MLflow or Trackio") from None
     try:
         yield connection
     except sqlite3.Error as error:
-        raise InputError(f"{file}: {error}; the database is damaged or in use") from None
+        raise InputError(Cause.DAMAGED_LOG, f"{file}: {error}; the database is damaged or in use") from None
     finally:
         connection.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.importing.reading import Numbers, lines_of, number
 from tracelyze.importing.run_builder import Log
 
@@ -22,7 +22,9 @@ def read(path: Path) -> Log:
     """The metrics of the run in the folder that was written to last: lines of timestamp (ms), value and step."""
     runs = sorted(find(path), key=lambda run: (run / "metrics").stat().st_mtime)
     if not runs:
-        raise InputError(f"{path}: holds no run of MLflow; give a folder with metrics and meta.yaml")
+        raise InputError(
+            Cause.NOTHING_LOGGED, f"{path}: holds no run of MLflow; give a folder with metrics and meta.yaml"
+        )
     note = (f"{path}: holds {len(runs)} runs; the last one, {runs[-1].name}, is read",) if len(runs) > 1 else ()
     folder = runs[-1] / "metrics"
     rows: dict[float, Numbers] = {}

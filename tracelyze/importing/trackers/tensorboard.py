@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tracelyze import reading
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.importing.run_builder import Log
 
 _FLOAT, _DOUBLE = 1, 2  # DataType of a TensorProto
@@ -56,15 +56,18 @@ def read(path: Path) -> Log:
         found, damage = read_scalars(part)
         if rows and found and _step(found[0]) <= _step(rows[0]):
             raise InputError(
-                f"{part}: starts over at step {_step(found[0]):.0f}: another training; import one file at a time"
+                Cause.SEVERAL_TRAININGS,
+                f"{part}: starts over at step {_step(found[0]):.0f}: another training; import one file at a time",
             )
         rows += found
         if damage:
             notes.append(f"{part}: {damage}; what comes before is imported")
             if not found:
-                raise InputError(f"{part}: {damage}; give a TensorBoard event file with scalars")
+                raise InputError(Cause.DAMAGED_LOG, f"{part}: {damage}; give a TensorBoard event file with scalars")
     if not rows:
-        raise InputError(f"{file}: holds no scalars; give the event file of a training that logs its loss")
+        raise InputError(
+            Cause.NOTHING_LOGGED, f"{file}: holds no scalars; give the event file of a training that logs its loss"
+        )
     start = min(row["elapsed_s"] or 0.0 for row in rows)
     rows = [{**row, "elapsed_s": (row["elapsed_s"] or 0.0) - start} for row in rows]
     return Log("tensorboard", file, rows, notes=tuple(notes))
@@ -78,7 +81,7 @@ def _files(file: Path) -> list[Path]:
     if not files:
         below = sorted({path.parent for path in file.glob("*/**/*tfevents*")})
         remedy = f"give one of its runs, e.g. {below[0]}" if below else "give a folder with *tfevents* files"
-        raise InputError(f"{file}: holds no event files itself; {remedy}")
+        raise InputError(Cause.OTHER_CONTENT, f"{file}: holds no event files itself; {remedy}")
     return files
 
 
@@ -94,7 +97,9 @@ def read_scalars(path: Path) -> tuple[list[dict[str, float | None]], str]:
     try:
         data = reading.read_bytes(path, _LARGEST_FILE)
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; give the path of a TensorBoard event file") from None
+        raise InputError(
+            Cause.of_reading(error), f"{path}: {error.strerror}; give the path of a TensorBoard event file"
+        ) from None
     rows: list[dict[str, float | None]] = []
     try:
         for record in _records(data):

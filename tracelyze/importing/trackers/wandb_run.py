@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.importing.reading import Numbers, number
 from tracelyze.importing.run_builder import Log
 
@@ -36,7 +36,10 @@ def read(path: Path) -> Log:
     """The history of the run. InputError where wandb is not installed or cannot read the file."""
     file = (find(path) or path) if path.is_dir() else path
     if importlib.util.find_spec("wandb") is None:
-        raise InputError(f"{file}: an offline run of Weights & Biases; pip install 'tracelyze[wandb]' to read it")
+        raise InputError(
+            Cause.MISSING_PACKAGE,
+            f"{file}: an offline run of Weights & Biases; pip install 'tracelyze[wandb]' to read it",
+        )
     rows: list[Numbers] = []
     facts: dict[str, Any] = {}
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as errors:
@@ -48,7 +51,9 @@ def read(path: Path) -> Log:
                     check=False,
                 )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise InputError(f"{file}: wandb could not read it ({error}); give the run's .wandb file") from None
+            raise InputError(
+                Cause.DAMAGED_LOG, f"{file}: wandb could not read it ({error}); give the run's .wandb file"
+            ) from None
         said.seek(0)
         for line in said:
             try:
@@ -60,7 +65,9 @@ def read(path: Path) -> Log:
         trouble = errors.read(2000).decode("utf-8", "replace").strip().splitlines()
     if not rows:
         why = trouble[-1][:200] if trouble else "it holds no history"
-        raise InputError(f"{file}: wandb could not read it ({why}); wandb 0.31 or later is needed")
+        raise InputError(
+            Cause.MISSING_PACKAGE, f"{file}: wandb could not read it ({why}); wandb 0.31 or later is needed"
+        )
     _number_by_the_program(rows)
     notes = (f"{file}: {trouble[-1][:200]}; what comes before is imported",) if done.returncode and trouble else ()
     return Log("wandb", file, rows, facts, notes)

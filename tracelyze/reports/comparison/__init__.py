@@ -6,7 +6,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.reports import store
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def format_of(path: str | Path) -> str:
     """The format that the name of a report file asks for; raises InputError for a suffix that is not known."""
     suffix = Path(path).suffix.lower()
     if suffix not in FORMATS:
-        raise InputError(f"cannot tell the format of {path}: use one of {', '.join(FORMATS)}")
+        raise InputError(Cause.UNKNOWN_FORMAT, f"cannot tell the format of {path}: use one of {', '.join(FORMATS)}")
     return FORMATS[suffix]
 
 

@@ -12,7 +12,7 @@ from tracelyze.analyzers.kineto.reading import rankfiles, stored, stored_ranges
 from tracelyze.analyzers.kineto.reading.blocks import Blocks
 from tracelyze.analyzers.kineto.reading.reader import read_trace
 from tracelyze.analyzers.kineto.timeline.trace import Trace
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.formatting import plural
 from tracelyze.version import __version__
 
@@ -51,7 +51,9 @@ def import_traces(paths: Sequence[Path | str], run: Path) -> str:
         facts = {**common, "source": source, "command": []}
         (run / schema.RUN_FILE).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{run}: {error.strerror or error}; choose a folder that can be written") from None
+        raise InputError(
+            Cause.UNWRITABLE, f"{run}: {error.strerror or error}; choose a folder that can be written"
+        ) from None
     return "\n".join([_said(entries), *_notes(entries), *(f"Left out: {error}." for error in refused)])
 
 
@@ -61,9 +63,9 @@ def _make(run: Path) -> bool:
         missing = not run.exists()
         run.mkdir(parents=True, exist_ok=True)
         if any(run.iterdir()):
-            raise InputError(f"{run}: is not empty; name a new folder for the run")
+            raise InputError(Cause.NOT_EMPTY, f"{run}: is not empty; name a new folder for the run")
     except OSError as error:
-        raise InputError(f"{run}: {error.strerror}; choose a folder that can be written") from None
+        raise InputError(Cause.UNWRITABLE, f"{run}: {error.strerror}; choose a folder that can be written") from None
     return missing
 
 

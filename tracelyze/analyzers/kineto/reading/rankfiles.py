@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze import reading, schema
 from tracelyze.analyzers.kineto.reading.source import BYTE_ORDER_MARK, GZIP_MAGIC
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.kineto.timeline.trace import Trace
@@ -76,13 +76,14 @@ def trace_files(paths: Sequence[Path | str]) -> list[Path]:
             found = stored_in(path) or [file for file in _candidates(path) if _looks_like_trace(file)]
             if not found:
                 raise InputError(
-                    f"{path}: no trace in this folder; it should hold the profiler's .json or .json.gz files"
+                    Cause.NO_TRACE_FOUND,
+                    f"{path}: no trace in this folder; it should hold the profiler's .json or .json.gz files",
                 )
             files.update(dict.fromkeys(found))
         else:
             files[path] = None
     if not files:
-        raise InputError("no trace was named; give a trace file or a folder of them")
+        raise InputError(Cause.NO_TRACE_FOUND, "no trace was named; give a trace file or a folder of them")
     return list(files)
 
 
@@ -151,7 +152,9 @@ def _candidates(folder: Path) -> list[Path]:
     try:
         return sorted(file for file in folder.iterdir() if file.is_file() and file.name.endswith(_SUFFIXES))
     except OSError as error:
-        raise InputError(f"{folder}: cannot be read ({error.strerror}); check the permissions") from error
+        raise InputError(
+            Cause.of_reading(error), f"{folder}: cannot be read ({error.strerror}); check the permissions"
+        ) from error
 
 
 def _looks_like_trace(path: Path) -> bool:

@@ -35,7 +35,7 @@ from tracelyze.analyzers.kineto.timeline.trace import (
     Collective,
     Trace,
 )
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 
 MOST_ROWS: Final = 8_000_000
 """Most rows of one table (device work, launches, each host class): about 300 MB. A 2 GB trace has a million."""
@@ -285,7 +285,8 @@ class _Reading:
     def finish(self, path: Path, records: TraceRecords) -> Trace:
         if not self.events:
             raise InputError(
-                f"{path}: holds no events that can be read, so there is nothing to analyse; export it again"
+                Cause.DAMAGED_TRACE,
+                f"{path}: holds no events that can be read, so there is nothing to analyse; export it again",
             )
         for kind, spans in self.waiting.by_kind.items():
             if spans:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from tracelyze.analyzers.kineto.reading.events import DECODE_ERRORS, decode_records
 from tracelyze.analyzers.kineto.reading.salvage import salvage
 from tracelyze.analyzers.kineto.reading.source import TraceBytes
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 
 BLOCK: Final = 1 << 17
 LARGEST_RECORD: Final = 16 << 20
@@ -104,13 +104,17 @@ class TraceRecords:
         buffer = self._source.read(BLOCK)
         if not buffer.strip():
             reason = self._source.damaged or "it is blank"
-            raise InputError(f"{self._source.path}: nothing in it can be read ({reason}); export the trace again")
+            raise InputError(
+                Cause.DAMAGED_TRACE,
+                f"{self._source.path}: nothing in it can be read ({reason}); export the trace again",
+            )
         if buffer.lstrip()[:1] == b"[":
             return buffer[buffer.index(b"[") + 1 :]
         if buffer.lstrip()[:1] != b"{":
             raise InputError(
+                Cause.NOT_A_TRACE,
                 f"{self._source.path}: not JSON, so not a Kineto trace; give a profiler's .json or .json.gz, or a run "
-                "directory (a log becomes one by `tracelyze import log`)"
+                "directory (a log becomes one by `tracelyze import log`)",
             )
         while True:
             place = _events_at(buffer)
@@ -118,17 +122,19 @@ class TraceRecords:
                 key, start = place
                 if key < 0:
                     raise InputError(
+                        Cause.NOT_A_TRACE,
                         f"{self._source.path}: has no key traceEvents, so it is not a Kineto trace; export one with "
-                        "torch.profiler's export_chrome_trace (a log is read by `tracelyze import log`)"
+                        "torch.profiler's export_chrome_trace (a log is read by `tracelyze import log`)",
                     )
                 self._add_properties(buffer[:key].rstrip().rstrip(b",") + b"}")
                 return buffer[start + 1 :]
             more = self._source.read(max(BLOCK, len(buffer)))
             if not more or len(buffer) > LARGEST_HEADER:
                 raise InputError(
+                    Cause.DAMAGED_TRACE,
                     f"{self._source.path}: no key traceEvents in what can be read of it "
                     f"({self._source.damaged or 'the file is cut short or is no Kineto trace'}); export the trace "
-                    "again"
+                    "again",
                 )
             buffer += more
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 
 GZIP_MAGIC: Final = b"\x1f\x8b"
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
@@ -50,19 +50,23 @@ class TraceBytes:
         self.damaged = ""
         try:
             if path.exists() and not path.is_file():
-                raise InputError(f"{path}: not a regular file; give a trace file, or save the stream to one first")
+                raise InputError(
+                    Cause.NOT_A_FILE, f"{path}: not a regular file; give a trace file, or save the stream to one first"
+                )
             self._file = path.open("rb")
             head = self._file.read(2)
             self._file.seek(0)
         except OSError as error:
             reason = error.strerror or str(error)
-            raise InputError(f"{path}: cannot be read ({reason}); give the path of a trace file") from error
+            raise InputError(
+                Cause.of_reading(error), f"{path}: cannot be read ({reason}); give the path of a trace file"
+            ) from error
         if not head:
             self._file.close()
-            raise InputError(f"{path}: the file is empty; export the trace again")
+            raise InputError(Cause.EMPTY_FILE, f"{path}: the file is empty; export the trace again")
         if head in UTF_16_MARKS:
             self._file.close()
-            raise InputError(f"{path}: is UTF-16 text; convert it with `iconv -f UTF-16 -t UTF-8`")
+            raise InputError(Cause.NOT_TEXT, f"{path}: is UTF-16 text; convert it with `iconv -f UTF-16 -t UTF-8`")
         self._inflate = zlib.decompressobj(wbits=31) if head == GZIP_MAGIC else None
         self._packed = b""
         self._packed_total = 0
@@ -84,7 +88,8 @@ class TraceBytes:
         limit = LARGEST_TRACE if ALLOWED.gib is None else ALLOWED.gib
         if self.total > limit * (1 << 30):
             raise InputError(
-                f"{self.path}: more than {limit:g} GiB of JSON; profile fewer steps per file, or raise --max-gib"
+                Cause.TOO_LARGE,
+                f"{self.path}: more than {limit:g} GiB of JSON; profile fewer steps per file, or raise --max-gib",
             )
         return data.removeprefix(BYTE_ORDER_MARK) if first else data
 
@@ -126,6 +131,7 @@ class TraceBytes:
         unpacked = self.total + more
         if ALLOWED.gib is None and unpacked > max(FREE_EXPANSION, LARGEST_EXPANSION * self._packed_total):
             raise InputError(
+                Cause.IMPLAUSIBLE,
                 f"{self.path}: unpacks to more than {LARGEST_EXPANSION} times its size, which no profiler's trace "
-                f"does; if you trust it, read it with --max-gib {LARGEST_TRACE}"
+                f"does; if you trust it, read it with --max-gib {LARGEST_TRACE}",
             )

@@ -26,7 +26,7 @@ from tracelyze.analyzers.kineto.timeline.trace import (
     Collective,
     Trace,
 )
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 from tracelyze.schema import manifests
 
 ROW_GROUP: Final = 1 << 17
@@ -63,8 +63,9 @@ def open_trace(folder: Path) -> Trace:
         facts = _facts(folder / schema.TRACE_FILE)
         if facts["schema_version"] > schema.SCHEMA_VERSION:
             raise InputError(
+                Cause.NEWER_FORMAT,
                 f"{folder}: imported in format version {facts['schema_version']}, this tracelyze reads up to "
-                f"{schema.SCHEMA_VERSION}; upgrade tracelyze"
+                f"{schema.SCHEMA_VERSION}; upgrade tracelyze",
             )
         labels = _read_labels(folder)
         trace = Trace(
@@ -91,7 +92,9 @@ def open_trace(folder: Path) -> Trace:
         return trace
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:  # pyarrow's errors are ValueErrors
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise InputError(f"{folder}: an imported trace that is damaged ({reason}); import it again") from error
+        raise InputError(
+            Cause.DAMAGED_TRACE, f"{folder}: an imported trace that is damaged ({reason}); import it again"
+        ) from error
 
 
 def _facts(file: Path) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from tracelyze.analyzers.kineto.reading.host_spans import (
 )
 from tracelyze.analyzers.kineto.reading.source import TraceBytes
 from tracelyze.analyzers.kineto.timeline.categories import kind_of
-from tracelyze.errors import InputError
+from tracelyze.errors import Cause, InputError
 
 _ROW_GROUP: Final = 1 << 15
 _MOST_CATEGORIES: Final = 1000
@@ -64,7 +64,9 @@ def read_ranges(folder: Path, windows: Sequence[tuple[float, float]]) -> Iterato
                     touched = _touches(windows, rows.column("start").to_numpy(), rows.column("end").to_numpy())
                     yield [_span(row) for row in rows.filter(touched).to_pylist()]
     except (OSError, ValueError, KeyError, TypeError) as error:  # pyarrow's errors are among them
-        raise InputError(f"{_file(folder)}: cannot be read ({_first_line(error)}); import the trace again") from error
+        raise InputError(
+            Cause.DAMAGED_TRACE, f"{_file(folder)}: cannot be read ({_first_line(error)}); import the trace again"
+        ) from error
 
 
 def _first_line(error: Exception) -> str:
