@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
+from tracelyze.collectors.tensors.functional_relus import FunctionalRelus  # noqa: E402
 from tracelyze.collectors.tensors.layers import Products, Silence  # noqa: E402
 from tracelyze.collectors.tensors.loss_targets import columns  # noqa: E402
 
@@ -101,3 +103,46 @@ def test_targets_that_do_not_count() -> None:
     assert float(given["ignored"]) == 0.375
     maps = torch.full((2, 5, 5), -100)
     assert float(columns(torch, "cross_entropy", torch.randn(2, 4, 5, 5), maps, (), {})["ignored"]) == 1.0
+
+
+class Functional(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.second = nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 16)
+        self.third, self.act, self.last = nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 2)
+
+    def forward(self, x: Any) -> Any:
+        x = nn.functional.relu(self.first(x))
+        x = torch.relu(self.norm(x) + x)
+        x = self.second(x).relu_()
+        return self.last(self.act(self.third(x)))
+
+
+def relus_of(model: Any, x: Any) -> list[tuple[str, Any]]:
+    functions = FunctionalRelus()
+    hooks = [
+        module.register_forward_hook(lambda m, _, out, name=name: functions.returned(m, name, {}, out))
+        for name, module in model.named_modules()
+        if name
+    ]
+    output = model(x)
+    for hook in hooks:
+        hook.remove()
+    return [(before.name, result) for before, result in functions.found([output])]
+
+
+def test_relus_that_are_functions_are_found_with_the_module_before_them() -> None:
+    model, x = Functional(), torch.randn(5, 8)
+    found = relus_of(model, x)
+    assert sorted(name for name, _ in found) == ["first", "norm", "second"]  # the module's own is not among them
+    results = dict(found)
+    assert torch.equal(results["first"], nn.functional.relu(model.first(x)))
+    assert all(float(result.detach().min()) == 0 for result in results.values())
+
+
+def test_results_that_hooks_of_the_program_packed_are_not_asked_for() -> None:
+    def refuse(_: Any) -> Any:
+        raise AssertionError("unpacked")
+
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, refuse):
+        assert relus_of(Functional(), torch.randn(5, 8)) == []

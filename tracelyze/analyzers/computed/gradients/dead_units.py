@@ -58,7 +58,7 @@ def finding(training: Training, found: list[Layer], rule: str, limits: Limits) -
         ),
         fix="Lower or warm up the learning rate, look at biases and weights that begin below zero and at inputs that "
         "are not normalised. LeakyReLU or GELU keep a gradient.",
-        fix_code=f"nn.init.kaiming_normal_(layer_before_{worst.module.replace('.', '_')}.weight, nonlinearity='relu')",
+        fix_code="nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')  # the layer before it",
         first_step=worst.step,
         last_step=timing.last_step(training),
         evidence=[

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Training
 
 
+FUNCTION = "ReLU after "  # how the collector names one that is no module
+
+
 class Dead(NamedTuple):
     """A ReLU, the layer before it, and the looks since which both are silent."""
 
@@ -68,7 +71,12 @@ def _judge(
 
 def _finding(training: Training, dead: list[Dead], count: int, limits: Limits) -> Finding:
     first = min(dead, key=lambda one: one.step)
-    names = listed(dict.fromkeys(f"{one.module} (after {one.fed_by})" for one in dead), most=4)
+    names = listed(
+        dict.fromkeys(
+            one.module if one.module.startswith(FUNCTION) else f"{one.module} (after {one.fed_by})" for one in dead
+        ),
+        most=4,
+    )
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -108,7 +116,7 @@ RULE = Rule(
         "A satisfied loss: the loss is not near zero.",
         "A frozen layer: the layer before has gradients, and they are exactly zero.",
     ),
-    absent="The model has no module of class ReLU.",
+    absent="No ReLU was seen in the model.",
     needs=(("activations.zeros", "parameters.grad_norm", "steps.loss"),),
     thresholds=(
         Threshold("zeros", 0.999, "share", "four of the 4,096 elements that a look counts"),

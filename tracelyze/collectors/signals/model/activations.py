@@ -18,6 +18,7 @@ from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
+from tracelyze.collectors.tensors.functional_relus import FunctionalRelus
 from tracelyze.collectors.tensors.layers import RELUS, Products, Silence
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute, unseen
@@ -102,6 +103,7 @@ class _Forward:
         self._values: list[Any] = []
         self._names: dict[int, str] = {}
         self._products = Products(self._torch)
+        self._functions = FunctionalRelus()
         self._order = 0
         self._every = 1
         self._seconds = 0.0
@@ -117,7 +119,8 @@ class _Forward:
             return None
         start = time.perf_counter()
         try:
-            self._rows, self._values, self._order, self._products = [], [], 0, Products(self._torch)
+            self._rows, self._values, self._order = [], [], 0
+            self._products, self._functions = Products(self._torch), FunctionalRelus()
             self._names = {id(module): name for name, module in root.named_modules()}
             self._every = max(1, -(-len(self._names) // MAX_MODULES))
         except Exception as error:  # a model that hides its modules, say
@@ -144,6 +147,8 @@ class _Forward:
         start = time.perf_counter()
         try:
             with unseen(self._torch):
+                if self._rows and self.error is None:
+                    self._sample_functions(output)
                 if self._rows and self.error is None and len({value.device for value in self._values}) == 1:
                     self._signal._watched(self._rows, self._values)
         except Exception as error:
@@ -151,7 +156,8 @@ class _Forward:
         spent = self._seconds + time.perf_counter() - start
         self._signal.meter.spent(spent)
         self._signal.context.add_overhead(spent)
-        self._names, self._rows, self._values, self._products = {}, [], [], Products(self._torch)
+        self._names, self._rows, self._values = {}, [], []
+        self._products, self._functions = Products(self._torch), FunctionalRelus()
 
     def _sample(self, module: Any, output: Any) -> None:
         torch = self._torch
@@ -159,29 +165,42 @@ class _Forward:
         if not found or not may_compute(torch):
             return
         tensor = found[0]
+        name, kind = self._names.get(id(module)), type(module).__name__
+        self._measure(module, tensor, kind in RELUS)
+        row = self._products.facts(module, str(name), tensor) | {
+            "time": self._signal.context.now(),
+            "step": self._signal.progress.steps,
+            "alert": self._alert,
+            "order": self._order,
+            "module": name,
+            "kind": kind,
+            "dtype": str(tensor.dtype).removeprefix("torch."),
+            "elements": tensor.numel(),
+        }
+        self._rows.append(row)
+        self._functions.returned(module, str(name), row, tensor)
+
+    def _sample_functions(self, output: Any) -> None:
+        """A row for each ReLU that is a function, with the place of the module that it follows."""
+        outputs = [tensor for tensor in tensors_of(self._torch, output) if is_plain(self._torch, tensor)]
+        for before, result in self._functions.found(outputs):
+            if is_plain(self._torch, result) and result.numel() and may_compute(self._torch):
+                self._measure(before.module, result, is_relu=True)
+                place = {key: before.row[key] for key in ("time", "step", "alert", "order")}
+                about = {"module": f"ReLU after {before.name}", "kind": "ReLU", "elements": result.numel()}
+                self._rows.append(place | about | {"dtype": str(result.dtype).removeprefix("torch.")})
+
+    def _measure(self, module: Any, tensor: Any, is_relu: bool) -> None:
+        """PER_MODULE scalars of an output, on its device. Dead units are counted by `module`."""
+        torch = self._torch
         with torch.no_grad():
             values = every_nth(tensor, ELEMENTS).to(torch.float32).contiguous()
             deviation, mean = torch.std_mean(values, correction=0)
             there = torch.count_nonzero(values) / values.numel()
             total = tensor.detach().sum(dtype=torch.float32)
-            name, kind = self._names.get(id(module)), type(module).__name__
-            units = self._products.outputs if kind in RELUS else None
-            dead = self._signal.silence.share(module, tensor, units) if kind in RELUS else None
+            dead = self._signal.silence.share(module, tensor, self._products.outputs) if is_relu else None
             dead = torch.full_like(total, math.nan) if dead is None else dead
             self._values += [mean, deviation, values.abs().amax(), there, total, self._own_weights(module, total), dead]
-        self._rows.append(
-            self._products.facts(module, str(name), tensor)
-            | {
-                "time": self._signal.context.now(),
-                "step": self._signal.progress.steps,
-                "alert": self._alert,
-                "order": self._order,
-                "module": name,
-                "kind": kind,
-                "dtype": str(tensor.dtype).removeprefix("torch."),
-                "elements": tensor.numel(),
-            }
-        )
 
     def _own_weights(self, module: Any, total: Any) -> Any:
         """Sum of the module's own parameters on an alert, as a scalar on the device of `total`: are they finite?"""

@@ -1,0 +1,78 @@
+"""ReLUs that are functions and not modules, read from the autograd graph of a watched forward.
+
+`F.relu(layer(x))` calls no module, so that watching modules does not see it. Its node in the graph saved its result for
+the backward, and leads to the layer that it follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tracelyze.collectors.tensors import saved_values
+
+NODE = "ReluBackward0"
+MAX_NODES = 4096  # of a graph that are looked at
+MAX_RELUS = 64
+MAX_DEPTH = 4  # operations between a ReLU and the module that it follows, as in relu(norm(x) + shortcut)
+
+
+class Followed(NamedTuple):
+    """A module call: which module, its name, and the row that describes its output."""
+
+    module: Any
+    name: str
+    row: dict[str, Any]
+
+
+class FunctionalRelus:
+    """Of one forward. Holds nodes of its graph until it is dropped."""
+
+    def __init__(self) -> None:
+        self._calls: dict[Any, Followed] = {}
+
+    def returned(self, module: Any, name: str, row: dict[str, Any], output: Any) -> None:
+        """A module put out this tensor. What contains another module and returns its output came later: the first
+        one counts."""
+        if output.grad_fn is not None:
+            self._calls.setdefault(output.grad_fn, Followed(module, name, row))
+
+    def found(self, outputs: list[Any]) -> Iterator[tuple[Followed, Any]]:
+        """The module before each ReLU that no module called, and what the ReLU put out."""
+        count = 0
+        for node in _nodes([tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None]):
+            if count >= MAX_RELUS:
+                return
+            if node.name() != NODE or self._is_a_module(node):
+                continue
+            before = self._before(node)
+            result = saved_values.saved(node, "result") if before is not None else None
+            if before is not None and result is not None:
+                count += 1
+                yield before, result
+
+    def _is_a_module(self, node: Any) -> bool:
+        call = self._calls.get(node)
+        return call is not None and "ReLU" in type(call.module).__name__
+
+    def _before(self, node: Any) -> Followed | None:
+        """The nearest module call that went into a ReLU."""
+        level = [node]
+        for _ in range(MAX_DEPTH):
+            level = [following for one in level for following, _ in one.next_functions if following is not None]
+            known = next((self._calls[one] for one in level if one in self._calls), None)
+            if known is not None:
+                return known
+        return None
+
+
+def _nodes(roots: list[Any]) -> Iterator[Any]:
+    """The nodes of a graph from its end, each once."""
+    seen = set(roots)
+    queue = list(roots)
+    for node in queue:  # grows meanwhile
+        yield node
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen and len(seen) < MAX_NODES:
+                seen.add(following)
+                queue.append(following)
