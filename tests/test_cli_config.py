@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,13 @@ from tests.fork_server import client
 from tracelyze import config
 from tracelyze.errors import InputError
 
-RULES = {"memory-leak": ("growth_mib", "horizon"), "crash": ()}
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [
+    page
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    if "[tool.tracelyze" in page.read_text()
+]
+RULES = {"memory-leak": ("absolute", "horizon"), "crash": ()}
 
 
 def load(folder: Path, text: str, name: str = "tracelyze.toml") -> config.Settings:
@@ -26,11 +34,9 @@ def test_no_configuration_is_the_default(tmp_path: Path) -> None:
 
 
 def test_own_file(tmp_path: Path) -> None:
-    settings = load(
-        tmp_path, 'select = ["crash"]\nignore = ["memory-leak"]\n[thresholds.memory-leak]\ngrowth_mib = 64\n'
-    )
+    settings = load(tmp_path, 'select = ["crash"]\nignore = ["memory-leak"]\n[thresholds.memory-leak]\nabsolute = 64\n')
     assert (settings.select, settings.ignore) == (("crash",), ("memory-leak",))
-    assert settings.thresholds == {"memory-leak": {"growth_mib": 64.0}}
+    assert settings.thresholds == {"memory-leak": {"absolute": 64.0}}
     assert settings.file == tmp_path / "tracelyze.toml"
 
 
@@ -54,10 +60,10 @@ def test_the_nearest_file_upwards_counts(tmp_path: Path) -> None:
         ('select = "crash"', "select must be a list of rule ids"),
         ("[thresholds.memory-leek]\nhorizon = 1", "thresholds: no such rule: 'memory-leek'; did you mean memory-leak"),
         (
-            "[thresholds.memory-leak]\ngrowth = 1",
-            "thresholds.memory-leak: no such threshold: 'growth'; did you mean growth_mib",
+            "[thresholds.memory-leak]\nabsolut = 1",
+            "thresholds.memory-leak: no such threshold: 'absolut'; did you mean absolute",
         ),
-        ("[thresholds.memory-leak]\nzzz = 1", "'zzz'; known are growth_mib, horizon"),
+        ("[thresholds.memory-leak]\nzzz = 1", "'zzz'; known are absolute, horizon"),
         ("[thresholds.crash]\nx = 1", "'x'; known are none"),
         ('[thresholds.memory-leak]\nhorizon = "8"', "thresholds.memory-leak.horizon: '8' is not a number"),
         ("[thresholds.memory-leak]\nhorizon = true", "is not a number"),
@@ -105,3 +111,19 @@ def test_diagnose_obeys_the_configuration(tmp_path: Path) -> None:
     assert checked() == ["loss-nonfinite"]
     assert checked("--select", "killed,crash") == ["killed"]  # takes the place of select; ignore stays
     assert "loss-nonfinite" not in checked("--config", "other.toml")
+
+
+EXAMPLES = re.compile(r"^(?:    )?\[tool\.tracelyze.*?(?=\n\n(?!(?:    )?\[)|\n```)", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("where", ["tracelyze/config.py", *(str(page.relative_to(ROOT)) for page in PAGES)])
+def test_the_examples_of_a_configuration_are_valid(tmp_path: Path, where: str) -> None:
+    """Every rule and threshold that an example sets exists."""
+    from tracelyze.catalogue.entries import ThresholdNames
+
+    text = (ROOT / where).read_text(encoding="utf-8")
+    examples = EXAMPLES.findall(text)
+    for example in examples:
+        (tmp_path / "pyproject.toml").write_text(textwrap.dedent(example))
+        assert config.load(None, tmp_path, ThresholdNames()).file == tmp_path / "pyproject.toml"
+    assert examples or where != "tracelyze/config.py"

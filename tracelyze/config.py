@@ -2,11 +2,11 @@
 
     [tool.tracelyze]                              # in tracelyze.toml without this line
     select = ["missing-zero-grad", "crash"]       # only these rules
-    ignore = ["no-validation"]                    # all but these
+    ignore = ["class-imbalance"]                  # all but these
     docs_url = "https://intranet.example/tracelyze"  # where reports link to: its page rules/<id> for each rule
 
     [tool.tracelyze.thresholds.memory-leak]       # in tracelyze.toml: [thresholds.memory-leak]
-    growth_mib = 64
+    absolute = 64                                 # MiB
 
 The nearest file from the current directory upwards counts; of two in one directory, tracelyze.toml.
 """

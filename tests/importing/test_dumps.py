@@ -95,10 +95,8 @@ def hang(folder: Path, dumps: dict[int, dict[str, Any]], form: str = "pickle") -
     for rank, one in dumps.items():
         data = pickle.dumps(one, protocol=2) if form == "pickle" else json.dumps(one, sort_keys=True).encode()
         (folder / f"nccl_trace_rank_{rank}").write_bytes(data)
-    diagnosis = tracelyze.diagnose(folder)
-    (check,) = [check for check in diagnosis.checks if check.rule == "rank-hang"]
-    finding = next((finding for finding in diagnosis.findings if finding.rule == "rank-hang"), None)
-    return check.status, finding
+    diagnosis = tracelyze.diagnose(folder, select=["rank-hang"])
+    return diagnosis.checks[0].status, next(iter(diagnosis.findings), None)
 
 
 ALL = {"0": [0, 1, 2, 3]}
