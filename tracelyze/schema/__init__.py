@@ -33,7 +33,7 @@ from tracelyze.schema.looks import (
     PARAMETERS,
     SAMPLES,
 )
-from tracelyze.schema.objectives import LOSS_GRAPHS, REFERENCES
+from tracelyze.schema.objectives import GROUP_RATES, LOSS_GRAPHS, NEW_ROWS, REFERENCES
 from tracelyze.schema.traces import (
     DEVICE,
     HOST,
@@ -78,6 +78,7 @@ __all__ = [
     "EXEC_FAILED",
     "FETCHES",
     "GRAD_MODE",
+    "GROUP_RATES",
     "HOST",
     "LABELS",
     "LAUNCHES",
@@ -88,6 +89,7 @@ __all__ = [
     "LOSS_GRAPHS",
     "MEMORY",
     "MODELS",
+    "NEW_ROWS",
     "NONFINITE",
     "NORM_SOURCE",
     "OPTIMIZERS",
@@ -134,7 +136,8 @@ STOPPED_FILE: Final = "stopped.txt"
 
 TABLES: Final[tuple[Table, ...]] = (
     STEPS, EVALS, MODELS, OPTIMIZERS, LINKS, LOADERS, LOADS, LOSS_CALLS, LOSS_GRAPHS, REACH, REFERENCES, SCHEDULES,
-    SITES, EVENTS, SAMPLES, BATCHES, FETCHES, ACTIVATIONS, PARAMETERS, DEVICES, SIGNALS, SCALARS, COLLECTIVES, WINDOWS,
+    GROUP_RATES, NEW_ROWS, SITES, EVENTS, SAMPLES, BATCHES, FETCHES, ACTIVATIONS, PARAMETERS, DEVICES, SIGNALS,
+    SCALARS, COLLECTIVES, WINDOWS,
 )  # fmt: skip
 
 TRACE_FILE: Final = "trace.json"

@@ -1,4 +1,4 @@
-"""Tables of what a loss is made of, and of what it is compared with."""
+"""Tables of what a loss is made of, what it is compared with, and at which rates its parts are followed."""
 
 from __future__ import annotations
 
@@ -32,5 +32,33 @@ REFERENCES: Final = Table(
         Column("shared", "float64", "share", "trainable tensors looked at that are in the storage of the other's"),
         Column("equal", "float64", "share", "of them, those whose values are those of the other's"),
         Column("adapters_off", "bool", "", "adapters were disabled in the call without autograd (peft)"),
+    ),
+)
+
+GROUP_RATES: Final = Table(
+    "group_rates",
+    "Rates of parameter groups after some steps of an optimizer, where they differed when it was made.",
+    (
+        Column("step", "int64", "", "optimizer steps (all optimizers) that were done before"),
+        Column("optimizer", "int16", "", "the optimizer (table optimizers)"),
+        Column("steps", "int64", "", "its steps"),
+        Column("made", "string", "", "rates that its groups were made with, as JSON"),
+        Column("now", "string", "", "rates that they have now"),
+        Column("scheduler", "string", "", "class of the scheduler that has stepped"),
+        Column("site", "int32", "", "line of the script that makes it step (table sites)"),
+    ),
+)
+
+NEW_ROWS: Final = Table(
+    "new_rows",
+    "Rows by which an embedding was made larger than it was before, after some steps: are they used, did they change?",
+    (
+        Column("step", "int64", "", "optimizer steps (all optimizers) that were done before"),
+        Column("parameter", "string", "", "name of the weight in the model"),
+        Column("before", "int64", "", "rows that it had"),
+        Column("rows", "int64", "", "rows that it has"),
+        Column("trainable", "bool", "", "it requires a gradient"),
+        Column("used", "float64", "", "new rows whose ids were met in inputs so far, without those that fill up rows"),
+        Column("unchanged", "float64", "", "of them, those that are as they were at the first look, bit for bit"),
     ),
 )

@@ -14,7 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
-from tracelyze.collectors.program.optimizers import constructed
+from tracelyze.collectors.program import vocabularies
+from tracelyze.collectors.program.optimizers import constructed, made_with, rates
+from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
 
 wrappers: list[Any] = []  # functions of ours in the place of torch's
 
@@ -27,6 +29,7 @@ def install(torch: Any, scheduled: Callable[[Any, bool], None]) -> None:
     """Wrap the constructor of optimizers and the step of schedulers. `scheduled(scheduler, inner)` is called after each
     step, `inner` if another scheduler made it."""
     _constructor(sys.modules["torch.optim.optimizer"].Optimizer)
+    _embedding(torch)
     home, depth, is_compiling = torch.optim.lr_scheduler, _Depth(), torch.compiler.is_compiling
     for kind in vars(home).values():
         if isinstance(kind, type) and "step" in vars(kind) and hasattr(kind, "get_last_lr"):
@@ -44,8 +47,30 @@ def _constructor(owner: Any) -> None:
         except BaseException as error:
             leave_no_frame(error)
             raise
-        with contextlib.suppress(TypeError):  # a subclass that cannot be hashed
+        with contextlib.suppress(TypeError, AttributeError):  # a subclass that cannot be hashed, or has no groups yet
             constructed.add(self)
+            if len(self.param_groups) > 1 and (made := rates(self)) is not None:
+                made_with[self] = made
+
+    owner.__init__ = __init__
+    wrappers.append(__init__)
+
+
+def _embedding(torch: Any) -> None:
+    owner, is_compiling = torch.nn.Embedding, torch.compiler.is_compiling
+    original = owner.__init__
+
+    @unseen_by_warnings
+    @functools.wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            original(self, *args, **kwargs)
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
+        if not is_compiling() and may_compute(torch):
+            with contextlib.suppress(Exception), torch.no_grad(), unseen(torch):
+                vocabularies.made(self)
 
     owner.__init__ = __init__
     wrappers.append(__init__)

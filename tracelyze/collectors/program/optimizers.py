@@ -16,6 +16,7 @@ FIRST_GAP = 16  # steps of other optimizers that may lie between the first two o
 REFRESH_EVERY = 32  # steps after which a changed requires_grad is noticed
 
 constructed: weakref.WeakSet[Any] = weakref.WeakSet()  # all optimizers of this process, also those that never step
+made_with: weakref.WeakKeyDictionary[Any, tuple[float, ...]] = weakref.WeakKeyDictionary()  # rates of their groups
 
 
 class InsideBackward:
@@ -187,3 +188,9 @@ def describe(tracked: Tracked) -> dict[str, Any]:
         "dtype": ", ".join(sorted({str(p.dtype).removeprefix("torch.") for p in parameters})),
         "options": json.dumps(options, default=str),
     }
+
+
+def rates(optimizer: Any) -> tuple[float, ...] | None:
+    """The rate of each of its groups; None where one is a tensor, which might have to be waited for."""
+    found = [group.get("lr") for group in optimizer.param_groups]
+    return tuple(map(float, found)) if all(type(one) in (int, float) for one in found) else None

@@ -1,0 +1,37 @@
+"""group-rate-overwritten: groups whose rates became one, and schedules that keep them apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+RULE, MADE, LOOKS = "group-rate-overwritten", [1e-4, 1e-3], (1, 2, 3, 5, 10, 20, 50, 100)
+
+
+def process(make: Any, now: Callable[[int], list[float]], made: list[float] = MADE) -> Any:
+    row = {"optimizer": 0, "made": json.dumps(made), "scheduler": "OneCycleLR", "site": 1}
+    rows = [row | {"step": n, "steps": n, "now": json.dumps(now(n))} for n in LOOKS]
+    return make.process(more={"group_rates": rows})
+
+
+def test_rates_that_became_one(make: Any) -> None:
+    for now in (lambda n: [1e-3 / n] * 2, lambda n: [1e-3, 1e-3] if n > 1 else MADE, lambda n: [5e-4] * 2):
+        status, _, finding = make.check(RULE, process(make, now))
+        assert (status, finding.severity, finding.confidence, finding.location.line) == (
+            "fired", "warning", "certain", 41,
+        )  # fmt: skip
+    late = make.check(RULE, process(make, lambda n: [6e-4] * 2 if n >= 20 else MADE))
+    assert (late[0], late[2].first_step) == ("fired", 20), "set by the loop after an epoch"
+
+
+def test_rates_that_stay_apart(make: Any) -> None:
+    for now in (
+        lambda n: [1e-4 / n, 1e-3 / n],
+        lambda n: [0.0, 0.0] if n < 3 else MADE,  # warm-up
+        lambda n: [1e-6, 1e-6] if n >= 50 else MADE,  # a lowest rate for all
+        lambda n: [1e-3, 1e-3] if n == 10 else MADE,
+    ):
+        assert make.check(RULE, process(make, now))[0] == "passed"
+    assert make.check(RULE, process(make, lambda n: [1e-3] * 2, made=[1e-3, 1.1e-3]))[0] == "passed"
+    assert make.check(RULE, make.process())[0] == "skipped"

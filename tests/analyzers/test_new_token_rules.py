@@ -1,0 +1,27 @@
+"""new-tokens-untrained: added rows that never change, and those that nobody uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+RULE = "new-tokens-untrained"
+ROW = {"parameter": "words.weight", "before": 50, "rows": 56, "trainable": False}
+
+
+def looks(make: Any, used: float, unchanged: float, last: int = 100, **more: Any) -> Any:
+    rows = [{**ROW, "step": step, "used": used, "unchanged": unchanged, **more} for step in (0, 10, last)]
+    return make.process(more={"new_rows": rows})
+
+
+def test_rows_that_stay_as_they_were(make: Any) -> None:
+    for trainable in (False, True):
+        status, _, finding = make.check(RULE, looks(make, 6.0, 6.0, trainable=trainable))
+        assert (status, finding.severity, finding.confidence) == ("fired", "warning", "certain")
+
+
+def test_rows_that_change_or_are_not_used(make: Any) -> None:
+    assert make.check(RULE, looks(make, 6.0, 0.0))[0] == "passed"
+    assert make.check(RULE, looks(make, 6.0, 2.0))[0] == "passed", "some came late"
+    assert make.check(RULE, looks(make, 0.0, 0.0))[0] == "passed", "a size that divides by 64, a padding token"
+    assert make.check(RULE, looks(make, 6.0, 6.0, last=12))[0] == "skipped"
+    assert make.check(RULE, make.process())[0] == "skipped"

@@ -1,0 +1,94 @@
+"""new-tokens-untrained: rows that were added to an embedding are used by the inputs and never change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+Row = dict[str, Any]
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Added rows at the last look at each embedding."""
+    last: dict[str, Row] = {row["parameter"]: row for row in process.tables["new_rows"].records()}
+    if not last:
+        return Skipped("no embedding was made larger before it was trained", "not-applicable")
+    rows = [row for row in last.values() if row["step"] >= limits["steps"]]
+    if not rows:
+        return Skipped(f"the last look at the new rows was before step {limits['steps']:.0f}")
+    found = [
+        _finding(process, row, limits) for row in rows
+        if row["used"] and row["unchanged"] >= limits["share"] * row["used"]
+    ]  # fmt: skip
+    if found:
+        return found
+    used = sum(row["used"] for row in rows)
+    return Passed(f"{used:.0f} new rows are used by the inputs, and change" if used else "no new row is used by inputs")
+
+
+def _finding(process: Process, row: Row, limits: Limits) -> Finding:
+    added, used = row["rows"] - row["before"], int(row["used"])
+    training = process.longest if process.trainings else None
+    frozen = not row["trainable"]
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="certain",
+        title=f"New tokens are never trained: {plural(used, 'new row')} of {row['parameter'][:36]} as at the start",
+        summary=(
+            f"{row['parameter']} was made larger by {plural(added, 'row')} (from {row['before']:,} to "
+            f"{row['rows']:,}) before training. Inputs use {used} of them, without padding, and {row['unchanged']:.0f} "
+            f"of these are bit for bit what they were, {plural(row['step'], 'step')} later. "
+            + (
+                "The weight is frozen, so the new tokens keep their initial values, which mean nothing."
+                if frozen
+                else "The weight is trainable, but nothing updates these rows: a gradient that is masked, or an "
+                "optimizer that holds another tensor."
+            )
+        ),
+        fix="Train the embedding (and the head, if tokens are to be produced) along with the adapters, or at least "
+        "the new rows; make the optimizer after the embedding was resized.",
+        fix_code='LoraConfig(..., modules_to_save=["embed_tokens", "lm_head"])\n'
+        "# or trainable_token_indices=[...] for the new rows alone",
+        first_step=1,
+        last_step=int(row["step"]),
+        evidence=[
+            Evidence("new rows that inputs use", used, "rows"),
+            Evidence("of them unchanged", int(row["unchanged"]), "rows"),
+            Evidence("steps until the last look", int(row["step"]), "steps", limits["steps"], limits.source("steps")),
+            Evidence("the weight requires a gradient", "no" if frozen else "yes"),
+        ],
+        location=training.step_location if training is not None else None,
+        charts=pictures.loss(training) if training is not None else [],
+        false_alarm="New rows that were filled with embeddings which are to stay.",
+    )
+
+
+RULE = Rule(
+    id="new-tokens-untrained",
+    family="fine-tuning",
+    severity="warning",
+    title="New tokens are never trained",
+    about="Rows that are added to an embedding hold random values. Frozen beside adapters, they keep them for good.",
+    check=check,
+    verify="Record the run again: the new rows change.",
+    absent="The run makes no embedding larger.",
+    excluded=(
+        "An embedding that is frozen on purpose: only rows that were added are looked at.",
+        "Rows that never occur, and padding: only ids that are met in inputs, and do not follow themselves, count.",
+    ),
+    needs=(("new_rows.unchanged",),),
+    thresholds=(
+        Threshold("steps", 20, "steps", "a warm-up may begin with rates that change nothing"),
+        Threshold("share", 0.9, "share", "of the rows that are used; one that came late may not have been trained yet"),
+    ),
+    not_when="Rows that no input uses, padding tokens, embeddings that were not resized.",
+    references=("https://huggingface.co/docs/peft/developer_guides/troubleshooting#extending-the-vocabulary",),
+)

@@ -1,0 +1,103 @@
+"""group-rate-overwritten: parameter groups that were given rates of their own all train at one rate."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import number, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+Row = dict[str, Any]
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Rates of an optimizer's groups, as it was made and in its steps."""
+    groups: dict[int, list[Row]] = {}
+    for row in process.tables["group_rates"].records():
+        groups.setdefault(row["optimizer"], []).append(row)
+    if not groups:
+        return Skipped("no optimizer was made with groups of different rates", "not-applicable")
+    found = [
+        _finding(process, rows, since, limits)
+        for rows in groups.values()
+        if (since := _since(rows, limits)) is not None
+    ]
+    return found or Passed(f"{plural(len(groups), 'optimizer')} with groups of different rates: they stay different")
+
+
+def _since(rows: list[Row], limits: Limits) -> int | None:
+    """The first look since which all groups have one rate, if that is from the start."""
+    made = json.loads(rows[0]["made"])
+    alike = [len(set(now := json.loads(row["now"]))) == 1 and now[0] != 0 for row in rows]
+    first = next((index for index, one in enumerate(alike) if all(alike[index:])), None)
+    if first is None or len(rows) - first < limits["looks"] or min(made) <= 0:
+        return None
+    raised = json.loads(rows[first]["now"])[0] > min(made)  # to a common rate; a lowest one is below all
+    late = rows[first]["steps"] > limits["early"] and not raised
+    return None if late or max(made) < limits["ratio"] * min(made) else first
+
+
+def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> Finding:
+    row = rows[since]
+    made, now = json.loads(row["made"]), json.loads(row["now"])[0]
+    scheduler = next((one["scheduler"] for one in rows if one["scheduler"]), None)
+    site = next((one["site"] for one in rows if one["site"] is not None), None)
+    training = process.longest if process.trainings else None
+    lowest, highest = number(min(made)), number(max(made))
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="certain",
+        title=f"Rates of {len(made)} parameter groups, {lowest} to {highest}, became one: {number(now)}",
+        summary=(
+            f"The optimizer was made with rates from {lowest} to {highest} for its groups. At its step {row['steps']} "
+            f"and at every later look all have the rate {number(now)} or what it has become"
+            + (f"; {scheduler} sets the rates. " if scheduler else "; the script sets the rates. ")
+            + "Parts that were to learn slowly, pretrained layers mostly, are trained as fast as new ones, or the "
+            "other way round."
+        ),
+        fix="Give the scheduler a rate for each group, or scale each group's own rate instead of setting one for all.",
+        fix_code="OneCycleLR(optimizer, max_lr=[group['lr'] for group in optimizer.param_groups], total_steps=steps)\n"
+        "# by hand: group['lr'] = group['initial_lr'] * factor",
+        first_step=int(row["steps"]),
+        evidence=[
+            Evidence("highest of the rates, over the lowest", max(made) / min(made), "times", limits["ratio"],
+                     limits.source("ratio")),
+            Evidence("looks at which all groups had one rate", len(rows) - since, "looks", limits["looks"],
+                     limits.source("looks")),
+            Evidence("scheduler", scheduler),
+        ],
+        location=process.site(site) or (training.step_location if training is not None else None),
+        charts=pictures.loss(training) if training is not None else [],
+        false_alarm="Groups whose rates are made equal on purpose.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="group-rate-overwritten",
+    family="loss",
+    severity="warning",
+    title="Rates of parameter groups are overwritten",
+    about="A scheduler or a loop that sets one rate for all groups undoes the rates that they were given.",
+    check=check,
+    verify="Record the run again: the rates of the groups keep their ratio.",
+    absent="The run has no optimizer with groups of different rates.",
+    excluded=(
+        "A schedule that ends at one lowest rate for all: the groups have one rate from the start.",
+        "A warm-up from zero: rates of zero are not counted.",
+    ),
+    needs=(("group_rates.now",),),
+    thresholds=(
+        Threshold("ratio", 1.2, "times", "less is hardly a decision"),
+        Threshold("looks", 2, "looks", "one may be the end of a schedule"),
+        Threshold("early", 10, "steps", "later, a schedule may end at one lowest rate for all, which is below them"),
+    ),
+    not_when="Schedules that keep the ratio of the rates, or end at a common lowest rate.",
+    references=("https://docs.pytorch.org/docs/stable/generated/torch.optim.lr_scheduler.OneCycleLR.html",),
+)

@@ -1,0 +1,46 @@
+"""Embeddings that were made larger after they were made: tokens were added to a vocabulary.
+
+transformers gives an embedding that there was another weight; in other programs a new embedding is made, and the rows
+of the old one are copied into it. So it is noted how many rows each had when it was made, and a few elements of those
+that were there before it, by which its first rows are recognised.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+ELEMENTS = 8  # of a row
+MAX_EMBEDDINGS = 64  # that are remembered
+Sample = tuple[int, Any, Any]  # rows, and elements of the first and of the last of them
+
+_rows: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # when it was made
+_before: weakref.WeakKeyDictionary[Any, list[Sample]] = weakref.WeakKeyDictionary()  # smaller ones that lived then
+
+
+def made(module: Any) -> None:
+    """An embedding was constructed."""
+    if len(_rows) >= MAX_EMBEDDINGS or module.weight.is_meta:
+        return
+    rows, width = module.weight.shape
+    earlier = [other for other in list(_rows) if other.weight.dim() == 2 and other.weight.shape[1] == width]
+    smaller = [other for other in earlier if rows / 2 < other.weight.shape[0] < rows and not other.weight.is_meta]
+    _rows[module] = int(rows)
+    if smaller:
+        _before[module] = [_sample(other.weight.detach()) for other in smaller]
+
+
+def grown_from(module: Any, rows: int) -> int | None:
+    """How many rows an embedding, which has `rows` now, had before it was made larger; None if it was not."""
+    weight, first = module.weight.detach(), _rows.get(module)
+    if first is not None and first < rows:
+        return first
+    for number, start, end in _before.get(module, []):
+        same = start.dtype == weight.dtype and start.device == weight.device and number < rows
+        if same and bool((weight[0, :ELEMENTS] == start).all()) and bool((weight[number - 1, :ELEMENTS] == end).all()):
+            return number
+    return None
+
+
+def _sample(weight: Any) -> Sample:
+    return int(weight.shape[0]), weight[0, :ELEMENTS].clone(), weight[-1, :ELEMENTS].clone()

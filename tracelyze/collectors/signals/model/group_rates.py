@@ -1,0 +1,59 @@
+"""Learning rates of an optimizer's groups: as it was made, and what became of them."""
+
+from __future__ import annotations
+
+import json
+import math
+import weakref
+from typing import Any
+
+from tracelyze.collectors.program.optimizers import Tracked, made_with, rates
+from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.signal import Signal
+
+LOOKS = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 10_000, 100_000)  # steps of an optimizer
+MAX_ROWS = 1000
+
+
+class GroupRates(Signal):
+    """Only of optimizers that were made with several groups whose rates differ."""
+
+    name = "group_rates"
+    columns = tuple(
+        f"group_rates.{name}" for name in ("step", "optimizer", "steps", "made", "now", "scheduler", "site")
+    )
+    about = "Rates of parameter groups that differed when the optimizer was made, after some of its steps."
+    cost = "10 us in a dozen steps"
+    pausable = ("after_step",)
+    needs_every_step = True
+
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
+        self._schedulers: weakref.WeakKeyDictionary[Any, tuple[str, int | None]] = weakref.WeakKeyDictionary()
+        self._rows = 0
+
+    def scheduled(self, scheduler: Any, inner: bool) -> None:
+        optimizer = scheduler.optimizer
+        if optimizer not in self._schedulers and optimizer in made_with and self.progress.backwards:
+            self._schedulers[optimizer] = type(scheduler).__name__, self.program.sites.here("schedule")
+
+    def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
+        optimizer = tracked.optimizer
+        made = made_with.get(optimizer) if optimizer.__hash__ is not None else None
+        if made is not None and len(set(made)) > 1:
+            if tracked.count in LOOKS and self._rows < MAX_ROWS:
+                self._look(tracked, optimizer, made)
+            following = next((look for look in LOOKS if look > tracked.count), math.inf)
+            self.pause(self.progress.steps + following - tracked.count - 1)
+        elif len(self.program.optimizers.tracked()) == 1:
+            self.pause()
+
+    def _look(self, tracked: Tracked, optimizer: Any, made: tuple[float, ...]) -> None:
+        now = rates(optimizer)
+        if now is None:
+            return
+        self._rows += 1
+        name, site = self._schedulers.get(optimizer, (None, None))
+        row = {"step": self.progress.steps, "optimizer": tracked.index, "steps": tracked.count, "scheduler": name}
+        row |= {"made": json.dumps(made), "now": json.dumps(now[: len(made)]), "site": site}
+        self.context.emit("group_rates", row)
