@@ -100,7 +100,7 @@ def test_two_levels_and_buffers_that_fill(make) -> None:
 
 
 def test_little_time_is_lost(make) -> None:
-    assert judge(make, slower(make, start=0.001))[0] == "passed"
+    assert judge(make, slower(make, 2.0, start=0.001))[0] == "passed"
 
 
 def test_what_others_took(make) -> None:
@@ -140,3 +140,13 @@ def test_what_cannot_be_told(make) -> None:
     assert judge(make, slower(make) | {"optimizer": [0, 1] * (COUNT // 2)})[0] == "skipped"
     lbfgs = [{"optimizer": 0, "name": "LBFGS", "device": "cpu"}]
     assert judge(make, slower(make), optimizers=lbfgs)[0] == "passed"
+
+
+def test_a_short_run_whose_steps_get_much_slower(make) -> None:
+    count = 200
+    taken = [0.0025 + 0.0121 * index / count for index in range(count)]
+    steps = make.steps(count) | {"seconds": taken, "time": np.cumsum(taken).tolist(), "overhead": [0.0] * count}
+    steps |= {"loader_first": [False] * count}
+    looks = tables(looks=(0, 1, 10, 50, 100, 150, 190))
+    assert judge(make, steps, looks, samples={}, evals={})[0] == "fired"
+    assert judge(make, steps, tables("length", (0, 1, 10, 50, 100, 150, 190)), samples={})[0] == "passed"

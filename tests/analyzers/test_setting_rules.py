@@ -146,7 +146,10 @@ def test_debug_mode_left_on(make) -> None:
     assert outcome(make, "debug-mode-left-on", anomaly_mode=on, profiled=off, **slow)[0] == "fired"
     assert outcome(make, "debug-mode-left-on", anomaly_mode=off, profiled=on, **slow)[0] == "fired"
     assert outcome(make, "debug-mode-left-on", anomaly_mode=off, profiled=window, **slow)[0] == "passed"
-    assert outcome(make, "debug-mode-left-on", anomaly_mode=on)[1] == "info", "a run of twenty seconds"
+    assert outcome(make, "debug-mode-left-on", anomaly_mode=on)[1] == "warning", "a run of 400 steps"
+    for count, status in ((200, "fired"), (60, "passed")):
+        process = make.process(make.steps(count) | {"anomaly_mode": [True] * count})
+        assert make.check("debug-mode-left-on", process)[0] == status
 
 
 def test_batchnorm_small_batch(make) -> None:

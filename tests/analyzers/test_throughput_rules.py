@@ -212,3 +212,14 @@ def test_a_stall_that_the_queue_of_the_device_hides_is_none(make) -> None:
     optimizer = [{"optimizer": 0, "name": "SGD", "device": "cuda:0"}]
     process = make.process(columns, evals={}, loaders=workers(4), optimizers=optimizer)
     assert make.check("epoch-boundary-stall", process)[0] == "passed"
+
+
+def test_slow_steps_of_a_short_run(make) -> None:
+    taken = [0.288 if index % 40 == 39 else 0.001 for index in range(240)]
+    more = {"seconds": taken, "time": ends(taken), "loader_wait": [0.0] * 240, "loader_first": [False] * 240}
+    process = make.process(make.steps(240) | more, evals={})
+    _, _, finding = make.check("slow-steps", process)
+    assert (finding.severity, "every 40 steps" in finding.summary) == ("warning", True)
+    taken = [0.288 if index in (30, 71, 180) else 0.001 for index in range(240)]  # hiccups of a busy machine
+    more |= {"seconds": taken, "time": ends(taken)}
+    assert make.check("slow-steps", make.process(make.steps(240) | more, evals={}))[0] == "passed"

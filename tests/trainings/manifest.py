@@ -270,6 +270,12 @@ LOADED: Final = tuple(
     )
 )
 
+SAVED: Final = (
+    pair("saved_and_resumed", "early-copy", "checkpoint-mismatch", lines=("torch.save(",), fast=True),
+    pair("saved_and_resumed", "head-forgotten", "checkpoint-mismatch", lines=("torch.save(",)),
+    pair("saved_and_resumed", "fresh-optimizer", "resume-discontinuity", lines=("torch.load(",), fast=True),
+)
+
 PRECISION: Final = (
     pair("amp_float16", "loss-factor", "fp16-overflow", consequences=BLOW_UP, fast=True),
     faulty("fp16_raw_counts", "fp16-overflow", consequences=BLOW_UP, extras=("input-normalization",)),
@@ -668,6 +674,7 @@ TRAININGS: Final[tuple[Training, ...]] = (
     *DATA_LOADING,
     *MEMORY,
     *LOADED,
+    *SAVED,
     *PRECISION,
     *EVALUATION,
     *NUMBERS,

@@ -267,27 +267,6 @@ SCHEDULES = Table(
     ),
 )
 
-LOADS = Table(
-    "loads",
-    "One row per call of a module's load_state_dict that returned: the first 20 of a process, then now and then.",
-    (
-        Column("time", "float64", "s", "on the process's monotonic clock"),
-        Column("step", "int64", "", "optimizer steps (all optimizers) done before"),
-        Column("module", "int32", "", "identifier of the module"),
-        Column("name", "string", "", "its class"),
-        Column("site", "int32", "", "line of the script (table sites)"),
-        Column("given", "int32", "tensors", "names in what was loaded"),
-        Column("expected", "int32", "tensors", "names that the module has"),
-        Column("missing", "int32", "tensors", "of those, names that were not given"),
-        Column("unexpected", "int32", "tensors", "names given that the module does not have"),
-        Column("given_prefix", "string", "", "with this beginning of the unexpected names"),
-        Column("expected_prefix", "string", "", "replaced by this one"),
-        Column("renamed", "int32", "tensors", "so many missing names would be found"),
-        Column("own", "int32", "tensors", "given tensors that lie in the memory of the module's own"),
-        Column("taken_at", "int64", "", "steps done when it handed out what it is given, or else when it last did"),
-    ),
-)
-
 SITES = Table(
     "sites",
     "One row per line of the script that matters, once per line.",

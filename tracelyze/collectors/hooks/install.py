@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tracelyze.collectors import current
-from tracelyze.collectors.hooks import construction, gradient_changes, loaders, state_dicts
+from tracelyze.collectors.hooks import checkpoint_files, construction, gradient_changes, loaders, state_dicts
 from tracelyze.collectors.internals import compiler, private_names
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
 from tracelyze.collectors.options import CollectOptions, from_environment
@@ -94,6 +94,7 @@ def _hide_from_compiler(torch: Any) -> None:
         torch.nn.Module.__call__, torch.autograd.backward, utils.clip_grad_norm_, utils.clip_grad_value_,
         scaler.scale, scaler.unscale_, scaler.step,
         *loaders.wrappers, *construction.wrappers, *state_dicts.wrappers,
+        *checkpoint_files.wrappers,
         *(getattr(functional, name) for name in (*LOSSES, *DROPOUTS) if hasattr(functional, name)),
     ]  # fmt: skip
     own = [f for kind in (Recorder, Recorders, Forwards, Backwards, Steps, FastPath) for f in vars(kind).values()]
@@ -337,3 +338,4 @@ def _loading(torch: Any) -> None:
     """Batches from DataLoaders, and weights by name."""
     loaders.install(torch, recorder)
     state_dicts.install(torch, recorder)
+    checkpoint_files.install(torch, recorder)

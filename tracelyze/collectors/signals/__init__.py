@@ -46,6 +46,7 @@ CLASSES: Final = (
     "loss.scalars.Scalars",
     "machine.profiler_windows.ProfilerWindows",
     "model.state_loads.StateLoads",
+    "model.checkpoints.Checkpoints",
 )
 
 

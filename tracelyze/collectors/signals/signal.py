@@ -7,6 +7,9 @@ loss_call(function, args, kwargs, value)      a loss function of torch.nn.functi
 state_taken(module, state)        a module handed out its weights by name
 state_loading(module, given)      it is about to take in those of `given`
 state_loaded(module, given, result)      and has: what was missing and unexpected
+file_saved(content, name)         torch.save has written an object into a file of this name
+file_loaded(content, name)        torch.load has read one
+state_restored(role)              an optimizer, scheduler or scaler took in a state: load_state_dict returned
 scheduled(scheduler, inner)       a learning-rate scheduler stepped; inner: another scheduler made it
 before_backward(roots)            torch.autograd.backward was called with these tensors
 after_backward(roots)             and returned
@@ -45,7 +48,8 @@ EVENTS = (
     "forward", "settled", "loss", "loss_call", "before_backward", "after_backward", "clip", "scale",
     "unscale", "scaler_step", "loader_made", "iterate", "fetching", "turned", "waiting", "batch",
     "exhausted", "before_step", "first_step", "after_step", "opened", "every_second", "logged", "scheduled",
-    "state_taken", "state_loading", "state_loaded", "evaluation_begins", "evaluation_ends", "finished",
+    "state_taken", "state_loading", "state_loaded", "state_restored", "file_saved", "file_loaded",
+    "evaluation_begins", "evaluation_ends", "finished",
 )  # fmt: skip
 STEP_EVENTS = ("forward", "settled", "before_backward", "after_backward", "before_step", "after_step")
 CHOICES = ("copied_columns", "fast_columns", "needs_every_step")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 
@@ -39,11 +39,11 @@ def check(process: Process, limits: Limits) -> Outcome:
         if share < limits["share"]:
             continue
         if len(steps) < limits["steps"]:
-            return Skipped(f"{name.lower()} is on, but {plural(len(steps), 'step')} may be a debugging session")
+            return Passed(f"{name.lower()} is on, in the {plural(len(steps), 'step')} of a debugging session")
         return [
             Finding(
                 rule=RULE.id,
-                severity="warning" if seconds >= limits["seconds"] else "info",
+                severity="warning" if seconds >= limits["seconds"] or len(steps) >= limits["many"] else "info",
                 confidence="certain",
                 title=f"{name} is on in {percent(share)} of {plural(len(steps), 'step')}",
                 summary=f"{name} was on at the backward of {percent(share)} of {len(steps):,} steps. {effect}",
@@ -72,14 +72,15 @@ RULE = Rule(
     check=check,
     verify="Record the run again: it is off in most steps, and steps are shorter.",
     excluded=(
-        "A debugging session: the run is longer than 300 steps.",
+        "A debugging session: the run is longer than 100 steps.",
         "A profiler with a schedule, or anomaly detection under a condition: most steps would be without.",
     ),
     needs=(("steps.anomaly_mode",),),
     thresholds=(
         Threshold("share", 0.95, "share", "on throughout; a schedule or a condition leaves most steps alone"),
-        Threshold("steps", 300, "steps", "a debugging session is shorter"),
-        Threshold("seconds", 60, "s", "below it a hint (info): a run of a minute costs little, longer ones follow"),
+        Threshold("steps", 100, "steps", "a debugging session is shorter"),
+        Threshold("many", 300, "steps", "who makes so many steps trains; each pays the price, however short it is"),
+        Threshold("seconds", 60, "s", "fewer steps, below it: a hint (info)"),
     ),
     not_when="Short runs, profiler schedules, anomaly detection under a condition.",
     references=("https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection",),

@@ -23,7 +23,9 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped(f"{plural(int(judged.sum()), 'step')} after the warm-up; {limits['fewest']:.0f} are needed")
     found = outliers.slow(seconds, judged, limits["ratio"], limits["spreads"], limits["least"])
     share = len(found.rows) / int(judged.sum())
-    if len(found.rows) == 0 or found.lost < limits["lost"] or float(found.excess.sum()) < limits["worth"]:
+    short = float(found.excess.sum()) < limits["worth"]
+    often = found.lost >= limits["most"] and outliers.rhythm([timing.step_at(training, int(r)) for r in found.rows])
+    if len(found.rows) == 0 or found.lost < limits["lost"] or (short and not often):
         slowest = float(seconds[judged].max()) / max(found.typical, 1e-9)
         return Passed(f"the slowest of {plural(int(judged.sum()), 'step')} took {number(slowest)} times the median")
     if share > limits["rare"]:
@@ -38,9 +40,10 @@ def _finding(training: Training, found: outliers.Slow, seconds: Floats, limits: 
     curable = reason.name != outliers.CROWDED and (rhythm or reason.name != outliers.UNKNOWN)
     slowest = float(seconds[found.rows].max())
     excess = float(found.excess.sum())
+    costly = found.lost >= limits["grave"] and excess >= limits["second"]
     return Finding(
         rule=RULE.id,
-        severity="warning" if curable and found.lost >= limits["grave"] else "info",
+        severity="warning" if curable and costly else "info",
         confidence="likely" if reason.share >= outliers.EXPLAINED else "possible",
         title=f"{plural(len(steps), 'slow step')} cost {percent(found.lost)} of the time: up to {duration(slowest)} "
         f"instead of {duration(found.typical)}",
@@ -86,6 +89,8 @@ RULE = Rule(
         Threshold("rare", 0.1, "share", "derived: more often is a second kind of step, such as longer sequences"),
         Threshold("lost", 0.1, "share", "derived: a tenth of the time is worth a look"),
         Threshold("worth", 5, "s", "measured: hiccups of a busy machine cost 150 short runs up to 1.5 s each"),
+        Threshold("most", 0.5, "share", "derived: more than all else, at an even distance, as no hiccup comes"),
+        Threshold("second", 1, "s", "derived: below it nobody has waited"),
         Threshold("grave", 0.2, "share", "derived: a fifth of the time is worth a change"),
     ),
     consequence_of=("epoch-boundary-stall", "dataloader-bottleneck", "memory-leak"),

@@ -40,7 +40,8 @@ def _check(training: Training, limits: Limits) -> OneOutcome:
     lost = (climb.floor_end - climb.floor_start) / 2 * (int(judged.sum()) - climb.start)
     share = lost / max(float(np.nansum(training.steps["seconds"])), 1e-9)
     told = f"steps got slower from {duration(climb.floor_start)} to {duration(climb.floor_end)}"
-    if ratio < limits["ratio"] or lost < limits["worth"] or share < limits["share"]:
+    grave = ratio >= limits["grave"] and share >= limits["most"]  # however short the run was: a longer one loses more
+    if ratio < limits["ratio"] or (lost < limits["worth"] and not grave) or share < limits["share"]:
         return Passed(f"{told}, {duration(lost)} in all")
     grown = max(pace.increase(own, judged), 1e-9)
     if pace.increase(pace.crowded(training), judged) > limits["others"] * grown:
@@ -57,7 +58,8 @@ def _check(training: Training, limits: Limits) -> OneOutcome:
     if waited >= outliers.EXPLAINED and leaks.first_epoch(training):
         return Passed(f"{told}, by the wait for data in the first pass over them: they may be in order of size")
     model = pace.within_model_late(training)
-    if waited < outliers.EXPLAINED and workload.FORWARDS not in work and (model is None or model > limits["model"]):
+    unseen = model is None and not (grave and lost < limits["worth"])
+    if waited < outliers.EXPLAINED and workload.FORWARDS not in work and (unseen or (model or 0.0) > limits["model"]):
         return Skipped(f"{told}, but how often a step calls the model is not known")
     return _finding(training, int(np.flatnonzero(judged)[climb.start]), climb, Cost(lost, share), waited, limits)
 
@@ -117,6 +119,8 @@ RULE = Rule(
         Threshold("ratio", 1.5, "times", "derived: clocks that give way to heat cost a quarter to a third"),
         Threshold("worth", 2, "s", "measured: hiccups of a busy machine cost 150 short runs up to 1.5 s each"),
         Threshold("share", 0.15, "share", "derived: half of that climb, over the run"),
+        Threshold("grave", 2.5, "times", "derived: no clock gives way that far, and no machine fills that evenly"),
+        Threshold("most", 0.3, "share", "derived: a run twice as long would lose half of its time"),
         Threshold("others", 0.5, "share", "derived: of the increase; more than all other causes together"),
         Threshold("model", 0.25, "share", "derived: three quarters of a late step are spent elsewhere"),
         Threshold("work", 1.1, "times", "derived: a tenth more to do is no longer the same work"),

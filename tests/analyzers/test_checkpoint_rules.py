@@ -1,0 +1,102 @@
+"""Rules about files of weights: what they hold, and what is restored of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+SAVE = {
+    "action": "save", "file": "last.pt", "keys": "epoch model optimizer", "step": 100, "tensors": 8, "optimizer": True,
+    "scheduler": False, "scaler": False, "progress": True, "held": 8, "missing": 0, "compared": 8, "untouched": 0,
+}  # fmt: skip
+LOAD = SAVE | {
+    "action": "load", "step": 200, "model_restored": True, "optimizer_restored": True, "scheduler_restored": False,
+    "scaler_restored": False, "held": None, "missing": None, "compared": None, "untouched": None,
+}  # fmt: skip
+ADAM = [{"optimizer": 0, "name": "AdamW", "device": "cpu", "dtype": "float32", "options": '{"lr": 0.01}'}]
+SGD = [ADAM[0] | {"name": "SGD", "options": '{"lr": 0.01, "momentum": 0}'}]
+
+
+def judge(make: Any, rule: str, rows: list[dict[str, Any]], **more: Any) -> Any:
+    return make.check(rule, make.process(more={"checkpoints": rows}, **({"optimizers": ADAM} | more)))
+
+
+def test_files_of_the_model_before_training(make) -> None:
+    _, _, finding = judge(make, "checkpoint-mismatch", [SAVE | {"untouched": 8}, SAVE | {"untouched": 8, "step": 200}])
+    assert (finding.severity, finding.confidence, finding.first_step) == ("critical", "likely", 100)
+
+
+def test_checkpoints_without_a_part_that_is_trained(make) -> None:
+    _, _, finding = judge(make, "checkpoint-mismatch", [SAVE | {"missing": 2, "names": "head.weight, head.bias"}])
+    assert "head.weight" in finding.summary
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [SAVE],
+        [SAVE | {"untouched": 8}, SAVE],  # the start is kept beside what was trained
+        [SAVE | {"untouched": 3}],  # an average that hardly moved
+        [SAVE | {"missing": 2, "optimizer": False, "progress": False}],  # an export of a part
+        [SAVE | {"missing": 2}, SAVE | {"file": "all.pt"}],
+        [SAVE | {"missing": 8, "compared": 0}],  # other names throughout: another library's
+    ],
+)
+def test_files_that_hold_what_was_trained(make, rows) -> None:
+    assert judge(make, "checkpoint-mismatch", rows)[0] == "passed"
+
+
+def test_files_of_the_beginning_are_not_judged(make) -> None:
+    assert judge(make, "checkpoint-mismatch", [SAVE | {"untouched": 8, "step": 2}])[0] == "skipped"
+    assert judge(make, "checkpoint-mismatch", [LOAD])[0] == "skipped"
+
+
+def test_a_training_that_goes_on_without_its_optimizer(make) -> None:
+    _, _, finding = judge(make, "resume-discontinuity", [SAVE, LOAD | {"optimizer_restored": False}])
+    assert (finding.severity, finding.first_step) == ("warning", 201)
+    weights = {"optimizer": False, "optimizer_restored": False}
+    assert "holds no state" in judge(make, "resume-discontinuity", [SAVE | weights, LOAD | weights])[2].summary
+    schedules = {"schedules": [{"scheduler": 0, "name": "StepLR", "step": 300}]}
+    rows = [SAVE | {"scheduler": True}, LOAD | {"scheduler": True}]
+    process = make.process(more={"checkpoints": rows} | schedules, optimizers=ADAM)
+    assert "scheduler" in make.check("resume-discontinuity", process)[2].title
+
+
+@pytest.mark.parametrize(
+    ("rows", "optimizers"),
+    [
+        ([SAVE, LOAD], ADAM),
+        ([LOAD | {"optimizer_restored": False}], ADAM),  # another program's weights
+        ([SAVE | {"file": "b", "keys": "b"}, LOAD | {"optimizer_restored": False}], ADAM),
+        ([SAVE, LOAD | {"optimizer_restored": False}], SGD),  # nothing to restore
+        ([SAVE, LOAD | {"optimizer": False, "progress": False}], ADAM),  # bare weights: the best so far
+    ],
+)
+def test_trainings_that_go_on_as_they_should(make, rows, optimizers) -> None:
+    assert judge(make, "resume-discontinuity", rows, optimizers=optimizers)[0] == "passed"
+
+
+def test_nothing_was_restored(make) -> None:
+    assert judge(make, "resume-discontinuity", [SAVE, LOAD | {"model_restored": False}])[0] == "skipped"
+
+
+def long(make: Any, seconds: float) -> dict[str, Any]:
+    steps: dict[str, Any] = make.steps() | {"seconds": [seconds / 400] * 400}
+    return steps
+
+
+@pytest.mark.parametrize(("seconds", "severity"), [(900, "info"), (7200, "warning")])
+def test_a_long_training_that_saves_nothing(make, seconds, severity) -> None:
+    _, _, finding = judge(make, "no-checkpoint", [], steps=long(make, seconds))
+    assert finding.severity == severity
+    saved = [SAVE | {"action": "state"}]  # by another library
+    assert judge(make, "no-checkpoint", saved, steps=long(make, seconds))[0] == "passed"
+
+
+def test_short_runs_need_save_nothing(make) -> None:
+    assert judge(make, "no-checkpoint", [])[0] == "passed"
+    assert judge(make, "no-checkpoint", [SAVE])[0] == "passed"
+    assert judge(make, "no-checkpoint", [SAVE | {"optimizer": False}])[2].severity == "info"
+    assert judge(make, "no-checkpoint", [SAVE | {"optimizer": False, "progress": False}])[0] == "passed"
+    assert judge(make, "no-checkpoint", [SAVE | {"optimizer": False}], optimizers=SGD)[0] == "passed"

@@ -1,0 +1,105 @@
+"""checkpoint-mismatch: what is saved as the model is not the model that was trained."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+Row = dict[str, Any]
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Values and names in the files that were written, beside those of the tensors that moved in training."""
+    saves = [row for row in process.tables["checkpoints"].records() if row["action"] == "save" and row["held"]]
+    saves = [row for row in saves if int(row["step"] or 0) >= limits["steps"]]
+    if not saves:
+        return Skipped("no file of weights was written after the training had begun", "not-applicable")
+    compared = [row for row in saves if row["compared"]]
+    stale = [row for row in compared if row["untouched"] >= limits["share"] * row["compared"]]
+    if stale and len(stale) == len(compared):
+        return [_untouched(process, stale, limits)]
+    whole = [row for row in saves if row["optimizer"] or row["progress"]]  # files to go on from
+    short = [row for row in whole if row["missing"] and row["compared"]]
+    if short and len(short) == len(whole):
+        return [_missing(process, short)]
+    return Passed(f"{plural(len(saves), 'file')} of weights hold the weights that were trained")
+
+
+def _untouched(process: Process, stale: list[Row], limits: Limits) -> Finding:
+    row = stale[-1]
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="likely",
+        title=f"What is saved is the model as it was before training, in {plural(len(stale), 'file')}",
+        summary=(
+            f"{row['file'] or 'The file'}, written after step {int(row['step']):,}, holds {row['untouched']} of "
+            f"{row['compared']} tensors with the values that they had before the first step, while the tensors that "
+            "are trained have moved. So it is another object that is saved: a copy made early, a model that was built "
+            "again, or one that the optimizer does not hold. What was learned is lost when the program ends."
+        ),
+        fix="Save the state of the model that the optimizer steps, taken at that moment.",
+        fix_code="torch.save(model.state_dict(), path)  # model: the one whose parameters the optimizer was given",
+        first_step=int(stale[0]["step"]),
+        last_step=int(row["step"]),
+        evidence=[
+            Evidence("tensors as before the first step", row["untouched"] / row["compared"], "share", limits["share"],
+                     limits.source("share")),
+            Evidence("files", len(stale), "files"),
+        ],
+        location=process.site(row["site"]),
+        false_alarm="Initial weights that are kept on purpose, to begin anew from them.",
+    )  # fmt: skip
+
+
+def _missing(process: Process, short: list[Row]) -> Finding:
+    row = short[-1]
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="likely",
+        title=f"Checkpoints lack {plural(int(row['missing']), 'tensor')} that the training changes",
+        summary=(
+            f"{row['file'] or 'The file'} is one to go on from, and holds {int(row['held']) - int(row['missing'])} of "
+            f"the {row['held']} tensors that the optimizer has changed. Missing are {row['names']}, among others. Who "
+            "loads it continues with fresh values for these."
+        ),
+        fix="Save every module whose parameters are trained; register layers that are kept in plain lists "
+        "(nn.ModuleList) and parameters that are plain attributes (nn.Parameter), so that state_dict knows them.",
+        fix_code='torch.save({"model": model.state_dict(), "head": head.state_dict(), '
+        '"optimizer": optimizer.state_dict()}, path)',
+        first_step=int(short[0]["step"]),
+        last_step=int(row["step"]),
+        evidence=[
+            Evidence("trained tensors missing", int(row["missing"]), "tensors"),
+            Evidence("trained tensors", int(row["held"]), "tensors"),
+        ],
+        location=process.site(row["site"]),
+        false_alarm="Parts that are saved elsewhere, by another library or another rank.",
+    )
+
+
+RULE = Rule(
+    id="checkpoint-mismatch",
+    family="checkpoints",
+    severity="critical",
+    title="A checkpoint does not hold what was trained",
+    about="A few elements of every tensor in a saved file are set beside the trained ones and those before training.",
+    check=check,
+    verify="Record the run again: files hold the trained tensors, with values that moved.",
+    absent="The run writes no file of weights with torch.save while it trains.",
+    needs=(("checkpoints.action",),),
+    whole_process=True,
+    thresholds=(
+        Threshold("steps", 5, "steps", "derived: files of the first steps may hold the start on purpose"),
+        Threshold("share", 1.0, "share", "all of them: frozen parts are not counted, what moved must not be equal"),
+    ),
+    not_when="Averaged or best weights, other dtypes, prefixes, exports of a part without an optimizer's state, files "
+    "beside one that holds what was trained.",
+)

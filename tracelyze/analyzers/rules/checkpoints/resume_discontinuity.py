@@ -1,0 +1,124 @@
+"""resume-discontinuity: a training goes on from a checkpoint without the state of its optimizer or scheduler."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+Row = dict[str, Any]
+STATELESS = ("SGD",)  # without momentum
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Files that a model was restored from before it trained on, and which of their other states were taken in."""
+    rows = list(process.tables["checkpoints"].records())
+    loads = [row for row in rows if row["action"] == "load" and row["model_restored"]]
+    if not loads:
+        return Skipped("no training went on from a file of weights", "not-applicable")
+    saves = [row for row in rows if row["action"] == "save"]
+    own = [row for row in loads if _is_own(row, saves)]
+    if not own:
+        return Passed(f"{plural(len(loads), 'file')} of weights came from another program: fine-tuning")
+    schedules = len(process.tables["schedules"]) > 0
+    for row in own:
+        lost = [name for name in ("optimizer", "scheduler", "scaler") if row[name] and not row[f"{name}_restored"]]
+        lost = [name for name in lost if name != "scheduler" or schedules]
+        lost = [name for name in lost if name != "optimizer" or _has_state(process)]
+        if lost:
+            return [_finding(process, row, lost, in_file=True, limits=limits)]
+        if row["progress"] and not row["optimizer"] and _has_state(process):
+            return [_finding(process, row, ["optimizer"], in_file=False, limits=limits)]
+    return Passed("what went on from a checkpoint took in all that it holds")
+
+
+def _is_own(row: Row, saves: list[Row]) -> bool:
+    """Whether the file is of the kind that this program writes, by its name or by the keys of what it holds."""
+    named = bool(row["file"]) and any(row["file"] == save["file"] for save in saves)
+    return named or (bool(row["keys"]) and any(row["keys"] == save["keys"] for save in saves))
+
+
+def _has_state(process: Process) -> bool:
+    """Whether an optimizer keeps more than its parameters: moments, momentum."""
+    for row in process.optimizers.records():
+        text = str(row["options"] or "")
+        if str(row["name"]) not in STATELESS or ("momentum" in text and '"momentum": 0' not in text):
+            return True
+    return False
+
+
+def _jump(process: Process, step: int, steps: int) -> float | None:
+    """The loss after the step over the loss before it; None where there are too few."""
+    losses = process.longest.steps["loss"] if process.trainings else np.empty(0)
+    before, after = losses[max(0, step - steps) : step], losses[step : step + steps]
+    before, after = before[np.isfinite(before)], after[np.isfinite(after)]
+    if min(len(before), len(after)) < steps // 2 or float(np.median(before)) <= 0:
+        return None
+    return float(np.median(after) / np.median(before))
+
+
+def _finding(process: Process, row: Row, lost: list[str], in_file: bool, limits: Limits) -> Finding:
+    step = int(row["step"] or 0)
+    names = " and ".join(lost)
+    jump = _jump(process, step, int(limits["window"]))
+    evidence = [Evidence("states that were not restored", names)]
+    if jump is not None:
+        evidence.append(Evidence("loss after it over loss before", jump, "times"))
+    where = (
+        f"{row['file'] or 'The file'} holds the state of the {names}, and it was not taken in before the next step."
+        if in_file
+        else f"{row['file'] or 'The file'} says how far the training is, and holds no state of the optimizer."
+    )
+    effect = {
+        "optimizer": "Its moments begin at zero: the first steps are as large as at the start of a training.",
+        "scheduler": "The learning rate begins its schedule anew.",
+        "scaler": "The loss scale begins at its default, and the first steps overflow.",
+    }
+    told = f" The loss became {number(jump)} times as large." if jump is not None and jump > limits["jump"] else ""
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="likely",
+        title=f"The training goes on from a checkpoint without the state of its {names}",
+        summary=f"{where} {' '.join(effect[name] for name in lost)}{told}",
+        fix="Save and restore the model, the optimizer, the scheduler and the scaler together.",
+        fix_code=(
+            'torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}, path)\n'
+            "checkpoint = torch.load(path)\n"
+            'model.load_state_dict(checkpoint["model"])\noptimizer.load_state_dict(checkpoint["optimizer"])'
+        ),
+        first_step=step + 1,
+        first_second=row["time"],
+        evidence=evidence,
+        location=process.site(row["site"]),
+        charts=pictures.loss(process.longest, [Mark(float(step), "restored")]) if process.trainings else [],
+        false_alarm="A second phase that is to begin with a fresh optimizer, from the weights of the first.",
+    )
+
+
+RULE = Rule(
+    id="resume-discontinuity",
+    family="checkpoints",
+    severity="warning",
+    title="A resumed training lacks part of its state",
+    about="A training that goes on needs more than its weights: the optimizer's moments, the place in its schedule.",
+    check=check,
+    verify="Record the run again: the states are restored, and the loss goes on at its level.",
+    absent="The run restores no model from a file before it trains on.",
+    needs=(("checkpoints.action",),),
+    whole_process=True,
+    thresholds=(
+        Threshold("window", 10, "steps", "derived: single losses are noise"),
+        Threshold("jump", 1.2, "times", "derived: less is within the noise of most trainings"),
+    ),
+    not_when="Weights of another program, optimizers without state, evaluation only, bare weights without an epoch.",
+    references=("https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html",),
+)

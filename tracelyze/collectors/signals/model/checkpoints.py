@@ -1,0 +1,207 @@
+"""Files of weights: what a program writes into them, set beside the weights that it trains, and what it restores.
+
+A few elements of each parameter are noted as training begins. When a file is written, the values in it are compared
+with these and with the live ones: a file is read back by nobody here, and a save waits for the device anyway.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tracelyze.collectors.internals.private_names import UNSEEN
+from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute
+
+ELEMENTS = 4  # of a parameter
+MAX_PARAMETERS = 2000
+MAX_SAVES = 20  # that are compared; of later ones those whose number is a power of two
+MAX_LOADS = 20
+DEEPEST = 3
+PROGRESS = ("epoch", "step", "iter")  # what the keys of a file to go on from are called
+
+
+class _File:
+    """What an object that is written or read holds."""
+
+    def __init__(self, torch: Any, content: Any) -> None:
+        self.tensors: dict[str, Any] = {}
+        self.optimizer = self.scheduler = self.scaler = False
+        keys = [key for key in content if isinstance(key, str)] if isinstance(content, Mapping) else []
+        self.keys = " ".join(sorted(keys)[:12]) if len(keys) <= 12 else ""
+        self.progress = any(word in key.lower() for key in keys[:64] for word in PROGRESS)
+        for holder in _holders(content, DEEPEST):
+            if isinstance(holder, torch.nn.Module):
+                self.tensors |= dict(holder.named_parameters())
+            elif {"state", "param_groups"} <= holder.keys():
+                self.optimizer = True
+            elif "last_epoch" in holder or "_last_lr" in holder:
+                self.scheduler = True
+            elif {"scale", "growth_factor"} <= holder.keys():
+                self.scaler = True
+            else:
+                for name, value in holder.items():
+                    if isinstance(name, str) and isinstance(value, torch.Tensor):
+                        self.tensors.setdefault(name, value)
+
+
+def _holders(content: Any, depth: int) -> Iterator[Any]:
+    """Mappings and modules within an object; not those within an optimizer's state."""
+    if isinstance(content, Mapping):
+        yield content
+        if {"state", "param_groups"} <= content.keys():
+            return
+        inner = list(content.values())[:4096]
+    elif isinstance(content, (list, tuple)):
+        inner = list(content)[:64]
+    elif hasattr(content, "named_parameters"):
+        yield content
+        return
+    else:
+        return
+    if depth:
+        for one in inner:
+            if isinstance(one, (Mapping, list, tuple)) or hasattr(one, "named_parameters"):
+                yield from _holders(one, depth - 1)
+
+
+class Checkpoints(Signal):
+    name = "checkpoints"
+    needs = UNSEEN
+    columns = tuple(
+        f"checkpoints.{name}"
+        for name in (
+            "time", "step", "action", "file", "keys", "site", "tensors", "optimizer", "scheduler", "scaler", "progress",
+            "held", "missing", "names", "compared", "untouched", "model_restored", "optimizer_restored",
+            "scheduler_restored", "scaler_restored",
+        )
+    )  # fmt: skip
+    about = "What files of weights hold, beside the weights that are trained, and what of them is restored."
+    cost = "10 us per tensor and file"
+
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
+        self._first: Any = None  # a few elements of each parameter, as training begins,
+        self._places: dict[int, tuple[weakref.ref[Any], int]] = {}  # and where those of a parameter are
+        self._saves = self._taken = self._loads = 0
+        self._loaded: list[tuple[dict[str, Any], list[weakref.ref[Any]]]] = []
+
+    def opened(self) -> None:
+        modules = self.program.calls.modules()
+        found = list(dict.fromkeys(p for _, module in modules for p in module.parameters()))[:MAX_PARAMETERS]
+        if not found or not may_compute(self.torch, found[0].is_cuda):
+            return
+        found = [p for p in found if is_plain(self.torch, p) and p.device == found[0].device and p.numel()]
+        if found:
+            self._first = self._elements(found)
+            self._places = {id(p): (weakref.ref(p), index) for index, p in enumerate(found)}
+
+    def _elements(self, tensors: list[Any]) -> Any:
+        """Shape [tensors, ELEMENTS]."""
+        with self.torch.no_grad():
+            some = [every_nth(tensor, ELEMENTS)[:ELEMENTS].float() for tensor in tensors]
+            some = [one if one.numel() == ELEMENTS else self._padded(one) for one in some]
+            return self.torch.stack(some)
+
+    def _padded(self, some: Any) -> Any:
+        return self.torch.nn.functional.pad(some, (0, ELEMENTS - some.numel()))
+
+    def state_taken(self, module: Any, state: Any) -> None:
+        """Files of other libraries are written of this, too."""
+        if self.progress.steps and self._taken < 3:
+            self._taken += 1
+            self._put({"action": "state", "tensors": len(state)})
+
+    def file_saved(self, content: Any, name: str) -> None:
+        self._saves += 1
+        if self._saves > MAX_SAVES and self._saves & (self._saves - 1):
+            return
+        self._tell_loaded()
+        file = _File(self.torch, content)
+        if file.tensors or file.optimizer:
+            self._put(self._facts("save", file, name) | (self._compared(file) if self.progress.steps else {}))
+
+    def _facts(self, action: str, file: _File, name: str) -> dict[str, Any]:
+        return {
+            "action": action, "file": name, "keys": file.keys, "tensors": len(file.tensors),
+            "optimizer": file.optimizer, "scheduler": file.scheduler, "scaler": file.scaler, "progress": file.progress,
+            "site": self.program.sites.here(action),
+        }  # fmt: skip
+
+    def _put(self, row: dict[str, Any]) -> None:
+        self.context.emit("checkpoints", {"time": self.context.now(), "step": self.progress.steps} | row)
+
+    def _compared(self, file: _File) -> dict[str, Any]:
+        """The tensors of a file beside those that are trained."""
+        held = {id(p): p for one in self.program.optimizers.active() for p in one.parameters() if id(p) in self._places}
+        held = {number: p for number, p in held.items() if self._places[number][0]() is p}
+        if not held or not may_compute(self.torch, self._first.is_cuda):
+            return {}
+        named: dict[int, str] = {}
+        for _, module in self.program.calls.modules():
+            for name, parameter in module.named_parameters():
+                named.setdefault(id(parameter), str(name).removeprefix("module.").removeprefix("_orig_mod."))
+        there = {name.removeprefix("module.").removeprefix("_orig_mod."): one for name, one in file.tensors.items()}
+        same = {one.data_ptr() for one in there.values() if is_plain(self.torch, one) and one.numel()}
+        parameters = list(held.values())
+        live = self._elements(parameters)
+        first = self._first[[self._places[id(p)][1] for p in parameters]]
+        moved = (live != first).any(1).tolist()
+        missing, compared, untouched = [], 0, 0
+        pairs = []
+        for index, parameter in enumerate(parameters):
+            if not moved[index]:
+                continue
+            name = named.get(id(parameter), "")
+            other = there.get(name)
+            if parameter.data_ptr() in same:
+                compared += 1
+            elif other is None or other.shape != parameter.shape:
+                missing.append(name or "unnamed")
+            elif is_plain(self.torch, other) and other.dtype == parameter.dtype:
+                pairs.append((index, other))
+        if pairs:
+            compared += len(pairs)
+            saved = self._elements([other for _, other in pairs]).to(first.device)
+            untouched = int((saved == first[[index for index, _ in pairs]]).all(1).sum())
+        return {
+            "held": sum(moved), "missing": len(missing), "names": ", ".join(missing[:3]) or None,
+            "compared": compared, "untouched": untouched,
+        }  # fmt: skip
+
+    def file_loaded(self, content: Any, name: str) -> None:
+        self._loads += 1
+        if self._loads > MAX_LOADS:
+            return
+        file = _File(self.torch, content)
+        if not file.tensors:
+            return
+        row = self._facts("load", file, name) | {"time": self.context.now(), "step": self.progress.steps}
+        row |= dict.fromkeys(("model_restored", "optimizer_restored", "scheduler_restored", "scaler_restored"), False)
+        self._loaded.append((row, [weakref.ref(one) for one in list(file.tensors.values())[:4]]))
+
+    def state_loading(self, module: Any, given: Any) -> None:
+        if self._loaded and isinstance(given, Mapping):
+            tensors = {id(one) for one in list(given.values())[:64]}
+            for row, some in self._loaded:
+                if any((one := ref()) is not None and id(one) in tensors for ref in some):
+                    row["model_restored"], row["step"] = True, self.progress.steps
+
+    def state_restored(self, role: str) -> None:
+        for row, _ in self._loaded:
+            row[f"{role}_restored"] = True
+
+    def finished(self) -> None:
+        self._tell_loaded()
+
+    def _tell_loaded(self) -> None:
+        """Rows of files that were read, once it is known what became of them: a step was made since."""
+        left = []
+        for row, some in self._loaded:
+            if self.progress.steps > row["step"]:
+                self.context.emit("checkpoints", row)
+            else:
+                left.append((row, some))
+        self._loaded = left
