@@ -120,6 +120,50 @@ def test_leaps_of_the_loss(make, losses, status) -> None:
     assert make.check("loss-spikes", log(make, losses))[0] == status
 
 
+def batches(make, losses: np.ndarray, size: int = 32):
+    return make.process(steps={**make.steps(len(losses)), "loss": losses.tolist(), "batch_size": [size] * len(losses)})
+
+
+def corrupt(every: int, factor: float, count: int = 600) -> np.ndarray:
+    losses = 0.2 + 2 * np.exp(-np.arange(count) / 80) + np.random.default_rng(5).normal(0, 0.01, count)
+    bad = np.arange(7, count, every)
+    bad = bad[bad >= count // 10]  # at first no label is known, and wrong ones look like right ones
+    losses[bad] = np.maximum(losses[bad], factor)
+    return losses
+
+
+@pytest.mark.parametrize(
+    ("losses", "size", "status"),
+    [
+        (corrupt(25, 3.0), 32, "fired"),
+        (corrupt(25, 3.0), 4, "passed"),  # one hard sample makes the loss of four
+        (corrupt(25, 0.5), 32, "passed"),  # a rare kind that is hard, and not worse than at first
+        (corrupt(4, 3.0), 32, "passed"),  # a second kind of data
+        (corrupt(250, 3.0), 32, "passed"),  # two bad batches
+        (corrupt(600, 3.0) * np.exp(np.abs(np.random.default_rng(3).standard_t(2, 600))), 32, "passed"),  # heavy tail
+    ],
+    ids=["bad", "small", "hard", "mixture", "two", "tail"],
+)
+def test_single_batches_that_stand_apart(make, losses, size, status) -> None:
+    found, _, finding = make.check("loss-spikes", batches(make, losses, size))
+    assert found == status
+    if finding is not None:
+        assert finding.title.startswith("21 single batches")
+
+
+def test_losses_of_many_shapes_hardly_ever_hold_single_batches(make) -> None:
+    random = np.random.default_rng(11)
+    fired = 0
+    for run in range(200):
+        count = int(random.integers(100, 1500))
+        fall = random.uniform(0.05, 1) + random.uniform(0, 3) * np.exp(-np.arange(count) / random.uniform(20, count))
+        noise = [random.normal(0, 0.3, count), random.standard_t(3, count) * 0.2, random.gamma(0.5, 0.4, count)][
+            run % 3
+        ]
+        fired += make.check("loss-spikes", batches(make, fall * np.exp(noise)))[0] == "fired"
+    assert fired <= 1
+
+
 def test_leaps_of_evaluated_losses(make) -> None:
     leap = FEW.copy()
     leap[12:24] *= 8

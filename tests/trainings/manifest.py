@@ -205,6 +205,7 @@ NO_GRADIENT: Final = (
     pair("finetune_backbone", "frozen-head", "zero-gradients|frozen-parameters", consequences=STUCK),
     faulty("dead_output_relu", "zero-gradients|dead-relu", consequences=STUCK),
     faulty("deep_sigmoid_stack", "vanishing-gradients", consequences=STUCK, lines=("loss.backward()",), fast=True),
+    faulty("one_shard_mislabelled", "loss-spikes", extras=("gradient-spikes",), lines=("loss.backward()",)),
     faulty("biases_too_low", "dead-relu", consequences=STUCK, lines=("loss.backward()",)),
     faulty("weights_initialised_below_zero", "dead-relu", consequences=STUCK, lines=("loss.backward()",), fast=True),
     faulty("loss_on_detached_output", "zero-gradients", consequences=STUCK),

@@ -1,4 +1,4 @@
-"""loss-spikes: the loss leaps far above its level, and comes back slowly, in part, or again and again."""
+"""loss-spikes: the loss leaps far above its level and comes back slowly or in part, or does so at single batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.signatures import evaluated_losses, loss_leaps
+from tracelyze.analyzers.signatures import bad_batches, evaluated_losses, loss_leaps
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import listed, number, plural
 
@@ -33,6 +33,12 @@ def check(process: Process, limits: Limits) -> Outcome:
         marks = [Mark(float(step), "leap") for step in steps[:8]]
         lost = float(np.median(losses[-8:])) > limits["regained"] * seen[-1].base
         return [_finding(steps, height, lost, limits, pictures.loss(training, marks))]
+    sizes = training.steps["batch_size"]
+    sizes = sizes[np.isfinite(sizes)]
+    if len(sizes) and float(np.median(sizes)) >= limits["samples"]:
+        batches = bad_batches.of_losses(losses, limits)
+        if batches is not None:
+            return [bad_batches.finding(training, rows, batches, RULE.id, limits)]
     leaps = None if curves is None else loss_leaps.of_evaluations(curves, limits)
     if leaps is not None and curves is not None:
         steps = [int(curves.after[leap.begin]) for leap in leaps.found]
@@ -91,6 +97,23 @@ RULE = Rule(
         ),
         Threshold("spikes", 2, "", "one leap is often a matter of data or of a schedule that begins anew"),
         Threshold("share", 0.2, "share", "what fills more of the run is no leap but another level"),
+        Threshold(
+            "single", 3, "", "times the losses around, of a single batch: twice what a lasting leap needs, and more"
+        ),
+        Threshold(
+            "apart",
+            1.6,
+            "",
+            "logarithm of the lowest such height over that of the highest other one: heavy tails leave no gap",
+        ),
+        Threshold(
+            "batches",
+            5,
+            "batches",
+            "a few may meet a hard sample each; with five, a tail as heavy as t(2) seldom has the gap",
+        ),
+        Threshold("rare", 0.1, "share", "what more than one batch in ten is like is a second kind of data"),
+        Threshold("samples", 16, "samples", "in a batch: of fewer, one sample that is hard makes the loss"),
         Threshold("losses", 64, "losses", "two windows of the 32 losses that define what is usual"),
         Threshold(
             "evaluated", 3, "", "of evaluated training data: schedules that begin anew stay below (2.5, measured)"
@@ -100,6 +123,6 @@ RULE = Rule(
         Threshold("regained", 1.3, "", "as for loss-divergence"),
     ),
     consequence_of=("learning-rate-too-high", "missing-zero-grad", "exploding-gradients", "fp16-overflow"),
-    not_when="Single bad batches, heavy-tailed noise, a single leap that is soon regained, several optimizers.",
+    not_when="One bad batch, heavy-tailed noise, a single leap that is soon regained, several optimizers.",
     references=("https://arxiv.org/abs/2204.02311",),
 )

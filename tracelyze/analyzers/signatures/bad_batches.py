@@ -1,0 +1,86 @@
+"""Single batches with a loss like before the training, again and again: their data is not like that of the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers import statistics
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import listed, number, percent
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.table import Floats
+    from tracelyze.analyzers.rule import Limits
+
+_AROUND = (
+    33  # losses whose median is the level of the one in the middle: half a hundred steps tell a level from a trend
+)
+_FIRST = 0.1  # share of the run in which a training settles
+
+
+@dataclass(frozen=True)
+class BadBatches:
+    """`rows`: places of the losses, shape [batches]; `height`: their median, in multiples of the level around them."""
+
+    rows: NDArray[np.intp]
+    height: float
+
+
+def of_losses(losses: Floats, limits: Limits) -> BadBatches | None:
+    """Losses that stand apart from all others (`apart`), above whatever the run began with.
+
+    A heavy tail has losses of all heights; of several kinds of batches (tasks, sources) the worst is worst at first.
+    """
+    first = int(_FIRST * len(losses))
+    if len(losses) < limits["losses"] or not first or losses.min() <= 0:
+        return None
+    over = np.log(losses / statistics.running_median(losses, _AROUND))[first:]
+    bound = max(float(np.log(limits["single"])), limits["sigmas"] * statistics.spread(over))
+    high = over > bound
+    rows = np.flatnonzero(high) + first
+    if not limits["batches"] <= len(rows) <= limits["rare"] * len(losses):
+        return None
+    if float(over[high].min()) < limits["apart"] * float(over[~high].max()) or float(np.median(losses[rows])) <= float(
+        losses[:first].max()
+    ):
+        return None
+    return BadBatches(rows, float(np.exp(np.median(over[high]))))
+
+
+def finding(training: Training, rows: NDArray[np.intp], found: BadBatches, rule: str, limits: Limits) -> Finding:
+    """What is wrong, with the steps. `rows`: the step of each loss, as a row of the table of steps."""
+    steps = [timing.step_at(training, int(rows[row])) for row in found.rows]
+    share = len(steps) / max(1, len(rows))
+    return Finding(
+        rule=rule,
+        severity="warning",
+        confidence="likely",
+        title=f"{len(steps)} single batches have a loss {number(found.height)} times that of their neighbours",
+        summary=(
+            f"At steps {listed(steps, most=8)} ({percent(share)} of all) the loss of one batch was about "
+            f"{number(found.height)} times that of the batches around it, higher than any loss of the first steps, and "
+            "back to normal at the next one. No update does that; these batches hold other data: wrong labels, a "
+            "broken shard, samples that were not normalised. Each of them pushes the weights the wrong way."
+        ),
+        fix="Look at the samples of these steps: their labels, their range, the file that they come from. Log the "
+        "identifiers of each batch if the loader shuffles.",
+        fix_code="tracelyze.log(loss=loss, batch=sample_ids)  # names the samples of each step in the next recording",
+        first_step=steps[0],
+        last_step=steps[-1],
+        evidence=[
+            Evidence("batches that stand apart", len(steps), "", limits["batches"], limits.source("batches")),
+            Evidence("median height over the losses around", found.height, "", limits["single"],
+                     limits.source("single")),
+            Evidence("steps", listed(steps, most=12)),
+        ],
+        location=training.backward_location,
+        charts=pictures.loss(training, [Mark(float(step), "bad batch") for step in steps[:8]]),
+        false_alarm="A rare kind of batch that is hard and meant to be there.",
+    )  # fmt: skip
