@@ -118,3 +118,22 @@ def test_a_loss_that_fell_first_and_blew_up(make) -> None:
     assert "before it had settled" in finding.title
     sound = [1e-3] * 6 + [5.0] * 6
     assert rate(make, loss, sound, 70)[0] == "passed", "a bad batch, or something else"
+
+
+def test_a_loss_that_began_to_fall_and_came_back_to_its_start(make) -> None:
+    noise = np.random.default_rng(4).normal(0, 0.05, COUNT)
+    fell = np.concatenate([np.linspace(2.3, 1.0, 16), np.linspace(1.1, 2.05, 24), np.full(COUNT - 40, 2.05)]) + noise
+    status, _, finding = rate(make, fell, [0.11, 0.12, 0.2, 0.1] + [0.0] * 8)
+    assert status == "fired"
+    assert "stays near its start" in finding.title
+    assert rate(make, fell, [0.02, 0.03, 0.02, 0.01] + [0.0] * 8)[0] == "passed", "by something else than its updates"
+    late = np.concatenate([np.linspace(2.3, 1.0, 300), np.full(COUNT - 300, 2.1)])
+    assert rate(make, late, [0.11, 0.12, 0.2, 0.1] + [0.0] * 8)[0] == "passed", "it was sound for most of the run"
+
+
+def test_a_burst_that_a_model_never_gets_over(make) -> None:
+    after = 1.1 + np.random.default_rng(4).normal(0, 0.1, COUNT - 6)
+    burst = [1.4, 7.5, 66.0, 79.0, 34.0, 16.0, *after.tolist()]
+    assert rate(make, burst, [9.0, 0.7, 0.06, 0.03] + [0.0] * 8)[0] == "fired"
+    over = [*burst[:6], *np.linspace(1.4, 0.3, COUNT - 6).tolist()]
+    assert rate(make, over, [9.0, 0.7, 0.06, 0.03] + [0.0] * 8)[0] == "passed", "it learns after all"

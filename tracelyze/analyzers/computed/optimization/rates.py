@@ -89,15 +89,24 @@ def from_the_start(training: Training, seen: Curve, limits: Limits) -> TooHigh |
 
 def stuck(training: Training, seen: Curve, limits: Limits) -> TooHigh | None:
     """The loss never gets below its start for good, after first updates as large as the weights: it was thrown out of
-    the region in which the model can be trained, and what follows (dead units, saturation) may even look calm."""
+    the region in which the model can be trained, and what follows (dead units, saturation) may even look calm.
+
+    It may have begun to fall, for some steps, or have burst to a multiple of its start and come back to it.
+    """
     loss = seen.loss
     if len(loss) < limits["early"] or loss[0] <= 0 or seen.lost:
         return None
     reached = float(np.median(loss[len(loss) // 2 :])) / float(loss[0])
-    lowest = float(statistics.block_medians(loss, max(1, len(loss) // SMOOTH)).min()) / float(loss[0])
+    levels = statistics.block_medians(loss, max(1, len(loss) // SMOOTH))
+    lowest = float(levels.min()) / float(loss[0])
+    early = loss[: int(limits["early"])]
     updates = _updates(training, timing.step_at(training, int(seen.rows[0])) + int(limits["early"]))
     thrown = min(reached, lowest / BORNE) >= limits["regained"] and _often(updates, limits["update"], limits)
     thrown |= reached >= limits["hardly"] and lowest >= limits["ever"] and _often(updates, limits["large"], limits)
+    burst = float(early.max()) >= limits["burst"] * float(loss[0])
+    thrown |= burst and reached >= limits["ever"] and _often(updates, limits["large"], limits)
+    fell_early = int(levels.argmin()) * SMOOTH < len(early)
+    thrown |= fell_early and reached >= limits["hardly"] and _often(updates, limits["update"], limits)
     if not thrown:
         return None
     large = float(updates.max())

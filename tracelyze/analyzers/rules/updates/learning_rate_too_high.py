@@ -116,6 +116,7 @@ RULE = Rule(
         Threshold("regained", 0.95, "share", "of the first loss: a model that learns anything is below it in the end"),
         Threshold("large", 0.2, "", "two first updates of a fifth of the weights leave nothing of the initialisation"),
         Threshold("hardly", 0.85, "share", "of the first loss: a guess is 5 to 15% better than weights as drawn"),
+        Threshold("burst", 10, "", "times the first loss: twice what a bad start loses in its first steps"),
         Threshold("ever", 0.6, "share", "of the first loss: what was below it had begun to learn, and lost it again"),
         Threshold("raised", 2.0, "", "derived: the limit of stability is sharp, curvature itself drifts by less"),
         Threshold("ended", 10, "", "of the smoothed minimum in the last two losses; noise seldom reaches twice that"),
