@@ -624,6 +624,9 @@ TARGETS_AND_LAYERS: Final = (
     pair("sliced_accumulation", "cleared-every-microbatch", "discarded-microbatches"),
     pair("sliced_accumulation", "not-divided", "unscaled-accumulation", consequences=BLOW_UP),
     pair("product_mlp", "no-activations", "linear-stack", consequences=STUCK, fast=True),
+    pair("weld_inspector", "own-statistics", "batchnorm-in-validation|eval-in-train-mode", fast=True),
+    pair("weld_inspector", "train-never-called", "train-override-bypassed", lines=("def train(self, mode=True):",)),
+    pair("weld_inspector", "tests-a-new-model", "unset-running-state", consequences=NOISY_VALIDATION, fast=True),
     pair("sensor_net", "tiny-rate", "update-ratio", consequences=STUCK, lines=("self.optimizer.step()",), fast=True),
     pair("sensor_net", "huge-rate", "learning-rate-too-high", consequences=(*BLOW_UP, *STUCK)),
     pair(

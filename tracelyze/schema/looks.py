@@ -151,6 +151,7 @@ PARAMETERS = Table(
         Column("since", "int64", "steps", "steps from that look to this one"),
         Column("grad_norm", "float64", "", "L2 norm of its gradient as the step found it (all elements)"),
         Column("grad_largest", "float64", "", "largest element of the gradient, signs aside (all elements)"),
+        Column("grad_usual", "float64", "", "median of the elements of the gradient that are not zero, signs aside"),
         Column("grad_zeros", "float64", "share", "elements of the gradient that are exactly zero"),
         Column("grad_finite", "bool", "", "the gradient is finite (all elements)"),
         Column("closure", "bool", "", "backwards ran inside the step, so that the gradient is not the one it used"),

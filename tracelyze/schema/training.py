@@ -96,12 +96,28 @@ EVALS = Table(
         Column("modules_in_train", "int32", "modules", "how many of those were in train mode (largest over the pass)"),
         Column("modules", "string", "", "which kinds were in train mode"),
         Column("dropouts", "int32", "calls", "dropout functions that really dropped values during the pass"),
+        Column(
+            "statistics", "int32", "calls", "batch normalisations of the pass that changed their running statistics"
+        ),
         Column("losses", "int32", "calls", "loss values computed during the pass"),
         Column("loss", "float64", "", "mean of those loss values"),
         Column("loader", "int16", "", "DataLoader whose batches were evaluated (table loaders)"),
         Column("site", "int32", "", "line of the script that called the model (table sites)"),
         Column("purpose", "string", "", "validation, sanity check, test, predict, training: by a callback or a log"),
         Column("set", "string", "", "name of what was evaluated, where a log tells several sets apart"),
+    ),
+)
+
+UNSET = Table(
+    "unset",
+    "Calls of a model in eval mode with batch normalisation whose running statistics were looked at: the first ones.",
+    (
+        Column("step", "int64", "", "optimizer steps (all optimizers) that were done before"),
+        Column("model", "int16", "", "the module that was called (table models)"),
+        Column("modules", "int32", "modules", "normalisations in eval mode that never saw a batch nor were loaded"),
+        Column("of", "int32", "modules", "normalisations in eval mode"),
+        Column("call", "int32", "", "number of the look at this model, from 1"),
+        Column("training", "bool", "", "autograd was recording"),
     ),
 )
 
@@ -205,6 +221,7 @@ LOSS_CALLS = Table(
         Column("pad_share", "float64", "share", "positions that fill up ends of rows, with a target that counts"),
         Column("pad_rows", "float64", "share", "of the rows that end in two positions that fill them up, or more"),
         Column("pad_target", "float64", "", "target at the positions of pad_share"),
+        Column("autocast", "int8", "", "autocast dtype in force at the call", AUTOCAST),
         Column("pad_same", "float64", "share", "of these positions that have this target"),
         Column("ids_next", "float64", "share", "targets that are the next id, where that is another one"),
         Column("end_id", "float64", "", "id that most rows of ids end in"),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tracelyze.collectors import current
-from tracelyze.collectors.hooks import checkpoint_files, construction, gradient_changes, loaders, state_dicts
+from tracelyze.collectors.hooks import checkpoint_files, construction, gradient_changes, loaders, modes, state_dicts
 from tracelyze.collectors.internals import compiler, private_names
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
 from tracelyze.collectors.options import CollectOptions, from_environment
@@ -94,7 +94,7 @@ def _hide_from_compiler(torch: Any) -> None:
         torch.nn.Module.__call__, torch.autograd.backward, utils.clip_grad_norm_, utils.clip_grad_value_,
         scaler.scale, scaler.unscale_, scaler.step,
         *loaders.wrappers, *construction.wrappers, *state_dicts.wrappers,
-        *checkpoint_files.wrappers,
+        *checkpoint_files.wrappers, *modes.wrappers,
         *(getattr(functional, name) for name in (*LOSSES, *DROPOUTS) if hasattr(functional, name)),
     ]  # fmt: skip
     own = [f for kind in (Recorder, Recorders, Forwards, Backwards, Steps, FastPath) for f in vars(kind).values()]
@@ -166,7 +166,8 @@ def _modules(torch: Any) -> None:
                     return original(*args, **kwargs)
                 watch = seen.forwards.watch_for(self)
                 counts, progress = seen.losses, seen.progress
-            losses, dropouts, start = counts.count, progress.dropouts, clock()
+            losses, dropouts, statistics = counts.count, progress.dropouts, progress.statistics
+            start = clock()
             try:  # no call between this line and the next: a handler of a signal may raise in any
                 calling.root, calling.watch = self, watch or False
                 output = original(*args, **kwargs)
@@ -178,7 +179,9 @@ def _modules(torch: Any) -> None:
                 return output
             forwards = recorder().forwards
             if not forwards.heard_as_loss(loss_kind, self, output):
-                within = progress.dropouts - dropouts, counts.count - losses
+                within = (
+                    progress.dropouts - dropouts, progress.statistics - statistics, counts.count - losses
+                )  # fmt: skip
                 forwards.returned(self, args[1:], kwargs, output, start, *within)
             return output
         except BaseException as error:
@@ -201,6 +204,7 @@ def _functions(torch: Any) -> None:
         original = getattr(functional, name, None)
         if isinstance(original, types.FunctionType):
             setattr(functional, name, _like(original, _dropout_wrapper(original, in_dynamo, compiling)))
+    modes.install(torch, recorder, _like, compiling)
 
 
 def _loss_wrapper(original: Callable[..., Any], in_dynamo: Callable[[], bool], compiling: Any) -> Callable[..., Any]:

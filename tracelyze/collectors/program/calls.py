@@ -41,6 +41,7 @@ class Call:
     batch_size: int | None = None
     loader: int | None = None
     dropouts = 0
+    statistics = 0  # batch normalisations in it that changed their running statistics
     losses = 0
     loss_sum = 0.0
     device_loss: Any = None

@@ -12,6 +12,7 @@ class Progress:
         self.backwards = 0
         self.forwards = 0  # outermost module calls
         self.dropouts = 0  # calls of dropout that really dropped
+        self.statistics = 0  # calls of batch normalisation that changed running statistics
         self.log_calls = 0  # calls of tracelyze.log
         self.in_backward = False
         self.backwards_at_step = 0  # when the latest step of an optimizer began

@@ -67,9 +67,18 @@ class Forwards:
 
     @on_training_thread
     def returned(
-        self, module: Any, args: Any, kwargs: Any, output: Any, start: float, dropouts: int, losses: int
+        self,
+        module: Any,
+        args: Any,
+        kwargs: Any,
+        output: Any,
+        start: float,
+        dropouts: int,
+        statistics: int,
+        losses: int,
     ) -> None:
-        """An outermost module call, begun at `start`, has returned; so many dropouts and losses were called in it."""
+        """An outermost module call, begun at `start`, has returned; so many dropouts and losses were called in
+        it, and so many running statistics changed."""
         if self._fast_path.stage:
             self._fast_path.catch_up()
         self._progress.forwards += 1
@@ -84,6 +93,8 @@ class Forwards:
             return
         if call is None:
             return
+        if statistics:
+            call.statistics = statistics
         self.dispatch(call, args, kwargs)
         if call.mode != GRAD or not call.in_train:
             self._losses.all()

@@ -47,6 +47,8 @@ CLASSES: Final = (
     "machine.profiler_windows.ProfilerWindows",
     "model.state_loads.StateLoads",
     "model.checkpoints.Checkpoints",
+    "model.running_state.RunningState",
+    "model.calls_past_modules.CallsPastModules",
 )
 
 

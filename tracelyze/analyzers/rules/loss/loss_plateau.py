@@ -82,6 +82,8 @@ RULE = Rule(
         "frozen-parameters",
         "update-ratio",
         "clipping-freezes-updates",
+        "fp16-underflow",
+        "fp16-without-scaler",
         "learning-rate-too-high",
     ),
     not_when="Losses that converged, models that were trained before, very short runs, warm-up.",

@@ -117,7 +117,7 @@ RULE = Rule(
         "updates-not-applied", "lost-updates", "double-sigmoid", "double-softmax", "loss-broadcast", "loss-nonfinite",
         "nonfinite-input", "missing-zero-grad", "learning-rate-schedule", "exploding-gradients", "fp16-overflow",
         "step-without-backward", "batchnorm-small-batch", "clip-before-unscale", "partial-zero-grad",
-        "update-ratio", "clipping-freezes-updates",
+        "update-ratio", "clipping-freezes-updates", "fp16-underflow", "fp16-without-scaler",
     ),
     not_when="First steps, several optimizers, constant targets, batches of fewer than eight samples.",
 )  # fmt: skip

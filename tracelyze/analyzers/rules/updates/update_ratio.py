@@ -137,7 +137,7 @@ RULE = Rule(
         "learning-rate-too-high", "learning-rate-schedule", "clipping-freezes-updates", "lost-updates",
         "scaler-misuse", "clip-before-unscale", "missing-zero-grad", "partial-zero-grad", "exploding-gradients",
         "zero-gradients", "updates-not-applied", "frozen-parameters", "step-without-backward", "vanishing-gradients",
-        "loss-divergence", "zero-grad-after-backward",
+        "loss-divergence", "zero-grad-after-backward", "fp16-underflow",
     ),
     not_when="Warm-up, layers that begin at zero, trained models, losses that fall, reinforcement learning.",
     references=("https://cs231n.github.io/neural-networks-3/#ratio",),

@@ -30,8 +30,8 @@ class Evaluation(Signal):
         f"evals.{name}"
         for name in (
             "time_start", "time_end", "after_step", "model", "trained", "optimizer", "forwards", "samples", "grad_mode",
-            "model_in_train", "modules_sensitive", "modules_in_train", "modules", "dropouts", "losses", "loss",
-            "loader", "site", "purpose",
+            "model_in_train", "modules_sensitive", "modules_in_train", "modules", "dropouts", "statistics", "losses",
+            "loss", "loader", "site", "purpose",
         )
     )  # fmt: skip
 
@@ -146,6 +146,7 @@ class Evaluation(Signal):
             "modules_in_train": sum(most_in_train.values()),
             "modules": max((call.kinds for call in calls), key=len) or None,
             "dropouts": sum(call.dropouts for call in calls),
+            "statistics": sum(call.statistics for call in calls),
             "losses": losses,
             "loss": sum(call.loss_sum for call in calls) / losses if losses else None,
             "loader": calls[0].loader,

@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from tracelyze.collectors.cadence import loss_sampling
-from tracelyze.collectors.internals.private_names import DISPATCH_MODES, SAVED, TRANSFORMS
+from tracelyze.collectors.internals.private_names import ANY_AUTOCAST, DISPATCH_MODES, SAVED, TRANSFORMS, find
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.precision.autocast import dtype_code
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors import loss_targets, rows_of_ids, saved_values
 from tracelyze.collectors.tensors.embedded_ids import columns
@@ -42,7 +43,7 @@ class LossInputs(Signal):
             "step", "function", "site", "loader", "training", "reduction", "input_shape", "target_shape",
             "target_integer", "made_by", "made_dim", "made_whole", "lowest", "highest", "sum_error", "log_sum_error",
             "target_lowest", "target_highest", "value", "ignored", "varies", "target_varies", "ids_compared",
-            "ids_equal", "ids_ahead", "sees_later", "pad_share", "pad_rows", "pad_target", "pad_same",
+            "ids_equal", "ids_ahead", "sees_later", "pad_share", "pad_rows", "pad_target", "pad_same", "autocast",
             *rows_of_ids.COLUMNS,
         )
     )  # fmt: skip
@@ -81,6 +82,7 @@ class LossInputs(Signal):
             "input_shape": shape_of(given),
             "target_shape": shape_of(target),
             "target_integer": not target.dtype.is_floating_point,
+            "autocast": dtype_code(torch) if find(torch, ANY_AUTOCAST) else 0,
         }
         if given.grad_fn is not None:
             row["made_by"], row["made_dim"], row["made_whole"] = origin(given.grad_fn, given.dim())

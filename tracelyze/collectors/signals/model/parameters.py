@@ -23,7 +23,7 @@ from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may
 ELEMENTS = 256  # of each tensor
 MAX_TENSORS = 256  # sampled; of larger models every so many-th
 MAX_ROWS = 200_000
-PER_TENSOR = 9
+PER_TENSOR = 10
 Row = dict[str, Any]
 
 
@@ -36,7 +36,7 @@ class _Before:
         self.comparable = comparable  # elements of weight and gradient lie in the same order
         self.weights: Any = None  # [tensors, ELEMENTS]: the copies, zeros where a tensor has fewer
         self.reached: Any = None  # [tensors, ELEMENTS]: that element's gradient is not zero
-        self.gradients: Any = None  # [tensors, 4]: norm, largest, elements of the sample that are not zero, finite
+        self.gradients: Any = None  # [tensors, 5]: norm, largest, median without zeros, how many are not zero, finite
         self.since: int | None = None  # steps since the sample before, and
         self.same: Any = None  # [tensors]: elements that are as they were then
 
@@ -49,7 +49,7 @@ class Parameters(Signal):
         for name in (
             "time", "step", "optimizer", "parameter", "dtype", "elements", "lr", "weight_norm", "update_norm",
             "unchanged", "unchanged_reached", "unchanged_since", "since",
-            "grad_norm", "grad_largest", "grad_zeros", "grad_finite", "closure",
+            "grad_norm", "grad_largest", "grad_usual", "grad_zeros", "grad_finite", "closure",
         )
     )  # fmt: skip
     about = "Norms of every parameter, its gradient and its update; elements that a step left as they were."
@@ -114,13 +114,16 @@ class Parameters(Signal):
         before = _Before([index for index, _, _ in chosen], lengths, [w.stride() == g.stride() for _, w, g in chosen])
         before.weights = weights
         self._compare_with_last_sample(tracked, before)
-        before.reached = _table(torch, gradients)[0] != 0
+        sample = _table(torch, gradients)[0]
+        before.reached = sample != 0
+        usual = sample.abs().masked_fill_(sample == 0, math.nan).nanmedian(1).values.nan_to_num_(0.0)
         norms, largest = norms_of(torch, gradients), norms_of(torch, gradients, math.inf)
         scale = getattr(tracked.optimizer, "grad_scale", None)
         if isinstance(scale, torch.Tensor):  # fused optimizers get their gradients still scaled
-            norms, largest = norms / scale, largest / scale
+            norms, largest, usual = norms / scale, largest / scale, usual / scale
         finite = norms.isfinite().to(torch.float32)
-        before.gradients = torch.stack([norms, largest, before.reached.sum(1, dtype=torch.float32), finite], 1)
+        reached = before.reached.sum(1, dtype=torch.float32)
+        before.gradients = torch.stack([norms, largest, usual.to(torch.float32), reached, finite], 1)
         return before
 
     def _compare_with_last_sample(self, tracked: Tracked, before: _Before) -> None:
@@ -197,7 +200,7 @@ def fill(rows: list[Row], before: _Before, read: list[float]) -> None:
     """Put the numbers that came back from the device into the rows."""
     for index, row in enumerate(rows):
         numbers = read[PER_TENSOR * index :][:PER_TENSOR]
-        weight, update, same, same_reached, norm, largest, reached, finite, same_since = numbers
+        weight, update, same, same_reached, norm, largest, usual, reached, finite, same_since = numbers
         length = before.lengths[index]
         whole = row["elements"] / length
         row["weight_norm"], row["update_norm"] = math.sqrt(weight * whole), math.sqrt(update * whole)
@@ -207,4 +210,5 @@ def fill(rows: list[Row], before: _Before, read: list[float]) -> None:
         if before.comparable[index] and reached:
             row["unchanged_reached"] = same_reached / reached
         row["grad_norm"], row["grad_largest"], row["grad_finite"] = norm, largest, bool(finite)
+        row["grad_usual"] = usual
         row["grad_zeros"] = 1.0 - reached / length

@@ -1,0 +1,80 @@
+"""Rules about modes: statistics that validation changes, or that nothing ever set; train() that nobody calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+def evals(make: Any, **columns: Any) -> dict[str, Any]:
+    return dict(make.evals()) | columns
+
+
+def test_validation_that_changes_statistics(make) -> None:
+    status, _, finding = make.check("batchnorm-in-validation", make.process(evals=evals(make, statistics=[30] * 4)))
+    assert (status, finding.severity, finding.confidence, finding.first_step) == ("fired", "warning", "certain", 100)
+    assert "in eval mode" in finding.summary
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"statistics": [0] * 4},
+        {"statistics": [30, 0, 0, 0]},  # one odd pass
+        {"statistics": [30] * 4, "trained": [False] * 4},  # another model
+        {"statistics": [30] * 4, "loader": [0] * 4, "losses": [0] * 4, "forwards": [1] * 4},  # measures nothing
+    ],
+)
+def test_statistics_that_are_as_they_should_be(make, columns: dict[str, Any]) -> None:
+    assert make.check("batchnorm-in-validation", make.process(evals=evals(make, **columns)))[0] in ("passed", "skipped")
+
+
+def test_statistics_without_a_column(make) -> None:
+    assert make.check("batchnorm-in-validation", make.process())[0] == "skipped"
+
+
+def looks(*rows: tuple[int, int, bool]) -> dict[str, Any]:
+    """Step, normalisations that are not set, and whether autograd was recording."""
+    return {"unset": [
+        {"step": step, "model": 0, "modules": modules, "of": 3, "call": index, "training": training}
+        for index, (step, modules, training) in enumerate(rows, 1)
+    ]}  # fmt: skip
+
+
+def test_statistics_that_nothing_set(make) -> None:
+    def answer(*rows: tuple[int, int, bool]) -> Any:
+        return make.check("unset-running-state", make.process(more=looks(*rows)))
+
+    status, _, finding = answer((100, 3, False))
+    assert (status, finding.severity, finding.confidence) == ("fired", "critical", "certain")
+    assert answer((0, 3, False), (100, 0, False))[2].severity == "info", "a sanity pass"
+    assert answer((0, 3, True), (100, 3, False))[2].severity == "info", "trained in the same mode"
+    assert answer((150, 3, False))[2].severity == "info", "no pass that measures"
+    assert answer((100, 0, False))[0] == "passed", "loaded, or trained"
+    assert make.check("unset-running-state", make.process())[0] == "skipped"
+
+
+def event(kind: str, step: int, **more: Any) -> dict[str, Any]:
+    return {"time": 0.0, "step": step, "kind": kind, "name": "Net", "file": "train.py", "line": 7} | more
+
+
+def test_a_train_method_that_nobody_calls(make) -> None:
+    def answer(*events: dict[str, Any]) -> Any:
+        return make.check("train-override-bypassed", make.process(events=list(events)))
+
+    status, _, finding = answer(event("train-not-called", 0))
+    assert (status, finding.severity, finding.location.line) == ("fired", "warning", 7)
+    assert "whole run" in finding.title
+    assert "first 100 steps" in answer(event("train-not-called", 0), event("train-called", 100))[2].title
+    assert answer(event("train-not-called", 0), event("train-called", 2))[0] == "passed", "just in time"
+    assert answer(event("exit", 0))[0] == "passed"
+
+
+def test_forward_past_the_hooks(make) -> None:
+    def answer(*events: dict[str, Any]) -> Any:
+        return make.check("direct-forward-call", make.process(events=list(events)))
+
+    assert answer(event("direct-forward", 0, value=0.0))[2].severity == "info"
+    assert answer(event("direct-forward", 0, value=2.0))[2].severity == "warning"
+    assert answer(event("exit", 0))[0] == "passed"

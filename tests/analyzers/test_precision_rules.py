@@ -1,0 +1,82 @@
+"""fp16-underflow and autocast-not-applied: what they fire on, and what looks the same and is healthy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+COUNT = 400
+QUANTUM = 2.0**-24
+
+
+def half(make: Any, code: int = 1, **columns: Any) -> dict[str, Any]:
+    return dict(make.steps()) | {"autocast": [code] * COUNT} | columns
+
+
+def gradients(zeros: float, usual: float) -> list[dict[str, Any]]:
+    return [
+        {"time": 0.05 * step, "step": step, "optimizer": 0, "parameter": name, "elements": 512, "grad_finite": True,
+         "grad_zeros": zeros, "grad_usual": usual}
+        for step in (1, 2, 11, 40)
+        for name in ("a", "b")
+    ]  # fmt: skip
+
+
+def underflow(make: Any, steps: Any, rows: Any) -> Any:
+    return make.check("fp16-underflow", make.process(steps, more={"parameters": rows}))
+
+
+def test_gradients_at_the_end_of_the_format(make) -> None:
+    status, _, finding = underflow(make, half(make), gradients(0.6, 3 * QUANTUM))
+    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "certain")
+    assert "60%" in finding.title
+    scaled = half(make, scale=[8.0] * COUNT)
+    assert underflow(make, scaled, gradients(0.6, QUANTUM / 4))[0] == "fired", "a scale that is too small"
+    assert underflow(make, scaled, gradients(0.6, 8 * QUANTUM))[0] == "passed", "well above it"
+
+
+def test_zeros_that_are_none_of_float16(make) -> None:
+    assert underflow(make, half(make), gradients(0.6, 1e-3))[0] == "passed", "units that are off"
+    assert underflow(make, half(make), gradients(0.05, 3 * QUANTUM))[0] == "passed", "small, and there"
+    assert underflow(make, half(make, 2), gradients(0.6, 3 * QUANTUM))[0] == "skipped", "bfloat16"
+    assert underflow(make, half(make), [])[0] == "skipped"
+
+
+def layers(dtypes: list[str], heavy: int = 0) -> list[dict[str, Any]]:
+    return [
+        {"time": 0.1, "step": step, "order": index, "module": f"l{index}", "kind": "Linear", "dtype": dtype,
+         "elements": 6400, "inputs": 512 if index == heavy else 64, "outputs": 64}
+        for step in (1, 11)
+        for index, dtype in enumerate(dtypes)
+    ]  # fmt: skip
+
+
+def autocast(make: Any, steps: Any, rows: Any, calls: Any = ()) -> Any:
+    more = {"activations": rows, "loss_calls": list(calls)}
+    return make.check("autocast-not-applied", make.process(steps, more=more))
+
+
+def test_products_in_float32_under_autocast(make) -> None:
+    status, _, finding = autocast(make, half(make, 2), layers(["float32", "float32", "bfloat16"]))
+    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "certain")
+    assert "l0, l1" in finding.summary
+
+
+def test_autocast_that_is_applied(make) -> None:
+    assert autocast(make, half(make, 2), layers(["bfloat16"] * 3))[0] == "passed"
+    assert autocast(make, half(make, 2), layers(["bfloat16", "bfloat16", "float32"]))[0] == "passed", "a float32 head"
+    assert autocast(make, half(make, 0), layers(["float32"] * 3))[0] == "skipped", "off"
+    first = half(make, 2) | {"autocast": [2] * 100 + [0] * 300}
+    assert autocast(make, first, layers(["float32"] * 3))[0] == "passed", "a part of the run"
+
+
+def test_a_region_around_the_loss_alone(make) -> None:
+    def calls(code: int) -> list[dict[str, Any]]:
+        return [{"step": step, "function": "mse_loss", "training": True, "autocast": code, "site": 1}
+                for step in np.arange(12).tolist()]  # fmt: skip
+
+    status, _, finding = autocast(make, half(make, 0), layers(["float32"] * 3), calls(2))
+    assert (status, finding.location.line) == ("fired", 41)
+    assert autocast(make, half(make, 0), layers(["float32"] * 3), calls(0))[0] == "skipped"
+    assert autocast(make, half(make, 2), layers(["bfloat16"] * 3), calls(2))[0] == "passed"

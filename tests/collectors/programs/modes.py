@@ -1,0 +1,93 @@
+"""Trains a small network with batch normalisation, in the way of its mode that the argument names."""
+
+import sys
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+HOW = sys.argv[1]
+torch.manual_seed(0)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU())
+        self.head = nn.Linear(16, 3)
+        self.register_buffer("m", torch.zeros(16))
+        self.register_buffer("v", torch.ones(16))
+        if HOW == "frozen in init":
+            for p in self.body.parameters():
+                p.requires_grad_(False)
+            self.body.eval()
+
+    def forward(self, x):
+        h = self.body(x)
+        if HOW == "functional":
+            h = F.batch_norm(h, self.m, self.v, training=True)
+        if HOW == "functional ok":
+            h = F.batch_norm(h, self.m, self.v, training=self.training)
+        return self.head(h)
+
+
+class Freezing(Net):
+    def train(self, mode=True):
+        super().train(mode)
+        self.body.eval()
+        for p in self.body.parameters():
+            p.requires_grad_(False)
+        return self
+
+
+class Delegating(Net):
+    def train(self, mode=True):
+        return super().train(mode)
+
+
+net = {
+    "override": Freezing,
+    "override called": Freezing,
+    "frozen in init": Freezing,
+    "override late": Freezing,
+    "delegating": Delegating,
+}.get(HOW, Net)()
+if HOW == "override called":
+    net.train()
+if HOW == "hooks":
+    net.register_forward_hook(lambda m, i, o: None)
+fresh = Net() if HOW == "fresh" else None
+opt = torch.optim.SGD(list(net.parameters()), 0.05)
+X = torch.randn(600, 8)
+Y = (X[:, 0] > 0).long() + (X[:, 1] > 0).long()
+
+
+def validate(m):
+    with torch.no_grad():
+        return sum(F.cross_entropy(m(X[i : i + 50]), Y[i : i + 50]).item() for i in range(500, 600, 50))
+
+
+if HOW == "sanity":
+    net.eval()
+    validate(net)
+    net.train()
+for _epoch in range(4):
+    for i in range(0, 500, 25):
+        x, y = X[i : i + 25], Y[i : i + 25]
+        out = net.forward(x) if HOW in ("direct", "hooks") else net(x)
+        loss = F.cross_entropy(out, y)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    if HOW in ("override", "delegating", "direct", "hooks"):
+        continue
+    net.eval()
+    if HOW == "partly":
+        net.body.train()
+    if HOW == "train mode":
+        net.train()
+    validate(net)
+    if HOW == "fresh":
+        fresh.eval()
+        print(validate(fresh))
+    net.train()

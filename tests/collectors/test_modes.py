@@ -1,0 +1,64 @@
+"""Modes of modules that are bypassed, statistics that are not set or set by validation: seen on real trainings."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from tracelyze.analyzers import diagnose
+
+from .conftest import program
+
+torch = pytest.importorskip("torch")
+
+from tracelyze.collectors.program import mode_overrides  # noqa: E402
+
+RULES = ("train-override-bypassed", "direct-forward-call", "unset-running-state", "batchnorm-in-validation")
+
+
+@pytest.mark.starts_programs
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("override late", {"train-override-bypassed": "warning"}),
+        ("frozen in init", {"unset-running-state": "info"}),
+        ("hooks", {"direct-forward-call": "warning"}),
+        ("fresh", {"unset-running-state": "critical"}),
+        ("partly", {"batchnorm-in-validation": "warning"}),
+        ("functional", {"batchnorm-in-validation": "warning"}),
+        ("functional ok", {}),
+    ],
+)
+def test_what_is_seen(collect: Any, how: str, expected: dict[str, str]) -> None:
+    diagnosis = diagnose(collect(sys.executable, program("modes.py"), how).run, select=RULES)
+    assert {finding.rule: finding.severity for finding in diagnosis.findings} == expected
+    answers = {check.rule: check.status for check in diagnosis.checks}
+    validated = [rule for rule in RULES if how != "hooks" or rule in ("train-override-bypassed", "direct-forward-call")]
+    assert all(answers[rule] in ("passed", "fired") for rule in validated if rule != "unset-running-state")
+    if how == "override late":
+        (finding,) = diagnosis.findings
+        assert finding.last_step == 20, "the first epoch"
+        assert "def train" in finding.location.source
+
+
+class Freezes(torch.nn.Module):
+    def train(self, mode: bool = True) -> Any:
+        super().train(mode)
+        for p in self.parameters():
+            p.requires_grad_(False)
+        return self
+
+
+class Logs(torch.nn.Module):
+    def train(self, mode: bool = True) -> Any:
+        self.mode = mode
+        return super().train(mode)
+
+
+def test_which_overrides_freeze() -> None:
+    base = torch.nn.Module
+    assert mode_overrides.freezes(Freezes, base)
+    assert not mode_overrides.freezes(Logs, base)
+    assert not mode_overrides.freezes(torch.nn.Linear, base)

@@ -1,0 +1,80 @@
+"""batchnorm-in-validation: validation batches change the running statistics of batch normalisation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Batch normalisations that updated what they store while a validation ran."""
+    evals = process.evals
+    judged = validation.passes(process)
+    if not judged.any():
+        return Skipped("no validation pass of the trained model was seen", "not-applicable")
+    changed = judged & (np.nan_to_num(evals["statistics"]) > 0)
+    count, bad = int(judged.sum()), int(changed.sum())
+    if bad < limits["share"] * count:
+        return Passed(f"{plural(count, 'validation pass')}, {bad} of them changed running statistics")
+    rows = np.flatnonzero(changed)
+    begin = int(np.nan_to_num(evals["after_step"][rows[0]]))
+    updates = int(np.nan_to_num(evals["statistics"][rows]).sum())
+    in_eval = bool((evals["model_in_train"][rows] == 0).all())
+    training = process.longest if process.trainings else None
+    return [
+        Finding(
+            rule=RULE.id,
+            severity="warning",
+            confidence="certain",
+            title=f"BatchNorm learns from validation data, in {bad} of {plural(count, 'pass', 'passes')}",
+            summary=(
+                f"{bad} of {plural(count, 'validation pass')} changed running means and variances, {updates:,} times, "
+                f"the first one after step {begin:,}. "
+                + (
+                    "The model itself was in eval mode: a part of it was put back into train mode, or calls "
+                    "batch_norm with training=True. "
+                    if in_eval
+                    else ""
+                )
+                + "Validation data thereby enter the model that is saved, and each validation changes the next one."
+            ),
+            fix="Have all of the model in eval mode while it is validated, normalisation included.",
+            fix_code="model.eval()  # and F.batch_norm(..., training=self.training) in a forward of your own",
+            first_step=begin,
+            last_step=int(np.nan_to_num(evals["after_step"][rows[-1]])),
+            evidence=[
+                Evidence("passes that changed running statistics", bad, "passes"),
+                Evidence("changes in them", updates, "changes", 0, "in eval mode there is none"),
+            ],
+            location=process.site(float(evals["site"][rows[0]])),
+            charts=pictures.loss(training, [Mark(float(begin), "statistics changed")]) if training else [],
+            false_alarm="Statistics that are gathered anew on purpose, for another domain.",
+        )
+    ]
+
+
+RULE = Rule(
+    id="batchnorm-in-validation",
+    family="evaluation",
+    severity="warning",
+    title="Validation changes the running statistics of BatchNorm",
+    about="A BatchNorm in train mode stores the mean of whatever passes through it, validation data too.",
+    check=check,
+    verify="Record the run again: no validation pass changes running statistics.",
+    excluded=("BatchNorm in eval mode: its calls were counted, not the modes of modules.",),
+    absent="The run has no validation pass.",
+    needs=(("evals.statistics", "evals.trained"),),
+    thresholds=(Threshold("share", 0.5, "share", "a habit, not one odd pass: most validation passes"),),
+    consequence_of=("eval-in-train-mode", "train-override-bypassed"),
+    not_when="BatchNorm in eval mode, statistics gathered for an average of weights, passes that measure nothing.",
+)

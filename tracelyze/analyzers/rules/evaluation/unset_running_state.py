@@ -1,0 +1,96 @@
+"""unset-running-state: BatchNorm evaluates with statistics that no batch and no checkpoint has ever set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+Row = dict[str, Any]
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Looks at running statistics when models were called in eval mode, and what came of these calls."""
+    rows = list(process.tables["unset"].records())
+    unset = [row for row in rows if row["modules"]]
+    if not unset:
+        return Passed(f"running statistics were set in {plural(len(rows), 'look')} at models in eval mode")
+    trained_so = {row["model"] for row in unset if row["training"]}  # it evaluates as it is trained
+    late = [row for row in unset if row["model"] not in trained_so and _matters(process, row, limits)]
+    chosen = late or unset
+    return [_finding(process, chosen[0], len(chosen), bool(late))]
+
+
+def _matters(process: Process, row: Row, limits: Limits) -> bool:
+    """Whether the call belongs to a measurement after training had begun: a sanity pass does not."""
+    if row["step"] < limits["steps"]:
+        return False
+    evals = process.evals
+    same = evals["after_step"] == row["step"]  # a pass may hold calls of several models, and names one of them
+    measured = (np.nan_to_num(evals["losses"]) > 0) | (np.nan_to_num(evals["forwards"]) >= limits["forwards"])
+    return bool((same & measured).any())
+
+
+def _finding(process: Process, row: Row, looks: int, late: bool) -> Finding:
+    names = {model["model"]: model["name"] for model in process.models.records()}
+    name = names.get(row["model"]) or "A model"
+    evals = process.evals
+    at = np.flatnonzero(evals["after_step"] == row["step"])
+    site = float(evals["site"][at[0]]) if len(at) else None
+    return Finding(
+        rule=RULE.id,
+        severity="critical" if late else "info",
+        confidence="certain",
+        title=f"{name} evaluates with BatchNorm statistics that nothing has set",
+        summary=(
+            f"After step {row['step']:,} {name} was called in eval mode, and {row['modules']} of its {row['of']} "
+            "batch normalisations had seen no batch and no checkpoint: they divide by 1 and subtract 0, whatever the "
+            "activations are. "
+            + (
+                "What was measured with that says nothing of the weights. A model made anew does that, or a copy "
+                "whose buffers are not kept up."
+                if late
+                else "It happened before the first step, as in a sanity pass, or training runs in the same mode."
+            )
+        ),
+        fix="Load the weights, buffers included, before evaluating, or train in train mode first; copy buffers along "
+        "with averaged weights.",
+        fix_code="model.load_state_dict(torch.load(path))\nmodel.eval()",
+        first_step=int(row["step"]),
+        evidence=[
+            Evidence("normalisations without statistics", int(row["modules"]), "modules", 0, "all are set by training"),
+            Evidence("calls like that, of those looked at", looks, "calls"),
+        ],
+        location=process.site(site),
+        false_alarm="A random network that is meant to be random.",
+    )
+
+
+RULE = Rule(
+    id="unset-running-state",
+    family="evaluation",
+    severity="critical",
+    title="Evaluation with running statistics that were never set",
+    about="BatchNorm begins with mean 0 and variance 1. In eval mode it takes them for the statistics of the data.",
+    check=check,
+    verify="Record the run again: every normalisation in eval mode has seen a batch or was loaded.",
+    excluded=(
+        "State that was loaded: mean and variance still are exactly 0 and 1.",
+        "A sanity pass before the first step, and models that are trained in the same mode: these are told as hints.",
+    ),
+    absent="No model with batch normalisation was called in eval mode.",
+    needs=(("unset.modules",),),
+    thresholds=(
+        Threshold("steps", 1, "steps", "before the first step nothing can have been learned"),
+        Threshold("forwards", 2, "forwards", "a single call may only ask for a shape"),
+    ),
+    consequence_of=("train-in-eval-mode", "ema-not-updated", "weights-not-loaded"),
+    not_when="track_running_stats=False, statistics that were loaded, sanity passes before training.",
+)

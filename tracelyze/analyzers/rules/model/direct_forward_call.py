@@ -1,0 +1,56 @@
+"""direct-forward-call: the script calls model.forward(x), past what model(x) does around it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
+from tracelyze.diagnosis import Evidence, Finding, Location
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Modules whose parts were called by their `forward` while they themselves were not."""
+    found = [row for row in process.events.records() if row["kind"] == "direct-forward"]
+    if not found:
+        return Passed("modules are called by model(x)")
+    row = max(found, key=lambda one: one["value"] or 0.0)
+    hooks, name = int(row["value"] or 0), row["name"]
+    return [
+        Finding(
+            rule=RULE.id,
+            severity="warning" if hooks >= limits["hooks"] else "info",
+            confidence="certain",
+            title=f"{name}.forward() is called directly"
+            + (f": {plural(hooks, 'hook')} of it never run" if hooks else ""),
+            summary=(
+                f"The script calls forward() of {name} instead of the model itself. That skips every hook on it: of "
+                "DistributedDataParallel, FSDP, pruning, spectral norm, compilation, profilers."
+                + (f" {plural(hooks, 'hook')} registered on {name} did not run." if hooks else "")
+            ),
+            fix="Call the model: model(x).",
+            fix_code="out = model(x)  # not model.forward(x)",
+            first_step=int(row["step"] or 0) + 1,
+            evidence=[Evidence("hooks on the module", hooks, "hooks")],
+            location=Location(row["file"], int(row["line"]), "", row["source"] or "") if row["file"] else None,
+            false_alarm="A forward that is called past its hooks on purpose.",
+        )
+    ]
+
+
+RULE = Rule(
+    id="direct-forward-call",
+    family="end of run",
+    severity="info",
+    title="forward() is called past the hooks",
+    about="model(x) runs hooks around forward(); model.forward(x) runs none of them.",
+    check=check,
+    verify="Record the run again: the model is called by model(x).",
+    excluded=("A call of a part by its container: the container itself was not called.",),
+    needs=(("events.kind", "steps.loss"),),
+    thresholds=(Threshold("hooks", 1, "hooks", "without hooks on the module it makes no difference"),),
+    not_when="Methods of other names, modules without parts, compiled models.",
+)

@@ -1,0 +1,65 @@
+"""train-override-bypassed: a model freezes parts of itself in its own `train()`, which nobody has called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
+from tracelyze.diagnosis import Evidence, Finding, Location
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Events of modules whose own `train` had not run when they first trained."""
+    events = list(process.events.records())
+    missed = [row for row in events if row["kind"] == "train-not-called"]
+    if not missed:
+        return Passed("no module that freezes parts in its own train() trained before that was called")
+    row = missed[0]
+    later = next((e for e in events if e["kind"] == "train-called" and e["name"] == row["name"]), None)
+    until = int(later["step"]) if later else len(process.longest.steps) if process.trainings else 0
+    if until < limits["steps"]:
+        return Passed(f"train() of {row['name']} was called after {until} steps")
+    return [_finding(row, until, later is not None, limits)]
+
+
+def _finding(row: dict[str, Any], until: int, later: bool, limits: Limits) -> Finding:
+    name = row["name"]
+    when = f"for the first {until:,} steps" if later else "in the whole run"
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="likely",
+        title=f"{name} freezes parts of itself in train(), which is not called {when}",
+        summary=(
+            f"{name} has a train() of its own that freezes parts or sets them to evaluate. It was not called before "
+            f"the first training step, and {when} everything in it trained: all parts in train mode, all parameters "
+            "trainable. A new module is in train mode without train() having been called."
+            + (" From then on it did what it says, so the run changed under way." if later else "")
+        ),
+        fix="Call model.train() before the first step, and at the start of each epoch.",
+        fix_code="model.train()  # before the loop: a fresh model has not called it",
+        first_step=1,
+        last_step=until,
+        evidence=[
+            Evidence("steps before the first call of train()", until, "steps", limits["steps"], limits.source("steps")),
+        ],
+        location=Location(row["file"], int(row["line"]), "train", row["source"] or "") if row["file"] else None,
+        false_alarm="A train() that prepares for a later phase of the training.",
+    )
+
+
+RULE = Rule(
+    id="train-override-bypassed",
+    family="evaluation",
+    severity="warning",
+    title="A model's own train() is never called",
+    about="Parts that are frozen in an override of train() train along until somebody calls it.",
+    check=check,
+    verify="Record the run again: train() is called before the first step.",
+    needs=(("events.kind", "steps.loss"),),
+    thresholds=(Threshold("steps", 5, "steps", "a call that comes with the first epoch is in time"),),
+    not_when="Overrides that only delegate, parts that the constructor froze, a call before the first step.",
+)

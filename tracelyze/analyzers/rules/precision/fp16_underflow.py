@@ -1,0 +1,105 @@
+"""fp16-underflow: gradients that are too small for float16 have become exactly zero."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import number, percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.table import Floats, Mask
+
+FLOAT16 = 1
+QUANTUM = 2.0**-24  # the smallest number of float16 above zero
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Shares of zeros in the gradients of float16 trainings, where what is not zero lies at the end of the format."""
+    return combine(_check(training, limits) for training in process.trainings)
+
+
+def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
+    steps, table = training.steps, training.process.tables["parameters"]
+    half = (steps["autocast"] == FLOAT16) | (str(training.facts.get("dtype") or "") == "float16")
+    if half.mean() < limits["steps"]:
+        return Skipped("the training does not compute in float16", "not-applicable")
+    own = (table["optimizer"] == training.optimizer) & (table["grad_finite"] == 1) & (table["elements"] > 1)
+    own &= np.isfinite(table["grad_usual"]) & np.isfinite(table["grad_zeros"])
+    if not own.any():
+        return Skipped("no gradient was sampled")
+    scale = np.nan_to_num(np.nanmedian(steps["scale"]) if steps.has("scale") else 1.0, nan=1.0) or 1.0
+    smallest = QUANTUM / float(scale)  # as the step finds it, after the scaler divided
+    zeros, usual = table["grad_zeros"][own], table["grad_usual"][own]
+    small = (zeros >= limits["zeros"]) & (usual <= limits["quanta"] * smallest)
+    share = _weighted(small, table["elements"][own])
+    if share < limits["share"]:
+        lost = percent(float(np.median(zeros)))
+        return Passed(f"{lost} of the gradients are zero, and the others are not at the lower end of float16")
+    return _finding(training, float(np.average(zeros[small])), usual[small], smallest, share, limits)
+
+
+def _weighted(flags: Mask, elements: Floats) -> float:
+    """The share of all elements that belong to looks with a flag."""
+    return float(elements[flags].sum() / elements.sum())
+
+
+def _finding(training: Training, zeros: float, usual: Floats, smallest: float, share: float, limits: Limits) -> Finding:
+    scaled = training.steps.has("scale")
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="certain",
+        title=f"{percent(zeros)} of the gradients underflow to zero in float16",
+        summary=(
+            f"In {percent(share)} of the gradients{timing.name_of(training)}, {percent(zeros)} of the elements "
+            f"are exactly zero, and half of the others are no larger than {number(float(np.median(usual)))}, where "
+            f"float16 ends: its smallest number is {number(smallest)} here. What is smaller is lost without an error, "
+            "and what is left has one or two digits."
+            + (" The loss scale is too small for these gradients." if scaled else " Nothing scales the loss.")
+        ),
+        fix="Let GradScaler find the scale (begin at 65,536 and let it grow), or use bfloat16, which needs none.",
+        fix_code="scaler = torch.amp.GradScaler()\nscaler.scale(loss).backward()\nscaler.step(optimizer)\n"
+        "scaler.update()",
+        first_step=timing.step_at(training, 0),
+        last_step=timing.last_step(training),
+        evidence=[
+            Evidence("elements that are zero", zeros, "share", limits["zeros"], limits.source("zeros")),
+            Evidence("usual size of the others", float(np.median(usual)), "", limits["quanta"] * smallest,
+                     limits.source("quanta")),
+            Evidence("loss scale", float(np.nanmedian(training.steps["scale"])) if scaled else "none"),
+            Evidence("such looks", plural(len(usual), "look")),
+        ],
+        cost=timing.cost_of(training, np.ones(len(training.steps), dtype=bool)),
+        location=training.backward_location,
+        charts=pictures.grad_norm(training) + pictures.loss(training),
+        false_alarm="Gradients that are that small because the model has converged.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="fp16-underflow",
+    family="precision",
+    severity="warning",
+    title="Gradients underflow in float16",
+    about="float16 knows nothing between 0 and 6e-8. Gradients below that vanish, unless the loss is scaled up first.",
+    check=check,
+    verify="Record the run again: the gradients that are not zero lie well above the end of float16.",
+    excluded=("Zeros of ReLUs: the elements that are not zero lie at the lower end of float16.",),
+    absent="The training does not compute in float16.",
+    needs=(("parameters.grad_usual", "steps.autocast"),),
+    thresholds=(
+        Threshold("steps", 0.5, "share", "most steps compute in float16"),
+        Threshold("zeros", 0.3, "share", "a third of the gradients without effect"),
+        Threshold("quanta", 16, "", "steps of the format from zero: half of what is left has four bits or fewer"),
+        Threshold("share", 0.3, "share", "of the elements: a large part of the model, not one odd layer"),
+    ),
+    consequence_of=("fp16-without-scaler", "scaler-misuse"),
+    not_when="Zeros of ReLUs and masks, bfloat16, gradients of the usual size.",
+    references=("https://arxiv.org/abs/1710.03740",),
+)

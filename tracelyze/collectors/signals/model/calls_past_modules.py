@@ -1,0 +1,103 @@
+"""Ways past what `model(x)` and `model.train()` do: `model.forward(x)`, and a `train` of its own that nobody calls."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from types import FrameType
+from typing import Any
+
+from tracelyze.collectors.internals.own_frames import PACKAGE
+from tracelyze.collectors.program import mode_overrides
+from tracelyze.collectors.program.call_sites import is_library, shown_path, source_line
+from tracelyze.collectors.program.calls import GRAD, Call
+from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.signal import Signal
+
+DEPTH = 12  # frames between a module and the function that called it
+MAX_EVENTS = 20
+MAX_PARTS = 5000  # modules of a model that are gone through
+
+
+class CallsPastModules(Signal):
+    name = "calls_past_modules"
+    columns = ("events.kind", "events.name", "events.value", "events.file", "events.line", "events.source")
+    about = "Calls of a model's forward past its hooks; `train` methods that freeze and have not been called."
+    cost = "50 us for each model, once"
+    copied_columns = ()
+
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
+        self._seen: set[int] = set()
+        self._told: set[str] = set()
+        self._waiting: list[tuple[weakref.ref[Any], str]] = []  # modules whose `train` has not been called
+        self._examined: set[int] = set()
+
+    def forward(self, call: Call, args: Any, kwargs: Any) -> None:
+        number = call.model.number
+        if self._waiting:
+            self._ask_again()
+        if number not in self._seen:
+            self._seen.add(number)
+            self._find_direct_call(call.model.module())
+        if number not in self._examined and call.mode == GRAD and call.in_train and not call.replayed:
+            self._examined.add(number)
+            self._find_overrides(call.model.module())
+
+    def _find_overrides(self, model: Any) -> None:
+        base = self.torch.nn.Module
+        for index, (path, module) in enumerate(model.named_modules() if model is not None else ()):
+            if index >= MAX_PARTS:
+                return
+            freezes = mode_overrides.freezes(type(module), base) and module not in mode_overrides.called
+            if freezes and mode_overrides.untouched(module) and len(self._told) < MAX_EVENTS:
+                name = type(module).__name__
+                self._told.add(name)
+                self._waiting.append((weakref.ref(module), name))
+                code = type(module).train.__code__
+                self._tell("train-not-called", name, path, code.co_filename, code.co_firstlineno)
+
+    def _ask_again(self) -> None:
+        for ref, name in list(self._waiting):
+            if ref() is None or ref() in mode_overrides.called:
+                self._waiting.remove((ref, name))
+                if ref() is not None:
+                    self.context.record_event("train-called", name)
+
+    def _find_direct_call(self, module: Any) -> None:
+        """The function that called an outermost module is the `forward` of another one, which holds it: that one was
+        not called itself, or it would be the outermost."""
+        frame: FrameType | None = sys._getframe(1)
+        for _ in range(DEPTH):
+            if frame is None:
+                return
+            code = frame.f_code
+            own = code.co_filename.startswith(PACKAGE)
+            if code.co_name == "forward" and not own:
+                break
+            if not own and not is_library(code.co_filename):
+                return
+            frame = frame.f_back
+        if frame is None or frame.f_code.co_name != "forward":
+            return
+        owner = frame.f_locals.get("self")
+        if not isinstance(owner, self.torch.nn.Module) or owner is module:
+            return
+        if len(self._told) >= MAX_EVENTS or not any(part is module for part in owner.modules()):
+            return
+        caller = frame.f_back
+        while caller is not None and (is_library(caller.f_code.co_filename) or caller.f_code.co_name == "forward"):
+            outer = caller.f_locals.get("self") if caller.f_code.co_name == "forward" else None
+            owner = outer if isinstance(outer, self.torch.nn.Module) else owner
+            caller = caller.f_back
+        name = type(owner).__name__
+        if caller is None or name in self._told:
+            return
+        self._told.add(name)
+        hooks = len(owner._forward_hooks) + len(owner._forward_pre_hooks)
+        self._tell("direct-forward", name, "", caller.f_code.co_filename, caller.f_lineno, float(hooks))
+
+    def _tell(self, kind: str, name: str, text: str, filename: str, line: int, value: float | None = None) -> None:
+        self.context.record_event(
+            kind, name, text, value=value, file=shown_path(filename), line=line, source=source_line(filename, line)
+        )
