@@ -23,8 +23,8 @@ EVICTION = 2.0  # what recording costs in all, per second spent in it: it evicts
 LEFT_OVER = 0.2  # share of the budget that sampled signals have even if the always-on ones overspend
 AT_LEAST = 5e-6  # seconds a step that sampled signals always have: little beside what a step takes by itself
 USUAL_SHARE = 0.01  # AT_LEAST is meant for a budget of 1%, and is less for smaller ones.
-TRUSTED_SAMPLES = 3  # A first sample pays for imports and caches: until there are so many,
-CAUTIOUS = 50  # no signal is turned down further than to every so many steps.
+TRUSTED_SAMPLES = 3  # samples of a signal that tell what one costs: the first one pays for imports and caches
+CAUTIOUS = 50  # A signal with fewer samples is turned down to one sample in so many steps at most.
 EASING = 0.7  # A cadence goes up only if it then is this much quicker: no back and forth.
 EXTRA_SAMPLES = 50  # out of turn, on alert, that a run may take at once; each one in turn earns another
 
@@ -51,8 +51,8 @@ class Meter:
         self.max_stride = kind.max_stride
         self.stride = self.base
         self.sampling = False
-        self.paused = False  # No event in `Signal.pausable` is dispatched to the signal,
-        self.resumes_at: float = 0  # until so many steps have ended.
+        self.paused = False  # While it is, no event in `Signal.pausable` is dispatched to the signal.
+        self.resumes_at: float = 0  # number of steps after which it no longer is
         self.samples = 0
         self.sample_seconds = 0.0
         self.seconds = 0.0

@@ -41,9 +41,9 @@ DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "
 
 class _Local(threading.local):
     root: Any = None  # the outermost module that is being called on this thread
-    watch: Any = (
-        None  # within it: who watches the modules that are called there (signals.context.ModuleWatch), or False
-    )
+    watch: Any = None
+    """Who watches the modules that are called within `root` (signals.context.ModuleWatch); False if nobody does."""
+
     backward = False  # inside torch.autograd.backward on this thread
     optimizer_stepped = False
 
@@ -74,7 +74,7 @@ def _put_in_place(torch: Any, options: CollectOptions) -> None:
         for put in (_modules, _functions, _backward, _optimizers, _changes, _construction, _loading):
             put(torch)
     except Exception:
-        recorder().writer.off = True  # what is already in place stays and does nothing
+        recorder().writer.off = True  # Wrappers that are in place stay, and do nothing.
         raise
     _hide_from_compiler(torch)
     ending.install(recorder, recorders, quiet=options.quiet)
@@ -98,7 +98,7 @@ def _hide_from_compiler(torch: Any) -> None:
         *(getattr(functional, name) for name in (*LOSSES, *DROPOUTS) if hasattr(functional, name)),
     ]  # fmt: skip
     own = [f for kind in (Recorder, Recorders, Forwards, Backwards, Steps, FastPath) for f in vars(kind).values()]
-    own.append(timed(recorder().fast_path.cost, bool))  # all that it makes have the same code
+    own.append(timed(recorder().fast_path.cost, bool))  # All functions that `timed` makes have the same code.
     methods = [one for one in own if isinstance(one, types.FunctionType)]
     compiler.hide(torch, wrappers, [recorder, gradient_changes.peeked, leave_no_frame, *methods])
 
@@ -144,7 +144,7 @@ def _modules(torch: Any) -> None:
     loss_kind = private_names.find(torch, private_names.LOSS_MODULE) or ()
 
     @functools.wraps(original)
-    def __call__(*args: Any, **kwargs: Any) -> Any:  # the module is the first: taking it apart costs at every call
+    def __call__(*args: Any, **kwargs: Any) -> Any:  # `self` is args[0]: a parameter of its own costs at every call
         if in_dynamo():
             return original(*args, **kwargs)
         try:
@@ -168,7 +168,7 @@ def _modules(torch: Any) -> None:
                 counts, progress = seen.losses, seen.progress
             losses, dropouts, statistics = counts.count, progress.dropouts, progress.statistics
             start = clock()
-            try:  # no call between this line and the next: a handler of a signal may raise in any
+            try:  # Nothing is called between this line and the next: a handler of a signal may raise in any call.
                 calling.root, calling.watch = self, watch or False
                 output = original(*args, **kwargs)
             finally:
@@ -188,7 +188,7 @@ def _modules(torch: Any) -> None:
             leave_no_frame(error)
             raise
 
-    __call__.__qualname__ = "Module.__call__"  # by which it is pickled; torch's own has another name inside
+    __call__.__qualname__ = "Module.__call__"  # Pickle finds it by this name; torch's own has another name inside.
     owner.__call__ = unseen_by_warnings(__call__)
 
 
@@ -208,7 +208,7 @@ def _functions(torch: Any) -> None:
 
 
 def _loss_wrapper(original: Callable[..., Any], in_dynamo: Callable[[], bool], compiling: Any) -> Callable[..., Any]:
-    calling, here, name, hide = local, recorder, original.__name__, leave_no_frame  # closure, not globals: see _like
+    calling, here, name, hide = local, recorder, original.__name__, leave_no_frame  # in the closure: see _like
 
     def loss(*args: Any, **kwargs: Any) -> Any:
         if in_dynamo() or compiling._is_compiling_flag:
@@ -322,7 +322,7 @@ def _optimizers(torch: Any) -> None:
                 return
             processes[0].for_step(current_graph_task).steps.ends(optimizer)
 
-    home = sys.modules["torch.optim.optimizer"]  # torch.optim deletes the name
+    home = sys.modules["torch.optim.optimizer"]  # `torch.optim` itself deletes this name
     compiler.hide_step_hook(torch, home, before)
     home.register_optimizer_step_pre_hook(before)
     home.register_optimizer_step_post_hook(after)

@@ -43,9 +43,9 @@ def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
             start = clock()
             page = fetches.Forking.page = _page(self, recorder())
             batches = _without_hooks(begin, self) if self.num_workers and _spawns(self) else begin(self)
-            fetches.Forking.page = None  # those that were forked have it
+            fetches.Forking.page = None  # The workers that were forked have it.
             seconds = clock() - start
-            recorder().writer.threads.resume()  # if workers were forked: a first batch that never comes is to be seen
+            recorder().writer.threads.resume()  # after workers were forked: a batch that never comes is noticed
             recorder().fire("iterate", self, batches)
             recorder().fire("fetching", self, batches, page)
             recorder().fire("turned", batches, seconds)

@@ -22,8 +22,8 @@ MAX_OPEN_CALLS = 20_000
 MAX_HOOKED_OUTPUTS = 4
 MAX_MODELS = 1000
 MAX_REACHED = 64  # calls that one backward is known to have run through
-HABIT = 100  # backwards in a row that ran through the one call before them: from then on the call is not watched, but
-CHECKED_EVERY = 16  # of them; a pre-hook costs 12 us, of which this saves 9
+HABIT = 100  # After so many backwards in a row that ran through the one call before them, that call is not watched.
+CHECKED_EVERY = 16  # Of those calls one in so many is watched all the same. A pre-hook costs 12 us; this saves 9.
 
 
 class Call:
@@ -32,8 +32,8 @@ class Call:
     # What is set later, if at all; a step has one call at least, and most of these stay as they are.
     holder: int | None = None  # the optimizer that held the model then (table optimizers)
     hooked = False
-    assumed = False  # taken to train, and not watched
-    replayed = False  # and dispatched later than it was made (recording/fast_path)
+    assumed = False  # It is not watched: it is taken to train, as the calls before it did.
+    replayed = False  # It was skipped, and dispatched later than it was made (recording/fast_path).
     watched = 0
     trained = False
     dead = False
@@ -118,9 +118,9 @@ class _Habit:
         self._count = 0
         self._model: Model | None = None
         self._calls = 0  # since the latest backward began
-        self._call: Call | None = None  # the latest of them
+        self._call: Call | None = None  # the latest of these calls
         self.running: Call | None = None  # the only one before the latest backward
-        self.assumed: Call | None = None  # not watched; a backward is to follow
+        self.assumed: Call | None = None  # the latest call that is not watched because a backward should follow it
         self.to_check = False  # Calls were skipped: the next one is watched.
 
     def model(self) -> Model | None:

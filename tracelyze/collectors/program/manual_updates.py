@@ -58,7 +58,7 @@ class ManualUpdates:
         self._before: list[Any] | None = None
         self._steps = False
         self.paused = False
-        self.in_step = False  # of an optimizer
+        self.in_step = False  # An optimizer is stepping: what changes now is no manual update.
         self.unchanged = 0  # backwards since the latest step
         self._failed = False
 
@@ -110,7 +110,7 @@ class ManualUpdates:
             self._optimizer = ManualOptimizer([])
         if self._optimizer is not None and self._optimizer.param_groups[0]["params"]:
             self._before = self._state()
-            if self._steps and self.handler is not None:  # not before it is known that nobody else steps
+            if self._steps and self.handler is not None:  # Before, somebody else may turn out to step.
                 self.handler.begins(self._optimizer)
 
     def _safely(self, check: Callable[[], None]) -> None:

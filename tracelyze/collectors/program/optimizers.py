@@ -62,7 +62,7 @@ class Tracked:
         self.inside_backward = isinstance(optimizer, InsideBackward)  # its gradients are gone when backward ends
         self._outlives_parameters = isinstance(optimizer, ManualOptimizer)  # which holds them weakly, and so must this
         self.training: Any = None  # its training (trainings.Training), from its first step on
-        self.at_step = 0  # of the process, when it stepped last
+        self.at_step = 0  # number of steps of the process when it stepped last
         self.gap = FIRST_GAP  # steps of the process between its last two
         self.on_cuda = False
         self.sharded = False  # holds DTensors
@@ -117,10 +117,10 @@ class Optimizers:
         self._progress, self._sites, self._emit = progress, sites, emit
         self._known: weakref.WeakKeyDictionary[Any, Tracked] = weakref.WeakKeyDictionary()
         self._count = 0
-        self._latest: Callable[[], Tracked | None] = lambda: None  # asked for last; a weak reference
+        self._latest: Callable[[], Tracked | None] = lambda: None  # a weak reference to the one that was asked for last
         self._living: list[weakref.ref[Tracked]] = []
         self._inside: weakref.WeakKeyDictionary[Any, InsideBackward] = weakref.WeakKeyDictionary()
-        self.inside_now: InsideBackward | None = None  # what has stepped inside the backward that runs
+        self.inside_now: InsideBackward | None = None  # the optimizer that has stepped inside the backward that runs
 
     def track(self, optimizer: Any) -> Tracked:
         """The record of this optimizer; a new one, with its row in the table optimizers, if it was not seen before."""

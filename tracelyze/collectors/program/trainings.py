@@ -18,7 +18,7 @@ from tracelyze.collectors.program.optimizers import Optimizers, Tracked
 from tracelyze.collectors.program.progress import Progress
 
 UNUSUAL = 3.0  # a loss this many times its running mean makes sampled signals sample the step
-KEPT = 0.95  # of the running mean at every step
+KEPT = 0.95  # share of the running mean that each step keeps
 MAX_CHECKS = 3  # of whether an optimizer holds a model: layers may be unfrozen or added
 MAX_SETS = 256  # different sets of models that one backward reached
 NEW_FOR = 64  # steps for which a new set of models is held against the optimizers that step
@@ -30,8 +30,8 @@ class Training:
     def __init__(self) -> None:
         self.optimizers: set[int] = set()
         self.models: set[int] = set()
-        self._loss_mean: float | None = None  # running, and
-        self.loss_limit = math.inf  # beyond which, to either side, a loss is out of the ordinary
+        self._loss_mean: float | None = None  # running mean of the losses
+        self.loss_limit = math.inf  # A loss above it, or below its negative, is out of the ordinary.
         self.latest: Call | None = None  # the call that its last backward reached first
 
     def is_usual(self, loss: float) -> bool:
@@ -68,8 +68,8 @@ class Trainings:
         self._module_of = module_of
         self._of_optimizer: dict[int, Training] = {}
         self._of_model: dict[int, Training] = {}
-        self._holder: dict[int, int] = {}  # model: the optimizer that took it up last
-        self._seen: dict[frozenset[int], None] = {}  # in order, the oldest go first
+        self._holder: dict[int, int] = {}  # by number of the model: the optimizer that took it up last
+        self._seen: dict[frozenset[int], None] = {}  # sets of models, the oldest first, which are forgotten first
         self._checked: Counter[tuple[int, int]] = Counter()
         self._new: list[tuple[int, frozenset[int]]] = []
         self._last_reached: tuple[int, ...] = ()

@@ -69,7 +69,7 @@ class Dispatcher:
         self._until_timed = 1  # events until the next one that is timed
         self._timed = 0
         self._paused: list[PausableSignal] = []
-        self._no_pause_before = 0  # so many steps
+        self._no_pause_before = 0  # number of steps of the process before which no signal may pause
         self._skippable: bool | None = None  # None: to be found out
         self._limits: list[Callable[[], float]] = []
 

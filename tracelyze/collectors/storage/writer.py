@@ -26,8 +26,8 @@ FIRST_STATEMENT_SECONDS, STATEMENT_SECONDS = 1.0, 60.0  # between two statements
 CONVERT_BYTES = 64 * 2**20  # streams above this are left to the first reader: exit must not take seconds
 EXIT_SECONDS = 2.0  # after which no further stream is converted, on a slow disk: the first reader does it
 MOST_FOLDERS = 1000  # of one process: `os.execv` starts another program under the same process id
-LONGEST_REASON = 500  # characters of why recording stopped, within the
-RESERVED_BYTES = 1024  # kept on disk from the start, so that "the disk is full" can still be written down
+RESERVED_BYTES = 1024  # They are taken on the disk from the start, so that "the disk is full" can be written down.
+LONGEST_REASON = 500  # characters of why recording stopped, which have to fit into RESERVED_BYTES
 
 
 class Writer:

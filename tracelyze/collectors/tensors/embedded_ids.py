@@ -13,20 +13,20 @@ from tracelyze.collectors.tensors import rows_of_ids
 from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.collectors.tensors.saved_values import saved
 
-MAX_NODES = 2**14  # of a graph
-ROWS, COLUMNS = 64, 4096  # of a batch of sequences
-ONLY = 0.99  # of what fills the ends of rows that stands there: an id that is used elsewhere is no padding
+MAX_NODES = 2**14  # nodes of a graph that are visited
+ROWS, COLUMNS = 64, 4096  # of a batch of sequences that are compared
+ONLY = 0.99  # share of the places of an id that lie at the ends of rows: one that is used elsewhere is no padding
 HIGHEST = 2**31 - 1  # above any id
 LINEAR, ATTENTION, RECURRENT = ("Mm", "Addmm", "Bmm", "Baddbmm"), ("Softmax", "SafeSoftmax"), ("RnnLayer", "Rnn")
-ALONG_LAST = ("Mean", "Slice", "Cat", "Split", "SplitWithSizes")  # whose kind says whether that is the dimension
-# Operations that leave every value at its position, on the way from an embedding to the scores
+ALONG_LAST = ("Mean", "Slice", "Cat", "Split", "SplitWithSizes")  # they leave positions alone along the last dimension
+# Operations that leave every value at its position, on the way from an embedding to the scores.
 IN_PLACE = frozenset((
     "View", "UnsafeView", "ReshapeAlias", "Transpose", "T", "Permute", "Squeeze", "Unsqueeze", "Expand", "Clone",
     "Alias", "ToCopy", "Add", "Sub", "Mul", "Div", "Neg", "Relu", "Gelu", "Silu", "Tanh", "Sigmoid", "NativeDropout",
     "NativeLayerNorm", "FusedRmsNorm", "Pow", "Rsqrt", "Sqrt", "Mean along last",
     "LogSoftmax", "_DDPSink", "Embedding", "torch::autograd::AccumulateGrad",
 ))  # fmt: skip
-# Those beside them within attention, and between the steps of a recurrent layer that is unrolled
+# What else stands within attention, and between the steps of a recurrent layer that is unrolled.
 IN_ATTENTION = frozenset((
     "Split along last", "SplitWithSizes along last", "Slice along last", "Cat along last", "Unbind", "Select",
     "Stack", "MaskedFill", "Where", "Cos", "Sin",
@@ -39,8 +39,8 @@ class Graph:
 
     def __init__(self, root: Any) -> None:
         self.root = root
-        self.nodes: dict[Any, str] = {}  # and their kinds, the root first
-        self.edges: list[tuple[Any, Any, int]] = []  # user, used, which of its outputs
+        self.nodes: dict[Any, str] = {}  # kinds by node, the root first
+        self.edges: list[tuple[Any, Any, int]] = []  # a node, one whose output it uses, and the number of that output
         waiting = [root]
         self.nodes[root] = kind_of(root)
         while waiting and len(self.nodes) <= MAX_NODES:
@@ -68,7 +68,7 @@ def kind_of(node: Any) -> str:
     if kind == "Slice" and made == tuple(given):
         return "Alias"
     if kind == "Cat" and made and any(_shape(one, output) == made for one, output in node.next_functions):
-        return "Alias"  # the rest is empty
+        return "Alias"  # All other parts are empty, so nothing is cut or joined.
     dims = getattr(node, "_saved_dim", None)
     dims = dims if isinstance(dims, tuple) else (dims,)
     rank = len(given if kind == "Mean" else made)
@@ -120,7 +120,7 @@ def _beside(
     later = sees_later(torch, graph, embedding, given.shape[1], ids.device)
     found["sees_later"] = torch.full((), math.nan, device=ids.device) if later is None else later
     ways = [_padding(ids, target, ignored, weight)]
-    if ids.shape[0] > 1:  # the time may come first
+    if ids.shape[0] > 1:  # The dimension of time may come before that of the batch.
         ways.append(_padding(ids.T, target.T, ignored, weight))
     return found | _best(torch, ways, "pad_share")
 
@@ -155,7 +155,7 @@ def _padding(ids: Any, target: Any, ignored: int, weight: Any) -> dict[str, Any]
     lengths = tail.sum(1)
     spread, ends = lengths.amax() - lengths.amin(), lengths.sum()
     counts = tail.bool() & (target != ignored)
-    value = target.masked_fill(~counts, -1).amax()  # there is but one, if it is padding
+    value = target.masked_fill(~counts, -1).amax()  # Padding is a single id, so the largest one is it.
     same, number = (counts & (target == value)).sum(), counts.sum()
     if weight is not None:
         number = number * (weight.detach().index_select(0, value.clamp(0, len(weight) - 1).reshape(1))[0] != 0)
@@ -242,7 +242,7 @@ def _starts_alone(graph: Graph, stack: Any) -> bool:
             return False
         for following, output in node.next_functions:
             if following is not None and graph.nodes.get(following) == "Unbind":
-                inputs.add((following, output))  # a state that was handed over comes from another one
+                inputs.add((following, output))  # The state of an earlier step comes from another node.
             else:
                 waiting.append(following)
     return [output for _, output in inputs] == [0]

@@ -9,7 +9,7 @@ from tracelyze.collectors.tensors.safe_computing import is_plain
 
 RELUS = ("ReLU", "ReLU6")
 VIEWS = ("View", "UnsafeView", "ReshapeAlias", "Transpose", "T", "Permute", "Squeeze", "Unsqueeze", "Alias")
-PRODUCTS = {"Addmm": 1, "Mm": 0, "Convolution": 0}  # and which of their inputs is the data
+PRODUCTS = {"Addmm": 1, "Mm": 0, "Convolution": 0}  # by operation: which of its inputs is the data
 MAX_ELEMENTS = 2**18  # of an output in which dead units are searched for
 WALK_DEPTH = 8
 
@@ -64,7 +64,7 @@ class Products:
         self.outputs = int(weight.shape[0])
         found: dict[str, Any] = {"inputs": int(weight.shape[1]), "outputs": self.outputs}
         if convolution and (module.groups > 1 or max(module.kernel_size) < 2):
-            return found  # one by one, or channel by channel: parts of a factorisation that is meant
+            return found  # Kernels of size one, or one channel each, are parts of a factorisation that is meant.
         node = _through_views(output.grad_fn)
         place = PRODUCTS.get(_kind(node))
         if place is None:

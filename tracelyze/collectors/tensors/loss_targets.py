@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-CLASS_LOSSES = {"cross_entropy": 1, "nll_loss": 1, "kl_div": -1}  # and the dimension of the classes in their input
+CLASS_LOSSES = {"cross_entropy": 1, "nll_loss": 1, "kl_div": -1}  # by function: the dimension of the classes
 ELEMENTWISE = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy")
 BINARY = "binary_cross_entropy_with_logits"
 FEWEST = 8  # samples

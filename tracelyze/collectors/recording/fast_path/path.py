@@ -30,7 +30,7 @@ from tracelyze.collectors.recording.guards import Guard
 from tracelyze.collectors.storage.stream import Names
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 
-SKIPPED_STEPS = 22  # in a row; with the one that is not skipped a prime, so that it keeps step with no signal's cadence
+SKIPPED_STEPS = 22  # in a row; 23 with the full step after them, a prime: it keeps step with no signal's cadence
 TIMED_EVERY = 16  # Of so many runs of skipped steps one is timed, and stands for the others.
 
 # What was skipped of the step that runs: a stage of it, or AWAY where nothing is being skipped.
@@ -84,8 +84,8 @@ class SkippingCost:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self.timed = False  # the run that is going on
-        self.spent = 0.0  # in that run so far
+        self.timed = False  # The run of skipped steps that is going on is timed.
+        self.spent = 0.0  # seconds in that run so far
         self._runs = 0
 
     def run_begins(self) -> bool:

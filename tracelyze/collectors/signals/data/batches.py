@@ -23,8 +23,8 @@ from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute
 
 FIRST = 8  # batches of an epoch that are all sampled
-PER_EPOCH = 64  # sampled besides, where the length is known
-SPACING = 16  # between them where it is not
+PER_EPOCH = 64  # further batches of an epoch that are sampled, evenly over its length
+SPACING = 16  # batches between two samples where the length of the epoch is not known
 EPOCHS = 8  # first passes over a loader that are sampled; then the powers of two, and
 EVERY_EPOCH = 16
 MAX_ROWS = 50_000
@@ -73,14 +73,14 @@ class Batches(Signal):
         self._passes: WeakKeyDictionary[Any, _Pass] = WeakKeyDictionary()
         self._without_loader = _Pass(0, None)
         self._forwards = 0  # of the process when the latest one was dispatched
-        self._no_loader = False  # That one had no loader, and neither had those that were skipped since.
+        self._no_loader = False  # The latest forward had no loader, and neither had those that were skipped since.
         self._rows = 0
         self._alerts = 0
-        self._early = EARLY_SAMPLES  # left
+        self._early = EARLY_SAMPLES  # samples that may still be looked at in early passes
         self._stride, self._spacing = 1, 1  # the spacing that the budget asks for, as a power of two
-        self._place: tuple[int | None, int, int, float, int] = None, 0, 0, 0.0, 0  # PLACE of the batch in hand,
-        self._held: list[tuple[str, ref[Any]]] = []  # its fields,
-        self._sampled: tuple[list[Row], Readback | None] | None = None  # and what was seen of it, until it is used
+        self._place: tuple[int | None, int, int, float, int] = None, 0, 0, 0.0, 0  # PLACE of the batch in hand
+        self._held: list[tuple[str, ref[Any]]] = []  # fields of the batch in hand
+        self._sampled: tuple[list[Row], Readback | None] | None = None  # what was seen of it, until it is used
         self._used: deque[tuple[Call, list[Row], Readback | None]] = deque()
 
     def iterate(self, loader: Any, iterator: Any) -> None:

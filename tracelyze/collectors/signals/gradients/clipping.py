@@ -19,7 +19,7 @@ class Clipping(Signal):
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
-        self._clips: list[tuple[Any, float | None]] = []  # the training, if there are several, and max_norm
+        self._clips: list[tuple[Any, float | None]] = []  # by clip: its training, if there are several; max_norm
         self._scaled_loss = False  # this window's backward ran on a scaled loss
         self._unscaled = False
         self._clipped_scaled = False

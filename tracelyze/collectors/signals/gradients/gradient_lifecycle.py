@@ -25,7 +25,7 @@ from tracelyze.collectors.tensors.readback import Readback
 NONE = -1
 FIRST_STEPS = 5  # steps in which clearing between backward and step is watched without suspicion
 CLOSURE = {"grads_cleared": None, "grads_changes": None}  # the backward ran inside the step
-QUESTIONED = 4  # gradients whose values are read once, on suspicion
+QUESTIONED = 4  # gradients whose values are read once where versions alone raise a suspicion
 
 
 class _State:
@@ -35,17 +35,17 @@ class _State:
         self.consumed: list[int] = []
         self.last: list[int] = []
         self.at_step: list[int] = []
-        self.kept: list[bool] = []  # consumed by a step and untouched since
+        self.kept: list[bool] = []  # whether a step consumed the gradient and nothing touched it since
         self.any_kept = False
-        self.really_kept: bool | None = None  # answer to "are the untouched gradients really not zero?"
+        self.really_kept: bool | None = None  # whether the untouched gradients are not all zero, once asked
         self.question: Readback | None = None
         self.answer: dict[str, Any] = {}
         self.row: dict[str, int | None] = {}
         self.suspicious = False
-        self.fresh = True  # no backward of its training yet since its step
+        self.fresh = True  # There was no backward of its training since its step.
         self.discarded = 0
-        self.were_zero = False  # as the latest backward left them
-        self.sampling = True  # at the step that is being made
+        self.were_zero = False  # The latest backward left gradients that are zero.
+        self.sampling = True  # The step that is being made is sampled.
 
 
 class GradientLifecycle(Signal):
@@ -69,9 +69,9 @@ class GradientLifecycle(Signal):
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
         self._states: dict[int, _State] = {}
-        self._active: list[Tracked] = []  # while backward runs
+        self._active: list[Tracked] = []  # the optimizers that are looked at while a backward runs
         self._watch_backward = True
-        self._skipped = -1  # the only optimizer that steps, while its steps are not sampled
+        self._skipped = -1  # number of the only optimizer that steps, while its steps are not sampled
 
     def before_backward(self, roots: Any) -> None:
         if self._skipped >= 0:
@@ -116,7 +116,7 @@ class GradientLifecycle(Signal):
             )  # It did not step for long, and was not sampled.
         if not state.sampling or tracked.inside_backward:
             state.row = {"parameters": len(tracked.parameters())}
-            if isinstance(tracked.optimizer, ManualOptimizer):  # Whether to sample is decided when it is too late.
+            if isinstance(tracked.optimizer, ManualOptimizer):  # Its step is noticed too late to be sampled.
                 state.at_step = versions(tracked)
             return
         now = versions(tracked)
@@ -137,7 +137,7 @@ class GradientLifecycle(Signal):
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if row.get("skipped"):
-            return  # nothing was consumed
+            return  # No step has consumed gradients yet.
         due = self.due(tracked)
         if tracked.index == self._skipped:
             if not due:
@@ -158,7 +158,7 @@ class GradientLifecycle(Signal):
             return
         # Manual updates are noticed late, when gradients may be cleared already; the update itself left them.
         now = state.at_step if isinstance(tracked.optimizer, ManualOptimizer) else versions(tracked)
-        closure = self.progress.backwards > self.progress.backwards_at_step  # ran inside the step
+        closure = self.progress.backwards > self.progress.backwards_at_step  # the backward ran inside the step
         if was_sampled and closure and tracked.count > 1:
             carried = self._carried(state, now)
             state.row |= {"grads_carried": carried, "grads_none": now.count(NONE)} | CLOSURE

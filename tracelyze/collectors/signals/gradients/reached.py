@@ -36,10 +36,10 @@ class _Held:
         self.tensors = len(parameters)
         self.elements = sum(p.numel() for p in parameters)
         self.waiting = [(weakref.ref(p), p.numel()) for p in parameters]
-        self.names: dict[int, str] = {}  # by identifier of the reference
+        self.names: dict[int, str] = {}  # names of the tensors, by identity of their weak reference
         self.steps = 0
         self.up_to_date = False
-        self.reported = 0  # of REPORTS
+        self.reported = 0  # reports that were made: an index of REPORTS
 
     def check(self) -> None:
         """Strike out those that have a gradient now, or are not to have one any more."""
@@ -74,7 +74,7 @@ class Reached(Signal):
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
         self._held: dict[int, _Held] = {}  # by optimizer
-        self._watched: list[_Held] = []  # those of them with tensors that have had no gradient yet
+        self._watched: list[_Held] = []  # optimizers with tensors that have had no gradient yet
         self._orphans: list[_Orphan] = []
         self._compared: list[tuple[dict[str, Any], Readback]] = []
         self._reached: list[Any] = []
@@ -83,7 +83,7 @@ class Reached(Signal):
         self._told = False
         self._begun = 0  # backwards of the process when the newest optimizer stepped first
         self._next_walk: float = WALKS[0]  # backwards since then
-        self._at_last_step = 0  # backwards of the process
+        self._at_last_step = 0  # backwards of the process when an optimizer stepped last
         self._rises_at = 0.0  # backwards of the process after which to find out whether to rest any longer
 
     def forward(self, call: Any, args: Any, kwargs: Any) -> None:
@@ -94,7 +94,7 @@ class Reached(Signal):
 
     def before_backward(self, roots: Any) -> None:
         backwards = self.progress.backwards - self._begun
-        if backwards < self._next_walk or type(roots) is float:  # one that was skipped
+        if backwards < self._next_walk or type(roots) is float:  # A backward that was skipped has no graph.
             return
         self._next_walk = next((walk for walk in WALKS if walk > backwards), math.inf)
         if self.program.optimizers.tracked():
@@ -175,7 +175,7 @@ class Reached(Signal):
         torch = self.torch
         lists = [p for o in list(constructed) for group in o.param_groups for p in group["params"]]
         if any(type(p) not in (torch.nn.Parameter, torch.Tensor) for p in lists):
-            return  # sharded: what backward reaches are views of what the optimizer holds
+            return  # The tensors are sharded: backward reaches views of what the optimizer holds.
         held = {id(p) for p in lists}
         free = {id(p): p for p in reached if type(p) is torch.nn.Parameter and id(p) not in held}
         gone = [orphan.shape for orphan in self._orphans if orphan.ref() is None]

@@ -32,7 +32,7 @@ class _Backward:
         self.models: frozenset[int] = NO_MODELS
         self.value: Any = None
         self.divisor: float | None = None
-        self.is_part = False  # of the step's mean, see beside_own_mean
+        self.is_part = False  # The loss is a part of the step's mean: see `beside_own_mean`.
         self.batch_size = 0
         # Number of the optimizer whose step used it last: not its record, which would keep a finished model alive.
         self.used: int | None = None
@@ -57,7 +57,7 @@ class Loss(Signal):
         self._running: _Backward | None = None
         self._line_known = False
         self._losses = 0
-        self._unused = 0  # backwards since the latest step
+        self._unused = 0  # backwards since the latest step, which have not been used by one
         self._tensor: Any = self.torch.Tensor
 
     def scale(self, original: Any, scaled: Any) -> None:
@@ -88,7 +88,7 @@ class Loss(Signal):
             return
         root = losses[0]
         value, factor = self._unscaled(root) if self._scaled else (root, 1.0)
-        if self._unused == 1 or count <= WALK_FIRST or count % WALK_EVERY == 0:  # the first: gradients accumulate
+        if self._unused == 1 or count <= WALK_FIRST or count % WALK_EVERY == 0:  # the first of a step always
             divisor, node = outermost_operation(self.torch, root.grad_fn)
             divisor, backward.is_part = beside_own_mean(self.torch, divisor, node)
             if divisor is not None and math.isfinite(factor):

@@ -25,7 +25,7 @@ from tracelyze.collectors.tensors.readback import Readback
 CLASS_TARGETS = ("cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits")
 MAX_TARGETS = 1024
 SEQUENCE_LOSSES, SEQUENCE_SAMPLES = ("cross_entropy", "nll_loss"), 8  # at each line: a graph is walked for them
-MAX_TRAININGS = 32  # of a process that are young once more
+MAX_TRAININGS = 32  # trainings of a process whose first losses are all sampled once more
 WALK_DEPTH = 12
 # Operations that hand values on as they are; those in MOVING may change which dimension is which, those in CHOOSING
 # may leave values out.

@@ -22,10 +22,10 @@ from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal, Unavailable
 
 READS = ("item", "tolist", "__float__", "__int__", "__bool__", "__index__", "__complex__")
-COPIES = ("cpu", "numpy")  # nothing is read where the tensor is in the host's memory
-STEPS = 20  # that a window lasts; or, where they take long,
-SECONDS = 10.0  # this long, and two steps
-MAX_READS = 2000  # noted in one window, at a microsecond each
+COPIES = ("cpu", "numpy")  # These read a tensor on a device only: one in the host's memory is there already.
+STEPS = 20  # steps of a window
+SECONDS = 10.0  # A window of slow steps ends after so many seconds, and two steps at least.
+MAX_READS = 2000  # reads that one window notes; each takes a microsecond
 FIRST_AGAIN = 10.0  # seconds after the start at which the second window opens, the third at ten times that, ...
 SKIPPED, SCRIPT, TRANSPARENT = 0, 1, 2  # code that reads: torch's or ours; the script's; a library's on its behalf
 
@@ -40,7 +40,7 @@ class _Read:
     device: str | None
     last: int = -1  # number of steps done at its latest read
     calls: int = 0
-    steps: int = 0  # between which different steps it read
+    steps: int = 0  # different steps in which it read
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Reads(Signal):
         super().__init__(context)
         self._window: _Window | None = None
         self._next = FIRST_AGAIN
-        self._kinds: dict[int, int] = {}  # of code, by identity; the objects are kept, so that ids stay theirs
+        self._kinds: dict[int, int] = {}  # kind of code by its id; the code objects are kept
         self._kept: list[Any] = []
         self._told: set[tuple[str, int]] = set()
         self._error: Exception | None = None
@@ -116,7 +116,7 @@ class Reads(Signal):
             return
         try:
             self._count(window, name, tensor, frame)
-        except Exception as error:  # switches the signal off, when it is sampled next
+        except Exception as error:  # The signal is switched off when it is sampled next.
             self._error, window.ended = error, self.progress.steps
 
     def _count(self, window: _Window, name: str, tensor: Any, frame: FrameType | None) -> None:
@@ -189,11 +189,11 @@ def _watch(torch: Any, signal: Reads) -> None:
     if not _owner:
         _owner.append(torch.Tensor)
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_watch_nothing)  # nobody would end the window there
+            os.register_at_fork(after_in_child=_watch_nothing)  # nobody would end the window in the child
     _watching.append(signal)
     for name in (*READS, *COPIES):
         original = getattr(torch.Tensor, name, None)
-        if name not in vars(torch.Tensor) and original is not None:  # else the program stands there itself
+        if name not in vars(torch.Tensor) and original is not None:  # The program has not put something there itself.
             _in_place[name] = _Noticed(name, original)
             setattr(torch.Tensor, name, _in_place[name])
 
@@ -208,7 +208,7 @@ def _watch_nothing() -> None:
     _watching.clear()
     while _in_place:
         name, ours = _in_place.popitem()
-        if vars(_owner[0]).get(name) is ours:  # else the program has put something in our place
+        if vars(_owner[0]).get(name) is ours:  # The program has not put something in our place.
             delattr(_owner[0], name)
 
 

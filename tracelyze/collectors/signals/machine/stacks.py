@@ -20,8 +20,8 @@ from tracelyze.collectors.program.call_sites import is_library, shown_path, sour
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
-QUIET_SECONDS = 30.0  # without any progress, before stacks are written down; or
-QUIET_STEPS = 20.0  # this many times the usual pause between two signs of progress
+QUIET_SECONDS = 30.0  # Stacks are written down after so many seconds without any progress,
+QUIET_STEPS = 20.0  # or after so many times the usual pause between two signs of progress, if that is longer.
 REMEMBERED = 64  # pauses that "usual" is the median of
 MAX_STACKS = 16  # written down per run
 FRAMES = 60  # of the training thread, innermost last

@@ -37,8 +37,8 @@ class _Before:
         self.weights: Any = None  # [tensors, ELEMENTS]: the copies, zeros where a tensor has fewer
         self.reached: Any = None  # [tensors, ELEMENTS]: that element's gradient is not zero
         self.gradients: Any = None  # [tensors, 5]: norm, largest, median without zeros, how many are not zero, finite
-        self.since: int | None = None  # steps since the sample before, and
-        self.same: Any = None  # [tensors]: elements that are as they were then
+        self.since: int | None = None  # steps since the sample before
+        self.same: Any = None  # [tensors]: elements that are as they were at the sample before
 
 
 class Parameters(Signal):

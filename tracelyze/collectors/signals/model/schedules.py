@@ -56,7 +56,7 @@ class Schedules(Signal):
         super().__init__(context)
         self._known: weakref.WeakKeyDictionary[Any, _Scheduler] = weakref.WeakKeyDictionary()
         self._all: list[_Scheduler] = []
-        self._reported: Counter[int] = Counter()  # of REPORTS, by optimizer
+        self._reported: Counter[int] = Counter()  # reports that were made, by optimizer: an index of REPORTS
         self._next: float = math.inf  # steps of the process until the one that stepped last is to be reported
 
     def scheduled(self, scheduler: Any, inner: bool) -> None:
@@ -73,7 +73,7 @@ class Schedules(Signal):
         elif not inner and not one.steps:
             one.early += self._before_its_optimizer(scheduler)
         if not self.progress.backwards:
-            return  # its constructor makes a first step
+            return  # The constructor of a scheduler makes a first step, which is none of the training's.
         if one.site is None:
             one.site = self.program.sites.here("schedule")
         one.steps += 1
@@ -145,7 +145,7 @@ def _shares(optimizer: Any, others: list[Tracked]) -> bool:
     held = {id(p) for other in others for p in other.parameters()}
     own = optimizer.param_groups
     if any(id(group) in groups for group in own):
-        return False  # one wraps the other
+        return False  # One of them wraps the other: they are one schedule.
     return any(id(p) in held for group in own for p in group["params"])
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
-ALL_OF = 20  # loads of a process that are compared; of later ones those whose number is a power of two
+ALL_OF = 20  # The first loads of a process are all compared, of later ones those whose number is a power of two.
 REMEMBERED = 64  # dictionaries that modules have handed out
 
 
@@ -39,7 +39,7 @@ class StateLoads(Signal):
     def state_taken(self, module: Any, state: Any) -> None:
         step = self.progress.steps
         self._latest[module] = step
-        if type(state) is not dict:  # a plain one cannot be referred to weakly
+        if type(state) is not dict:  # A plain dict takes no weak reference.
             self._taken.append((weakref.ref(state), step))
 
     def state_loading(self, module: Any, given: Any) -> None:

@@ -30,7 +30,7 @@ class Autocast(Signal):
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         if call.replayed:
-            return  # it is over, and was as the one before
+            return  # The call is over, and its mode was that of the call before.
         code = dtype_code(self.torch) if self._any_autocast() else 0
         if code or self._inside.code:
             call.autocast = code or self._inside.of(call.model.module())
