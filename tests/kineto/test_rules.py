@@ -110,7 +110,7 @@ def test_one_stall_of_the_loader_is_no_bottleneck(tmp_path, stall):
     assert ("first batch alone took 400 ms" in check.reason) is (stall == 0)
 
 
-@pytest.mark.parametrize("how", [{"steps": 2, "loading": 9_000}, {"steps": 20, "kernels": 2, "loading": 900}])
+@pytest.mark.parametrize("how", [{"steps": 2}, {"steps": 5, "kernels": 1}])
 def test_traces_too_small_to_judge_are_skipped(tmp_path, how):
     diagnosis = diagnose(training(**how), tmp_path)
     assert diagnosis.verdict == "unknown"

@@ -290,7 +290,7 @@ def _names(a: TraceSide, b: TraceSide, key: Callable[[KernelTime], str], row: st
 
 def notes(a: TraceSide, b: TraceSide) -> list[str]:
     """What limits the comparison."""
-    said = list(dict.fromkeys(note for side in (a, b) for note in _limits(side)))
+    said = [*_unlike(a, b), *dict.fromkeys(note for side in (a, b) for note in _limits(side))]
     sources = [{one.steps_from for one in side.job.summaries} for side in (a, b)]
     if sources[0] != sources[1]:
         said.append(
@@ -300,6 +300,18 @@ def notes(a: TraceSide, b: TraceSide) -> list[str]:
     stacks = [any(one.stacks for one in side.job.summaries) for side in (a, b)]
     if stacks[0] != stacks[1]:
         said.append(f"Only {'A' if stacks[0] else 'B'} recorded Python stacks, which slows its host down.")
+    return said
+
+
+def _unlike(a: TraceSide, b: TraceSide) -> list[str]:
+    """That the sides ran on other devices, or on other numbers of ranks: then times differ for that reason alone."""
+    said = []
+    devices = [_any({name for one in side.job.summaries for name in one.device_names}) for side in (a, b)]
+    if all(devices) and devices[0] != devices[1]:
+        said.append(f"The sides ran on different devices (A: {devices[0]}, B: {devices[1]}).")
+    worlds = [max((one.world_size or 0 for one in side.job.summaries), default=0) for side in (a, b)]
+    if all(worlds) and worlds[0] != worlds[1]:
+        said.append(f"The jobs had different numbers of ranks (A: {worlds[0]}, B: {worlds[1]}).")
     return said
 
 

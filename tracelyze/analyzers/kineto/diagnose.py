@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers import causality, context, selection
 from tracelyze.analyzers.kineto.attribution import collectives
+from tracelyze.analyzers.kineto.attribution.attribution import CAUSE_TEXT, CAUSES
 from tracelyze.analyzers.kineto.attribution.collectives import Arrivals
+from tracelyze.analyzers.kineto.attribution.kernel_names import short
 from tracelyze.analyzers.kineto.attribution.summary import TraceSummary, summarise, summarise_trace
 from tracelyze.analyzers.kineto.page.pictures import rank_chart, step_chart
 from tracelyze.analyzers.kineto.reading.reader import read_trace
@@ -19,12 +21,13 @@ from tracelyze.analyzers.kineto.timeline.table import Floats
 from tracelyze.analyzers.rule import Limits, Outcome, Skipped
 from tracelyze.diagnosis import Chart, Check, Diagnosis, Exit, Finding, RunFacts, verdict_of
 from tracelyze.errors import Cause, InputError
-from tracelyze.formatting import percent
+from tracelyze.formatting import duration, percent
 from tracelyze.version import __version__
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.kineto.page.picture import Painter
 
+IDLE = 0.2  # of the time: a device that is idle for longer never comes without a sentence
 MOST_CHARTS = 4
 """Traces whose steps are drawn one by one; of the others the means stand in the chart of the ranks."""
 
@@ -105,9 +108,9 @@ def diagnose_job(
 def _why_unknown(job: Job, checks: Sequence[Check]) -> str:
     """Why the traces say too little, in a sentence: each of them is too short, or no rule could look; else empty."""
     limits = Limits(ENOUGH)
-    short = [too_short(summary, limits) for summary in job.summaries]
-    if all(short):
-        return f"Too little was recorded to judge: {short[0]}."
+    small = [too_short(summary, limits) for summary in job.summaries]
+    if all(small):
+        return f"Too little was recorded to judge: {small[0]}."
     skipped = [check.reason for check in checks if check.status == "skipped"]
     return f"No check could run: {skipped[0]}" if checks and len(skipped) == len(checks) else ""
 
@@ -209,6 +212,22 @@ def _choose(select: Collection[str], ignore: Collection[str]) -> tuple[list[Trac
     return chosen, [name for name in select if name not in known and name not in ignore]
 
 
+def idle_in_words(summary: TraceSummary) -> str | None:
+    """What the device was idle for, if that is a fifth of the steps or more, whatever the findings say."""
+    device = summary.device
+    whole = float(summary.duration.sum())
+    if device is None or whole <= 0 or float(device.idle.sum()) < IDLE * whole:
+        return None
+    parts = sorted(((float(device.cause(name).sum()), CAUSE_TEXT[name]) for name in CAUSES), reverse=True)
+    told = ", ".join(f"{percent(time / whole)} {text}" for time, text in parts[:3] if time >= 0.01 * whole)
+    said = f"The device is idle {percent(float(device.idle.sum()) / whole)} of the time: {told}."
+    late = float(device.cause("device").sum())
+    if late >= IDLE * float(device.idle.sum()) and device.late:
+        names = ", ".join(f"{short(name)} ({duration(time / MICROSECONDS)})" for name, time in device.late)
+        said += f" Work had been launched and did not begin; the device was late on {names}."
+    return said
+
+
 def _facts(paths: Sequence[Path | str], job: Job) -> RunFacts:
     summaries = job.summaries
     longest = max(summaries, key=lambda summary: summary.window)
@@ -220,9 +239,11 @@ def _facts(paths: Sequence[Path | str], job: Job) -> RunFacts:
         environment["device busy"] = percent(float(longest.device.busy.sum()) / longest.window)
     several = len(summaries) > 1
     notes = [f"{s.file}: {note}" if several else note for s in summaries for note in s.notes]
-    short = [name for arrivals in job.arrivals for name in arrivals.unmatched]
-    if short:
-        notes.append(f"Collectives that not all ranks made equally often: {'; '.join(short[:3])}.")
+    if (said := idle_in_words(longest)) is not None:
+        notes.append(said)
+    unmatched = [name for arrivals in job.arrivals for name in arrivals.unmatched]
+    if unmatched:
+        notes.append(f"Collectives that not all ranks made equally often: {'; '.join(unmatched[:3])}.")
     return RunFacts(
         path=str(paths[0]),
         command=[],

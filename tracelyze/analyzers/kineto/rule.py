@@ -76,7 +76,13 @@ FEWEST_ACTIVITIES: Final = Threshold(
     "derived: with fewer steps than fewest_steps the kernels have to carry the repetition; one forward and "
     "backward pass of a 50-layer network is about 1,000",
 )
-ENOUGH: Final = (SHORTEST_WINDOW, FEWEST_STEPS, FEWEST_ACTIVITIES)
+LEAST: Final = Threshold(
+    "least_activities",
+    30,
+    "device activities",
+    "derived: a forward and a backward pass of a few layers; below that nothing has happened more than once",
+)
+ENOUGH: Final = (SHORTEST_WINDOW, FEWEST_STEPS, FEWEST_ACTIVITIES, LEAST)
 """What a trace must hold before shares of its time mean anything."""
 
 
@@ -85,6 +91,16 @@ def too_short(summary: TraceSummary, limits: Limits) -> str | None:
     window = summary.window / MICROSECONDS
     if window < limits["shortest_window"]:
         return f"the trace covers {duration(window)} of steps, too little to judge"
+    return _too_few(summary, limits)
+
+
+def too_few_gaps(summary: TraceSummary, limits: Limits) -> str | None:
+    """Why a trace is too small to judge the gaps between its activities, or None: many of them need not last long."""
+    many = sum(device.activities for device in summary.devices) >= limits["fewest_activities"]
+    return None if many else too_short(summary, limits)
+
+
+def _too_few(summary: TraceSummary, limits: Limits) -> str | None:
     steps = len(summary.number) if summary.counted else 0
     activities = sum(device.activities for device in summary.devices)
     if steps < limits["fewest_steps"] and activities < limits["fewest_activities"]:
@@ -126,17 +142,22 @@ def usual(summary: TraceSummary, time: Floats) -> float:
     return median(time[chosen] / np.maximum(summary.duration[chosen], 1e-9))
 
 
-def on_device(check: OneTraceCheck) -> TraceCheck:
-    """A check for each trace that has device work and is long enough; the findings of all ranks become one."""
-    return _each(check, need_device=True)
+def on_device(check: OneTraceCheck, short: Callable[[TraceSummary, Limits], str | None] = too_short) -> TraceCheck:
+    """A check for each trace that has device work; the findings of all ranks become one.
+
+    What a trace shows that is `short` of what is needed is possible, and says why; that it shows nothing says nothing.
+    """
+    return _each(check, short)
 
 
-def on_any_trace(check: OneTraceCheck) -> TraceCheck:
-    """A check for each trace, with or without device work; it decides itself whether the trace is long enough."""
-    return _each(check, need_device=False)
+def on_any_trace(check: OneTraceCheck, short: Callable[[TraceSummary, Limits], str | None] | None = None) -> TraceCheck:
+    """A check for each trace, with or without device work; without `short` it decides itself what is long enough."""
+    return _each(check, short, need_device=False)
 
 
-def _each(check: OneTraceCheck, need_device: bool) -> TraceCheck:
+def _each(
+    check: OneTraceCheck, short: Callable[[TraceSummary, Limits], str | None] | None, need_device: bool = True
+) -> TraceCheck:
     def every(job: Job, limits: Limits) -> Outcome:
         findings: list[Finding] = []
         passed: list[Passed] = []
@@ -144,8 +165,8 @@ def _each(check: OneTraceCheck, need_device: bool) -> TraceCheck:
         for summary in job.summaries:
             if need_device and summary.device is None:
                 outcome: Outcome = Skipped("the trace shows no work on a device", "not-applicable")
-            elif need_device and (reason := too_short(summary, limits)):
-                outcome = Skipped(reason)
+            elif short and (reason := short(summary, limits)):
+                outcome = _small(summary, check, job, limits, reason)
             else:
                 outcome = check(summary, job, limits)
             if isinstance(outcome, Passed):
@@ -159,6 +180,25 @@ def _each(check: OneTraceCheck, need_device: bool) -> TraceCheck:
         return passed[0] if passed else together(skipped) if skipped else Skipped("no trace was given")
 
     return every
+
+
+def _small(summary: TraceSummary, check: OneTraceCheck, job: Job, limits: Limits, reason: str) -> Outcome:
+    """What a trace that is too small to judge shows all the same, as a possibility."""
+    if sum(device.activities for device in summary.devices) < limits["least_activities"]:
+        return Skipped(reason)
+    outcome = check(summary, job, limits)
+    if not isinstance(outcome, list):
+        return Skipped(reason)
+    return [
+        replace(
+            finding,
+            confidence="possible",
+            severity="warning" if finding.severity == "critical" else finding.severity,
+            summary=f"{finding.summary} This is a possibility, no more: {reason}.",
+            excluded=[],
+        )
+        for finding in outcome
+    ]
 
 
 def measured(name: str, value: float, limits: Limits, threshold: str) -> Evidence:

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from tracelyze.analyzers.kineto.attribution.late_work import LateWork
 from tracelyze.analyzers.kineto.timeline import intervals, processes
 from tracelyze.analyzers.kineto.timeline.categories import COVERAGE, Activity
 from tracelyze.analyzers.kineto.timeline.intervals import Ranges
@@ -89,6 +90,7 @@ class DeviceTime:
     `after_sync`: idle in gaps that began while the host waited for the device, without what other causes explain.
     `waited`: how long the threads that launch work were inside calls that may wait for the device.
     `longest_gap`: per cause the longest single gap and the step it lies in, shape [CAUSES, 2].
+    `late`: the activities on which an idle device was latest although they had been launched, and how long in all.
     `span`, `span_busy`: first to last activity of the device, whatever the steps are.
     """
 
@@ -108,6 +110,7 @@ class DeviceTime:
     span_busy: float
     communication_total: float
     overlapped_total: float
+    late: tuple[tuple[str, float], ...] = ()
 
     @property
     def idle(self) -> Floats:
@@ -193,6 +196,7 @@ def device_time(
     worked, worked_total = cover(talks | computes)
     filled, busy_total = cover(None)
     idle = _Idle.nothing(len(steps))
+    idle.ends_with = LateWork(start, trace.device["name"][rows], len(trace.device_names))
     ends_with = _Launches(trace, steps, start, launch_of[rows])
     ended = -np.inf
     for ranges in intervals.merged(start, end, None, _SLICE):
@@ -217,6 +221,7 @@ def device_time(
         span_busy=busy_total,
         communication_total=talked_total,
         overlapped_total=talked_total - (worked_total - compute_total),
+        late=idle.ends_with.latest(trace.device_names),
     )
 
 
@@ -298,6 +303,7 @@ class _Idle:
     causes: Floats
     after_sync: Floats
     longest: Floats
+    ends_with: LateWork | None = None
 
     @staticmethod
     def nothing(steps: int) -> _Idle:
@@ -314,6 +320,8 @@ class _Idle:
             longest = int(shares[:, cause].argmax())
             if shares[longest, cause] > self.longest[cause, 0]:
                 self.longest[cause] = shares[longest, cause], steps.number[gaps.step[longest]]
+        if self.ends_with is not None:
+            self.ends_with.add(gaps.end, shares[:, _DEVICE])
         blamed = np.where(drained, shares[:, _DRAINING].sum(axis=1), 0.0)
         self.after_sync += np.bincount(gaps.step, blamed, len(steps))
 

@@ -14,7 +14,8 @@ from tracelyze.analyzers.kineto.timeline.trace import Trace
 NAMED: Final = re.compile(
     r"nccl(dev)?kernel|^nccl|rccl|hccl|hcom_|oneccl|msccl|deep_?ep::|nvshmem|rocshmem|flux_comm|userbuffers|"
     r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|cross_device_reduce|one_?shot|two_?shot|multimem|"
-    r"(^|_|::)broadcast_?kernel|symm_mem",
+    r"(^|_|::)broadcast_?kernel|symm_mem|(^|::|\s)ep::|(inter|intra)node(_ll)?::|low_latency::|ibgda|quick_?reduce|"
+    r"custom_?(all_?reduce|ar)\b|\bar_fusion",
     re.IGNORECASE,
 )
 """Names that say it themselves: libraries of collectives, and the collectives that custom kernels implement."""

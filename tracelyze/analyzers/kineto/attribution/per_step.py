@@ -52,15 +52,26 @@ def profile(path: Path | str, position: int = 0) -> Profile:
     table: list[KernelTime] = []
     if steps is not None:
         executed = as_executed(trace, steps, on_device_clock(trace, steps, launch_of))
-        table = kernel_times(trace, executed, launch_of)
+        table = kernel_times(trace, executed, launch_of, steps)
     return Profile(summarise_trace(trace, position), table)
 
 
-def kernel_times(trace: Trace, steps: Steps, launch_of: Integers) -> list[KernelTime]:
-    """Device time by kernel and operator for each step; work belongs to the step in which it starts on the device."""
+def kernel_times(trace: Trace, steps: Steps, launch_of: Integers, marks: Steps | None = None) -> list[KernelTime]:
+    """Device time by kernel and operator for each step.
+
+    Work belongs to the step of `marks`, the steps as the host made them, in which it was launched; where its launch is
+    not known, to the one of `steps` in which it starts on the device.
+    """
     device, count = trace.device, len(steps)
-    home = np.searchsorted(steps.start, device["start"], side="right") - 1
-    rows = np.flatnonzero((home >= 0) & (device["start"] < steps.end[np.maximum(home, 0)]))
+    home = _home(steps, device["start"])
+    if marks is not None and marks.counted and len(marks) == count:
+        linked = launch_of >= 0
+        home = (
+            np.where(linked, _home(marks, trace.launches["start"][np.maximum(launch_of, 0)]), home)
+            if linked.any()
+            else home
+        )
+    rows = np.flatnonzero(home >= 0)
     if not len(rows):
         return []
     talks = kernels.communication_rows(trace, launch_of)
@@ -81,6 +92,12 @@ def kernel_times(trace: Trace, steps: Steps, launch_of: Integers) -> list[Kernel
         _kernel(trace, keys[key].tolist(), float(number) / count, own)
         for key, number, own in zip(largest, counts, sums.reshape(len(largest), count), strict=True)
     ]
+
+
+def _home(steps: Steps, moments: Floats) -> Integers:
+    """The step in which each moment lies, -1 for none."""
+    home = np.searchsorted(steps.start, moments, side="right") - 1
+    return np.where((home >= 0) & (moments < steps.end[np.maximum(home, 0)]), home, -1)
 
 
 def _kernel(trace: Trace, key: list[int], count: float, time: Floats) -> KernelTime:

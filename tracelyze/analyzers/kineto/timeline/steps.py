@@ -33,6 +33,11 @@ _APART: Final = 5.0
 _IN_BURSTS: Final = 0.3
 """Share of a batch's launches, at most, that lies between two marks of one burst."""
 
+_FRAME: Final = re.compile(r"\.py\(\d+\): |^<built-in ")
+_PART: Final = 0.1
+_MOSTLY: Final = 0.5
+"""Of the time, and of the ranges: what a range is that stands for a step."""
+
 _LONGEST_SEQUENCE: Final = 200_000
 _MOST_NAMES: Final = 300
 """Kernels, and names, that are looked at in the search for what repeats."""
@@ -223,9 +228,22 @@ def _repeated_annotation(trace: Trace) -> Steps | None:
         if (threads[rows] != threads[rows[0]]).any():
             continue
         starts = np.sort(table["start"][rows])
+        if _FRAME.search(trace.host_names[name]) and not _does_something(trace, table, rows):
+            continue
         if _evenly(starts) and starts[-1] - starts[0] >= 0.5 * (extent[1] - extent[0]):
             return _anchored(f"repetitions of {trace.host_names[name]}", starts, int(threads[rows[0]]))
     return None
+
+
+def _does_something(trace: Trace, table: Table, rows: Array) -> bool:
+    """Whether a function is a part of its step worth the name: most launch work, or they fill a tenth of the time.
+
+    Small Python calls (a counter, a property) recur as evenly as steps do, and may do so twice a step.
+    """
+    start, end = table["start"][rows], table["end"][rows]
+    filled = float((end - start).sum()) >= _PART * float(end.max() - start.min())
+    work = np.sort(trace.launches["start"] if len(trace.launches) else trace.host[Activity.OPERATOR]["start"])
+    return filled or float((np.searchsorted(work, end) > np.searchsorted(work, start)).mean()) > _MOSTLY
 
 
 def _repeated_kernels(trace: Trace) -> Steps | None:

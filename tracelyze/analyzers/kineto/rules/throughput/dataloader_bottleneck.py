@@ -43,8 +43,6 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     device = summary.device
     if device is None and summary.host is None:
         return Skipped("the trace holds no steps")
-    if reason := too_short(summary, limits):
-        return Skipped(reason)
     waits = device.cause("input") if device is not None else np.asarray(summary.host)[:, CAUSES.index("input")]
     within = np.where(summary.epoch_starts, 0.0, waits)  # the first batch of an epoch is another fault
     value = recurring(summary, within)
@@ -105,7 +103,7 @@ RULE: Final = TraceRule(
         "data loader's part. Loading that hides behind the device's queue is free. Without a device: its part of "
         "the thread."
     ),
-    check=on_any_trace(check),
+    check=on_any_trace(check, too_short),
     verify="Profile a few steps again: the wait for data per step is below the share that this rule fires at.",
     thresholds=(
         *ENOUGH,

@@ -21,6 +21,7 @@ from tracelyze.analyzers.kineto.rule import (
     recurring,
     share,
     span,
+    too_few_gaps,
     usual,
 )
 from tracelyze.analyzers.rule import Limits, Outcome, Threshold
@@ -101,7 +102,7 @@ RULE: Final = TraceRule(
         "launch calls, Python code or garbage collection, and not inside the data loader, a synchronisation, an "
         "allocation or a collective."
     ),
-    check=on_device(check),
+    check=on_device(check, too_few_gaps),  # the gaps between kernels are counted, not their milliseconds
     verify="Profile a few steps again: the device is busy for more of the step.",
     thresholds=(
         *ENOUGH,
