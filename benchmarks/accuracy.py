@@ -1,11 +1,14 @@
 """How often is the diagnosis right? Runs every labelled training of `tests/trainings` and counts.
 
-    python -m benchmarks.accuracy [--only PATTERN] [--jobs N] [--output RESULT.json] [--keep FOLDER]
+    python -m benchmarks.accuracy [--only PATTERN] [--seeds N] [--jobs N] [--output RESULT.json] [--keep FOLDER]
+    python -m benchmarks.accuracy --folder SCRIPTS    # your own, with labels (benchmarks/labelled_scripts.py)
 
 Per rule: recall over the runs that are labelled with it as root cause, precision over the runs on which it fired. A
 label with alternatives counts for the alternative that was found, and for the first that is a rule if none was.
-Findings of severity info are not counted. Over all runs: faulty runs whose roots are exactly the labelled ones, and
-healthy runs without an alarm.
+Findings of severity info are not counted. Over all runs, and by the idiom that the script is written in: faulty runs
+whose roots are exactly the labelled ones, and healthy runs without an alarm, with 95% intervals (Wilson 1927).
+`--seeds 3` runs each script with three sets of random numbers; the intervals then count runs that are not independent.
+`--load N` keeps N cores busy meanwhile.
 """
 
 from __future__ import annotations
@@ -13,18 +16,22 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import json
+import multiprocessing
 import platform
 import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks import labelled_scripts
 from tests.trainings.judge import Judgement, diagnose
 from tests.trainings.manifest import TRAININGS, Training
 
@@ -93,6 +100,24 @@ def percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.0f}%"
 
 
+def interval(right: int, runs: int) -> str:
+    """The 95% interval of a share, in percent (Wilson 1927, doi:10.1080/01621459.1927.10502953)."""
+    if not runs:
+        return "-"
+    z, share = 1.96, right / runs
+    middle = (share + z * z / (2 * runs)) / (1 + z * z / runs)
+    half = z / (1 + z * z / runs) * (share * (1 - share) / runs + z * z / (4 * runs * runs)) ** 0.5
+    return f"{100 * max(0.0, middle - half):.0f} to {100 * min(1.0, middle + half):.0f}%"
+
+
+def by_idiom(judgements: list[Judgement]) -> dict[str, dict[str, Any]]:
+    """The totals of the scripts of each idiom."""
+    groups: dict[str, list[Judgement]] = defaultdict(list)
+    for judgement in judgements:
+        groups[labelled_scripts.idiom(judgement.training.script)].append(judgement)
+    return {name: totals(members) for name, members in sorted(groups.items())}
+
+
 def show(judgements: list[Judgement], seconds: float) -> None:
     """Prints problems, the table of rules and the totals."""
     for judgement in judgements:
@@ -106,9 +131,14 @@ def show(judgements: list[Judgement], seconds: float) -> None:
     for rule, score in scores(judgements).items():
         recall, precision = percent(score.recall), percent(score.precision)
         print(f"{rule:28s} {score.labelled:8d} {score.found:6d} {recall:>7s} {score.fired:6d} {precision:>9s}")
+    print(f"\n{'idiom':28s} {'healthy':>8s} {'silent':>7s} {'faulty':>7s} {'right':>6s}")
+    for name, count in by_idiom(judgements).items():
+        counts = (count["healthy"], count["healthy_silent"], count["faulty"], count["faulty_right"])
+        print("{:28s} {:8d} {:7d} {:7d} {:6d}".format(name, *counts))
     count = totals(judgements)
-    print(f"\nhealthy runs without an alarm   {count['healthy_silent']} of {count['healthy']}")
-    print(f"faulty runs with every root     {count['faulty_found']} of {count['faulty']}")
+    silent, right = count["healthy_silent"], count["faulty_found"]
+    print(f"\nhealthy runs without an alarm   {silent} of {count['healthy']} ({interval(silent, count['healthy'])})")
+    print(f"faulty runs with every root     {right} of {count['faulty']} ({interval(right, count['faulty'])})")
     print(f"  and nothing else              {count['faulty_right']} of {count['faulty']}")
     print(f"faults by their best name       {count['faults_by_best_name']} of {count['faults']}")
     print(f"faulty runs without any rule    {count['without_a_rule']} (not counted above)")
@@ -122,6 +152,7 @@ def report(judgements: list[Judgement], seconds: float) -> dict[str, Any]:
         "python": platform.python_version(),
         "seconds": round(seconds, 1),
         "totals": totals(judgements),
+        "idioms": by_idiom(judgements),
         "rules": {
             rule: {**asdict(score), "recall": score.recall, "precision": score.precision}
             for rule, score in scores(judgements).items()
@@ -158,21 +189,51 @@ def judge_all(trainings: list[Training], jobs: int, keep: Path) -> list[Judgemen
     return judgements
 
 
+def reseeded(trainings: list[Training], seeds: int) -> list[Training]:
+    """Every training with so many sets of random numbers: its own, and others."""
+    return [replace(training, seed=1000 * index) for index in range(seeds) for training in trainings]
+
+
+@contextmanager
+def busy(cores: int) -> Iterator[None]:
+    """Keeps so many cores at work."""
+    workers = [multiprocessing.Process(target=_spin, daemon=True) for _ in range(cores)]
+    for worker in workers:
+        worker.start()
+    try:
+        yield
+    finally:
+        for worker in workers:
+            worker.terminate()
+
+
+def _spin() -> None:
+    while True:
+        pass
+
+
 def main() -> int:
     """Exit code 1 when the diagnosis of any run differs from its label."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="*", help="names of trainings, with wildcards; several with commas")
+    parser.add_argument("--folder", type=Path, help="scripts that carry their own labels, instead of the repository's")
+    parser.add_argument("--seeds", type=int, default=1, help="sets of random numbers for each script")
+    parser.add_argument("--load", type=int, default=0, help="cores that other work keeps busy meanwhile")
     parser.add_argument("--jobs", type=int, default=1, help="trainings at a time; more than cores makes timings noisy")
     parser.add_argument("--output", type=Path, help="write the result as JSON")
     parser.add_argument("--keep", type=Path, help="keep the recorded runs in this new folder")
     args = parser.parse_args()
     patterns = [pattern.replace("[", "[[]") for pattern in args.only.split(",")]
-    chosen = [t for t in TRAININGS if any(fnmatch.fnmatch(t.name, pattern) for pattern in patterns)]
+    try:
+        offered = TRAININGS if args.folder is None else labelled_scripts.read(args.folder)
+    except (OSError, ValueError) as problem:
+        parser.error(str(problem))
+    chosen = [t for t in offered if any(fnmatch.fnmatch(t.name, pattern) for pattern in patterns)]
     if not chosen:
         parser.error(f"no training is called {args.only}")
     started = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        judgements = judge_all(chosen, args.jobs, (args.keep or Path(folder)).resolve())
+    with tempfile.TemporaryDirectory() as folder, busy(args.load):
+        judgements = judge_all(reseeded(chosen, args.seeds), args.jobs, (args.keep or Path(folder)).resolve())
     seconds = time.monotonic() - started
     show(judgements, seconds)
     if args.output:

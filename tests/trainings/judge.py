@@ -82,7 +82,8 @@ def diagnose(training: Training, folder: Path, run: Run = run) -> Judgement:
     """Records and judges one training; its run directory stays in `folder`. `run` runs both commands."""
     judgement = Judgement(training)
     recorded = folder / "run"
-    program = [sys.executable, str(training.script), *training.args]
+    again = ["-m", "benchmarks.reseeded", str(training.seed)] if training.seed else []
+    program = [sys.executable, *again, str(training.script), *training.args]
     started = time.monotonic()
     try:
         collected = run(

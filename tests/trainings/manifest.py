@@ -57,7 +57,10 @@ LEAKING: Final = ("host-memory-leak", "memory-leak", "retain-graph", "throughput
 
 @dataclass(frozen=True)
 class Training:
-    """One labelled run: `path` is relative to this folder, `lines` are the source lines that may be pointed at."""
+    """One labelled run: `path` is relative to this folder, `lines` are the source lines that may be pointed at.
+
+    `seed`: by how much the script's seeds are raised (benchmarks/reseeded.py); 0 runs it as it is.
+    """
 
     path: str
     args: tuple[str, ...] = ()
@@ -67,12 +70,14 @@ class Training:
     lines: tuple[str, ...] = ()
     exit_code: int = 0
     fast: bool = False
+    seed: int = 0
 
     @property
     def name(self) -> str:
         """Stem of the script, with the fault where one is switched on: `gan_toy[wrong-optimizer]`."""
         stem = Path(self.path).stem
-        return f"{stem}[{self.args[-1]}]" if self.args else stem
+        chosen = f"{stem}[{self.args[-1]}]" if self.args else stem
+        return f"{chosen}+{self.seed}" if self.seed else chosen
 
     @property
     def healthy(self) -> bool:
