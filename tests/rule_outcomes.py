@@ -30,10 +30,10 @@ class RuleOutcomes:
         self.test = ""
 
     def pytest_sessionstart(self) -> None:
-        from tracelyze.analyzers import engine
         from tracelyze.analyzers.kineto import diagnose
+        from tracelyze.analyzers.ranks import summary
 
-        engine.evaluate = self._noting(engine.evaluate)
+        summary.evaluate = self._noting(summary.evaluate)
         diagnose.evaluate = self._noting(diagnose.evaluate)
 
     def _noting(self, evaluate: Callable[..., Any]) -> Callable[..., Any]:
