@@ -27,6 +27,7 @@ WALLS = {
     },
     "importing": {
         "pyarrow", "tracelyze.schema", "tracelyze.redaction", "tracelyze.errors", "tracelyze.version",
+        "tracelyze.collectors.system.flight_recorder",
         "tracelyze.collectors.system.identity", "tracelyze.collectors.storage.stream",  # the collectors' storage
         "tracelyze.formatting", "tracelyze.reading",
     },

@@ -28,6 +28,7 @@ def explain(findings: Sequence[Finding], rules: Sequence[Rule | TraceRule]) -> l
     step the one that comes first in the catalogue. So there are no cycles.
     """
     causes = {rule.id: rule.consequence_of for rule in rules}
+    between_ranks = {rule.id for rule in rules if getattr(rule, "gather", None) is not None}  # they concern all ranks
     place = {rule.id: index for index, rule in enumerate(rules)}
     by_rule = {finding.rule: finding for finding in findings}
     chosen: dict[str, str | None] = {}
@@ -47,7 +48,7 @@ def explain(findings: Sequence[Finding], rules: Sequence[Rule | TraceRule]) -> l
                 cause
                 for cause in causes.get(rule, ())
                 if cause in by_rule
-                and ranks & set(by_rule[cause].ranks)
+                and (cause in between_ranks or ranks & set(by_rule[cause].ranks))
                 and _same_training(by_rule[rule], by_rule[cause])
             ]
             earlier = [cause for cause in fired if began(cause) < began(rule)]

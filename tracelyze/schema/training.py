@@ -336,6 +336,7 @@ COLLECTIVES = Table(
     "One row per collective that a rank had enqueued, from a dump of torch's Flight Recorder; before them one row per "
     "process group of the rank, without an operation.",
     (
+        Column("time", "float64", "s", "when the dump was taken by the collector, on the process's clock"),
         Column("group", "string", "", "name of the process group"),
         Column("description", "string", "", "what the program calls it"),
         Column("members", "string", "", "rows of groups: its ranks, by their numbers in the job"),

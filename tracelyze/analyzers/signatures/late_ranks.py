@@ -11,6 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tracelyze.analyzers.computed.ranks import doing
+from tracelyze.analyzers.computed.ranks.doing import Doing
+
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
@@ -36,13 +39,20 @@ class Call:
 
 @dataclass
 class Rank:
-    """What one rank's dump says: members of its groups, the last number enqueued in each, and what is not complete."""
+    """What one rank's dump says: members of its groups, the last number enqueued in each, and what is not complete.
+
+    `recorded`: by the collector, so `doing` says what the rank did; `failed`: its dump is from after an exception, when
+    collectives that failed look complete.
+    """
 
     rank: int
     members: dict[str, tuple[int, ...]] = field(default_factory=dict)
     enqueued: dict[str, int] = field(default_factory=dict)
     pending: dict[str, list[Call]] = field(default_factory=dict)
     calls: int = 0
+    recorded: bool = False
+    failed: bool = False
+    doing: Doing | None = None
 
     def completed(self, group: str) -> int | None:
         """The last collective of the group that is complete there; None where it shows none at all."""
@@ -61,13 +71,30 @@ class Late:
 
 
 def read(process: Process) -> Rank:
-    """What the dump of this process says."""
+    """What the dump of this process says, of several the one that tells where it stood when it last moved on."""
     one = Rank(process.rank)
-    for row in process.tables["collectives"].records():
+    rows = list(process.tables["collectives"].records())
+    times = sorted({row["time"] for row in rows if row["time"] is not None})
+    if times or (not rows and int(process.facts.get("world_size") or 1) > 1):
+        one.recorded, one.doing = True, doing.of(process)
+        chosen, one.failed = _telling(process, times)
+        rows = [row for row in rows if row["time"] == chosen]
+    for row in rows:
         _take(one, row)
     for group, pending in one.pending.items():
         one.pending[group] = sorted(pending, key=lambda call: call.sequence)[:MOST_PENDING]
+    if times and times[-1] < doing.last_step(process):
+        one.pending.clear()  # it went on
     return one
+
+
+def _telling(process: Process, times: Sequence[float]) -> tuple[float | None, bool]:
+    """Which dump to read, and whether it is from after an exception."""
+    raised = [row["time"] for row in process.events.records() if row["kind"] == "exception" and row["time"] is not None]
+    if not raised or not times:
+        return (times[-1] if times else None), False
+    stood = [time for time in times if doing.last_step(process) < time < raised[-1]]
+    return (stood[-1], False) if stood else (times[-1], True)
 
 
 def together(told: Iterable[tuple[int, Rank | None]]) -> dict[int, Rank]:
@@ -76,6 +103,13 @@ def together(told: Iterable[tuple[int, Rank | None]]) -> dict[int, Rank]:
     for number, one in told:
         if one is not None or number not in ranks:
             ranks[number] = one or Rank(number)
+    for group in {name for one in ranks.values() for name in one.enqueued}:
+        if not any(one.members.get(group) for one in ranks.values()):  # Gloo does not say who is in a group
+            having = {number for number, one in ranks.items() if group in one.enqueued}
+            silent = {number for number, one in ranks.items() if one.recorded and not one.enqueued}
+            having |= silent if having | silent == ranks.keys() else set()
+            for number in having:
+                ranks[number].members[group] = tuple(sorted(having))
     return ranks
 
 
@@ -114,10 +148,12 @@ def _absent(ranks: Mapping[int, Rank]) -> list[Rank]:
 
 
 def _absent_or_empty(one: Rank, ranks: Mapping[int, Rank]) -> Late | None:
-    if one.calls:
+    if one.calls or (one.recorded and one.enqueued):
         return None
     waiting = [(peer, call) for peer in ranks.values() for call in _first(peer) if one.rank in _members(peer, call)]
-    how = "absent" if one.rank not in ranks else "empty"
+    if one.recorded and not waiting:
+        return None
+    how = "absent" if one.rank not in ranks or one.recorded else "empty"
     if not waiting and not any(peer.calls for peer in ranks.values()):
         return None
     call = min((call for _, call in waiting), key=lambda call: call.sequence, default=None)
@@ -130,7 +166,7 @@ def _stuck(one: Rank, ranks: Mapping[int, Rank]) -> Late | None:
         if not call.operation.startswith(_ALL_JOIN):
             continue
         peers = [ranks[rank] for rank in _members(one, call) if rank in ranks and rank != one.rank]
-        ahead = [peer for peer in peers if (peer.completed(call.group) or -1) >= call.sequence]
+        ahead = [peer for peer in peers if not peer.failed and (peer.completed(call.group) or -1) >= call.sequence]
         if ahead:
             return Late(one.rank, "stuck", call, tuple(peer.rank for peer in ahead))
     return None

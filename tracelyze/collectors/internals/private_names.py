@@ -25,6 +25,8 @@ ANY_AUTOCAST = "_C._is_any_autocast_enabled"
 PROFILING = "autograd._profiler_enabled"
 SAVED = "_C._autograd.SavedTensor"
 NORMS = "_foreach_norm"
+COLLECTIVES = "_C._distributed_c10d._dump_fr_trace_json"
+COLLECTIVES_BEFORE = "_C._distributed_c10d._dump_nccl_trace_json"  # its name up to torch 2.8
 
 UNSEEN = (TRACING, DISPATCH_MODES, TRANSFORMS)  # without these nobody knows whether computing would be noticed
 

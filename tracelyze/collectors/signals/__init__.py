@@ -38,6 +38,7 @@ CLASSES: Final = (
     "machine.machine.Machine",
     "machine.devices.Devices",
     "machine.stacks.Stacks",
+    "machine.collectives.Collectives",
     "data.loader_processes.LoaderProcesses",
     "machine.script_lines.ScriptLines",
     "machine.reads.Reads",

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tracelyze.collectors.system.flight_recorder import rows
 from tracelyze.errors import Cause, InputError
 from tracelyze.importing import reading
 from tracelyze.importing.dumps import plain_pickle
@@ -15,9 +16,6 @@ from tracelyze.importing.run_builder import Log
 
 _RANK = re.compile(r"(\d+)(?:\.(?:pickle|pkl|json))?$")
 _MOST_RANKS = 20_000
-_MOST_ENTRIES = 100_000  # of a rank: the ring buffer has 2,000 unless told otherwise
-_FRAMES = 12
-_LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python|/torch/|<frozen|\.cpp$|\.cc$|\.h$")
 
 
 def find(folder: Path) -> dict[int, Path]:
@@ -51,7 +49,7 @@ def read(path: Path) -> Log:
         except InputError as error:
             notes.append(f"Left out: {error}")
             continue
-        ranks[rank] = {"collectives": [*_groups(dump), *_entries(dump)]}
+        ranks[rank] = {"collectives": rows(dump)}
     if not ranks:
         raise InputError(
             Cause.OTHER_CONTENT, notes[0] if notes else f"{path}: holds no dump of torch's Flight Recorder"
@@ -75,76 +73,3 @@ def _load(file: Path) -> Mapping[str, Any]:
     if not isinstance(dump, dict) or not isinstance(dump.get("pg_config"), dict):
         raise InputError(Cause.OTHER_CONTENT, f"{file}: no dump of torch's Flight Recorder: it lacks pg_config")
     return dump
-
-
-def _groups(dump: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A row for each process group of the rank, with how far it came: the rows without an operation."""
-    given = dump.get("pg_status")
-    status: dict[str, Any] = given if isinstance(given, dict) else {}
-    names = {str(entry.get("pg_id")): _group_of(entry)[0] for entry in _listed(dump)}
-    progress = {names[number]: told for number, told in status.items() if number in names and isinstance(told, dict)}
-    rows = []
-    for name, group in list(dump["pg_config"].items())[:_MOST_RANKS]:
-        if not isinstance(group, dict):
-            continue
-        members = " ".join(re.findall(r"\d+", str(group.get("ranks", "")))[:_MOST_RANKS])
-        row = {"group": str(name), "description": _text(group.get("desc")), "members": members}
-        told = progress.get(str(name), {})
-        rows.append(row | {"enqueued": _whole(told, "last_enqueued_collective"),
-                           "completed": _whole(told, "last_completed_collective")})  # fmt: skip
-    return rows
-
-
-def _entries(dump: Mapping[str, Any]) -> list[dict[str, Any]]:
-    rows = []
-    for entry in _listed(dump):
-        name, description = _group_of(entry)
-        created = entry.get("time_created_ns")
-        rows.append(
-            {
-                "group": name,
-                "description": description,
-                "sequence": _whole(entry, "p2p_seq_id" if entry.get("is_p2p") else "collective_seq_id"),
-                "p2p": bool(entry.get("is_p2p")),
-                "operation": _text(entry.get("profiling_name")).removeprefix("nccl:").removeprefix("gloo:"),
-                "sizes": f"{_text(entry.get('input_sizes'))} -> {_text(entry.get('output_sizes'))}",
-                "dtype": _text(entry.get("input_dtypes")).strip("[]'"),
-                "state": _text(entry.get("state")),
-                "created": created / 1e9 if isinstance(created, int) else None,
-                "thread": _text(entry.get("thread_name")),
-                "stack": _stack(entry.get("frames")),
-            }
-        )
-    return rows
-
-
-def _listed(dump: Mapping[str, Any]) -> list[dict[str, Any]]:
-    entries = dump.get("entries")
-    return [e for e in entries if isinstance(e, dict)][-_MOST_ENTRIES:] if isinstance(entries, list) else []
-
-
-def _group_of(entry: Mapping[str, Any]) -> tuple[str, str]:
-    group = entry.get("process_group")
-    return (_text(group[0]), _text(group[1])) if isinstance(group, list | tuple) and len(group) > 1 else ("", "")
-
-
-def _stack(frames: Any) -> str | None:
-    """Lines of a stack, innermost first, of the program's own files where it has any."""
-    if not isinstance(frames, list):
-        return None
-    told = [
-        (_text(frame.get("filename")), _whole(frame, "line"), _text(frame.get("name")))
-        for frame in frames[:500]
-        if isinstance(frame, dict)
-    ]
-    own = [frame for frame in told if not _LIBRARY.search(frame[0])] or told
-    return "\n".join(f"{file}:{line} {name}" for file, line, name in own[:_FRAMES]) or None
-
-
-def _whole(values: Mapping[str, Any], key: str) -> int | None:
-    value = values.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**62 else None
-
-
-def _text(value: Any) -> str:
-    return "" if value is None else str(value)[:200]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.analyzers.signatures import late_ranks
 from tracelyze.diagnosis import Evidence, Finding, Location
-from tracelyze.formatting import plural
+from tracelyze.formatting import listed, plural
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tracelyze.analyzers.computed.ranks.doing import Doing
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.analyzers.signatures.late_ranks import Late
+    from tracelyze.analyzers.signatures.late_ranks import Late, Rank
 
 HOW = {
     "absent": "left no dump: its process was gone, or could not write one any more",
@@ -20,35 +23,62 @@ HOW = {
     "stuck": "joined and never saw the end of",
 }
 
+FIX = (
+    "Look at what these ranks did instead: their stacks (py-spy dump), their logs, and the kernel log of their hosts "
+    "for XID errors and kills. Ranks that take different branches join different collectives."
+)
+FIX_RECORDED = (
+    "Have every rank take the same branches around collectives: the same number of batches (drop_last, or "
+    "DistributedDataParallel's join), evaluation and checkpoints on all ranks or followed by a barrier, and a time-out "
+    "of init_process_group that is longer than the longest of them."
+)
+
 
 def check(process: Process, _limits: Limits) -> Outcome:
-    """The collectives that all ranks had enqueued."""
+    """The collectives that all ranks had enqueued, and which of them waits for whom."""
     ranks = late_ranks.together((peer.rank, peer.gathered.get(RULE.id)) for peer in process.peers)
+    if not any(one.enqueued or one.members for one in ranks.values()):
+        return Skipped("the run has no dumps of collectives", "not-applicable")
     waiting = [one.rank for one in ranks.values() if any(one.pending.values())]
     if not waiting:
         return Passed(f"no rank of {len(ranks)} waits in a collective")
     guilty = late_ranks.guilty(ranks)
     if not guilty:
         return Passed(f"{plural(len(waiting), 'rank')} wait in collectives that all ranks of their groups have joined")
-    return [_finding(guilty, len(ranks), set(waiting))]
+    at_work = [late.rank for late in guilty if _is_at_work(ranks.get(late.rank))]
+    if at_work:
+        return Passed(f"{plural(len(waiting), 'rank')} wait for rank {listed(at_work, 8)}, which is at work")
+    own_faults = ("exception", "signal")
+    died = {p.rank for p in process.peers if p.death and p.death.exit.kind in own_faults and not p.death.follows}
+    if all(late.rank in died and (told := ranks[late.rank].doing) and not told.stack for late in guilty):
+        return Passed(f"others waited for rank {guilty[0].rank}, which had ended: see crash and killed")
+    return [_finding(guilty, ranks, set(waiting))]
 
 
-def _finding(guilty: list[Late], total: int, waiting: set[int]) -> Finding:
-    names = ", ".join(str(late.rank) for late in guilty)
+def _is_at_work(one: Rank | None) -> bool:
+    """Whether the rank still runs, and has not stood still for so long that its collectives were written down."""
+    return one is not None and one.recorded and one.doing is not None and one.doing.running and not one.doing.stack
+
+
+def _finding(guilty: list[Late], ranks: Mapping[int, Rank], waiting: set[int]) -> Finding:
     several = len(guilty) > 1
-    told = " ".join(_sentence(late) for late in guilty[:6])
-    others = waiting - {late.rank for late in guilty}
+    others = sorted(waiting - {late.rank for late in guilty})
     first = next((late.call for late in guilty if late.call is not None), None)
+    doing = {late.rank: told for late in guilty if late.rank in ranks and (told := ranks[late.rank].doing)}
+    held_up = next((told for rank in others if (told := ranks[rank].doing) and told.location), None)
+    place = next((told.location for told in doing.values() if told.location), None)
+    joined = _place(first.stack) if first and first.stack else held_up.location if held_up else None
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="likely",
-        title=f"{'Ranks' if several else 'Rank'} {names} hold{'' if several else 's'} up the job of {total} ranks",
-        summary=f"{told} {plural(len(others), 'other rank')} of {total} wait for {'them' if several else 'it'}, "
-        "directly or in turn.",
-        fix="Look at what these ranks did instead: their stacks (py-spy dump), their logs, and the kernel log of their "
-        "hosts for XID errors and kills. Ranks that take different branches join different collectives.",
-        fix_code="py-spy dump --pid <pid of the rank>",
+        title=f"{'Ranks' if several else 'Rank'} {listed((late.rank for late in guilty), 8)} "
+        f"hold{'' if several else 's'} up the job of {plural(len(ranks), 'rank')}",
+        summary=f"{' '.join(_sentence(late, doing.get(late.rank)) for late in guilty[:6])} "
+        f"{plural(len(others), 'other rank')} of {len(ranks)} wait{'s' if len(others) == 1 else ''} for "
+        f"{'them' if several else 'it'}, directly or in turn.",
+        fix=FIX_RECORDED if doing else FIX,
+        fix_code="" if doing else "py-spy dump --pid <pid of the rank>",
         ranks=[late.rank for late in guilty],
         evidence=[
             *(Evidence(f"rank {late.rank}", f"{late.how}; {plural(len(late.waiting), 'peer')} ahead of it or waiting")
@@ -56,20 +86,25 @@ def _finding(guilty: list[Late], total: int, waiting: set[int]) -> Finding:
             *([Evidence("collective", f"{first.operation} number {first.sequence:,}"),
                Evidence("group", first.description or first.group), Evidence("sizes", first.sizes)] if first else []),
             *([Evidence("enqueued by the ranks that wait at", first.stack)] if first and first.stack else []),
+            *(Evidence(f"stack of rank {rank}, which waits", told.stack) for rank in others[:2]
+              if (told := ranks[rank].doing) and told.stack),
+            *(Evidence(f"stack of rank {rank}, which is waited for", told.stack) for rank, told in [*doing.items()][:4]
+              if told.stack),
         ],
-        location=_place(first.stack) if first and first.stack else None,
-        false_alarm="Dumps that were written at different times, while the job still moved.",
+        location=place or joined,
+        false_alarm="" if doing else "Dumps that were written at different times, while the job still moved.",
     )  # fmt: skip
 
 
-def _sentence(late: Late) -> str:
+def _sentence(late: Late, doing: Doing | None) -> str:
+    instead = f": it {doing.what}" if doing else ""
     if late.call is None or late.how in ("absent", "empty"):
-        return f"Rank {late.rank} {HOW[late.how]}."
+        return f"Rank {late.rank} {HOW[late.how]}{instead}."
     call = late.call
     return (
         f"Rank {late.rank} {HOW[late.how]} {call.operation} number {call.sequence:,} of "
         f"{call.description or 'group ' + call.group}, which rank{'s' if len(late.waiting) > 1 else ''} "
-        f"{', '.join(map(str, late.waiting[:8]))} {'completed' if late.how == 'stuck' else 'had enqueued'}."
+        f"{listed(late.waiting, 8)} {'completed' if late.how == 'stuck' else 'had enqueued'}{instead}."
     )
 
 
@@ -90,7 +125,7 @@ RULE = Rule(
     gather=late_ranks.read,
     verify="Start the job again: it passes the step at which it stood.",
     absent="The run has no dumps of collectives.",
-    needs=(("collectives.group",),),
+    consequence_of=("out-of-memory",),
     whole_process=True,
     not_when="Ranks that ended normally, dumps of a job that moves.",
     references=("https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html",),

@@ -7,10 +7,8 @@ lock while it computes is seen when it lets go of it, so single lines are approx
 from __future__ import annotations
 
 import os
-import statistics
 import sys
 import threading
-from collections import deque
 from types import FrameType
 from typing import Any
 
@@ -18,12 +16,9 @@ from tracelyze import redaction
 from tracelyze.collectors.internals.own_frames import COLLECTORS
 from tracelyze.collectors.program.call_sites import is_library, shown_path, source_line
 from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.machine.quiet import Quiet
 from tracelyze.collectors.signals.signal import Signal
 
-QUIET_SECONDS = 30.0  # Stacks are written down after so many seconds without any progress,
-QUIET_STEPS = 20.0  # or after so many times the usual pause between two signs of progress, if that is longer.
-REMEMBERED = 64  # pauses that "usual" is the median of
-MAX_STACKS = 16  # written down per run
 FRAMES = 60  # of the training thread, innermost last
 STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 OTHERS, OTHERS_FRAMES = 8, 12  # threads besides it, and frames of each
@@ -37,14 +32,9 @@ class Stacks(Signal):
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
-        self._progress: tuple[int, ...] = ()
-        self._since = 0.0
-        self._pauses: deque[float] = deque(maxlen=REMEMBERED)
-        self._next = QUIET_SECONDS
-        self._written = 0
+        self._quiet = Quiet(context.progress)
 
     def every_second(self, row: dict[str, Any]) -> None:
-        context = self.context
         owner = self.context.thread.ident
         frame = sys._current_frames().get(owner) if owner is not None else None
         if owner is None or frame is None:
@@ -52,17 +42,8 @@ class Stacks(Signal):
         row["site"] = self.program.sites.of(frame, "sampled", whole_line=True)
         row["innermost"] = _place(frame)
         del frame
-        now = context.now()
-        progress = (self.progress.steps, self.progress.backwards, self.progress.forwards)
-        if progress != self._progress:
-            if self._progress:
-                self._pauses.append(now - self._since)
-            self._progress, self._since, self._next = progress, now, QUIET_SECONDS
-        quiet = now - self._since
-        usual = statistics.median(self._pauses) if self._pauses else 0.0
-        if quiet >= max(self._next, QUIET_STEPS * usual) and self._written < MAX_STACKS:
-            self._written += 1
-            self._next = 2 * quiet
+        quiet = self._quiet.due(self.context.now())
+        if quiet is not None:
             self._write_down(owner, quiet)
 
     def _write_down(self, owner: int, quiet: float) -> None:

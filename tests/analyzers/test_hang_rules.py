@@ -1,0 +1,87 @@
+"""rank-hang of recorded ranks: who is late, and who only works."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tracelyze.diagnosis import Exit
+
+LAST = 20.0  # when the last of 400 steps ended
+GONE = Exit("vanished", None, "the process left no exit record")
+
+
+def rank(
+    make: Any, number: int, enqueued: int, done: int, *, end: Exit = GONE, at: float = LAST + 40, **more: Any
+) -> Any:
+    """A rank that had enqueued and completed so many all_reduces when its collectives were written down at `at`."""
+    group = {"time": at, "group": "0", "members": "0 1 2", "enqueued": enqueued, "completed": done}
+    calls = [
+        {"time": at, "group": "0", "sequence": done + 1, "operation": "all_reduce", "sizes": "[[8]] -> [[8]]",
+         "state": "scheduled", "p2p": False}
+    ]  # fmt: skip
+    rows = [] if enqueued < 0 else [group, *(calls if enqueued > done else [])]
+    process = make.process(facts={"rank": number, "world_size": 3}, end=end, more={"collectives": rows}, **more)
+    process.name = f"rank{number:05d}"
+    return process
+
+
+def stacks(place: str, at: float = LAST + 40) -> list[dict[str, Any]]:
+    text = f"training thread (MainThread), innermost last:\n  train.py:9 main\n  {place}\nthread other:\n  x.py:1 y"
+    return [{"time": at, "kind": "stacks", "name": "no progress", "text": text, "file": "train.py", "line": 9,
+             "source": "f()"}]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("torch/utils/data/dataloader.py:800 _next_data", "it waited for its data loader at train.py:9"),
+        ("torch/serialization.py:900 save", "it read or wrote a checkpoint at train.py:9"),
+        ("ssl.py:1100 read", "it waited for the network at train.py:9"),
+        ("train.py:30 sort_everything", "it was in sort_everything at train.py:9"),
+    ],
+)
+def test_what_the_late_rank_did_instead(make, place: str, told: str) -> None:
+    waiting = [rank(make, number, 7, 6) for number in (0, 1)]
+    status, _, finding = make.check("rank-hang", *waiting, rank(make, 2, 6, 6, events=stacks(place)))
+    assert (status, finding.ranks) == ("fired", [2])
+    assert told in finding.summary
+    assert finding.location.line == 9
+
+
+def test_a_rank_that_left_no_dump(make) -> None:
+    waiting = [rank(make, number, 7, 6) for number in (0, 1)]
+    _, _, finding = make.check("rank-hang", *waiting, rank(make, 2, -1, -1))
+    assert finding.ranks == [2]
+
+
+RUNNING = Exit("running", None, "process 1 is still running")
+
+
+def test_a_rank_that_still_works_is_not_accused(make) -> None:
+    waiting = [rank(make, number, 7, 6, end=RUNNING) for number in (0, 1)]
+    status, reason, _ = make.check("rank-hang", *waiting, rank(make, 2, -1, -1, end=RUNNING))
+    assert (status, reason) == ("passed", "2 ranks wait for rank 2, which is at work.")
+
+
+def test_a_rank_that_crashed_is_the_crash(make) -> None:
+    raised = [{"time": LAST + 1, "kind": "exception", "name": "KeyError", "text": "KeyError: 'x'"}]
+    waiting = [rank(make, number, 7, 6) for number in (0, 1)]
+    crashed = rank(make, 2, 6, 6, at=LAST + 1.1, end=Exit("exception", 1, "KeyError: 'x'"), events=raised)
+    status, reason, _ = make.check("rank-hang", *waiting, crashed)
+    assert (status, reason) == ("passed", "Others waited for rank 2, which had ended: see crash and killed.")
+
+
+def test_ranks_that_waited_and_went_on(make) -> None:
+    went_on = [rank(make, number, 7, 6, at=LAST - 5) for number in (0, 1)]
+    assert make.check("rank-hang", *went_on, rank(make, 2, 6, 6, at=LAST - 5))[0] == "passed"
+
+
+def test_ranks_that_all_ended(make) -> None:
+    ended = [rank(make, number, 30 + number, 30 + number, end=Exit("finished", 0)) for number in range(3)]
+    assert make.check("rank-hang", *ended)[0] == "passed"
+
+
+def test_without_dumps_it_is_skipped(make) -> None:
+    assert make.check("rank-hang", make.process())[:2] == ("skipped", "The run has no dumps of collectives.")

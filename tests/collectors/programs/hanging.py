@@ -1,0 +1,67 @@
+"""Two ranks over gloo, one of which stands still, as the argument says. Started once for each rank.
+
+skips      rank 1 leaves out one all_reduce and joins the barrier after it much later
+sleeps     rank 1 sleeps before a collective for longer than the others are patient
+ends       rank 1 has fewer batches, and ends
+evaluates  rank 0 evaluates for a while, in which rank 1 waits; then both go on
+"""
+
+import datetime
+import os
+import sys
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from tracelyze.collectors.signals.machine import quiet
+
+quiet.SECONDS, quiet.STEPS = 1.0, 0.0
+HOW, RANK = sys.argv[1], int(os.environ["RANK"])
+PATIENCE = 60 if HOW == "evaluates" else 5  # seconds
+
+
+def wait_for_something_else():
+    time.sleep(7.0)
+
+
+def evaluate(model):
+    model.eval()
+    with torch.no_grad():
+        for _ in range(25):
+            model(torch.randn(4, 8))
+            time.sleep(0.1)
+    model.train()
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    late = threading.Timer(60, os._exit, (1,))  # Gloo may hang at the end of a program that has lost its peers.
+    late.daemon = True
+    late.start()
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+    group = dist.new_group(timeout=datetime.timedelta(seconds=PATIENCE), group_desc="data parallel")
+    layers = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+    model = nn.parallel.DistributedDataParallel(layers, process_group=group)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    steps = 8 if HOW == "ends" and RANK == 1 else 12
+    for step in range(steps):
+        optimizer.zero_grad()
+        model(torch.randn(4, 8)).square().mean().backward()
+        optimizer.step()
+        if HOW == "evaluates" and step == 8 and RANK == 0:
+            evaluate(model.module)
+        if HOW == "sleeps" and step == 8 and RANK == 1:
+            wait_for_something_else()
+        if HOW == "skips" and step == 8 and RANK == 1:
+            continue
+        total = torch.ones(4, 3)
+        dist.all_reduce(total, group=group)
+    if HOW == "evaluates":
+        dist.destroy_process_group()
+
+
+main()

@@ -1,0 +1,80 @@
+"""What a rank did when it was last seen, from the stacks that were written down and from its end."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tracelyze.diagnosis import Location
+from tracelyze.formatting import plural, shortened
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+PLACES: Final = (
+    (re.compile(r"torch/utils/data/|multiprocessing/queues"), "waited for its data loader"),
+    (re.compile(r"torch/serialization|torch/distributed/checkpoint|safetensors"), "read or wrote a checkpoint"),
+    (re.compile(r"torch/distributed/"), "waited in a collective"),
+    (re.compile(r"(^|/)(ssl|socket|http/client|urllib3?/\S+)\.py"), "waited for the network"),
+    (re.compile(r"(^|/)(subprocess|popen_\w+)\.py"), "waited for another program"),
+)
+"""What the innermost frames of a stack mean."""
+INNERMOST: Final = 4  # frames that are looked at
+MOST_LINES: Final = 12  # of a stack that are kept
+
+
+@dataclass(frozen=True)
+class Doing:
+    """What a rank did, as a clause without the rank; the line of the program, and the stack, innermost last."""
+
+    what: str
+    location: Location | None = None
+    stack: str = ""
+    running: bool = False
+
+
+def of(process: Process) -> Doing:
+    """What this process did when it was last seen."""
+    seen = _last_stack(process)
+    place = Location(seen["file"], seen["line"] or 0, "", seen["source"] or "") if seen and seen["file"] else None
+    stack = "\n".join(str(seen["text"] or "").split("\nthread ")[0].splitlines()[1:][-MOST_LINES:]) if seen else ""
+    at = f" at {place.file.rsplit('/', 1)[-1]}:{place.line}" if place else ""
+    what = _meaning(stack, at) if seen else ""
+    end = process.exit
+    after = f"after {plural(len(process.steps), 'step')}"
+    if end.kind == "finished":
+        return Doing(f"ended normally {after}")
+    if end.kind == "exception" and seen is None:
+        return Doing(f"ended {after} in {shortened(end.detail, 120)}")
+    if end.kind in ("vanished", "signal") and seen is None:
+        return Doing(f"was gone {after} ({shortened(end.detail or end.kind, 120)})")
+    if seen is None:
+        return Doing(f"was at work, {after}", running=end.kind == "running")
+    return Doing(what, place, stack, end.kind == "running")
+
+
+def _meaning(stack: str, at: str) -> str:
+    innermost = [line.strip() for line in stack.splitlines()[-INNERMOST:]]
+    told = next((what for pattern, what in PLACES if any(map(pattern.search, innermost))), "")
+    if told:
+        return told + at
+    function = stack.splitlines()[-1].rpartition(" ")[2] if stack else ""
+    return f"was in {function or 'the program'}{at}"
+
+
+def _last_stack(process: Process) -> dict[str, Any] | None:
+    """The stacks that were last written down for lack of progress, if no step came after them."""
+    found = [row for row in process.events.records() if row["kind"] == "stacks"]
+    if not found:
+        return None
+    last = last_step(process)
+    return found[-1] if float(found[-1]["time"] or 0.0) > last else None
+
+
+def last_step(process: Process) -> float:
+    """When the last step ended, on the process's clock; minus infinity without any."""
+    times = process.steps["time"]
+    return float(np.nanmax(times)) if np.isfinite(times).any() else float("-inf")
