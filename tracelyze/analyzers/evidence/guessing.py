@@ -47,7 +47,7 @@ def level(training: Training) -> tuple[float, str] | None:
     finite = losses[np.isfinite(losses)]
     if count is None or not len(finite):
         return None
-    guess = math.log(count)
+    guess = float(f"{math.log(count):.3g}")  # as a reader says it
     return (guess, f"guessing among {count:,} classes") if float(finite.min()) <= guess <= float(finite.max()) else None
 
 
