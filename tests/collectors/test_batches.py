@@ -109,7 +109,7 @@ def test_batches_of_loaders_have_their_place_and_their_use(collect: Collect) -> 
     first, second = ([row["prints"] for row in train if row["epoch"] == epoch] for epoch in range(2))
     assert first == second, "the same order in every epoch"
     assert len(set(" ".join(first).split())) == 64, "and every sample differs"
-    assert train[0]["prints"] == evaluated[0]["prints"], "the validation set begins with the training set"
+    assert evaluated[0]["prints"].startswith(train[0]["prints"]), "the validation set begins with the training set"
 
 
 def test_targets_are_counted_by_class(collect: Collect) -> None:

@@ -540,6 +540,10 @@ SETTINGS: Final = (
     ),
     faulty("all_errors_so_far", "throughput-decay", lines=("self.seen",)),
     faulty("raw_pixels", "input-normalization", lines=("for x, y in loader:",), fast=True),
+    pair("two_ranks", "slow-rank", "straggler", fast=True),
+    pair(
+        "two_ranks", "small-batches", "uneven-batches", extras=("straggler",), lines=("loader = DataLoader(dataset,",)
+    ),
     pair("two_ranks", "no-set-epoch", "same-order-every-epoch", lines=("loader = DataLoader(dataset,",)),
     pair("two_ranks", "no-sampler", "same-data-on-every-rank", lines=("loader = DataLoader(dataset,",), fast=True),
     pair("worker_stream", "whole-file", "duplicated-batches", lines=("loader = DataLoader(Readings(",), fast=True),

@@ -23,6 +23,7 @@ STEPS = Table(
         Column("step", "int64", "", "number of this step of this optimizer, from 1"),
         Column("time", "float64", "s", "end of the step, on the process's monotonic clock (zero: process.json)"),
         Column("seconds", "float64", "s", "wall time since this optimizer's previous step ended"),
+        Column("backward_seconds", "float64", "s", "host's time inside backward since then (steps of the full path)"),
         Column(
             "loss",
             "float64",

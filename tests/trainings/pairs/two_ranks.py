@@ -1,11 +1,14 @@
 """Two ranks under DistributedDataParallel, with the data divided between them.
 
 `--fault no-sampler`: the loaders know nothing of each other. `--fault no-set-epoch`: nobody tells the sampler the epoch.
+`--fault slow-rank`: one rank reads its batches from a slower disk. `--fault small-batches`: one has smaller batches.
 """
 
 import os
 import socket
 import sys
+import time
+from itertools import islice
 
 import torch
 import torch.distributed as dist
@@ -25,13 +28,16 @@ def train(rank, port):
     targets = inputs[:, :2].prod(1, keepdim=True) + 0.1 * torch.randn(800, 1)
     dataset = TensorDataset(inputs, targets)
     sampler = None if FAULT == "no-sampler" else DistributedSampler(dataset, seed=1)
-    loader = DataLoader(dataset, batch_size=20, shuffle=sampler is None, sampler=sampler)
+    size = 12 if FAULT == "small-batches" and rank == 1 else 20
+    loader = DataLoader(dataset, batch_size=size, shuffle=sampler is None, sampler=sampler)
     model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 1)))
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     for epoch in range(5):
-        if FAULT == "":
+        if FAULT not in ("no-sampler", "no-set-epoch"):
             sampler.set_epoch(epoch)
-        for x, y in loader:
+        for x, y in islice(loader, 20):
+            if FAULT == "slow-rank" and rank == 1:
+                time.sleep(0.02)
             optimizer.zero_grad()
             loss = (model(x) - y).square().mean()
             loss.backward()

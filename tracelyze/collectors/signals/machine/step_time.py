@@ -12,16 +12,25 @@ from tracelyze.collectors.tensors.readback import EventPair
 
 class StepTime(Signal):
     name = "step_time"
-    about = "Wall time from step to step, and device time where there is a device."
+    about = "Wall time from step to step, inside backward too, and device time where there is a device."
     cost = "1 us a step"
     copied_columns = ()
     fast_columns = ("seconds",)
-    columns = ("steps.seconds", "steps.device_seconds")
+    columns = ("steps.seconds", "steps.backward_seconds", "steps.device_seconds")
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
         self._ended: dict[int, float] = {}
         self._events: dict[int, Any] = {}
+        self._backward: float | None = None  # seconds inside of it for the step that runs, and since when the last one
+        self._begun: float | None = None
+
+    def before_backward(self, roots: Any) -> None:
+        self._begun = self.context.now()
+
+    def after_backward(self, roots: Any) -> None:
+        if self._begun is not None:
+            self._backward = (self._backward or 0.0) + self.context.now() - self._begun
 
     def fast_values(self, tracked: Tracked, time: float) -> tuple[float]:
         seconds = time - self._ended[tracked.index]
@@ -30,6 +39,9 @@ class StepTime(Signal):
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         now, index = row["time"], tracked.index
+        if self._backward is not None:
+            row["backward_seconds"] = self._backward
+        self._backward = self._begun = None
         if index in self._ended:
             row["seconds"] = now - self._ended[index]
         self._ended[index] = now

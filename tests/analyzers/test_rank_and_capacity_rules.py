@@ -1,0 +1,135 @@
+"""straggler and uneven-batches, which compare ranks; memory-headroom, memory-underused, no-validation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+COUNT = 200
+DDP = [{"model": 0, "name": "DistributedDataParallel", "parameters": 4, "elements": 100}]
+
+
+def rank(make: Any, number: int, own: float = 0.02, backward: float = 0.02, count: int = COUNT, **more: Any) -> Any:
+    steps = make.steps(count) | {"seconds": [own + backward] * count, "backward_seconds": [backward] * count}
+    loaders = [{"loader": 0, "dataset": "Images", "iterable": False, "length": more.pop("length", 100)}]
+    more = {"loader_wait": [0.0] * count, "loader_first": [False] * count} | more
+    return make.process(steps | more, facts={"rank": number}, models=DDP, loaders=loaders, evals={})
+
+
+def named(*processes: Any) -> Any:
+    for process in processes:
+        process.name = f"rank{process.rank:05d}"
+    return processes
+
+
+def test_one_rank_that_holds_up_the_others(make) -> None:
+    ranks = named(rank(make, 0, 0.02, 0.05), rank(make, 1, 0.05, 0.02), rank(make, 2, 0.02, 0.05))
+    _, _, finding = make.check("straggler", *ranks)
+    assert (finding.severity, finding.ranks) == ("warning", [1])
+    assert "no wait for batches" in finding.summary
+    loading = rank(make, 1, 0.05, 0.02, loader_wait=[0.03] * COUNT)
+    assert "waiting for batches" in make.check("straggler", *named(ranks[0], loading))[2].summary
+
+
+@pytest.mark.parametrize(
+    ("own", "backward"),
+    [
+        ((0.05, 0.05), (0.02, 0.02)),  # equally slow
+        ((0.02, 0.021), (0.02, 0.019)),  # noise
+        ((0.02, 0.05), (0.02, 0.02)),  # nobody waits
+    ],
+)
+def test_ranks_that_keep_pace(make, own, backward) -> None:
+    ranks = named(*(rank(make, number, own[number], backward[number]) for number in (0, 1)))
+    assert make.check("straggler", *ranks)[0] == "passed"
+
+
+def test_one_rank_has_nobody_to_hold_up(make) -> None:
+    assert make.check("straggler", *named(rank(make, 0)))[0] == "skipped"
+    assert make.check("uneven-batches", *named(rank(make, 0)))[0] == "skipped"
+
+
+def sizes(make: Any, *each: list[int], **more: Any) -> Any:
+    ranks = [rank(make, number, batch_size=some, count=len(some), **more) for number, some in enumerate(each)]
+    return make.check("uneven-batches", *named(*ranks))
+
+
+def test_batches_of_different_sizes(make) -> None:
+    _, _, finding = sizes(make, [32] * 200, [24] * 200)
+    assert "24 on rank 1, 32 on rank 0" in finding.title
+    varied = [20 + index % 17 for index in range(200)]
+    assert "mean" in sizes(make, varied, [2 * size for size in varied])[2].title
+    ranks = named(rank(make, 0, length=100), rank(make, 1, length=80))
+    assert "batches per epoch" in make.check("uneven-batches", *ranks)[2].title
+    assert "steps" in sizes(make, [32] * 200, [32] * 150)[2].title
+
+
+def test_batches_that_are_even_enough(make) -> None:
+    last = [32 if index % 20 else 7 for index in range(200)]
+    assert sizes(make, last, [32] * 200)[0] == "passed"  # the last of an epoch
+    varied = [20 + index % 17 for index in range(200)]
+    assert sizes(make, varied, varied[::-1])[0] == "passed"  # sequences of varying length
+    assert sizes(make, [32] * 200, [32] * 199)[0] == "passed"
+
+
+def device(make: Any, peak: float, seconds: float = 7200.0, busy: float | None = 0.97) -> Any:
+    steps = make.steps(COUNT) | {"device_peak": [int(peak * 80e9)] * COUNT, "seconds": [seconds / COUNT] * COUNT}
+    looks = [{"device": 0, "busy": busy}] if busy is not None else []
+    facts = {"device": {"type": "cuda", "memory_bytes": 80e9}}
+    return make.process(steps, facts=facts, more={"devices": looks})
+
+
+def test_memory_that_is_nearly_used_up(make) -> None:
+    _, _, finding = make.check("memory-headroom", device(make, 0.98))
+    assert finding.severity == "info"
+    assert make.check("memory-headroom", device(make, 0.8))[0] == "passed"
+    assert make.check("memory-headroom", make.process())[0] == "skipped"
+
+
+def test_memory_that_is_free(make) -> None:
+    assert make.check("memory-underused", device(make, 0.1))[2].severity == "info"
+    for process in (device(make, 0.6), device(make, 0.1, 60.0), device(make, 0.1, busy=0.5)):
+        assert make.check("memory-underused", process)[0] == "passed"
+    assert make.check("memory-underused", device(make, 0.1, busy=None))[0] == "skipped"
+
+
+def test_a_long_training_without_evaluation(make) -> None:
+    long = make.steps() | {"seconds": [5.0] * 400}
+    assert make.check("no-validation", make.process(long, evals={}))[2].severity == "info"
+    assert make.check("no-validation", make.process(long))[0] == "passed"
+    assert make.check("no-validation", make.process(evals={}))[0] == "passed"  # a demo
+    stream = [{"loader": 0, "dataset": "Web", "iterable": True, "length": None}]
+    assert make.check("no-validation", make.process(long, evals={}, loaders=stream))[0] == "passed"  # pretraining
+    logged = {"scalars": [{"name": "loss", "phase": "eval", "value": 1.0}]}
+    assert make.check("no-validation", make.process(long, evals={}, more=logged))[0] == "passed"
+
+
+def clips(make: Any, norms: tuple[float, float], losses: tuple[float, float] = (1.0, 1.0), limit: float = 1.0) -> Any:
+    """Two ranks: the norms by which they clip, and the scale of their losses."""
+    ranks = [
+        rank(
+            make, number,
+            loss=[losses[number] * (2.0 + 0.01 * step) for step in range(COUNT)],
+            grad_norm=[norms[number]] * COUNT, grad_norm_source=[2] * COUNT, clip_max_norm=[limit] * COUNT,
+        )
+        for number in (0, 1)
+    ]  # fmt: skip
+    return make.check("clip-differs-by-rank", *named(*ranks))
+
+
+def test_parts_of_one_model_that_are_clipped_apart(make) -> None:
+    _, _, finding = clips(make, (4.0, 2.0))
+    assert (finding.severity, finding.ranks) == ("critical", [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("norms", "losses", "limit"),
+    [
+        ((4.0, 4.0), (1.0, 1.0), 1.0),  # one norm for the whole model
+        ((4.0, 2.0), (1.0, 1.3), 1.0),  # other data: trainings of their own
+        ((0.4, 0.2), (1.0, 1.0), 1.0),  # nothing is clipped
+    ],
+)
+def test_clips_that_are_as_they_should_be(make, norms, losses, limit) -> None:
+    assert clips(make, norms, losses, limit)[0] == "passed"

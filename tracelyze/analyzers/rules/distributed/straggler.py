@@ -1,0 +1,128 @@
+"""straggler: one rank's own work takes longer than that of the others, which wait for it in every backward."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Cost, Evidence, Finding
+from tracelyze.formatting import duration, percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+
+class Pace(NamedTuple):
+    """Medians over the steps that were looked at: time outside of backward, within it, and for the loader."""
+
+    own: float
+    backward: float
+    loading: float
+    steps: int
+    device: str
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Time outside of backward, where ranks wait for each other, against that of the other ranks."""
+    paces: dict[int, Pace] = {
+        peer.rank: peer.gathered[RULE.id]
+        for peer in process.peers
+        if RULE.id in peer.gathered and peer.thread == 1 and peer.attempt == process.attempt
+    }
+    if len(paces) < 2:
+        return Skipped("the run has one rank", "not-applicable")
+    if any(pace.device != "cpu" for pace in paces.values()):
+        return Skipped("on a device the host does not see when work is done", record="--profile-every 100")
+    if min(pace.steps for pace in paces.values()) < limits["steps"]:
+        return Skipped(f"fewer than {limits['steps']:.0f} steps of a rank were looked at")
+    slowest = max(paces, key=lambda rank: paces[rank].own)
+    others = [pace for rank, pace in paces.items() if rank != slowest]
+    own, usual = paces[slowest].own, float(np.median([pace.own for pace in others]))
+    waited = float(np.median([pace.backward for pace in others])) - paces[slowest].backward
+    step = own + paces[slowest].backward
+    excess = own - usual
+    if excess < max(limits["share"] * step, limits["least"]) or own < limits["ratio"] * usual:
+        return Passed(f"the ranks' own work takes {duration(usual)} to {duration(own)} a step")
+    if waited < limits["waited"] * excess:
+        return Passed(f"rank {slowest} takes {duration(excess)} longer a step, and the others do not wait for it")
+    return [_finding(process, slowest, paces[slowest], usual, waited, limits)]
+
+
+def gather(process: Process) -> Pace | None:
+    """The medians of one rank."""
+    if len(process.trainings) != 1:
+        return None
+    steps = process.longest.steps
+    known = np.isfinite(steps["backward_seconds"]) & np.isfinite(steps["seconds"])
+    known &= ~(steps["loader_first"] == 1)
+    known[: min(3, len(known))] = False
+    if not known.any():
+        return None
+    backward, seconds = steps["backward_seconds"][known], steps["seconds"][known]
+    return Pace(
+        float(np.median(seconds - backward)),
+        float(np.median(backward)),
+        float(np.median(np.nan_to_num(steps["loader_wait"][known]))),
+        int(known.sum()),
+        process.device,
+    )
+
+
+def _finding(process: Process, rank: int, pace: Pace, usual: float, waited: float, limits: Limits) -> Finding:
+    step = pace.own + pace.backward
+    lost = min(waited, pace.own - usual)
+    loads = pace.loading >= 0.5 * (pace.own - usual)
+    why = (
+        "Most of it is waiting for batches: its loader, or the disk it reads from, is slower."
+        if loads
+        else "It is no wait for batches: look at what this rank alone does in a step, and at its machine."
+    )
+    seconds = lost * len(process.longest.steps) if process.trainings else 0.0
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="likely",
+        title=f"Rank {rank} is the slowest at every step, and the others wait {duration(waited)} for it",
+        summary=(
+            f"Outside of backward rank {rank} needs {duration(pace.own)} a step, the others {duration(usual)}. They "
+            f"wait for it inside their backward, which takes {duration(waited)} longer than its own. {why} Without it "
+            f"a step would be {percent(lost / step)} shorter on all ranks."
+        ),
+        fix="Give all ranks the same work on the same hardware; let one rank log, save and evaluate seldom.",
+        ranks=[rank],
+        evidence=[
+            Evidence("own work of the slowest rank", pace.own, "s"),
+            Evidence("own work of the others (median)", usual, "s"),
+            Evidence("time that the others wait a step", waited, "s", limits["least"], limits.source("least")),
+            Evidence("steps looked at", pace.steps, "steps", limits["steps"], limits.source("steps")),
+        ],
+        cost=Cost(seconds, lost / step),
+        location=process.location("loader") if loads else None,
+        false_alarm="A rank that does more on purpose, as a pipeline's last stage.",
+    )
+
+
+RULE = Rule(
+    id="straggler",
+    family="distributed",
+    severity="warning",
+    title="One rank holds up the others",
+    about="Ranks wait for each other when gradients are averaged, so the slowest one sets the pace of all.",
+    check=check,
+    gather=gather,
+    verify="Record the run again: the ranks' own work takes equally long.",
+    absent="The run has one rank.",
+    needs=(("steps.backward_seconds",),),
+    thresholds=(
+        Threshold("steps", 10, "steps", "derived: the median of ten is not moved by four odd ones"),
+        Threshold("share", 0.15, "share", "derived: of a step; machines of one kind differ by less"),
+        Threshold("least", 0.002, "s", "derived: scheduling on a shared machine costs a step up to 2 ms"),
+        Threshold("ratio", 1.5, "times", "derived: half as much again as the others"),
+        Threshold(
+            "waited", 0.5, "share", "derived: most of what it takes longer is waited for, else nobody is held up"
+        ),
+    ),
+    not_when="Ranks equally slow, first batches of an epoch, evaluation and saving on one rank now and then.",
+)

@@ -1,0 +1,136 @@
+"""uneven-batches: ranks take batches of different sizes, or a different number of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+MOST_STEPS = 2000
+
+
+class Batches(NamedTuple):
+    """Of a rank: its steps, the usual size of its batches and the share that has it, and its loader's length."""
+
+    steps: int
+    usual: float
+    share: float
+    mean: float
+    length: int | None
+    wrapped: bool
+    ended: bool
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Sizes and numbers of batches of all ranks, where a wrapper averages their gradients."""
+    ranks: dict[int, Batches] = {
+        peer.rank: peer.gathered[RULE.id]
+        for peer in process.peers
+        if RULE.id in peer.gathered and peer.thread == 1 and peer.attempt == process.attempt
+    }
+    if len(ranks) < 2:
+        return Skipped("the run has one rank", "not-applicable")
+    if not all(one.wrapped for one in ranks.values()):
+        return Skipped("no wrapper averages the ranks' gradients", "not-applicable")
+    if min(one.steps for one in ranks.values()) < limits["steps"]:
+        return Skipped(f"a rank made fewer than {limits['steps']:.0f} steps")
+    if min(one.share for one in ranks.values()) < limits["regular"]:
+        means = [one.mean for one in ranks.values()]
+        if max(means) <= (1 + limits["mean"]) * min(means):
+            return Passed("batches vary in size on every rank, and are equally large in the mean")
+        return [_finding(process, ranks, "samples per batch in the mean", {r: one.mean for r, one in ranks.items()})]
+    sizes = {rank: one.usual for rank, one in ranks.items()}
+    if max(sizes.values()) > (1 + limits["mean"]) * min(sizes.values()):
+        return [_finding(process, ranks, "samples per batch", sizes)]
+    lengths = {rank: float(one.length) for rank, one in ranks.items() if one.length}
+    if len(lengths) == len(ranks) and max(lengths.values()) > min(lengths.values()) + limits["batches"]:
+        return [_finding(process, ranks, "batches per epoch", lengths)]
+    counts = {rank: float(one.steps) for rank, one in ranks.items()}
+    ended = all(one.ended for one in ranks.values())
+    if ended and max(counts.values()) > (1 + limits["mean"]) * min(counts.values()):
+        return [_finding(process, ranks, "steps", counts)]
+    return Passed(f"{plural(len(ranks), 'rank')} take batches of {max(sizes.values()):,.0f}, and equally many")
+
+
+def gather(process: Process) -> Batches | None:
+    """The sizes of one rank."""
+    if len(process.trainings) != 1:
+        return None
+    steps = process.longest.steps
+    sizes = steps["batch_size"][:MOST_STEPS]
+    sizes = sizes[np.isfinite(sizes)]
+    if not len(sizes):
+        return None
+    values, counts = np.unique(sizes, return_counts=True)
+    fed = steps["loader"][np.isfinite(steps["loader"])]
+    lengths = [row["length"] for row in process.loaders.records() if len(fed) and row["loader"] == fed[0]]
+    names = [str(row["name"]) for row in process.models.records()]
+    return Batches(
+        len(steps),
+        float(values[np.argmax(counts)]),
+        float(counts.max() / len(sizes)),
+        float(sizes.mean()),
+        int(lengths[0]) if lengths and lengths[0] else None,
+        any(name.startswith(("DistributedDataParallel", "FullyShardedDataParallel", "FSDP")) for name in names),
+        process.exit.kind == "finished",
+    )
+
+
+def _finding(process: Process, ranks: dict[int, Batches], what: str, values: dict[int, float]) -> Finding:
+    least, most = min(values, key=lambda rank: values[rank]), max(values, key=lambda rank: values[rank])
+    low, high = values[least], values[most]
+    loader = next(iter(process.loaders.records()), None)
+    effect = (
+        "The others have nobody to average with when it is done: they hang, or the last steps use part of the data."
+        if what != "samples per batch" and "mean" not in what
+        else "Gradients of all ranks count the same in the average, so samples of the small batches weigh more, and "
+        "ranks with small batches wait for the others."
+    )
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="likely",
+        title=f"Ranks differ in {what}: {low:,.0f} on rank {least}, {high:,.0f} on rank {most}",
+        summary=(
+            f"Of {plural(len(ranks), 'rank')} rank {least} has {low:,.0f} {what} and rank {most} {high:,.0f}, "
+            f"{percent(high / low - 1)} more. {effect}"
+        ),
+        fix="Divide the data evenly: DistributedSampler pads or drops so that all ranks get equally many samples, and "
+        "the batch size is the same for all.",
+        fix_code="sampler = DistributedSampler(dataset, drop_last=True)\n"
+        "loader = DataLoader(dataset, batch_size=per_rank, sampler=sampler, drop_last=True)  # per_rank: one number",
+        ranks=[least, most],
+        evidence=[Evidence(f"{what}, rank {rank}", value) for rank, value in sorted(values.items())[:8]],
+        location=process.loader_location(loader) if loader else None,
+        false_alarm="Ranks of different speed that are given batches in proportion, with weights to match.",
+    )
+
+
+RULE = Rule(
+    id="uneven-batches",
+    family="distributed",
+    severity="warning",
+    title="Ranks get different batches",
+    about="Averaging gradients takes all ranks to have the same number of batches, of the same size.",
+    check=check,
+    gather=gather,
+    verify="Record the run again: all ranks make the same number of steps with batches of the same size.",
+    absent="The run has one rank.",
+    consequence_of=("rank-hang", "crash", "killed"),
+    needs=(("steps.batch_size",),),
+    thresholds=(
+        Threshold("steps", 10, "steps", "derived: fewer may all be of the first or last kind"),
+        Threshold("regular", 0.5, "share", "derived: most batches have one size, or sizes vary on purpose"),
+        Threshold("mean", 0.1, "share", "derived: samples of a tenth smaller batch weigh a tenth more"),
+        Threshold("batches", 1, "batches", "derived: the last batch of an epoch may be one more"),
+    ),
+    not_when="The last batch of an epoch, batches that vary on every rank and agree in the mean, ranks that died.",
+    references=("https://docs.pytorch.org/docs/stable/notes/ddp.html",),
+)

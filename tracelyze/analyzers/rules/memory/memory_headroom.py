@@ -1,0 +1,61 @@
+"""memory-headroom: memory of the device is all but used up: the next larger batch ends the run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.computed.optimization import capacity
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import percent, size
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The peak of what tensors took, beside the device's size; and whether batches vary."""
+    found = capacity.of(process)
+    if found is None:
+        return Skipped("no device memory, or its size, was recorded", "not-applicable")
+    share = found.peak / found.total
+    if share < limits["share"]:
+        return Passed(f"tensors took up to {percent(share)} of the device's {size(found.total)}")
+    retries = f" The allocator was refused memory {found.retries:,.0f} times." if found.retries else ""
+    return [
+        Finding(
+            rule=RULE.id,
+            severity="info",
+            confidence="certain",
+            title=f"Tensors take up to {percent(share)} of the device's memory: {size(found.total - found.peak)} left",
+            summary=(
+                f"At their peak tensors took {size(found.peak)} of {size(found.total)}. A longer sequence, a larger "
+                f"batch at the end of an epoch or an evaluation ends the run out of memory.{retries}"
+            ),
+            fix="Lower the batch size and accumulate, checkpoint activations, or bound the length of inputs.",
+            evidence=[Evidence("peak over capacity", share, "share", limits["share"], limits.source("share"))],
+            charts=pictures.memory(process.longest, []),
+            false_alarm="Batches of one shape in a run that has come through its largest.",
+        )
+    ]
+
+
+RULE = Rule(
+    id="memory-headroom",
+    family="memory",
+    severity="info",
+    title="Device memory is nearly used up",
+    about="What tensors take at their peak, beside what the device has.",
+    check=check,
+    verify="Record the run again: the peak leaves some percent of the device's memory.",
+    absent="The run trains on no device with memory of its own.",
+    excluded=("Memory that only the allocator holds: what tensors took is counted.",),
+    needs=(("steps.device_peak",),),
+    whole_process=True,
+    consequence_of=("memory-leak", "memory-fragmentation", "out-of-memory"),
+    thresholds=(
+        Threshold("share", 0.95, "share", "derived: context, libraries and collectives take the last twentieth"),
+    ),
+    not_when="Memory that only the allocator holds, processors.",
+)
