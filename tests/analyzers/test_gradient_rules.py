@@ -121,9 +121,13 @@ def test_zero_grad_after_backward(make) -> None:
     zeros = steps | {"grads_none": [0] * COUNT, "grads_cleared": [None] + [8] * (COUNT - 1)}
     zeros["grads_zero"] = [8 if index < 20 or index % 10 == 0 else None for index in range(COUNT)]  # seldom looked at
     assert make.check("zero-grad-after-backward", make.process(zeros))[2].first_step == 1
-    both = make.run(make.process(steps))
+
+
+def test_zero_gradients_of_a_clearing_at_the_wrong_place_are_its_consequence(make) -> None:
     from tracelyze.analyzers import diagnose
 
+    cleared = [None] + [8] * 5 + [None] * (COUNT - 6)
+    both = make.run(make.process(make.steps() | {"grads_cleared": cleared, "grads_none": [8] * COUNT}))
     found = {finding.rule: finding.caused_by for finding in diagnose(both).findings}
     assert found == {"zero-grad-after-backward": None, "zero-gradients": "zero-grad-after-backward"}
 

@@ -33,8 +33,9 @@ WITHOUT_A_TRAINING = {
     "clipping-always-active", "gradient-spikes", "loss-plateau", "loss-spikes", "validation-fluctuation",
     "validation-nonfinite",
     # are shown by tests on runs in memory alone so far
-    "batch-dimension-mismatch", "class-imbalance", "debug-mode-left-on", "epoch-boundary-stall", "slow-steps",
-    "packing-without-boundaries", "prompt-in-loss", "too-many-workers",
+    "autocast-not-applied", "batch-dimension-mismatch", "class-imbalance", "debug-mode-left-on", "direct-forward-call",
+    "epoch-boundary-stall", "fp16-underflow", "no-checkpoint", "packing-without-boundaries", "prompt-in-loss",
+    "slow-steps", "too-many-workers",
 }  # fmt: skip
 EVERYTHING = os.environ.get("TRACELYZE_ALL_TRAININGS", "") not in ("", "0")
 CHOSEN = [training for training in TRAININGS if training.fast or EVERYTHING]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
+FEWEST = 5  # readings: three after the warm-up tell a climb from a step
 WARM_UP = 2  # readings: after one batch and after two, libraries and buffers are still being loaded
 
 
@@ -39,7 +40,7 @@ def growth(process: Process) -> list[Growth]:
     for loader, workers in sorted(latest.items()):
         readings = [[value for value in json.loads(str(row["memory"])) if value] for row in workers.values()]
         length = min(map(len, readings))
-        if length < WARM_UP + 3:
+        if length < FEWEST:
             continue
         total = [float(sum(one[index] for one in readings)) for index in range(length)]
         late, earlier = total[-1] - total[-2], total[-2] - total[-3]

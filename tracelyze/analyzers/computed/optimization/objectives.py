@@ -69,7 +69,7 @@ def risen_beside(training: Training, seen: Divergence, turned: int) -> bool:
         return False
     risen = 0.0
     for found in terms:
-        late = found[found[:, 0] > turned + 0.5 * (found[-1, 0] - turned), 1]
+        late = found[found[:, 0] > turned + (found[-1, 0] - turned) / 2, 1]
         early = found[found[:, 0] <= turned, 1][-AROUND:]
         if not len(late) or not len(early):
             return False

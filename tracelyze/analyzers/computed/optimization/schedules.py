@@ -67,7 +67,7 @@ def never_warm(training: Training, rows: list[Row], limits: Limits) -> Row | Non
     row = rows[0]
     climbs = bool((np.diff(rate) >= 0).all()) and rate[-1] > rate[len(rate) // 2] > rate[0]
     warming = climbs and 0 < rate[-1] <= ALMOST * (row["base_lr"] or 0.0)
-    return row if warming and row["steps"] >= 0.9 * len(training.steps) else None
+    return row if warming and row["steps"] >= PER_STEP * len(training.steps) else None
 
 
 def never_stepped(training: Training, rows: list[Row], limits: Limits) -> Row | None:

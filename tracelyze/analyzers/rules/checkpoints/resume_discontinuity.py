@@ -60,7 +60,8 @@ def _jump(process: Process, step: int, steps: int) -> float | None:
     losses = process.longest.steps["loss"] if process.trainings else np.empty(0)
     before, after = losses[max(0, step - steps) : step], losses[step : step + steps]
     before, after = before[np.isfinite(before)], after[np.isfinite(after)]
-    if min(len(before), len(after)) < steps // 2 or float(np.median(before)) <= 0:
+    half = steps // 2  # of the window: some losses may be missing, or not finite
+    if min(len(before), len(after)) < half or float(np.median(before)) <= 0:
         return None
     return float(np.median(after) / np.median(before))
 

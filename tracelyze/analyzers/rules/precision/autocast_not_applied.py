@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import percent, plural
+from tracelyze.formatting import listed, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process, Training
@@ -42,7 +42,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _inside(training: Training, names: list[str], share: float, limits: Limits) -> Finding:
-    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    shown = listed(names, most=3)
     return Finding(
         rule=RULE.id,
         severity="warning",
