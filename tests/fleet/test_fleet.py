@@ -19,7 +19,7 @@ from pyarrow import fs
 import tracelyze
 from tracelyze import fleet as fleets
 from tracelyze.errors import InputError
-from tracelyze.fleet import discovery, local, page, storage, summary, table, writing
+from tracelyze.fleet import discovery, judging, local, page, storage, summary, table, writing
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "sample_traces"
@@ -125,6 +125,22 @@ def test_a_bucket_gives_the_same_table_and_only_what_is_needed_is_copied(runs: P
     (error,) = (row for row in judged if row["status"] == "error")
     assert error["reason"].startswith(f"{uri}/broken"), "the mirror is nobody's business"
     assert [row for row in here if row["status"] != "error"] == [row for row in told_rows if row["status"] != "error"]
+
+
+def test_a_folder_of_logs_is_a_fleet(tmp_path: Path) -> None:
+    lines = "\n".join(f"step {step}: loss {2.0 + step:.4f}" for step in range(1, 60))
+    (tmp_path / "a.log").write_text(lines)
+    (tmp_path / "README.md").write_text("Logs of last week.")
+    (tmp_path / "b.jsonl").write_text("\n".join(json.dumps({"step": n, "loss": 1 / n}) for n in range(1, 60)))
+    (tmp_path / "c" / "checkpoint-9").mkdir(parents=True)
+    history = [{"step": step, "loss": 1.0, "learning_rate": 1e-4} for step in range(1, 10)]
+    (tmp_path / "c" / "checkpoint-9" / "trainer_state.json").write_text(json.dumps({"log_history": history}))
+    found = discovery.runs_below([str(tmp_path)])
+    assert [Path(run).relative_to(tmp_path).as_posix() for run in found] == ["a.log", "b.jsonl", "c"]
+    rows = [judging.diagnose_row({"path": run}) for run in found]
+    assert {row["status"] for row in rows} == {"judged"}
+    for run, row in zip(found, rows, strict=True):
+        assert row["checks"] == table.rows_of(run, tracelyze.diagnose(run))
 
 
 def test_options_of_a_store_stay_at_the_end_of_a_uri() -> None:

@@ -25,6 +25,14 @@ mapped = ray.data.from_items([{"path": run} for run in runs]).map(tracelyze.diag
 verdicts = {row["run"]: row["verdict"] for row in mapped.iter_rows()}
 assert verdicts == dict(zip(here["run"].to_pylist(), here["verdict"].to_pylist())), verdicts
 writing.write(there, Path("fleet.parquet"))
+
+def on_ray(judge, tasks):
+    remote = ray.remote(num_cpus=1)(judge)
+    return ray.get([remote.remote(task) for task in tasks])
+
+for run in runs:
+    if not run.endswith("broken"):
+        assert tracelyze.diagnose(run, mapper=on_ray).to_dict() == tracelyze.diagnose(run).to_dict(), run
 """
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tracelyze import reading, schema
 from tracelyze.errors import Cause, InputError
@@ -15,20 +15,29 @@ from tracelyze.fleet import storage
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+_LOGS: Final = (".log", ".out", ".err", ".jsonl", ".csv")
+_ANY_TEXT: Final = ("a console log", "a log in JSON", "a log in CSV")  # what many files may be that are no recording
+
 
 def runs_below(places: Sequence[str], filesystem: FileSystem | None = None) -> list[str]:
     """The paths or URIs of all run directories in and below `places`, each once, in the order of their names.
 
-    A place that is a file stands for itself, so that a profiler's trace or a log can be among them. InputError for a
-    place that does not exist or holds no run.
+    A place that is a file stands for itself, so that a profiler's trace or a log can be among them. A folder of this
+    machine without a run directory stands for the recordings of other programs in it. InputError for a place that does
+    not exist or holds nothing of all that.
     """
     found: dict[str, None] = {}
     for place in places:
         remote = filesystem is not None or storage.is_remote(place)
-        runs = list(_in_bucket(place, filesystem) if remote else _in_folder(Path(place.removeprefix("file://"))))
+        if remote:
+            runs = list(_in_bucket(place, filesystem))
+        else:
+            folder = Path(place.removeprefix("file://"))
+            runs = list(_in_folder(folder)) or list(_recordings_in(folder))
         if not runs:
             raise InputError(
-                Cause.NO_RUN_FOUND, f"{place}: no run directory in it or below; record one with `tracelyze collect`"
+                Cause.NO_RUN_FOUND,
+                f"{place}: no run directory or recording in it or below; record one with `tracelyze collect`",
             )
         found.update(dict.fromkeys(runs))
     return list(found)
@@ -46,6 +55,24 @@ def _in_folder(place: Path) -> Iterator[str]:
         if _is_run(Path(folder), inner, files):
             yield str(Path(folder))
             inner.clear()  # a run holds no other
+        inner.sort()
+
+
+def _recordings_in(place: Path) -> Iterator[str]:
+    """Recordings of other programs. A folder that is one holds no other; ambiguous text has to be called a log."""
+    from tracelyze.importing import recordings
+
+    for name, inner, files in os.walk(place):
+        folder = Path(name)
+        if folder != place and recordings.recognize(folder) is not None:
+            yield str(folder)
+            inner.clear()
+            continue
+        for file in sorted(files):
+            path = folder / file
+            found = recordings.recognize(path) if path.is_file() else None
+            if found is not None and (path.suffix in _LOGS or found.title not in _ANY_TEXT):
+                yield str(path)
         inner.sort()
 
 
