@@ -39,6 +39,7 @@ def _finding(training: Training, first: int, count: int) -> Finding:
     filtered = hidden_nan.may_hide(training.process)
     events = [row for row in training.process.events.records() if row["kind"] == "nonfinite-gradient"]
     where = f" (first in {events[0]['name']})" if events and events[0]["name"] else ""
+    operation = (events[0]["text"] or "") if events else ""
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -54,7 +55,11 @@ def _finding(training: Training, first: int, count: int) -> Finding:
                 "weights. Either"
             )
             + " the gradients had grown without bound, or one operation has "
-            "no finite derivative there: sqrt or norm at exactly 0, log of 0, division by 0, acos at 1."
+            + (
+                f"no finite derivative there. What stands between the loss and these parameters: {operation}."
+                if operation
+                else "no finite derivative there: sqrt or norm at exactly 0, log of 0, division by 0, acos at 1."
+            )
         ),
         fix="Keep such operations away from their edge with a small constant, clip gradients, and skip non-finite "
         "steps.",
@@ -67,6 +72,7 @@ def _finding(training: Training, first: int, count: int) -> Finding:
             Evidence("tensors with NaN or Inf", _number(training.steps["grads_nonfinite"][first]), "tensors", 0,
                      "a gradient is a number"),
             Evidence("steps with such gradients", count, "steps"),
+            *([Evidence("operation that can have made them", operation)] if operation else []),
             Evidence("loss at that step", _number(training.steps["loss"][first])),
         ],
         location=training.backward_location,

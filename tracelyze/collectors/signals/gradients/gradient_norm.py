@@ -13,6 +13,7 @@ from typing import Any
 from tracelyze.collectors.internals.private_names import NORMS, UNSEEN
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.gradients.singular_operations import suspects
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingValues
 from tracelyze.collectors.tensors import shards
@@ -33,7 +34,7 @@ class GradientNorm(Signal):
     sampled = True
     first_steps = 100
     max_stride = 50
-    pausable = ("before_step", "after_step")
+    pausable = ("before_backward", "before_step", "after_step")
     needs_every_step = True
 
     def __init__(self, context: SignalContext) -> None:
@@ -41,6 +42,11 @@ class GradientNorm(Signal):
         self._clip_norms: list[Any] = []
         self._measured: PendingValues | None = None
         self._named = 0
+        self._graph: Any = None  # of the backward before the step; nothing of its tensors is left in it
+
+    def before_backward(self, roots: Any) -> None:
+        root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
+        self._graph = getattr(root, "grad_fn", None) if self._named < MAX_NAMED else None
 
     def clip(self, max_norm: Any, total_norm: Any) -> None:
         if isinstance(total_norm, self.torch.Tensor):
@@ -73,7 +79,7 @@ class GradientNorm(Signal):
             clips = [clip for clip in clips if clip[0] in (tracked.training, None)]
         if clips and not row.get("skipped"):
             self.context.defer(Readback(self.torch, [norm for _, norm, _ in clips], _from_clip(clips[0][2])))
-        self._measured = None
+        self._measured = self._graph = None
         if not self._clip_norms:
             self.pause(self.progress.steps + self.meter.steps_until_due(tracked.count))
 
@@ -100,7 +106,7 @@ class GradientNorm(Signal):
                 scale = getattr(tracked.optimizer, "grad_scale", None)
                 if isinstance(scale, torch.Tensor):  # fused optimizers get their gradients still scaled
                     facts[0] = facts[0] / scale
-                self._measured = Readback(torch, facts, lambda row, values: self._fill(row, tracked, *values))
+                self._measured = Readback(torch, facts, lambda row, v: self._fill(row, tracked, v[0], v[1], v[2], v[3]))
 
     def _on_host(self, norms: list[float], tracked: Tracked, empty: int) -> Known:
         total = total_norm(norms)
@@ -109,10 +115,26 @@ class GradientNorm(Signal):
             total /= float(scale.item())
         bad = [index for index, norm in enumerate(norms) if not math.isfinite(norm)]
         zero = sum(norm == 0 for norm in norms) - empty
-        return Known(lambda row: self._fill(row, tracked, total, len(bad), zero, bad[0] if bad else 0))
+        what = self._suspects(tracked, bad) if bad else ""
+        return Known(lambda row: self._fill(row, tracked, total, len(bad), zero, bad[0] if bad else 0, what))
+
+    def _suspects(self, tracked: Tracked, bad: list[int]) -> str:
+        """The operations that can have made these gradients not finite, as a list."""
+        if self._graph is None or self._named >= MAX_NAMED:
+            return ""
+        held = [id(p) for p in tracked.parameters() if p.grad is not None and p.grad.layout is self.torch.strided]
+        broken = {held[index] for index in bad if index < len(held)}
+        return ", ".join(suspects(self._graph, set(held) - broken, broken))
 
     def _fill(
-        self, row: dict[str, Any], tracked: Tracked, total: float, nonfinite: float, zero: float, first: float
+        self,
+        row: dict[str, Any],
+        tracked: Tracked,
+        total: float,
+        nonfinite: float,
+        zero: float,
+        first: float,
+        what: str = "",
     ) -> None:
         source = OF_SHARDS if tracked.sharded else AT_STEP
         row.update(grad_norm=total, grad_norm_source=source, grads_nonfinite=int(nonfinite), grads_zero=int(zero))
@@ -121,7 +143,7 @@ class GradientNorm(Signal):
             held = [p for p in tracked.parameters() if p.grad is not None]
             name = self.program.calls.parameter_name(held[int(first)]) if int(first) < len(held) else None
             self.context.record_event(
-                "nonfinite-gradient", name or f"tensor {int(first)} of the optimizer", value=nonfinite
+                "nonfinite-gradient", name or f"tensor {int(first)} of the optimizer", what, value=nonfinite
             )
 
 

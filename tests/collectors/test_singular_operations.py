@@ -1,0 +1,76 @@
+"""Which operation made a gradient NaN, by the shape of the graph after its backward."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tracelyze.analyzers import diagnose  # noqa: E402
+from tracelyze.collectors.signals.gradients.singular_operations import suspects  # noqa: E402
+
+
+def told(loss: Any, leaves: list[Any]) -> list[str]:
+    loss.backward()
+    finite = {id(p) for p in leaves if p.grad is None or bool(p.grad.isfinite().all())}
+    broken = {id(p) for p in leaves} - finite
+    assert broken
+    return suspects(loss.grad_fn, finite, broken)
+
+
+def leaf(*values: float) -> Any:
+    return torch.tensor(values, requires_grad=True)
+
+
+def test_operations_at_their_edge() -> None:
+    x, w = leaf(0.0, 0.0), leaf(2.0, 3.0)
+    assert told(((x * w).square().sum().sqrt() + w.sum()) * 1.0, [x, w]) == ["sqrt at 0"]
+    x = leaf(0.0, 1.0)
+    hidden = torch.where(x > 0, x.log() * x, torch.zeros(2))
+    assert told(hidden.sum(), [x]) == ["log at 0 in a branch that where() hides"]
+    x = leaf(1.0, 0.5)
+    assert told(torch.acos(x).sum(), [x]) == ["acos at 1"]
+
+
+def test_what_lies_elsewhere_is_no_suspect() -> None:
+    x, w = leaf(0.0, 0.0), leaf(4.0, 9.0)
+    loss = x.pow(0.5).sum() + w.sqrt().sum() + (w / 3).log().sum()
+    assert told(loss, [x, w]) == ["a power below 1 at 0"]
+
+
+SCRIPT = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+class Metric(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Linear(6, 4)
+        self.scale = nn.Parameter(torch.ones(1))
+    def forward(self, a, b):
+        gap = self.embed(a) - self.embed(b)
+        return self.scale * gap.square().sum(1).sqrt()
+net = Metric()
+opt = torch.optim.SGD(net.parameters(), 0.01)
+for step in range(30):
+    a, b = torch.randn(8, 6), torch.randn(8, 6)
+    if step == 12:
+        b[3] = a[3]
+    loss = net(a, b).mean()
+    opt.zero_grad(); loss.backward(); opt.step()
+"""
+
+
+@pytest.mark.starts_programs
+def test_the_operation_is_named(collect: Any, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    diagnosis = diagnose(collect(sys.executable, str(script)).run)
+    (finding,) = [one for one in diagnosis.findings if one.rule == "nonfinite-gradients"]
+    assert (finding.first_step, finding.caused_by) == (13, None)
+    assert "embed" in finding.title
+    assert "sqrt at 0" in finding.summary

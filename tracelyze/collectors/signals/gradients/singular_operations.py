@@ -1,0 +1,83 @@
+"""Operations of a backward that have no finite derivative somewhere: which of them can have made a gradient NaN.
+
+A NaN goes on to everything behind the operation that made it. So such an operation has nothing behind it but gradients
+that are not finite. Only the shape of the graph is read, which is there after the backward has released what it saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+MAX_NODES = 5000
+MAX_NAMED = 3
+POWER = "a power below 1 at 0"
+SINGULAR = {
+    "Sqrt": "sqrt at 0", "Rsqrt": "rsqrt at 0", "Norm": "norm of zeros", "LinalgVectorNorm": "norm of zeros",
+    "Cdist": "cdist of equal points", "EuclideanDist": "cdist of equal points", "Std": "std of equal values",
+    "StdMean": "std of equal values", "Pow": POWER, "Log": "log at 0", "Log2": "log2 at 0",
+    "Log10": "log10 at 0", "Log1P": "log1p at -1", "Div": "division by 0", "Reciprocal": "reciprocal of 0",
+    "Acos": "acos at 1", "Asin": "asin at 1", "Acosh": "acosh at 1", "Atanh": "atanh at 1",
+    "Logit": "logit at 0 or 1", "Erfinv": "erfinv at 1",
+}  # fmt: skip
+
+
+def suspects(root: Any, finite: Collection[int], broken: Collection[int]) -> list[str]:
+    """What can have made the gradients of the leaves `broken` (by id) not finite, nearest to the loss first."""
+    order, behind_where = _walk(root)
+    if len(order) >= MAX_NODES:
+        return []
+    leads_to_finite, leads_to_broken = _reach(order, finite), _reach(order, broken)
+    found: dict[str, None] = {}
+    for node in order:
+        what = SINGULAR.get(_kind(node))
+        if (
+            what is not None
+            and _can_be_singular(node)
+            and id(node) in leads_to_broken
+            and id(node) not in leads_to_finite
+        ):
+            hidden = " in a branch that where() hides" if id(node) in behind_where else ""
+            found.setdefault(what + hidden)
+    told = [what for what in found if not what.startswith(POWER)] or list(found)  # most powers are squares
+    return told[:MAX_NAMED]
+
+
+def _can_be_singular(node: Any) -> bool:
+    """Not a division by what is not trained."""
+    return _kind(node) != "Div" or (len(node.next_functions) > 1 and node.next_functions[1][0] is not None)
+
+
+def _walk(root: Any) -> tuple[list[Any], set[int]]:
+    """All nodes, those nearest to the loss first, and the ids of those behind a `where`."""
+    order, known, behind = [root], {id(root)}, set[int]()
+    for node in order:
+        if len(order) >= MAX_NODES:
+            break
+        hides = id(node) in behind or _kind(node) == "Where"
+        for following, _ in node.next_functions:
+            if following is None:
+                continue
+            if hides:
+                behind.add(id(following))
+            if id(following) not in known:
+                known.add(id(following))
+                order.append(following)
+    return order, behind
+
+
+def _reach(order: list[Any], leaves: Collection[int]) -> set[int]:
+    """Ids of the nodes from which a backward goes on to one of these leaves."""
+    found = {id(node) for node in order if id(getattr(node, "variable", None)) in leaves}
+    grown = True
+    while grown:
+        before = len(found)
+        for node in reversed(order):
+            if id(node) not in found and any(id(one) in found for one, _ in node.next_functions if one is not None):
+                found.add(id(node))
+        grown = len(found) > before
+    return found
+
+
+def _kind(node: Any) -> str:
+    return str(node.name()).partition("Backward")[0]
