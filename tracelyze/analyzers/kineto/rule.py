@@ -196,6 +196,7 @@ def _small(summary: TraceSummary, check: OneTraceCheck, job: Job, limits: Limits
             severity="warning" if finding.severity == "critical" else finding.severity,
             summary=f"{finding.summary} This is a possibility, no more: {reason}.",
             excluded=[],
+            cost=None,  # so that what was judged in full stands before it
         )
         for finding in outcome
     ]
