@@ -173,3 +173,13 @@ def test_other_targets_are_left_alone() -> None:
     assert columns(torch, scores, ids()[:, 0], -100, None) == {}
     image = nn.Conv2d(1, V, 3)(torch.randn(2, 1, 8, 8))
     assert columns(torch, image, torch.zeros(2, 6, 6, dtype=torch.long), -100, None) == {}
+
+
+@pytest.mark.parametrize("length", [2, 3, 6])
+def test_running_parities_equal_their_input_at_the_first_position_only(length: int) -> None:
+    bits = torch.randint(0, 2, (64, length))
+    found = told(recurrent(nn.LSTM), bits, bits.cumsum(1) % 2)
+    if length == 2:
+        assert found["ids_compared"] == 0
+    else:
+        assert 0.2 < found["ids_equal"] < 0.8

@@ -136,11 +136,17 @@ def _best(torch: Any, rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def _compared(ids: Any, target: Any, ignored: int) -> dict[str, Any]:
-    """Targets beside the ids at their positions, where the next id is another one (in whichever order they are)."""
+    """Targets beside the ids at their positions, where the next id is another one (in whichever order they are).
+
+    The first positions do not count: running sums, parities and states equal their input there by definition.
+    """
     last = max(1, ids.shape[0] - 1)
     tells = (ids[:, 1:] != ids[:, :-1])[:last] & (target[:last, :-1] != ignored)
     if ids.shape[0] > 1:
         tells = tells & (ids[1:, :-1] != ids[:-1, :-1])
+    tells[:, :1] = False
+    if ids.shape[0] > 2:
+        tells[:1] = False
     equal = (ids == target)[:last, :-1] & tells
     count = tells.sum()
     ahead = (ids[:, 2:] == target[:, :-2])[:last] & tells[:, :-1] if ids.shape[1] > 2 else equal[:, :0]
