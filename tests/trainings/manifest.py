@@ -205,6 +205,7 @@ ZERO_GRAD: Final = (
 
 NO_GRADIENT: Final = (
     pair("spirals_mlp", "detached-loss", "zero-gradients", consequences=STUCK, fast=True),
+    pair("distillation", "teacher-held", "teacher-trains", extras=("train-in-eval-mode",)),
     pair("distillation", "student-loss-item", "zero-gradients", consequences=STUCK),
     pair("finetune_backbone", "no-grad-forward", "zero-gradients", consequences=STUCK),
     pair("finetune_backbone", "frozen-head", "zero-gradients|frozen-parameters", consequences=STUCK),
@@ -664,6 +665,7 @@ TARGETS_AND_LAYERS: Final = (
     ),
     pair("more_words", "frozen-rows", "new-tokens-untrained", fast=True),
     pair("more_words", "only-padding"),
+    pair("experts_mixture", "no-balance", "router-collapse"),
     pair("sorting_groups", "one-reward", "zero-advantage", consequences=STUCK, fast=True),
     pair("one_cycle_vae", "heavy-prior", "constant-output", consequences=STUCK),
     pair("one_cycle_vae", "left-early", "stops-short"),

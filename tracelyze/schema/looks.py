@@ -128,6 +128,10 @@ ACTIVATIONS = Table(
         Column("fed_by", "string", "", "the same: layer of this kind, with a bias, whose output went in as it was"),
         Column("nonfinite", "int8", "", "whether all elements are finite", NONFINITE),
         Column("weights_finite", "bool", "", "the module's own parameters are (looked at on alert)"),
+        Column("experts", "int32", "", "gates of a mixture of experts: how many there are"),
+        Column("busiest", "float64", "", "the expert that is the first choice for most tokens"),
+        Column("busiest_share", "float64", "share", "of the tokens, those for which it is"),
+        Column("idle", "float64", "experts", "those with less than a tenth of an even share of the tokens"),
     ),
 )
 

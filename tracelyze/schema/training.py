@@ -240,6 +240,10 @@ LOSS_CALLS = Table(
         Column("separator", "float64", "", "first id that stands once in each of the first rows, within it; -1: none"),
         Column("separator_share", "float64", "share", "of their targets that count, those before it"),
         Column("parts", "float64", "", "samples in a row, by an id that ends or begins all; 0: no row ends in one"),
+        Column("target_trained", "int32", "tensors", "trained ones behind the target alone, where both depend on such"),
+        Column("input_model", "int16", "", "model that those behind the input alone belong to (table models)"),
+        Column("target_model", "int16", "", "model that those behind the target alone belong to"),
+        Column("target_in_train", "bool", "", "that model was in train mode"),
         Column("crosses", "float64", "", "largest weight of attention on another sample of the row; nan: untold"),
     ),
 )

@@ -1,7 +1,7 @@
 """Distil a trained teacher into a smaller student; the teacher is in eval mode and under `no_grad`.
 
 Faults: `student-loss-item` adds up Python numbers and wraps them into a new tensor; `teacher-graph-kept` runs the
-teacher with gradients and collects its outputs.
+teacher with gradients and collects its outputs; `teacher-held` gives the teacher to the optimizer, too.
 """
 
 import argparse
@@ -38,7 +38,8 @@ def train_teacher(cfg, teacher, w):
 
 def distil(cfg, teacher, student, w, fault):
     teacher.eval()
-    optimizer = torch.optim.Adam(student.parameters(), lr=cfg.lr)
+    trained = [*student.parameters(), *(teacher.parameters() if fault == "teacher-held" else ())]
+    optimizer = torch.optim.Adam(trained, lr=cfg.lr)
     soft_targets = []
     for step in range(cfg.student_steps):
         x, y = draw(cfg.batch, w)
@@ -46,6 +47,8 @@ def distil(cfg, teacher, student, w, fault):
             teacher_logits = teacher(x)
             soft_targets.append(teacher_logits)
             teacher_logits = teacher_logits.detach()
+        elif fault == "teacher-held":
+            teacher_logits = teacher(x)
         else:
             with torch.no_grad():
                 teacher_logits = teacher(x)

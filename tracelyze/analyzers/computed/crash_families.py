@@ -114,6 +114,43 @@ FAMILIES = (
         "scaler.scale(loss).backward()\nscaler.unscale_(optimizer)\nscaler.step(optimizer)\nscaler.update()",
     ),
     Family(
+        "fp16-weights-with-scaler",
+        r"Attempting to unscale FP16 gradients",
+        "a gradient scaler was given a model whose weights are float16",
+        "GradScaler is for float32 weights whose forward runs in float16 by autocast. Here the weights themselves are "
+        "float16 (.half(), torch_dtype=float16), and so are their gradients, which it refuses to divide.",
+        "Load the trainable weights in float32 and let autocast choose, or train in bfloat16 without a scaler.",
+        "model = Model.from_pretrained(name, torch_dtype=torch.float32)   # with fp16=True, or bf16=True",
+    ),
+    Family(
+        "marked-ready-twice",
+        r"Expected to mark a variable ready only once",
+        "a parameter took part twice in one backward of DistributedDataParallel",
+        "DDP reduces each gradient once per backward. Reentrant checkpointing runs a part of the backward "
+        "on its own, and layers that are used several times within it are reduced twice.",
+        "Use checkpointing that is not reentrant, and find_unused_parameters=False.",
+        'model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})',
+    ),
+    Family(
+        "weights-only",
+        r"Weights only load failed|weights_only",
+        "torch.load refuses a file that holds more than tensors",
+        "Since torch 2.6, torch.load reads tensors only, unless it is told otherwise: a pickle may run any code. The "
+        "file holds objects of a class besides (a whole model, numpy scalars, an argparse namespace).",
+        "Save state dicts, and load those. For a file that you trust, allow its classes, or load it as it is.",
+        "torch.load(path, weights_only=False)   # only for a file that you trust",
+    ),
+    Family(
+        "no-cuda-device",
+        r"No CUDA GPUs are available|Torch not compiled with CUDA enabled|Found no NVIDIA driver|no NVIDIA GPU"
+        r"|Attempting to deserialize object on a CUDA device|torch\.cuda\.is_available\(\) is False",
+        "the program asks for a GPU, and torch sees none",
+        "No driver, no device that is visible to this process (CUDA_VISIBLE_DEVICES, the scheduler's request), or a "
+        "torch that was built for the CPU.",
+        "Compare nvidia-smi, CUDA_VISIBLE_DEVICES and torch.version.cuda; write code that takes what there is.",
+        'device = "cuda" if torch.cuda.is_available() else "cpu"\nstate = torch.load(path, map_location=device)',
+    ),
+    Family(
         "device-mismatch",
         r"Expected all tensors to be on the same device|should be the same|is on (cpu|cuda).*expected|but got "
         r"(cpu|cuda)",
@@ -184,7 +221,7 @@ FAMILIES = (
     Family(
         "collective-timeout",
         r"Watchdog caught collective operation timeout|ncclInternalError|ncclSystemError|NCCL error|Connection reset "
-        r"by peer"
+        r"by peer|Connection closed by peer"
         r"|Timed out waiting|DistStoreError|ProcessGroup.*(timeout|timed out)",
         "a collective between ranks timed out or broke",
         "One rank did not arrive at a collective operation: it died, is far behind, or took another branch.",

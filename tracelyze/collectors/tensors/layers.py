@@ -1,4 +1,4 @@
-"""What a layer makes of the output of another one, within one forward: dead units, and layers in a row."""
+"""What a layer makes of the output of another one, within one forward: dead units; layers in a row."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from tracelyze.collectors.cadence import loss_sampling
 from tracelyze.collectors.internals.private_names import ANY_AUTOCAST, DISPATCH_MODES, SAVED, TRANSFORMS, find
+from tracelyze.collectors.program import two_models
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.precision.autocast import dtype_code
@@ -25,6 +26,7 @@ from tracelyze.collectors.tensors.readback import Readback
 CLASS_TARGETS = ("cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits")
 MAX_TARGETS = 1024
 SEQUENCE_LOSSES, SEQUENCE_SAMPLES = ("cross_entropy", "nll_loss"), 8  # at each line: a graph is walked for them
+IN_TURN = 2  # steps of the process since that of an optimizer which steps together with others
 MAX_TRAININGS = 32  # trainings of a process whose first losses are all sampled once more
 WALK_DEPTH = 12
 # Operations that hand values on as they are; those in MOVING may change which dimension is which, those in CHOOSING
@@ -44,7 +46,7 @@ class LossInputs(Signal):
             "target_integer", "made_by", "made_dim", "made_whole", "lowest", "highest", "sum_error", "log_sum_error",
             "target_lowest", "target_highest", "value", "ignored", "varies", "target_varies", "ids_compared",
             "ids_equal", "ids_ahead", "sees_later", "pad_share", "pad_rows", "pad_target", "pad_same", "autocast",
-            *rows_of_ids.COLUMNS,
+            *rows_of_ids.COLUMNS, *two_models.COLUMNS,
         )
     )  # fmt: skip
     about = "Arguments of torch's loss functions: shapes, ranges, whether rows are probabilities, and what made them."
@@ -86,6 +88,11 @@ class LossInputs(Signal):
         }
         if given.grad_fn is not None:
             row["made_by"], row["made_dim"], row["made_whole"] = origin(given.grad_fn, given.dim())
+        if row["training"]:
+            row["target_trained"] = 0
+        if row["training"] and target.grad_fn is not None:
+            stepping = [one for one in self.program.optimizers.tracked() if row["step"] - one.at_step <= IN_TURN]
+            row |= two_models.columns(given, target, stepping, self.program.calls.modules())
         found = self._values(function, given, target, value)
         with torch.no_grad():
             found |= loss_targets.columns(torch, function, given, target, args, kwargs)

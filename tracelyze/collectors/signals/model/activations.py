@@ -14,6 +14,7 @@ from typing import Any
 from tracelyze.collectors.cadence.decimation import Decimation
 from tracelyze.collectors.internals.private_names import FRAMES, UNSEEN, find
 from tracelyze.collectors.program.calls import tensors_of
+from tracelyze.collectors.program.gates import NUMBERS, Gates
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
@@ -39,7 +40,8 @@ class Activations(Signal):
         f"activations.{name}"
         for name in (
             "time", "step", "alert", "order", "module", "kind", "dtype", "elements", "mean", "std", "largest", "zeros",
-            "dead", "inputs", "outputs", "fed_by", "nonfinite", "weights_finite",
+            "dead", "inputs", "outputs", "fed_by", "nonfinite", "weights_finite", "experts", "busiest", "busiest_share",
+            "idle",
         )
     )  # fmt: skip
     about = "Statistics of what every module of the model puts out, and the first whose output is not finite."
@@ -101,6 +103,8 @@ class _Forward:
         self._alert = alert
         self._rows: list[Row] = []
         self._values: list[Any] = []
+        self._routed: list[Any] = []  # gates.NUMBERS of each gate, read back behind the values
+        self._gates: Gates | None = None
         self._names: dict[int, str] = {}
         self._products = Products(self._torch)
         self._functions = FunctionalRelus()
@@ -119,9 +123,10 @@ class _Forward:
             return None
         start = time.perf_counter()
         try:
-            self._rows, self._values, self._order = [], [], 0
+            self._rows, self._values, self._routed, self._order = [], [], [], 0
             self._products, self._functions = Products(self._torch), FunctionalRelus()
             self._names = {id(module): name for name, module in root.named_modules()}
+            self._gates = Gates(torch, root)
             self._every = max(1, -(-len(self._names) // MAX_MODULES))
         except Exception as error:  # a model that hides its modules, say
             self.error = error
@@ -150,13 +155,13 @@ class _Forward:
                 if self._rows and self.error is None:
                     self._sample_functions(output)
                 if self._rows and self.error is None and len({value.device for value in self._values}) == 1:
-                    self._signal._watched(self._rows, self._values)
+                    self._signal._watched(self._rows, self._values + self._routed)
         except Exception as error:
             self.error = error
         spent = self._seconds + time.perf_counter() - start
         self._signal.meter.spent(spent)
         self._signal.context.add_overhead(spent)
-        self._names, self._rows, self._values = {}, [], []
+        self._names, self._rows, self._values, self._routed, self._gates = {}, [], [], [], None
         self._products, self._functions = Products(self._torch), FunctionalRelus()
 
     def _sample(self, module: Any, output: Any) -> None:
@@ -177,6 +182,10 @@ class _Forward:
             "dtype": str(tensor.dtype).removeprefix("torch."),
             "elements": tensor.numel(),
         }
+        if self._gates is not None and (gate := self._gates.facts(module)):
+            row |= gate
+            with torch.no_grad():
+                self._routed += self._gates.numbers(tensor, gate["experts"])
         self._rows.append(row)
         self._functions.returned(module, str(name), row, tensor)
 
@@ -221,6 +230,11 @@ def fill(rows: list[Row], read: list[float]) -> None:
             row["dead"] = dead
         if row["alert"]:
             row["weights_finite"] = math.isfinite(weights)
+    routed = iter(read[PER_MODULE * len(rows) :])
+    for row in rows:
+        if "experts" in row:
+            numbers = dict(zip(NUMBERS, routed, strict=False))
+            row |= {name: number for name, number in numbers.items() if not math.isnan(number)}
 
 
 def kind_of(total: float) -> int:

@@ -1,0 +1,64 @@
+"""teacher-trains and router-collapse: what they fire on, and what looks the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+TEACHER, ROUTER = "teacher-trains", "router-collapse"
+CALL = {
+    "function": "kl_div", "site": 1, "training": True, "reduction": "batchmean", "input_shape": "32x6",
+    "target_shape": "32x6", "value": 0.3, "target_trained": 6, "input_model": 1, "target_model": 0,
+    "target_in_train": False,
+}  # fmt: skip
+MODELS = [{"model": 0, "name": "Large"}, {"model": 1, "name": "Small"}]
+
+
+def calls(make: Any, *changes: dict[str, Any]) -> Any:
+    rows = [{**CALL, "step": step, **change} for change in changes or ({},) for step in range(1, 10)]
+    return make.process(models=MODELS, more={"loss_calls": rows})
+
+
+@pytest.mark.parametrize(
+    ("change", "confidence"),
+    [({}, "certain"), ({"target_in_train": True}, "likely"), ({"function": "mse_loss"}, "certain")],
+)
+def test_a_teacher_that_is_trained(make: Any, change: dict[str, Any], confidence: str) -> None:
+    status, reason, finding = make.check(TEACHER, calls(make, change))
+    assert status == "fired", reason
+    assert (finding.severity, finding.confidence, finding.location.line) == ("warning", confidence, 41)
+    assert "Large" in finding.title
+
+
+def test_targets_that_stand_still_and_models_that_agree(make: Any) -> None:
+    still = {"target_trained": 0, "target_model": None, "input_model": None}
+    mutual = {"site": 2, "input_model": 0, "target_model": 1}
+    for changes in ((still,), ({}, mutual), ({"function": "mse_loss", "target_in_train": True},)):
+        assert make.check(TEACHER, calls(make, *changes))[0] == "passed"
+    assert make.check(TEACHER, make.process())[0] == "skipped"
+
+
+def gate(make: Any, unused: float, share: float, looks: int = 6, elements: int = 4096, **more: Any) -> Any:
+    row = {"module": "moe.router", "kind": "Linear", "elements": elements, "experts": 8, "idle": unused}
+    rows = [row | {"step": 20 * n, "busiest": 3.0, "busiest_share": share} for n in range(looks)]
+    for name, values in more.items():
+        rows = [one | {name: value} for one, value in zip(rows, values, strict=True)]
+    return make.process(more={"activations": rows})
+
+
+def test_a_gate_with_favourites(make: Any) -> None:
+    for idle, share, confidence in ((7.0, 0.97, "certain"), (5.0, 0.5, "likely")):
+        status, reason, finding = make.check(ROUTER, gate(make, idle, share))
+        assert status == "fired", reason
+        assert (finding.severity, finding.confidence) == ("warning", confidence)
+
+
+def test_gates_that_share_out(make: Any) -> None:
+    assert make.check(ROUTER, gate(make, 1.0, 0.3))[0] == "passed"
+    assert make.check(ROUTER, gate(make, 0.0, 0.2, idle=[7.0, 7.0, 0.0, 0.0, 0.0, 0.0]))[0] == "passed", "first steps"
+    domains = [float(n) for n in range(6)]
+    assert make.check(ROUTER, gate(make, 7.0, 1.0, busiest=domains))[0] == "passed", "batches of one domain each"
+    assert make.check(ROUTER, gate(make, 7.0, 1.0, elements=64))[0] == "skipped", "few tokens"
+    assert make.check(ROUTER, gate(make, 7.0, 1.0, looks=1))[0] == "skipped"
+    assert make.check(ROUTER, make.process())[0] == "skipped"

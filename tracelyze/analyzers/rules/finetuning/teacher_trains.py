@@ -1,0 +1,84 @@
+"""teacher-trains: the model whose outputs are the targets of another one is trained by the same loss."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.data.loss_calls import Line, Row
+    from tracelyze.analyzers.recorded.run import Process
+
+DISTRIBUTIONS = ("kl_div", "cross_entropy")
+OTHERS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "cosine_embedding_loss")
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Losses whose target depends on trained tensors of a model of its own."""
+    lines = [line for line in loss_calls.lines(process, (*DISTRIBUTIONS, *OTHERS)) if line.training]
+    pairs = {(row["input_model"], row["target_model"]) for line in lines for row in line.rows if row["target_trained"]}
+    found: list[Finding] = []
+    reason = ""
+    for line in lines:
+        looked = [row for row in line.rows if row["step"]]  # before the first step nobody knows what will be trained
+        rows = [row for row in looked if row["target_trained"] and row["target_model"] is not None]
+        if len(rows) < limits["calls"] or len(rows) < limits["share"] * len(looked):
+            continue
+        if any((row["target_model"], row["input_model"]) in pairs for row in rows):
+            reason = "two models learn from each other: each one's output is the target of the other one"
+        elif line.function in OTHERS and any(row["target_in_train"] for row in rows):
+            reason = "two models are trained to agree, both in train mode: neither is a teacher"
+        else:
+            found.append(_tell(process, line, rows, limits))
+    if found:
+        return found
+    if not lines:
+        return Skipped("no loss was seen whose target may come from a model", "not-applicable")
+    return Passed(reason or "no target of a loss depends on trained tensors of another model")
+
+
+def _tell(process: Process, line: Line, rows: list[Row], limits: Limits) -> Finding:
+    names = {int(row["model"]): row["name"] for row in process.models.records()}
+    teacher = names.get(rows[0]["target_model"], "the teacher")
+    tensors = int(rows[0]["target_trained"])
+    evaluating = not any(row["target_in_train"] for row in rows)
+    return loss_calls.finding(
+        process, line, rows, limits,
+        rule=RULE.id,
+        severity="warning",
+        confidence="certain" if evaluating else "likely",
+        title=f"The teacher is trained as well: gradients of {line.function} reach {teacher[:30]}",
+        summary=(
+            f"The target of {line.function} is the output of another model ({teacher}), computed with autograd on, and "
+            f"{plural(tensors, 'tensor')} of it, which an optimizer holds, get gradients from this loss. The teacher "
+            "moves towards the student: both agree soon, on something that neither was right about."
+            + (" It is in eval mode, as a model that is not to be trained." if evaluating else "")
+        ),
+        fix="Compute the teacher's output without autograd, and leave its parameters out of the optimizer.",
+        fix_code="with torch.no_grad():\n    target = teacher(x).softmax(-1)",
+        evidence=[Evidence("trained tensors of the model behind the target", tensors, "tensors")],
+        false_alarm="Two models that are meant to find a common answer.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="teacher-trains",
+    family="fine-tuning",
+    severity="warning",
+    title="The teacher is trained as well",
+    about="In distillation the teacher stands still. With gradients of its own it moves towards the student.",
+    check=check,
+    verify="Record the run again: the target no longer depends on trained tensors.",
+    absent="The run has no loss whose target may come from a model.",
+    excluded=(
+        "Mutual learning: the student's output is not a target of the teacher's.",
+        "An average of the weights: no optimizer holds it, and its output has no gradient.",
+    ),
+    needs=(("loss_calls.target_trained",),),
+    thresholds=(loss_calls.SHARE, loss_calls.CALLS),
+    not_when="Mutual learning, averages of the weights, targets that are detached, models that are trained to agree.",
+)

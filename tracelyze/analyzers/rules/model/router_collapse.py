@@ -1,0 +1,106 @@
+"""router-collapse: the gate of a mixture of experts sends nearly all tokens to a few of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+Row = dict[str, Any]
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """First choices of each gate, in the later half of the looks at it."""
+    gates: dict[str, list[Row]] = {}
+    for row in process.tables["activations"].records():
+        if row.get("idle") is not None and (row["elements"] or 0) >= limits["tokens"] * row["experts"] ** 2:
+            gates.setdefault(row["module"], []).append(row)
+    late = {
+        name: [row for row in rows[len(rows) // 2 :] if row["step"] >= limits["steps"]] for name, rows in gates.items()
+    }
+    judged = {name: rows for name, rows in late.items() if len(rows) >= limits["looks"]}
+    if not judged:
+        return Skipped(
+            "gates of experts were looked at too seldom after the first steps"
+            if gates
+            else "no gate of experts was seen",
+            "needs-more" if gates else "not-applicable",
+        )
+    bad = {name: rows for name, rows in judged.items() if _collapsed(rows, limits)}
+    if not bad:
+        return Passed(f"{plural(len(judged), 'gate')} of experts: tokens are shared out among most of them")
+    return [_finding(process, bad, len(judged), limits)]
+
+
+def _collapsed(rows: list[Row], limits: Limits) -> bool:
+    idle = float(np.median([row["idle"] / row["experts"] for row in rows]))
+    favourites = {row["busiest"] for row in rows}  # another one in each batch: batches of one domain each
+    return idle >= limits["idle"] and len(favourites) <= max(1, len(rows) // 2)
+
+
+def _finding(process: Process, bad: dict[str, list[Row]], gates: int, limits: Limits) -> Finding:
+    name, rows = max(bad.items(), key=lambda item: float(np.median([row["idle"] / row["experts"] for row in item[1]])))
+    experts = int(rows[-1]["experts"])
+    idle = round(float(np.median([row["idle"] for row in rows])))
+    busiest = float(np.median([row["busiest_share"] for row in rows]))
+    training = process.longest if process.trainings else None
+    begin = int(rows[0]["step"])
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="certain" if busiest >= limits["certain"] else "likely",
+        title=f"Router collapse: {idle} of {experts} experts of {name[:34]} get next to no tokens",
+        summary=(
+            f"In the later half of the looks, {idle} of the {experts} experts behind {name} were the first choice for "
+            f"less than a tenth of an even share of the tokens, and one was so for {percent(busiest)} of them"
+            f" ({plural(len(bad), 'gate')} of {gates} like this). Experts that get no tokens learn nothing, and the "
+            "model is as large as it is for nothing."
+        ),
+        fix="Add a loss that rewards an even share (or raise its weight), noise on the gate in training, a bias that "
+        "balances without a loss, or a limit to each expert's tokens.",
+        fix_code="share = one_hot(choice, experts).float().mean(0)\n"
+        "loss = loss + 0.01 * experts * (share * probabilities.mean(0)).sum()",
+        first_step=begin,
+        evidence=[
+            Evidence("experts that are hardly used", idle / experts, "share", limits["idle"], limits.source("idle")),
+            Evidence("tokens whose first choice is one expert", busiest, "share"),
+            Evidence("looks", len(rows), "looks", limits["looks"], limits.source("looks")),
+        ],
+        location=training.backward_location if training is not None else None,
+        charts=pictures.loss(training, [Mark(float(begin), "first of these looks")]) if training is not None else [],
+        false_alarm="Data of a few kinds only, each of which has its expert.",
+    )
+
+
+RULE = Rule(
+    id="router-collapse",
+    family="loss",
+    severity="warning",
+    title="The router uses few experts",
+    about="A gate favours experts that are better already: a few get all tokens, unless something balances them.",
+    check=check,
+    verify="Record the run again: tokens are shared out among most experts.",
+    absent="The run has no mixture of experts, or its gates have other names (gate, router, switch).",
+    excluded=(
+        "The first steps: only the later half of the looks counts.",
+        "Batches of one domain each: the favourite expert is the same from look to look.",
+    ),
+    needs=(("activations.experts",),),
+    thresholds=(
+        Threshold("idle", 0.5, "share", "half of the experts: each takes part in an even routing by far more"),
+        Threshold("certain", 0.9, "share", "nearly all tokens have one first choice"),
+        Threshold("tokens", 8, "tokens", "per expert in a forward: with fewer, some get none by chance"),
+        Threshold("steps", 20, "steps", "a gate begins with random favourites"),
+        Threshold("looks", 2, "looks", "one batch may be odd"),
+    ),
+    not_when="First steps, few tokens, shared experts, batches of one domain each.",
+    references=("https://arxiv.org/abs/2101.03961",),
+)

@@ -1,0 +1,29 @@
+"""Two models behind one loss: what of the second, whose output is the target, is trained by it as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tracelyze.collectors.program.manual_updates import leaves
+from tracelyze.collectors.program.optimizers import Tracked
+
+COLUMNS = ("target_trained", "input_model", "target_model", "target_in_train")
+
+
+def columns(given: Any, target: Any, optimizers: Iterable[Tracked], models: list[tuple[int, Any]]) -> dict[str, Any]:
+    """Columns of a row of loss_calls, if something trainable is behind the target which is not behind the input."""
+    behind = {id(leaf) for leaf in leaves(given.grad_fn)}
+    beside = {id(leaf) for leaf in leaves(target.grad_fn)}
+    held = {id(parameter) for tracked in optimizers for parameter in tracked.parameters()}
+    alone = (beside - behind) & held
+    if not alone or not (behind - beside) & held:
+        return {}
+    found: dict[str, Any] = {"target_trained": len(alone)}
+    for number, module in models:
+        own = {id(p) for p in module.parameters()}
+        if alone <= own and not (behind - beside) & own:
+            found |= {"target_model": number, "target_in_train": bool(module.training)}
+        elif behind - beside <= own and not alone & own:
+            found["input_model"] = number
+    return found
