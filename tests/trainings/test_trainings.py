@@ -24,18 +24,19 @@ from .manifest import FOLDER, TRAININGS, Training
 WITHOUT_A_TRAINING = {
     # need a device, or a profiler's trace of one
     "allocator-stalls", "exposed-communication", "fp32-on-tensor-cores", "host-bound", "memory-fragmentation",
-    "optimizer-for-loop", "out-of-memory", "pageable-copies", "straggler", "sync-stalls",
+    "memory-headroom", "memory-underused", "optimizer-for-loop", "out-of-memory", "pageable-copies",
+    "sync-stalls",
     # need a cluster's dumps, or several processes that train for long
-    "data-parallel", "rank-hang", "ranks-out-of-sync",
+    "clip-differs-by-rank", "data-parallel", "rank-hang", "ranks-out-of-sync",
     # are told from the metrics of reinforcement learning libraries
     "completions-truncated", "entropy-collapse", "reward-collapse", "sampler-mismatch",
     # are told from curves, which take longer than a test: benchmarks/curves.py counts how often they are right
-    "clipping-always-active", "gradient-spikes", "loss-plateau", "loss-spikes", "validation-fluctuation",
+    "clipping-always-active", "gradient-spikes", "loss-plateau", "validation-fluctuation",
     "validation-nonfinite",
     # are shown by tests on runs in memory alone so far
     "autocast-not-applied", "batch-dimension-mismatch", "class-imbalance", "debug-mode-left-on", "direct-forward-call",
-    "epoch-boundary-stall", "fp16-underflow", "no-checkpoint", "packing-without-boundaries", "prompt-in-loss",
-    "slow-steps", "too-many-workers",
+    "epoch-boundary-stall", "fp16-underflow", "no-checkpoint", "no-validation", "packing-without-boundaries",
+    "prompt-in-loss", "slow-steps", "too-many-workers",
 }  # fmt: skip
 EVERYTHING = os.environ.get("TRACELYZE_ALL_TRAININGS", "") not in ("", "0")
 CHOSEN = [training for training in TRAININGS if training.fast or EVERYTHING]

@@ -73,7 +73,7 @@ def gather(process: Process) -> Pace | None:
 def _finding(process: Process, rank: int, pace: Pace, usual: float, waited: float, limits: Limits) -> Finding:
     step = pace.own + pace.backward
     lost = min(waited, pace.own - usual)
-    loads = pace.loading >= 0.5 * (pace.own - usual)
+    loads = pace.loading >= limits["loading"] * (pace.own - usual)
     why = (
         "Most of it is waiting for batches: its loader, or the disk it reads from, is slower."
         if loads
@@ -123,6 +123,7 @@ RULE = Rule(
         Threshold(
             "waited", 0.5, "share", "derived: most of what it takes longer is waited for, else nobody is held up"
         ),
+        Threshold("loading", 0.5, "share", "derived: of what it takes longer; most of it has to be its loader"),
     ),
     not_when="Ranks equally slow, first batches of an epoch, evaluation and saving on one rank now and then.",
 )
