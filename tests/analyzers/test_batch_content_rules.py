@@ -53,6 +53,8 @@ def test_the_same_order_every_epoch(make) -> None:
     anew = [RANDOM | {"loader": index} for index in range(4)]
     finding = judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4), [0, 1, 2, 3]), anew)[2]
     assert "made anew" in finding.summary
+    first = [row | {"made_at": 0} for row in anew]  # the first line that was numbered
+    assert judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4), [0, 1, 2, 3]), first)[0] == "fired"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 `--fault no-sampler`: the loaders know nothing of each other. `--fault no-set-epoch`: nobody tells the sampler the epoch.
 `--fault slow-rank`: one rank reads its batches from a slower disk. `--fault small-batches`: one has smaller batches.
+`--fault no-wrapper`: nothing averages the gradients.
 """
 
 import os
@@ -30,7 +31,9 @@ def train(rank, port):
     sampler = None if FAULT == "no-sampler" else DistributedSampler(dataset, seed=1)
     size = 12 if FAULT == "small-batches" and rank == 1 else 20
     loader = DataLoader(dataset, batch_size=size, shuffle=sampler is None, sampler=sampler)
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 1)))
+    model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 1))
+    if FAULT != "no-wrapper":
+        model = DistributedDataParallel(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     for epoch in range(5):
         if FAULT not in ("no-sampler", "no-set-epoch"):

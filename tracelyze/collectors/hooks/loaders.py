@@ -66,7 +66,7 @@ def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
     def __next__(self: Any) -> Any:
         try:
             recorder().fire("waiting", self)
-            start = clock()
+            start, noted = clock(), fetches.Forking.spent
             try:
                 batch = advance(self)
             except StopIteration:
@@ -74,7 +74,9 @@ def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
                 recorder().fire("turned", self, seconds)
                 recorder().fire("exhausted", self)
                 raise
-            recorder().fire("batch", self, clock() - start, batch)
+            noted = fetches.Forking.spent - noted  # no wait of the training's
+            recorder().guard.overhead.seconds += noted
+            recorder().fire("batch", self, clock() - start - noted, batch)
             return batch
         except BaseException as error:
             leave_no_frame(error)
@@ -102,19 +104,22 @@ def _fetch(torch: Any, original: Callable[..., Any]) -> Callable[..., Any]:
     @unseen_by_warnings
     @functools.wraps(original)
     def fetch(self: Any, *args: Any, **kwargs: Any) -> Any:
-        notes = None
+        notes, begin = None, time.perf_counter()
         with contextlib.suppress(Exception):  # a dataset that answers with exceptions of its own
             notes = fetches.enrolled.get(self) if fetches.Forking.page is None else fetches.in_worker(torch, self)
             if notes is not None:
                 notes.begins()
+                fetches.Forking.spent += time.perf_counter() - begin
         try:
             made = original(self, *args, **kwargs)
         except BaseException as error:
             leave_no_frame(error)
             raise
         if notes is not None:
+            begin = time.perf_counter()
             with contextlib.suppress(Exception):
                 notes.ends()
+            fetches.Forking.spent += time.perf_counter() - begin
         return made
 
     return fetch

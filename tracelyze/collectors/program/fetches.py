@@ -51,6 +51,7 @@ class Forking:
     page: Page | None = None
     notes: Notes | None = None
     fetcher: Any = None  # the one whose pass the notes are of
+    spent = 0.0  # seconds that notes took in the training process itself
 
 
 class Notes:

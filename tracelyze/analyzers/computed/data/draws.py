@@ -39,11 +39,12 @@ def parts(process: Process) -> list[Part]:
         loader = loaders.get(int(row["loader"] or 0))
         if loader is None or loader["iterable"]:
             continue
+        made = loader["loader"] if loader["made_at"] is None else loader["made_at"]
         moved = str(row["moved"] or "").split()
         second = str(row["second"] or "").split()
         found.append(
             Part(
-                (loader["made_at"] or loader["loader"], loader["dataset"], loader["num_workers"]),
+                (made, loader["dataset"], loader["num_workers"]),
                 int(row["loader"] or 0), int(row["epoch"] or 0), -1 if row["worker"] is None else int(row["worker"]),
                 int(row["step"] or 0), row["source"], int(row["batches"] or 0),
                 dict(zip(moved, str(row["start"] or "").split(), strict=False)),

@@ -57,7 +57,8 @@ def _changed(process: Process, own: set[int]) -> tuple[float, int]:
         real = str(row["dtype"] or "").startswith(("float", "bfloat", "uint8"))
         if number not in own or loaders[number]["shuffled"] or not real or not row["print"] or not row["prints"]:
             continue
-        place = loaders[number]["made_at"] or number, loaders[number]["length"], row["batch"], row["field"]
+        made = loaders[number]["made_at"]
+        place = number if made is None else made, loaders[number]["length"], row["batch"], row["field"]
         before, seen[place] = seen.get(place), str(row["print"])
         if before is not None:
             compared += 1

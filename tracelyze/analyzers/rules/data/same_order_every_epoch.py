@@ -31,7 +31,10 @@ def check(process: Process, limits: Limits) -> Outcome:
     for one in passes.of_training(process):
         loader = shuffling.get(one.loader)
         if loader is not None and (one.telling >= limits["batches"] or _of_samples(loader, one, limits)):
-            lines.setdefault((loader["made_at"] or one.loader, loader["dataset"], loader["length"]), []).append(one)
+            lines.setdefault(
+                (one.loader if loader["made_at"] is None else loader["made_at"], loader["dataset"], loader["length"]),
+                [],
+            ).append(one)
     longest = max(lines.values(), key=len, default=[])
     if len(longest) < limits["passes"]:
         return Skipped(f"no loader that shuffles made {limits['passes']:.0f} passes of which enough was looked at")

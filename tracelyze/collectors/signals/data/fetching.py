@@ -12,6 +12,7 @@ from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
 PASSES = 8  # first passes over a loader that are looked at; then the powers of two
+OWN_PASSES = 24  # over all loaders of the training process itself: a loop may make one for each batch
 MOST_WORKERS = 64
 MAX_ROWS = 20_000
 
@@ -41,7 +42,7 @@ class Fetching(Signal):
         self._pages: weakref.WeakKeyDictionary[Any, fetches.Page] = weakref.WeakKeyDictionary()
         self._running: weakref.WeakKeyDictionary[Any, _Pass] = weakref.WeakKeyDictionary()
         self._sources: list[weakref.ref[Any]] = []
-        self._rows = 0
+        self._rows = self._own = 0
 
     def fetching(self, loader: Any, iterator: Any, page: fetches.Page | None) -> None:
         """A pass begins."""
@@ -58,7 +59,8 @@ class Fetching(Signal):
         parts: list[tuple[int | None, Any]]
         if page is not None:
             parts = [(worker, page.of(worker)) for worker in range(min(page.workers, MOST_WORKERS))]
-        elif not loader.num_workers:
+        elif not loader.num_workers and self._own < OWN_PASSES:
+            self._own += 1
             words = array("Q", bytes(8 * fetches.WORDS))
             fetcher = iterator._dataset_fetcher
             fetches.enrolled[fetcher] = fetches.Notes(self.torch, fetcher.dataset, words, memory=False)
