@@ -257,3 +257,11 @@ def test_onset_is_where_a_curve_stays_above() -> None:
     assert statistics.onset(np.array([0, 5, 0, 5, 6, 7.0]), 4) == 3
     assert statistics.onset(np.array([0, 5, 0.0]), 4) is None
     assert statistics.onset(np.array([9, 9.0]), 4) == 0
+
+
+def test_a_running_median_of_three_is_that_of_numpy() -> None:
+    values = np.random.default_rng(0).normal(size=50)
+    values[7], values[20] = np.nan, np.inf
+    padded = np.pad(values, 1, mode="edge")
+    expected = [np.median(padded[at : at + 3]) for at in range(50)]
+    assert np.array_equal(statistics.running_median(values, 3), expected, equal_nan=True)
