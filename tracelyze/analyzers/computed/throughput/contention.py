@@ -55,6 +55,13 @@ def shares(training: Training) -> Contention:
     return Contention(min(1.0, own * left), min(1.0, waited / workers * left), worked)
 
 
+def was_alone(training: Training, most: float) -> bool:
+    """Whether it is known that others held the processors for less than this share of the training's time."""
+    samples = training.process.samples
+    time = samples["time"][np.isfinite(samples["time"]) & np.isfinite(samples["delayed"])]
+    return len(time) > 1 and float(np.ptp(time)) >= SHORTEST and shares(training).own < most
+
+
 def within(process: Process, begins: Floats, ends: Floats) -> Floats:
     """Seconds between `begins` and `ends` for which the main thread was ready and had no processor; 0 where unknown."""
     samples = process.samples

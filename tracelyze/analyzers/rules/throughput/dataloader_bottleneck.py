@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.throughput import contention, waiting
 from tracelyze.analyzers.computed.throughput import loading_advice as advice
-from tracelyze.analyzers.computed.throughput import waiting
 from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Diff, Evidence, Finding, Mark
@@ -56,6 +56,7 @@ def _finding(
     training: Training, seen: waiting.Waiting, predicted: waiting.Prediction, way: str, limits: Limits
 ) -> Finding:
     stream = bool(seen.loader.get("iterable"))
+    alone = contention.was_alone(training, limits["others"])
     begin = timing.step_at(training, int(np.argmax(seen.rows)))
     seconds, share = waiting.lost(training, seen, predicted)
     fix, promise = advice.of(way, predicted)
@@ -63,7 +64,7 @@ def _finding(
     return Finding(
         rule=RULE.id,
         severity="critical" if predicted.share >= limits["grave"] else "warning",
-        confidence="possible" if stream else "likely" if seen.workers else "certain",
+        confidence="possible" if stream else "certain" if not seen.workers and alone else "likely",
         title=f"{'The device' if seen.on_device else 'Training'} waits for data {percent(seen.share)} of the time: "
         f"{duration(seen.idle)} of a {duration(seen.step)} step",
         summary=(
@@ -134,6 +135,9 @@ RULE = Rule(
         Threshold("handover", 0.002, "s", "a ready batch from a worker: 1.3 to 1.8 ms measured, 7 ms for 19 MB"),
         Threshold("queued", 0.01, "s", "from a worker on shared cores 20 small rows took up to 5.4 ms, none to make"),
         Threshold("made", 0.005, "s", "derived: passing a batch on takes a worker 2 ms of its processor; this is work"),
+        Threshold(
+            "others", 0.1, "share", "derived: of a time that others took, a tenth cannot make a third of the step"
+        ),
         Threshold("workers", 8, "processes", "beyond eight, start-up and memory grow faster than the gain"),
         Threshold("costly", 2, "", "of `sample`: as much again is the least that cheaper samples can save"),
     ),
