@@ -154,7 +154,7 @@ def test_single_batches_that_stand_apart(make, losses, size, status) -> None:
 def test_losses_of_many_shapes_hardly_ever_hold_single_batches(make) -> None:
     random = np.random.default_rng(11)
     fired = 0
-    for run in range(200):
+    for run in range(60):
         count = int(random.integers(100, 1500))
         fall = random.uniform(0.05, 1) + random.uniform(0, 3) * np.exp(-np.arange(count) / random.uniform(20, count))
         noise = [random.normal(0, 0.3, count), random.standard_t(3, count) * 0.2, random.gamma(0.5, 0.4, count)][

@@ -53,6 +53,8 @@ def test_a_model_that_acts_is_told_from_one_that_is_measured(make) -> None:
     steps = make.steps()  # batches of 32
     assert acts(make.process(steps, evals=passes(400, 1, 1))), "an action before every step"
     assert acts(make.process(steps, evals=passes(20, 128, 128 * 8))), "rollouts of eight environments"
+    classes = {"loss_calls": [{"function": "cross_entropy", "training": True, "site": 1}]}
+    assert not acts(make.process(steps, evals=passes(400, 1, 1), more=classes)), "a loss over classes, sample by sample"
     assert not acts(make.process(steps, evals=passes(200, 1, 32))), "the accuracy of the batch"
     assert not acts(make.process(steps, evals=passes(20, 10, 1000))), "the accuracy of a test set, in slices"
     assert not acts(make.process(steps, evals=passes(20, 128, 128, loader=1))), "a test set, sample by sample"

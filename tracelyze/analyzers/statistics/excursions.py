@@ -85,10 +85,13 @@ def excursions(values: Floats, *, factor: float) -> list[Excursion]:
     return found
 
 
+_NEIGHBOURS = (-1, 0, 1)  # of which the median is known without sorting
+
+
 def running_median(values: Floats, width: int) -> Floats:
     """Median of the `width` (odd) values around each one, shape [n]: what fewer than half of them do is gone."""
     padded = np.pad(values, width // 2, mode="edge")
-    if width == 3:
+    if width == len(_NEIGHBOURS):
         return _median_of_three(padded)
     return np.asarray(np.median(sliding_window_view(padded, width), axis=1), dtype=np.float64)
 

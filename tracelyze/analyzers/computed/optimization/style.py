@@ -28,8 +28,8 @@ def unjudgeable(training: Training) -> str | None:
 def acts(process: Process) -> bool:
     """Whether the model is trained by what it did. Seen in its loss: what was chosen is weighed by advantages, above
     zero and below. Or the model is called again and again between its steps, without a loss and by fewer samples than
-    it is trained on, and its loss weighs choices, or is about the value of one choice (Q-learning). Calls alone are no
-    evidence: a program that measures its accuracy makes them, too.
+    it is trained on, and its loss weighs choices, is about the value of one choice (Q-learning), or was not looked at.
+    Beside a loss that says otherwise, calls are no evidence: a program that measures its accuracy makes them, too.
 
     In a log made elsewhere: whether a reward was logged beside the loss (`reward`, `rewards/<function>/mean`).
     """
@@ -40,7 +40,13 @@ def acts(process: Process) -> bool:
     negative = graphs["weights_negative"][weighed]
     if len(negative) and 0 < float(np.median(negative)) < 1:
         return True
-    return (bool(weighed.any()) or _values_choices(process)) and _plays(process)
+    return (bool(weighed.any()) or _values_choices(process) or not _tells_its_loss(process)) and _plays(process)
+
+
+def _tells_its_loss(process: Process) -> bool:
+    """Whether a loss function in training, or the graph of a loss written by hand, was looked at."""
+    called = any(row["training"] for row in process.tables["loss_calls"].records())
+    return called or len(process.tables["loss_graphs"]) > 0
 
 
 def _values_choices(process: Process) -> bool:

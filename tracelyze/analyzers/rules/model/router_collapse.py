@@ -21,7 +21,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     """First choices of each gate, in the later half of the looks at it."""
     gates: dict[str, list[Row]] = {}
     for row in process.tables["activations"].records():
-        if row.get("idle") is not None and (row["elements"] or 0) >= limits["tokens"] * row["experts"] ** 2:
+        if row.get("idle") is not None and (row["elements"] or 0) >= limits["tokens"] * row["experts"] * row["experts"]:
             gates.setdefault(row["module"], []).append(row)
     late = {
         name: [row for row in rows[len(rows) // 2 :] if row["step"] >= limits["steps"]] for name, rows in gates.items()
