@@ -139,6 +139,8 @@ def test_trainer(precision: str, programs: Programs) -> None:
     assert column(passes, "loss") == pytest.approx(said["evals"], rel=1e-3)
     assert set(column(passes, "samples")) == {32}
     assert set(column(passes, "purpose")) == {"validation"}
+    assert None not in {row["trained"] for row in recorded.process_.tables["batches"].records()}
+    assert set(column(rows, "batch_size")) == {16}
     assert "SeedableRandomSampler" in column(list(recorded.process_.loaders.records()), "sampler")
     framework = recorded.process_.facts["framework"]
     assert (framework["name"], framework["accumulation"]) == ("transformers", 2)
@@ -176,6 +178,27 @@ def test_accelerate(programs: Programs) -> None:
     assert column(passes, "loss") == pytest.approx(said["evals"], rel=1e-6)
     assert set(column(passes, "forwards")) == {4}, "its loader is one batch ahead: the last one belongs to it, too"
     assert set(column(passes, "loader")) == {1}
+    assert set(column(rows, "batch_size")) == {16}
+    assert {(row["loader"], row["trained"]) for row in recorded.process_.tables["batches"].records()} == {
+        (0, True), (1, False),
+    }  # fmt: skip
+
+
+@needs("lightning")
+def test_fabric(programs: Programs) -> None:
+    """The mode is switched on the model, which Fabric's own module does not see."""
+    plain = programs.plain("fabric_loop.py")
+    recorded = programs.recorded("fabric_loop.py")
+    assert recorded.digests == plain.digests
+    assert recorded.warnings == plain.warnings
+    recorded.assert_healthy()
+    (said,) = recorded.lines
+    assert column(recorded.steps(), "loss") == pytest.approx(said["losses"], rel=1e-6)
+    assert set(column(recorded.steps(), "model_in_train")) == {True}
+    passes = list(recorded.process_.evals.records())
+    assert column(passes, "loss") == pytest.approx(said["evals"], rel=1e-6)
+    assert set(column(passes, "model_in_train")) == {False}
+    assert set(column(passes, "trained")) == {True}
 
 
 @needs("accelerate")

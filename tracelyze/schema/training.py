@@ -13,6 +13,7 @@ NORM_SOURCE: Final = {
     1: "gradients as the optimizer step found them",
     2: "return value of the clip: before clipping",
     3: "the parts of them that this rank holds (FSDP2)",
+    4: "gradients before they were clipped by value",
 }
 
 STEPS = Table(
@@ -28,12 +29,12 @@ STEPS = Table(
             "loss",
             "float64",
             "",
-            "the script's own loss: unscaled, one number for the backwards of the step, of a closure the first",
+            "the script's own loss, unscaled: micro-batches averaged, terms added up, of a closure the first",
         ),
         Column("backwards", "int32", "", "backward passes since the gradients were last consumed"),
         Column("microbatches", "int32", "batches", "different inputs of the model that these backwards went back to"),
         Column("loss_divisor", "float64", "", "constant by which each backward's loss was divided (sampled)"),
-        Column("batch_size", "int32", "samples", "first dimension of the model's input, summed over the backwards"),
+        Column("batch_size", "int32", "samples", "samples in the step's batches; without a loader, in its inputs"),
         Column("grad_norm", "float64", "", "global L2 norm of the gradients before clipping (sampled)"),
         Column("grad_norm_source", "int8", "", "where grad_norm was read", NORM_SOURCE),
         Column("clip_max_norm", "float64", "", "max_norm of the last gradient clipping of the step"),
@@ -102,9 +103,10 @@ EVALS = Table(
         ),
         Column("losses", "int32", "calls", "loss values computed during the pass"),
         Column("loss", "float64", "", "mean of those loss values"),
+        Column("loss_is_whole", "bool", "", "in training one such value is the whole loss; false: a term of it"),
         Column("loader", "int16", "", "DataLoader whose batches were evaluated (table loaders)"),
         Column("site", "int32", "", "line of the script that called the model (table sites)"),
-        Column("purpose", "string", "", "validation, sanity check, test, predict, training: by a callback or a log"),
+        Column("purpose", "string", "", "validation, sanity check, test, predict, training: by the framework or a log"),
         Column("set", "string", "", "name of what was evaluated, where a log tells several sets apart"),
     ),
 )

@@ -59,6 +59,8 @@ def loss(training: Training, marks: Sequence[Mark] = (), name: str = "") -> list
     measured = evals.known("loss") & np.isfinite(evals["loss"]) & np.isfinite(evals["after_step"])
     if evals.has("trained"):
         measured &= evals["trained"] != 0
+    if evals.has("loss_is_whole"):  # a term of the loss is not drawn beside the whole
+        measured &= evals["loss_is_whole"] != 0
     validation = {"validation": (evals["after_step"][measured], evals["loss"][measured])} if measured.any() else {}
     finite = steps["loss"][np.isfinite(steps["loss"])]
     wide = len(finite) > 0 and float(finite.min()) > 0 and float(finite.max()) > WIDE * float(finite.min())

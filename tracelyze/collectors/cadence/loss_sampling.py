@@ -4,6 +4,7 @@ from __future__ import annotations
 
 FIRST_LOSSES = 200  # Losses of a training up to this number are all dispatched.
 WATCHED = 100  # losses that are dispatched after a batch that the loop gave up
+MAX_YOUNG = 64  # trainings; those that follow are sampled as old ones
 EVERY = 53  # Of the others one in so many: a prime, so that no loss of several in a step is always left out.
 
 
@@ -15,11 +16,18 @@ class LossSampling:
         self.next = 0  # 0: all losses are dispatched
         self.every = EVERY
         self._watched = FIRST_LOSSES  # losses up to this number are all dispatched
+        self._trainings = 0
 
     def watch(self) -> None:
         """The model was called to train and no backward followed: find out what its losses are from now on."""
         self._watched = max(self._watched, self.count + WATCHED)
         self.next = 0
+
+    def training_begins(self) -> None:
+        """Another optimizer made its first step."""
+        self._trainings += 1
+        if self._trainings <= MAX_YOUNG:
+            self._watched = max(self._watched, self.count + FIRST_LOSSES)
 
     def all(self) -> None:
         """The model evaluates: every loss counts."""

@@ -21,14 +21,14 @@ def _clipping(torch: Any, recorder: Callable[[], Any]) -> None:
     is_compiling = torch.compiler.is_compiling
     for name in ("clip_grad_norm_", "clip_grad_value_"):
         original = getattr(torch.nn.utils.clip_grad, name)
-        wrapper = _clip_wrapper(original, is_compiling, recorder)
+        wrapper = _clip_wrapper(original, is_compiling, recorder, by_value=name == "clip_grad_value_")
         for home in (torch.nn.utils.clip_grad, torch.nn.utils):
             if getattr(home, name) is original:
                 setattr(home, name, wrapper)
 
 
 def _clip_wrapper(
-    original: Callable[..., Any], is_compiling: Callable[[], bool], recorder: Callable[[], Any]
+    original: Callable[..., Any], is_compiling: Callable[[], bool], recorder: Callable[[], Any], by_value: bool
 ) -> Callable[..., Any]:
     @unseen_by_warnings
     @functools.wraps(original)
@@ -42,6 +42,9 @@ def _clip_wrapper(
             if trainings.several and not seen.off:
                 parameters, first = peeked(parameters)
                 trainings.clipped = seen.training_of(first)
+            if by_value and not seen.off:
+                parameters = kept(parameters)
+                seen.fire("clips_values", parameters)
             total_norm = original(parameters, *args, **kwargs)
             limit = args[0] if args else kwargs.get("max_norm", kwargs.get("clip_value"))
             seen.fire("clip", limit, total_norm)
@@ -59,6 +62,11 @@ def peeked(values: Any) -> tuple[Any, Any]:
         return values, next(iter(values), None) if isinstance(values, (list, tuple)) else values
     first = next(values, None)
     return (value for part in (() if first is None else (first,), values) for value in part), first
+
+
+def kept(values: Any) -> Any:
+    """`values`, those of a generator as a list, so that they can be looked at twice."""
+    return list(values) if isinstance(values, types.GeneratorType) else values
 
 
 def _loss_scaling(torch: Any, recorder: Callable[[], Any], calling: Any) -> None:

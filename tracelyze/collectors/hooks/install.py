@@ -274,9 +274,9 @@ def _backward(torch: Any) -> None:
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         if in_dynamo() or compiling._is_compiling_flag or calling.backward or current_graph_task() != -1:
             return original(tensors, *args, **kwargs)
-        fast_path, progress = this_thread.fast_path, None
+        fast_path, progress, watch = this_thread.fast_path, None, calling.watch
         try:
-            calling.backward = True
+            calling.backward, calling.watch = True, False  # what is called within recomputes activations
             retains_graph = kwargs.get("retain_graph", args[1] if len(args) > 1 else None) is True
             if fast_path is not None and fast_path.on and fast_path.backward_begins(tensors, retains_graph):
                 progress = fast_path.progress
@@ -284,6 +284,7 @@ def _backward(torch: Any) -> None:
                 fast_path, seen = None, _current[0].for_backward()
                 progress = seen.progress
                 seen.backwards.begins(tensors, retains_graph)
+                calling.watch = seen.program.calls.recomputation()
             result = original(tensors, *args, **kwargs)
             if fast_path is None or not fast_path.backward_ends():
                 recorder().backwards.ends(tensors)
@@ -292,7 +293,7 @@ def _backward(torch: Any) -> None:
             leave_no_frame(error)
             raise
         finally:
-            calling.backward = False
+            calling.backward, calling.watch = False, watch
             if progress is not None:
                 progress.in_backward = False
 
@@ -340,6 +341,6 @@ def _construction(torch: Any) -> None:
 
 def _loading(torch: Any) -> None:
     """Batches from DataLoaders, and weights by name."""
-    loaders.install(torch, recorder)
+    loaders.install(torch, recorder, local)
     state_dicts.install(torch, recorder)
     checkpoint_files.install(torch, recorder)

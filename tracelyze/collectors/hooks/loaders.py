@@ -21,8 +21,11 @@ SPAWNED_WORKER = "TRACELYZE_SPAWNED_WORKER"
 wrappers: list[Any] = []  # functions of ours in the place of torch's
 
 
-def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
-    """Wrap the methods on their classes; `recorder()` is that of the calling thread."""
+def install(torch: Any, recorder: Callable[[], Recorder], calling: Any) -> None:
+    """Wrap the methods on their classes; `recorder()` is that of the calling thread.
+
+    While a batch is made `calling.watch` is False: a module that transforms its samples is no call of a model.
+    """
     loader = torch.utils.data.DataLoader
     made, begin, clock = loader.__init__, loader.__iter__, time.perf_counter
 
@@ -67,6 +70,7 @@ def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
         try:
             recorder().fire("waiting", self)
             start, noted = clock(), fetches.Forking.spent
+            watch, calling.watch = calling.watch, False
             try:
                 batch = advance(self)
             except StopIteration:
@@ -74,6 +78,8 @@ def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
                 recorder().fire("turned", self, seconds)
                 recorder().fire("exhausted", self)
                 raise
+            finally:
+                calling.watch = watch
             noted = fetches.Forking.spent - noted  # no wait of the training's
             recorder().guard.overhead.seconds += noted
             recorder().fire("batch", self, clock() - start - noted, batch)

@@ -55,6 +55,21 @@ class Sites:
             frame = frame.f_back
         return None
 
+    def path(self) -> tuple[tuple[int, int], ...]:
+        """All calls in the script that lead here, as keys: the innermost first."""
+        frame: FrameType | None = sys._getframe(1)
+        found = []
+        while frame is not None:
+            code = frame.f_code
+            library = self._library.get(id(code))
+            if library is None:
+                self._kept.append(code)
+                library = self._library[id(code)] = is_library(code.co_filename)
+            if not library:
+                found.append((id(code), frame.f_lasti))
+            frame = frame.f_back
+        return tuple(found)
+
     def _add(self, key: tuple[str, int, int], frame: FrameType) -> int:
         with self._lock:
             if key in self._numbers:

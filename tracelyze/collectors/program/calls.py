@@ -7,20 +7,23 @@ ran through the one call before it, step after step, that is taken for granted a
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from tracelyze.collectors.program import mode_sensitivity
+from tracelyze.collectors.program.consumed.batches_in_hand import Batch, BatchesInHand
+from tracelyze.collectors.program.models import Model, carries_graph, first_tensor, symbol, tensors_of
 from tracelyze.collectors.program.progress import Progress
 from tracelyze.collectors.system.clock import Clock
 
 NO_GRAD, INFERENCE, GRAD = 0, 1, 2
 PATIENCE_STEPS = 3  # an output that no backward reached within this many optimizer steps was not for training
 MAX_OPEN_CALLS = 20_000
-MAX_HOOKED_OUTPUTS = 4
 MAX_MODELS = 1000
+LATEST = 16  # calls among which a backward looks for those that it recomputes
 MAX_REACHED = 64  # calls that one backward is known to have run through
 HABIT = 100  # After so many backwards in a row that ran through the one call before them, that call is not watched.
 CHECKED_EVERY = 16  # Of those calls one in so many is watched all the same. A pre-hook costs 12 us; this saves 9.
@@ -37,13 +40,17 @@ class Call:
     watched = 0
     trained = False
     dead = False
+    graph: Callable[[], Any] | None = None  # a weak reference to what lives as long as it, of a replayed call
     declared: tuple[int, str] | None = None  # number and purpose of the evaluation that a callback announced
     batch_size: int | None = None
+    batch: Batch | None = None  # that it was given
+    carries_on = False  # is given what another call has made, such as the state of a recurrence
     loader: int | None = None
     dropouts = 0
     statistics = 0  # batch normalisations in it that changed their running statistics
     losses = 0
     loss_sum = 0.0
+    loss_is_whole: bool | None = None  # and no term of what is optimized
     device_loss: Any = None
     given_loss: Any = None  # of a call in training, until a backward has run through it: a number, or a scalar
     in_train = False
@@ -52,6 +59,7 @@ class Call:
     kinds = ""
     autocast = 0
     site: int | None = None
+    path: tuple[tuple[int, int], ...] = ()  # lines of the script that led to it, without a loader
 
     def __init__(self, model: Model, start: float, end: float, step: int, mode: int) -> None:
         self.model = model
@@ -60,15 +68,9 @@ class Call:
         self.step = step
         self.mode = mode
 
-
-class Model:
-    """An outermost module that was called; known by its number, held weakly."""
-
-    def __init__(self, torch: Any, number: int, module: Any) -> None:
-        self.number = number
-        self.module = weakref.ref(module)
-        self.name = type(module).__name__
-        self.sensitive = mode_sensitivity.sensitive_modules(torch, module)
+    def graph_is_gone(self) -> bool:
+        """Whether nobody holds any more what autograd has recorded of it."""
+        return self.dead or (self.graph is not None and self.graph() is None)
 
 
 class _Watch:
@@ -97,7 +99,7 @@ class _Watch:
 class LiveGraph:
     """Lives as long as the autograd node it hangs on, whose call is known otherwise."""
 
-    __slots__ = ("_calls",)
+    __slots__ = ("__weakref__", "_calls")
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -105,6 +107,24 @@ class LiveGraph:
 
     def __del__(self) -> None:
         self._calls.live_graphs -= 1
+
+
+class Recomputation:
+    """Sees the modules that are called while backward runs, where a call without autograd may be one of them:
+    checkpointing has made it so, and makes it again to train."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def begins(self, root: Any) -> None:
+        """Not asked: no call is an outermost one then."""
+
+    def returned(self, module: Any, output: Any) -> None:
+        """A module was called."""
+        self._calls.recomputed(module)
+
+    def ends(self, root: Any, output: Any) -> None:
+        """See `begins`."""
 
 
 class _Habit:
@@ -121,6 +141,7 @@ class _Habit:
         self._call: Call | None = None  # the latest of these calls
         self.running: Call | None = None  # the only one before the latest backward
         self.assumed: Call | None = None  # the latest call that is not watched because a backward should follow it
+        self.broken: Call | None = None  # assumed, and then another call came before the backward
         self.to_check = False  # Calls were skipped: the next one is watched.
 
     def model(self) -> Model | None:
@@ -134,8 +155,7 @@ class _Habit:
         if self._calls > 1 or call.model is not self._model or not call.in_train:
             self._count = 0
             if self.assumed is not None:
-                self.assumed.trained = True
-                self.assumed = None
+                self.broken, self.assumed = self.assumed, None
             return False
         checks, self.to_check = self.to_check, False
         return self._count >= HABIT and self._count % CHECKED_EVERY != 0 and not checks
@@ -166,9 +186,15 @@ class Calls:
     """The calls that are not yet known to have trained or evaluated, in order."""
 
     def __init__(
-        self, torch: Any, progress: Progress, clock: Clock, emit: Callable[[str, dict[str, Any]], None]
+        self,
+        torch: Any,
+        progress: Progress,
+        clock: Clock,
+        batches: BatchesInHand,
+        emit: Callable[[str, dict[str, Any]], None],
     ) -> None:
         self._torch, self._progress, self._clock, self._emit = torch, progress, clock, emit
+        self._batches = batches
         self._models: weakref.WeakKeyDictionary[Any, Model] = weakref.WeakKeyDictionary()
         self._modules: list[weakref.ref[Any]] = []  # by number
         self._numbers = 0
@@ -177,6 +203,7 @@ class Calls:
         self.latest: Call | None = None
         self.reached: list[Call] = []  # by the backward that is running, the last call first
         self._habit = _Habit()
+        self._recomputation = Recomputation(self)
 
     def record(self, module: Any, args: Any, kwargs: Any, output: Any, start: float, dropouts: int) -> Call | None:
         """Note one returned call. None if it may as well be a loss function or a helper without parameters."""
@@ -195,10 +222,17 @@ class Calls:
         if dropouts:
             call.dropouts = dropouts
         given: Any = args[0] if args else None
-        plain = type(given) is torch.Tensor and given.dim()  # nearly always
-        call.batch_size = given.shape[0] if plain else first_dimension(torch, args, kwargs)
+        if type(given) is not torch.Tensor or not given.dim():  # seldom
+            given = first_tensor(torch, args, kwargs)
+        call.batch = batch = self._batches.used_by(given)
+        if given is not None:
+            call.batch_size = int(given.shape[0]) if given.dim() else 1
+            if batch is not None and batch.positions == call.batch_size and given.dim() > 1:
+                call.batch_size = int(given.shape[1])
+        if mode == GRAD and any(carries_graph(torch, one) for one in args):
+            call.carries_on = True
         call.loader = progress.loader
-        call.in_train = module.training
+        call.in_train = model.in_train(module)
         if mode == GRAD:
             node = output.grad_fn if self._habit.holds(call) and type(output) is torch.Tensor else None
             if node is None:
@@ -222,19 +256,34 @@ class Calls:
         """Something is not as it was: watch them for a while."""
         self._habit.forget()
 
-    def replay(self, batch_size: int) -> Call:
+    def replay(self, batch_size: int, graph: Callable[[], Any]) -> Call:
         """A call of the usual model that was skipped (recording/fast_path), because it was to train as usual."""
         before = self._habit.running
         assert before is not None
         now = self._clock.now()
         call = self.latest = Call(before.model, now, now, self._progress.steps, GRAD)
+        call.graph, call.batch = graph, self._batches.used_by(None)
         call.batch_size, call.loader, call.autocast = batch_size, self._progress.loader, before.autocast
-        call.dropouts, call.sensitive = before.dropouts, before.sensitive
+        call.dropouts, call.statistics, call.sensitive = before.dropouts, before.statistics, before.sensitive
         call.sensitive_in_train, call.kinds = before.sensitive_in_train, before.kinds
         call.in_train = call.hooked = call.assumed = call.replayed = True
         self._habit.holds(call)
         self._habit.assume(call)
         return call
+
+    def recomputation(self) -> Recomputation | bool:
+        """Who watches the modules that a backward is about to call; False if nobody needs to."""
+        if self.unsettled and any(call.mode != GRAD for call in itertools.islice(reversed(self.unsettled), LATEST)):
+            return self._recomputation
+        return False
+
+    def recomputed(self, module: Any) -> None:
+        """Backward calls this module: the call without autograd whose activations it makes again has trained."""
+        for call in itertools.islice(reversed(self.unsettled), LATEST):
+            if call.mode != GRAD and not call.trained and call.model.module() is module:
+                call.trained = True
+                self.reached.append(call)
+                return
 
     def await_outcome(self, call: Call) -> None:
         """It is to be settled, after those before it."""
@@ -251,8 +300,17 @@ class Calls:
 
     def backward_begins(self) -> None:
         """A call whose output could not be watched counts as training if a backward follows it."""
-        assumed = self._habit.backward_begins(self.reached)
+        habit = self._habit
+        assumed = habit.backward_begins(self.reached)
         self.reached = [] if assumed is None else [assumed]
+        broken, habit.broken = habit.broken, None
+        if broken is not None and broken.graph_is_gone():  # an evaluation, which began with it
+            broken.dead = True
+            if broken not in self.unsettled:
+                self.unsettled.appendleft(broken)
+        elif broken is not None:  # calls in pairs from now on, most likely
+            broken.trained = True
+            self.reached.append(broken)
         if assumed is not None:
             assumed.trained = True
         elif self.latest is not None and self.latest.mode == GRAD and not self.latest.hooked:
@@ -304,42 +362,3 @@ class Calls:
                 "end_symbol": symbol(module, "eos_token_id"),
             },
         )
-
-
-def tensors_of(torch: Any, output: Any) -> list[Any]:
-    """The first few tensors in a module's output: a tensor, or a nest of sequences and mappings of tensors."""
-    found: list[Any] = []
-    pending = [output]
-    while pending and len(found) < MAX_HOOKED_OUTPUTS:
-        value = pending.pop(0)
-        if isinstance(value, torch.Tensor):
-            found.append(value)
-        elif isinstance(value, dict):
-            pending += value.values()
-        elif isinstance(value, (tuple, list)):
-            pending += value[:MAX_HOOKED_OUTPUTS]
-        elif hasattr(value, "__dataclass_fields__"):
-            pending += vars(value).values()
-    return found
-
-
-def first_dimension(torch: Any, args: Any, kwargs: Any) -> int | None:
-    """First dimension of the first tensor among a call's arguments; None if there is none."""
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, torch.Tensor):
-            return int(value.shape[0]) if value.dim() else 1
-        if isinstance(value, (tuple, list)) and value and isinstance(value[0], torch.Tensor) and value[0].dim():
-            return int(value[0].shape[0])
-        if isinstance(value, dict):
-            for inner in value.values():
-                if isinstance(inner, torch.Tensor) and inner.dim():
-                    return int(inner.shape[0])
-    return None
-
-
-def symbol(module: Any, name: str) -> int | None:
-    """A special id that the configuration of a model of transformers names, also within DistributedDataParallel."""
-    members = vars(module)
-    config = members.get("config", getattr(members.get("_modules", {}).get("module"), "config", None))
-    found = getattr(config, name, None)
-    return found if type(found) is int else None

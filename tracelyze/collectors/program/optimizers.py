@@ -138,6 +138,11 @@ class Optimizers:
         self.changed()
         return tracked
 
+    @property
+    def latest(self) -> Tracked | None:
+        """The one that stepped last, if it lives."""
+        return self._latest()
+
     def tracked(self) -> list[Tracked]:
         """All that stepped and still live."""
         return [one for ref in self._living if (one := ref()) is not None and one.optimizer is not None]

@@ -69,6 +69,7 @@ class Trainings:
         self._of_optimizer: dict[int, Training] = {}
         self._of_model: dict[int, Training] = {}
         self._holder: dict[int, int] = {}  # by number of the model: the optimizer that took it up last
+        self._held: dict[int, set[int]] = {}  # by number of the optimizer: models of which it holds parameters
         self._seen: dict[frozenset[int], None] = {}  # sets of models, the oldest first, which are forgotten first
         self._checked: Counter[tuple[int, int]] = Counter()
         self._new: list[tuple[int, frozenset[int]]] = []
@@ -122,6 +123,10 @@ class Trainings:
         """The optimizer that holds parameters of this model; None if none that has stepped does."""
         return self._holder.get(model)
 
+    def models_of(self, optimizer: int) -> set[int]:
+        """The models of which this optimizer holds parameters, by their numbers."""
+        return self._held.get(optimizer, set())
+
     def of_parameter(self, parameter: Any) -> Training | None:
         """The training whose optimizer holds this parameter."""
         for tracked in self._optimizers.tracked():
@@ -146,6 +151,7 @@ class Trainings:
                 if self._holder.get(number) != tracked.index:
                     self._link(tracked.index, model=number)
                 self._holder[number] = tracked.index
+                self._held.setdefault(tracked.index, set()).add(number)
                 self._join(self._of_optimizer[tracked.index], self._of_model.get(number))
                 training = self._of_optimizer[tracked.index]
                 training.models.add(number)

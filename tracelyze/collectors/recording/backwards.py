@@ -31,6 +31,7 @@ class Backwards:
         self._progress = progress
         self._calls, self._trainings = program.calls, program.trainings
         self._optimizers, self._manual = program.optimizers, program.manual_updates
+        self._open_backwards = program.backwards
         self._dispatcher = dispatcher
         self._fast_path = fast_path
         self._steps = steps
@@ -69,9 +70,12 @@ class Backwards:
     def dispatch_begin(self, roots: Any) -> None:
         """Dispatch a backward that begins; of one that was skipped (recording/fast_path), `roots` is its loss."""
         self._calls.backward_begins()
+        self._open_backwards.begins()
         self._dispatcher.dispatch("before_backward", roots)
 
     def dispatch_end(self, roots: Any) -> None:
         """Dispatch its end."""
-        self._trainings.backward_ended(self._calls.reached)
+        calls = self._calls
+        self._trainings.backward_ended(calls.reached)
+        self._open_backwards.ends(calls.reached, calls.latest)
         self._dispatcher.dispatch("after_backward", roots)

@@ -20,6 +20,8 @@ from tracelyze.collectors.internals import private_names
 from tracelyze.collectors.options import CollectOptions
 from tracelyze.collectors.program.call_sites import Sites
 from tracelyze.collectors.program.calls import Calls
+from tracelyze.collectors.program.consumed.batches_in_hand import BatchesInHand
+from tracelyze.collectors.program.consumed.step_backwards import StepBackwards
 from tracelyze.collectors.program.manual_updates import ManualUpdates
 from tracelyze.collectors.program.optimizers import Optimizers
 from tracelyze.collectors.program.program import Program
@@ -72,7 +74,7 @@ class Recorder:
         self.forwards = Forwards(
             torch, guard, progress, program.calls, dispatcher, fast_path, losses, next_call, self.record_event
         )
-        self.steps = Steps(guard, progress, program, dispatcher, fast_path, rows, budget, self.open)
+        self.steps = Steps(guard, progress, program, dispatcher, fast_path, rows, budget, losses, self.open)
         self.backwards = Backwards(guard, progress, program, dispatcher, fast_path, self.steps, self.open)
         program.optimizers.changed = dispatcher.optimizer_changed
         program.manual_updates.handler = self.steps
@@ -87,10 +89,12 @@ class Recorder:
         """What is known of the program so far: nothing."""
         progress, clock, emit = self.progress, self.guard.clock, self.writer.emit
         sites = Sites(lambda row: emit("sites", row))
-        calls = Calls(self.torch, progress, clock, emit)
+        batches = BatchesInHand(progress)
+        calls = Calls(self.torch, progress, clock, batches, emit)
         optimizers = Optimizers(progress, sites, emit)
         trainings = Trainings(progress, clock.now, emit, optimizers, calls.module)
-        return Program(sites, calls, optimizers, trainings, ManualUpdates(self.record_event))
+        backwards = StepBackwards(progress, trainings)
+        return Program(sites, calls, optimizers, trainings, batches, backwards, ManualUpdates(self.record_event))
 
     # What is recorded
 

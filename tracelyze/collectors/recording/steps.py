@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracelyze.collectors.cadence.budget import Budget
+from tracelyze.collectors.cadence.loss_sampling import LossSampling
 from tracelyze.collectors.program.program import Program
 from tracelyze.collectors.program.progress import Progress
 from tracelyze.collectors.recording.dispatch import Dispatcher
@@ -26,16 +27,19 @@ class Steps:
         fast_path: FastPath,
         rows: PendingSteps,
         budget: Budget,
+        losses: LossSampling,
         open: Callable[[], None],
     ) -> None:
         self.guard = guard
         self._progress = progress
         self._calls, self._trainings = program.calls, program.trainings
         self._optimizers, self._manual = program.optimizers, program.manual_updates
+        self._backwards = program.backwards
         self._dispatcher = dispatcher
         self._fast_path = fast_path
         self._rows = rows
         self._budget = budget
+        self._losses = losses
         self._open = open
 
     @on_training_thread
@@ -73,10 +77,12 @@ class Steps:
             manual.optimizer_steps(optimizer)
         manual.in_step, manual.unchanged = False, 0
         tracked.training = self._trainings.of(tracked)
+        self._backwards.step_ends(tracked)
         row: dict[str, Any] = {"optimizer": tracked.index, "step": tracked.count, "time": time}
         if skipped is not None:
             row["skipped"] = skipped
         if tracked.count == 1:
+            self._losses.training_begins()
             dispatcher.dispatch("first_step", tracked)
         dispatcher.dispatch("after_step", tracked, row)
         progress.alert = False

@@ -13,6 +13,7 @@ state_restored(role)              an optimizer, scheduler or scaler took in a st
 scheduled(scheduler, inner)       a learning-rate scheduler stepped; inner: another scheduler made it
 before_backward(roots)            torch.autograd.backward was called with these tensors
 after_backward(roots)             and returned
+clips_values(parameters)          the gradients of these parameters are about to be clipped by value
 clip(max_norm, total_norm)        gradients were clipped; total_norm is the tensor that the clip returned, or None
 scale(original, scaled)           GradScaler.scale returned `scaled` for `original`
 unscale(scaler, optimizer)        GradScaler.unscale_ returned
@@ -45,7 +46,7 @@ from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 
 EVENTS = (
-    "forward", "settled", "loss", "loss_call", "before_backward", "after_backward", "clip", "scale",
+    "forward", "settled", "loss", "loss_call", "before_backward", "after_backward", "clips_values", "clip", "scale",
     "unscale", "scaler_step", "loader_made", "iterate", "fetching", "turned", "waiting", "batch",
     "exhausted", "before_step", "first_step", "after_step", "opened", "every_second", "logged", "scheduled",
     "state_taken", "state_loading", "state_loaded", "state_restored", "file_saved", "file_loaded",

@@ -47,7 +47,7 @@ this_thread = _ThisThread()
 class ReplayedStep(Protocol):
     """Dispatches what was skipped (`replay.Replay`)."""
 
-    def forward(self, batch_size: int) -> None: ...
+    def forward(self, batch_size: int, graph: Callable[[], Any]) -> None: ...
 
     def backward_begins(self, loss: float) -> None: ...
 
@@ -146,6 +146,8 @@ class FastPath:
         self._budget = budget
         self._record_event = record_event
         self._interrupted = False
+        self._in_train: Callable[[Any], bool] = bool
+        self._graph: Callable[[], Any] = _none  # of the latest call that was skipped
         self._run = Run()
         self._use(timed=False)
 
@@ -173,7 +175,8 @@ class FastPath:
         if allowed < 1:
             return
         run = self._run
-        self.model, run.optimizer, run.tracked = model.module, tracked.reference, weakref.ref(tracked)
+        self.model, self._in_train = model.module, model.in_train
+        run.optimizer, run.tracked = tracked.reference, weakref.ref(tracked)
         run.training = tracked.training
         run.batch_size, run.retains_graph = row["batch_size"], progress.retains_graph
         self._prepare_rows(row, skippable.dispatcher.fast_columns)
@@ -199,11 +202,12 @@ class FastPath:
         """The module returned `output` for `args`, of which it is the first."""
         try:
             expected = self.stage == BETWEEN and len(args) > 1 and not self._function_modes()
-            if expected and type(output) is self._tensor and args[0].training:
+            if expected and type(output) is self._tensor and self._in_train(args[0]):
                 node, given, losses = output.grad_fn, args[1], self.losses
                 known = node is not None and type(given) is self._tensor and given.dim()
                 if known and given.size(0) == self._run.batch_size:
-                    node.metadata["tracelyze"] = LiveGraph(self._program.calls)
+                    node.metadata["tracelyze"] = graph = LiveGraph(self._program.calls)
+                    self._graph = weakref.ref(graph)
                     if losses.next <= losses.count:
                         losses.choose_next()
                     self.progress.forwards += 1
@@ -308,7 +312,7 @@ class FastPath:
         if replay is None:
             return
         if stage >= CALLED:
-            replay.forward(run.batch_size)
+            replay.forward(run.batch_size, self._graph)
         if stage >= IN_BACKWARD:
             replay.backward_begins(run.loss)
         if stage == IN_BACKWARD:  # It did not end: an exception.

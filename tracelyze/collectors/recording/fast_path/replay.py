@@ -6,7 +6,9 @@ its change must end the fast path first (`FastPath.leave`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from tracelyze.collectors.program.program import Program
 from tracelyze.collectors.program.progress import Progress
@@ -25,9 +27,9 @@ class Replay:
     forwards: Forwards
     backwards: Backwards
 
-    def forward(self, batch_size: int) -> None:
-        """The usual model was called with a batch of this size."""
-        self.forwards.dispatch(self.program.calls.replay(batch_size), (), {})
+    def forward(self, batch_size: int, graph: Callable[[], Any]) -> None:
+        """The usual model was called with a batch of this size; `graph()` is None once its graph is gone."""
+        self.forwards.dispatch(self.program.calls.replay(batch_size, graph), (), {})
 
     def backward_begins(self, loss: float) -> None:
         """Backward was called on this loss."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tracelyze.collectors.program.calls import Model
 from tracelyze.collectors.program.manual_updates import ManualOptimizer
+from tracelyze.collectors.program.models import Model
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.program.program import Program
 from tracelyze.collectors.program.progress import Progress

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import math
 from collections import deque
-from typing import Any
-from weakref import WeakKeyDictionary, ref
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from tracelyze.collectors.internals.private_names import LOADER_ITERATOR, UNSEEN
 from tracelyze.collectors.program.calls import Call
+from tracelyze.collectors.program.consumed.batches_in_hand import Batch
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.data.loader import batches_per_pass
 from tracelyze.collectors.signals.signal import Signal
@@ -49,6 +50,14 @@ class _Pass:
         self.spacing = SPACING if length is None else power_of_two(math.ceil(length / PER_EPOCH))
 
 
+class _Sampled(NamedTuple):
+    """What was seen of a batch; None for one that no loader made."""
+
+    batch: Batch | None
+    rows: list[Row]
+    later: Readback | None
+
+
 class Batches(Signal):
     name = "batches"
     needs = (*UNSEEN, LOADER_ITERATOR)
@@ -78,9 +87,9 @@ class Batches(Signal):
         self._alerts = 0
         self._early = EARLY_SAMPLES  # samples that may still be looked at in early passes
         self._stride, self._spacing = 1, 1  # the spacing that the budget asks for, as a power of two
-        self._place: tuple[int | None, int, int, float, int] = None, 0, 0, 0.0, 0  # PLACE of the batch in hand
-        self._held: list[tuple[str, ref[Any]]] = []  # fields of the batch in hand
-        self._sampled: tuple[list[Row], Readback | None] | None = None  # what was seen of it, until it is used
+        self._place: tuple[Any, ...] = None, 0, 0, 0.0, 0  # PLACE of the batch that is sampled
+        self._in_use: Batch | None = None
+        self._sampled: list[_Sampled] = []  # what was seen of batches that are still to be used
         self._used: deque[tuple[Call, list[Row], Readback | None]] = deque()
 
     def iterate(self, loader: Any, iterator: Any) -> None:
@@ -93,19 +102,18 @@ class Batches(Signal):
     def batch(self, iterator: Any, seconds: float, batch: Any) -> None:
         number = self.progress.loader
         current = self._passes.get(iterator)
-        if current is not None and number is not None:
-            if self._sampled is not None:
-                self._put_away()
+        given = self.program.batches.latest(number)
+        if current is not None and given is not None:
+            self._put_away()
             current.position += 1
             wanted = current.position >= current.next and self._wanted(current)
             fields = fingerprints.fields(self.torch, batch)
-            self._held = [(name, ref(tensor)) for name, tensor in fields]
-            self._place = number, current.epoch, current.position, self.context.now(), self.progress.steps
+            given.place = number, current.epoch, current.position, self.context.now(), self.progress.steps
             if wanted:
-                self._sample_new(fields, early=current.epoch < EARLY)
+                self._sample_new(fields, given, early=current.epoch < EARLY)
 
     def next_full_step(self) -> float:
-        if self._sampled is not None or self._used:
+        if self._sampled or self._used:
             return self.progress.steps  # It has yet to see which call uses it, and what for.
         if self.progress.loader is not None:
             return math.inf  # The batches themselves are dispatched.
@@ -115,21 +123,22 @@ class Batches(Signal):
         skipped, self._forwards = self.progress.forwards - self._forwards - 1, self.progress.forwards
         current = self._without_loader
         current.position += skipped * self._no_loader
-        if call.loader is None:
+        self._in_use = call.batch
+        if call.batch is None:
             current.position += 1
             if current.position >= current.next and self._wanted(current):
                 given = [*fingerprints.fields(self.torch, args), *fingerprints.fields(self.torch, kwargs)]
                 self._put_away()
                 self._place = None, 0, current.position, self.context.now(), self.progress.steps
-                self._sample_new(given[: fingerprints.FIELDS], early=True)
-            elif self._held:
-                self._held = []
-        self._no_loader = call.loader is None
-        if self._sampled is not None:
-            self._used.append((call, *self._sampled))
-            self._sampled = None
-            if len(self._used) > MAX_UNSETTLED:  # calls that were never settled
-                self._pending.put(*self._used.popleft()[1:])
+                self._sample_new(given[: fingerprints.FIELDS], None, early=True)
+        self._no_loader = call.batch is None
+        for index, sampled in enumerate(self._sampled):
+            if sampled.batch is call.batch:
+                self._used.append((call, sampled.rows, sampled.later))
+                del self._sampled[index]
+                break
+        if len(self._used) > MAX_UNSETTLED:  # calls that were never settled
+            self._pending.put(*self._used.popleft()[1:])
 
     def settled(self, call: Call, trained: bool) -> None:
         while self._used and self._used[0][0] is call:
@@ -139,9 +148,11 @@ class Batches(Signal):
             self._pending.put(rows, later)
 
     def after_step(self, tracked: Any, row: Row) -> None:
-        if self.progress.alert and self._held and self._alerts < MAX_ALERTS:
-            alive = [(name, tensor) for name, held in self._held if (tensor := held()) is not None]
+        batch = self._in_use
+        if self.progress.alert and batch is not None and batch.place and self._alerts < MAX_ALERTS:
+            alive = [(name, tensor) for name, held in batch.fields if (tensor := held()) is not None]
             self._alerts += 1
+            self._place = batch.place
             rows, later = self._sample(alive)
             for one in rows:
                 one["trained"] = True
@@ -153,7 +164,7 @@ class Batches(Signal):
             self.pause()
 
     def finished(self) -> None:
-        self._put_away()
+        self._put_away(everything=True)
         for _, rows, later in self._used:
             self._pending.put(rows, later)
         self._pending.release(wait=True)
@@ -169,8 +180,10 @@ class Batches(Signal):
         current.next = position + 1 if sampling else position - position % spacing + spacing
         return sampling
 
-    def _sample_new(self, fields: list[tuple[str, Any]], early: bool) -> None:
+    def _sample_new(self, fields: list[tuple[str, Any]], batch: Batch | None, early: bool) -> None:
         self.context.fast_path.leave()  # The skipped call used the batch before.
+        if batch is not None:
+            self._place = batch.place
         count = fingerprints.SAMPLES
         if early and self._early > 0:
             size = max([tensor.shape[0] for _, tensor in fields if tensor.dim()], default=1)
@@ -179,20 +192,22 @@ class Batches(Signal):
         rows, later = self._sample(fields, count)
         self.resume()
         if rows:
-            self._sampled = rows, later
+            self._sampled.append(_Sampled(batch, rows, later))
 
-    def _put_away(self) -> None:
-        """The batch in hand gave way to the next without a module having been called."""
-        if self._sampled is not None:
-            self._pending.put(*self._sampled)
-            self._sampled = None
+    def _put_away(self, everything: bool = False) -> None:
+        """Batches that gave way to others without a module having been called with them."""
+        waiting = self.program.batches.waiting
+        left = [one for one in self._sampled if not everything and one.batch is not None and waiting(one.batch)]
+        for one in self._sampled:
+            if one not in left:
+                self._pending.put(one.rows, one.later)
+        self._sampled = left
 
     def _sample(
         self, fields: list[tuple[str, Any]], count: int = fingerprints.SAMPLES
     ) -> tuple[list[Row], Readback | None]:
         torch = self.torch
         on_cuda = any(tensor.is_cuda for _, tensor in fields)
-        self._held = []
         if not fields or not may_compute(torch, on_cuda):
             return [], None
         rows: list[Row] = []

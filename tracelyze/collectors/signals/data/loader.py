@@ -9,6 +9,7 @@ from tracelyze.collectors.internals.private_names import LOADER_ITERATOR
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
+from tracelyze.collectors.tensors import fingerprints
 from tracelyze.collectors.tensors.readback import EventPair
 
 MAX_WAITS = 100  # for batches of other trainings, until those step
@@ -49,8 +50,9 @@ class Loader(Signal):
         self._iterators: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._fresh: weakref.WeakSet[Any] = weakref.WeakSet()
         self._count = 0
-        self._looks_ahead: weakref.WeakKeyDictionary[Any, _LookAhead] = weakref.WeakKeyDictionary()
-        self._last_in_hand = False  # the loader is exhausted, but its last batch is still to be used
+        self._positions: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # of the batch to come
+        self._batch_sizes: dict[int, int | None] = {}  # by loader
+        self._last_in_hand = False  # the loader is exhausted, but what it fetched ahead is still to be used
         self._training: set[int] = set()
         self._trainings: dict[int, weakref.WeakSet[Any]] = {}  # by loader: the trainings that it feeds
         self._waits: list[Wait] = []
@@ -70,9 +72,10 @@ class Loader(Signal):
             number = self._numbers[loader] = self._count
             self._count += 1
             row = describe(loader, number, self.program.sites.here("loader"))
+            self._batch_sizes[number] = row["batch_size"]
             self.context.emit("loaders", row | {"made_at": self._made.get(loader)})
         self._iterators[iterator] = self.progress.iterated = number
-        self._looks_ahead[iterator] = _LookAhead()
+        self._positions[iterator] = 0
         self._fresh.add(iterator)
 
     def turned(self, iterator: Any, seconds: float) -> None:
@@ -107,14 +110,17 @@ class Loader(Signal):
         self._waits.append(Wait(number, seconds + self._turned.pop(number, 0.0), first, idle))
         if len(self._waits) > MAX_UNUSED:
             del self._waits[: MAX_UNUSED // 2]
-        self._looks_ahead[iterator].fetched(self.progress.forwards)
+        position = self._positions[iterator]
+        self._positions[iterator] = position + 1
+        fields = fingerprints.fields(self.torch, batch)
+        self.program.batches.handed_out(number, position, self._batch_sizes[number], fields)
         self._last_in_hand = False
         self._in_hand(number)
 
     def exhausted(self, iterator: Any) -> None:
         """The iterator had no more batches."""
-        ahead = self._looks_ahead.get(iterator)
-        self._last_in_hand = ahead is not None and ahead.by_one
+        number = self._iterators.get(iterator)
+        self._last_in_hand = number is not None and self.program.batches.exhausted(number)
         if not self._last_in_hand:
             self._in_hand(None)
 
@@ -165,25 +171,6 @@ class Loader(Signal):
             return NO_WAITS
         seconds, first = sum([wait.seconds for wait in waits]), any(wait.first for wait in waits)
         return waits[-1].loader, seconds, len(waits), first
-
-
-class _LookAhead:
-    """Whether batches are fetched one ahead of their use, as Accelerate does to know the last one."""
-
-    def __init__(self) -> None:
-        self.by_one = False
-        self._batches = 0
-        self._forwards = -1
-
-    def fetched(self, forwards: int) -> None:
-        """A batch was handed out after so many forwards of the process."""
-        unused = forwards == self._forwards
-        self._batches += 1
-        if self._batches == 2:
-            self.by_one = unused
-        elif unused:
-            self.by_one = False
-        self._forwards = forwards
 
 
 def batches_per_pass(loader: Any) -> int | None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from time import perf_counter
+from typing import Any, NamedTuple
 
 from tracelyze.collectors.internals.private_names import NORMS, UNSEEN
 from tracelyze.collectors.program.optimizers import Tracked
@@ -22,7 +23,16 @@ from tracelyze.collectors.tensors.readback import Known, Readback
 from tracelyze.collectors.tensors.safe_computing import may_compute
 
 MAX_NAMED = 5  # events that name a parameter with a non-finite gradient
-AT_STEP, FROM_CLIP, OF_SHARDS = 1, 2, 3
+AT_STEP, FROM_CLIP, OF_SHARDS, BEFORE_VALUES = 1, 2, 3, 4
+
+
+class Clip(NamedTuple):
+    """What a clip tells of the gradients before it."""
+
+    training: Any  # where there are several
+    norm: Any
+    source: int
+    backwards: int  # of the process
 
 
 class GradientNorm(Signal):
@@ -39,7 +49,8 @@ class GradientNorm(Signal):
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
-        self._clip_norms: list[Any] = []
+        self._clip_norms: list[Clip] = []
+        self._clipped_values = -1  # backwards of the process when gradients were clipped by value
         self._measured: PendingValues | None = None
         self._named = 0
         self._graph: Any = None  # of the backward before the step; nothing of its tensors is left in it
@@ -48,15 +59,40 @@ class GradientNorm(Signal):
         root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
         self._graph = getattr(root, "grad_fn", None) if self._named < MAX_NAMED else None
 
+    def clips_values(self, parameters: Any) -> None:
+        """What this clip leaves is no norm of gradients before clipping: it is taken now, if the step is sampled."""
+        if self._clipped_values == self.progress.backwards:
+            return
+        self._clipped_values = self.progress.backwards
+        tracked = self.program.optimizers.latest
+        if self.meter.steps_until_due(0 if tracked is None else tracked.count) and not self.progress.alert:
+            return
+        self.resume()
+        begin = perf_counter()
+        given = [parameters] if isinstance(parameters, self.torch.Tensor) else parameters
+        held = given if tracked is None or self.program.trainings.several else tracked.parameters()
+        gradients = [shards.local(g) for p in held if (g := p.grad) is not None and g.layout is self.torch.strided]
+        if gradients and may_compute(self.torch, gradients[0].is_cuda):
+            with self.torch.no_grad():
+                norm = norms_of(self.torch, gradients).square().sum().sqrt()
+            source = OF_SHARDS if any(shards.is_sharded(one) for one in held) else BEFORE_VALUES
+            self._note(norm, source)
+        self.meter.spent(perf_counter() - begin)
+
     def clip(self, max_norm: Any, total_norm: Any) -> None:
-        if isinstance(total_norm, self.torch.Tensor):
+        if isinstance(total_norm, self.torch.Tensor) and self._clipped_values != self.progress.backwards:
             source = FROM_CLIP if shards.is_whole(total_norm) else OF_SHARDS
             if not self.context.fast_path.on:
                 self.resume()
             elif not self.fast_columns:
                 self.fast_columns = ("grad_norm", "grad_norm_source")
                 self.context.listeners_changed()
-            self._clip_norms.append((self.program.trainings.clipped, shards.local(total_norm.detach()), source))
+            self._note(shards.local(total_norm.detach()), source)
+
+    def _note(self, norm: Any, source: int) -> None:
+        backwards = self.progress.backwards
+        self._clip_norms = [one for one in self._clip_norms if one.backwards == backwards]  # micro-batches do not count
+        self._clip_norms.append(Clip(self.program.trainings.clipped, norm, source, backwards))
 
     def before_step(self, tracked: Tracked) -> None:
         if not tracked.inside_backward and self.due(tracked):
@@ -66,7 +102,7 @@ class GradientNorm(Signal):
         clips, self._clip_norms = self._clip_norms, []
         if not clips:
             return None, None
-        return total_norm([norm.item() for _, norm, _ in clips]), clips[0][2]
+        return total_norm([clip.norm.item() for clip in clips]), clips[0].source
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if self._measured is not None and self.progress.backwards > self.progress.backwards_at_step:
@@ -75,10 +111,12 @@ class GradientNorm(Signal):
             self.context.defer(self._measured)
         clips, self._clip_norms = self._clip_norms, []
         if clips and self.program.trainings.several:
-            self._clip_norms = [clip for clip in clips if clip[0] not in (tracked.training, None)]
-            clips = [clip for clip in clips if clip[0] in (tracked.training, None)]
+            self._clip_norms = [clip for clip in clips if clip.training not in (tracked.training, None)]
+            clips = [clip for clip in clips if clip.training in (tracked.training, None)]
         if clips and not row.get("skipped"):
-            self.context.defer(Readback(self.torch, [norm for _, norm, _ in clips], _from_clip(clips[0][2])))
+            self.context.defer(Readback(self.torch, [clip.norm for clip in clips], _from_clip(clips[0].source)))
+        elif self._clipped_values == self.progress.backwards and self._measured is not None:
+            self.context.defer(Known(_without_norm))
         self._measured = self._graph = None
         if not self._clip_norms:
             self.pause(self.progress.steps + self.meter.steps_until_due(tracked.count))
@@ -154,6 +192,11 @@ def _from_clip(source: int) -> Callable[[dict[str, Any], list[float]], None]:
         row.update(grad_norm=total_norm(norms), grad_norm_source=source)
 
     return fill
+
+
+def _without_norm(row: dict[str, Any]) -> None:
+    """The norm was measured after gradients had been clipped by value."""
+    row["grad_norm"] = row["grad_norm_source"] = None
 
 
 def total_norm(norms: list[float]) -> float:

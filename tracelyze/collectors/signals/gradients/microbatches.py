@@ -32,28 +32,31 @@ class MicroBatches(Signal):
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
         self._calls: list[tuple[Call, Key]] = []  # since the step before
-        self._met: set[Key] = set()  # inputs that a backward went back to
         self._alive: dict[Key, weakref.ref[Any]] = {}
-        self._count: int | None = 0
+        self._untold = False  # whether some inputs cannot be told apart
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         if call.mode == GRAD and len(self._calls) < MAX_CALLS:
             self._calls.append((call, self._key(call, args, kwargs)))
 
     def after_backward(self, roots: Any) -> None:
-        reached = {id(call) for call in self.program.calls.reached}
-        keys = {key for call, key in self._calls if id(call) in reached}
-        if self._count is not None:
-            self._count += not keys <= self._met
-        self._met |= keys
+        backward = self.program.backwards.running
+        if backward is not None:
+            reached = {id(call) for call in backward.calls}
+            backward.micro_batches = frozenset([key for call, key in self._calls if id(call) in reached])
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        if self._count and not self.program.trainings.several:
-            row["microbatches"] = self._count
-        self._calls.clear()
-        self._met.clear()
-        self._alive.clear()
-        self._count = 0
+        met: set[Key] = set()
+        count = 0
+        for backward in self.program.backwards.of_step:
+            count += not backward.micro_batches <= met
+            met |= backward.micro_batches
+        if count and not self._untold:
+            row["microbatches"] = count
+        if not self.program.backwards.unused:
+            self._calls.clear()
+            self._alive.clear()
+            self._untold = False
 
     def _key(self, call: Call, args: Any, kwargs: Any) -> Key:
         """What the input is recognised by; a key of its own for one that cannot be read."""
@@ -66,6 +69,6 @@ class MicroBatches(Signal):
         key = (*given.shape, given.data_ptr())
         before = self._alive.get(key)
         if before is not None and before() is None:
-            self._count = None  # its memory was used again: the same batch or another one, nobody can tell
+            self._untold = True  # its memory was used again: the same batch or another one, nobody can tell
         self._alive[key] = weakref.ref(given)
         return key

@@ -7,21 +7,29 @@ recorded is what happened: how many calls, in which mode, on whose batches, with
 from __future__ import annotations
 
 import math
+import sys
 from collections import deque
+from types import FrameType
 from typing import Any
 
-from tracelyze.collectors.program.calls import GRAD, Call, Model
+from tracelyze.collectors.internals.private_names import UNSEEN
+from tracelyze.collectors.program.calls import GRAD, Call
+from tracelyze.collectors.program.models import Model
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors.readback import Readback
+from tracelyze.collectors.tensors.safe_computing import may_compute
 
 NO_GRAPH = 3  # schema.GRAD_MODE
 MAX_GIVEN_UP = 1000  # losses that are no number, in events
+SANITY_CHECK = (0, "sanity check")  # as a callback announces it
+MAX_LOSSES = 16  # of one backward that are looked at
 RECHECKS = 8  # a model that no optimizer holds is checked again this often: its optimizer may step later
 
 
 class Evaluation(Signal):
     name = "evaluation"
+    needs = UNSEEN
     pausable = ("settled",)
     copied_columns = ()
     about = "Evaluation passes: calls whose output no backward reached, with mode, losses and batches."
@@ -31,7 +39,7 @@ class Evaluation(Signal):
         for name in (
             "time_start", "time_end", "after_step", "model", "trained", "optimizer", "forwards", "samples", "grad_mode",
             "model_in_train", "modules_sensitive", "modules_in_train", "modules", "dropouts", "statistics", "losses",
-            "loss", "loader", "site", "purpose",
+            "loss", "loss_is_whole", "loader", "site", "purpose",
         )
     )  # fmt: skip
 
@@ -45,6 +53,8 @@ class Evaluation(Signal):
         self._unread: deque[tuple[dict[str, Any], Readback]] = deque()  # losses of such calls, on a device
         self._declared: tuple[int, str] | None = None
         self._declarations = 0
+        self._training_losses: list[tuple[int, float]] = []  # with the backwards of the process before them
+        self._is_whole: bool | None = None
 
     def evaluation_begins(self, purpose: str, with_latest: bool = False) -> None:
         """Calls belong to one pass until its end, whatever loaders feed it. `with_latest`: the latest call, too."""
@@ -63,21 +73,40 @@ class Evaluation(Signal):
         call.holder = self.program.trainings.holder(call.model.number)
         if call.mode != GRAD or not call.in_train:
             call.site = self.program.sites.here("forward")
+            call.path = self.program.sites.path() if call.batch is None else ()
+            if not self.progress.steps and call.declared is None and _in_sanity_check():
+                call.declared = SANITY_CHECK
 
     def loss(self, value: Any) -> None:
         """A loss function returned: it belongs to the latest call."""
         call = self.program.calls.latest
-        if call is None:
+        if call is None or not may_compute(self.torch):
             return
         value = value.detach()
         if call.mode == GRAD and call.in_train:
-            call.given_loss = value.item() if value.device.type == "cpu" else value
+            call.given_loss = value.item() if value.is_cpu else value
+            if value.is_cpu and len(self._training_losses) < MAX_LOSSES:
+                self._training_losses.append((self.progress.backwards, call.given_loss))
             return
         call.losses += 1
+        call.loss_is_whole = self._is_whole
         if value.device.type == "cpu":
             call.loss_sum += value.item()
         else:
             call.device_loss = value if call.device_loss is None else call.device_loss + value
+
+    def before_backward(self, roots: Any) -> None:
+        """Is what one loss function returned, but for a whole divisor, what the script optimizes?"""
+        losses, backward = self._training_losses, self.program.backwards.running
+        if losses and backward is not None:
+            self._training_losses = []
+            if type(backward.value) is float and backward.value:
+                own = [value for before, value in losses if before == backward.number - 1]
+                if own:
+                    self._is_whole = any(_is_multiple(value, backward.value) for value in own)
+
+    def first_step(self, tracked: Any) -> None:
+        self._is_whole = None  # of another training
 
     def settled(self, call: Call, trained: bool) -> None:
         training = self._training(call) if self.program.trainings.several else None
@@ -123,7 +152,12 @@ class Evaluation(Signal):
         self._release(wait=True)
 
     def _close(self, training: int | None) -> None:
-        calls = self._passes.pop(training)
+        for several in _by_line(self._passes.pop(training)):
+            for calls in _by_model(several):
+                self._tell(calls)
+
+    def _tell(self, calls: list[Call]) -> None:
+        """Write down one pass."""
         per_model = {call.model.number: call for call in calls}
         main = max(per_model.values(), key=lambda call: (self._holder(call.model) is not None, call.sensitive))
         holders = [holder for call in per_model.values() if (holder := self._holder(call.model)) is not None]
@@ -149,6 +183,7 @@ class Evaluation(Signal):
             "statistics": sum(call.statistics for call in calls),
             "losses": losses,
             "loss": sum(call.loss_sum for call in calls) / losses if losses else None,
+            "loss_is_whole": calls[-1].loss_is_whole,
             "loader": calls[0].loader,
             "site": calls[0].site,
             "purpose": calls[-1].declared[1] if calls[-1].declared else None,
@@ -195,4 +230,62 @@ def _grad_mode(calls: list[Call]) -> int:
 def _same_pass(call: Call, following: Call) -> bool:
     if call.declared or following.declared:
         return call.declared == following.declared
+    if call.batch is not None and following.batch is not None and call.batch.epoch != following.batch.epoch:
+        return False
     return call.step == following.step and call.loader == following.loader
+
+
+def _is_multiple(value: float, of: float) -> bool:
+    """Whether one is the other, or was divided by a whole number: accumulation."""
+    ratio = value / of
+    return ratio > 0.5 and math.isclose(ratio, round(ratio), rel_tol=1e-4)
+
+
+def _by_line(calls: list[Call]) -> list[list[Call]]:
+    """Calls without a loader, parted where a model begins to be called from another line: another split is evaluated.
+
+    Not where lines take turns, as they do when one batch is evaluated in two ways.
+    """
+    paths: dict[int, list[tuple[tuple[int, int], ...]]] = {}
+    for call in calls:
+        of_model = paths.setdefault(call.model.number, [])
+        if not of_model or of_model[-1] != call.path:
+            of_model.append(call.path)
+    most = max(map(len, paths.values()))
+    if most == 1 or any(len(of_model) != len(set(of_model)) for of_model in paths.values()):
+        return [calls]
+    parts: list[list[Call]] = [[]]
+    latest: dict[int, tuple[tuple[int, int], ...]] = {}
+    for call in calls:
+        if latest.get(call.model.number, call.path) != call.path:
+            parts.append([])
+            latest = {}
+        latest[call.model.number] = call.path
+        parts[-1].append(call)
+    return parts
+
+
+def _by_model(calls: list[Call]) -> list[list[Call]]:
+    """The calls of a pass by the model whose losses they led to: a live and an averaged one are evaluated apart."""
+    judged = list(dict.fromkeys([call.model.number for call in calls if call.losses]))
+    if len(judged) < 2 or any(call.declared for call in calls):
+        return [calls]
+    parts: dict[int, list[Call]] = {number: [] for number in judged}
+    waiting: list[Call] = []
+    for call in calls:
+        waiting.append(call)
+        if call.losses:
+            parts[call.model.number] += waiting
+            waiting = []
+    parts[judged[-1]] += waiting
+    return list(parts.values())
+
+
+def _in_sanity_check() -> bool:
+    """Whether Lightning tries a few batches of the validation before it trains."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "_run_sanity_check" and "lightning" in frame.f_code.co_filename:
+            return True
+        frame = frame.f_back
+    return False

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import weakref
+from collections import Counter
 from typing import Any
 
 from tracelyze.collectors.internals.private_names import SAVED
+from tracelyze.collectors.program.consumed.step_backwards import Backward, samples_of
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors import saved_values
@@ -18,28 +21,10 @@ SUM = 2  # torch._C._Reduction: how autograd saves `reduction="sum"` of a loss f
 LINES_FIRST, LINES_EVERY = 50, 16  # losses and backwards whose line is recorded: walking up the stack is expensive
 STEP_LINES_EVERY = 50  # the same for steps: as often as expensive samples of gradients, so that it is the same step
 MAX_SCALED = 8  # losses that a scaler has scaled and no backward has met
-MAX_KEPT = 64  # backwards kept for the trainings that they belong to
-NO_MODELS: frozenset[int] = frozenset()
-
-
-class _Backward:
-    """One backward: models it reached, its loss as a number or a tensor on a device, the samples of its batch."""
-
-    __slots__ = ("batch_size", "divisor", "is_part", "models", "number", "used", "value")
-
-    def __init__(self, number: int) -> None:
-        self.number = number  # of the process's backwards
-        self.models: frozenset[int] = NO_MODELS
-        self.value: Any = None
-        self.divisor: float | None = None
-        self.is_part = False  # The loss is a part of the step's mean: see `beside_own_mean`.
-        self.batch_size = 0
-        # Number of the optimizer whose step used it last: not its record, which would keep a finished model alive.
-        self.used: int | None = None
 
 
 class Loss(Signal):
-    """Backwards between two steps belong to every optimizer of their training that steps before the next backward."""
+    """Which backwards a step consumes is found out beside it (program/consumed/step_backwards.py)."""
 
     name = "loss"
     needs = (SAVED,)
@@ -53,11 +38,9 @@ class Loss(Signal):
         super().__init__(context)
         saved_values.watch(self.torch)
         self._scaled: list[tuple[weakref.ref[Any], Any]] = []
-        self._backwards: list[_Backward] = []
-        self._running: _Backward | None = None
         self._line_known = False
         self._losses = 0
-        self._unused = 0  # backwards since the latest step, which have not been used by one
+        self._several = True  # The latest step consumed several backwards.
         self._tensor: Any = self.torch.Tensor
 
     def scale(self, original: Any, scaled: Any) -> None:
@@ -74,13 +57,15 @@ class Loss(Signal):
 
     def before_backward(self, roots: Any) -> None:
         count = self.progress.backwards
-        self._running = backward = _Backward(count)
+        backward = self.program.backwards.running
+        assert backward is not None
         if type(roots) is float:  # A skipped backward: no line of the script calls it now.
             backward.value, self._line_known = roots, True
             return
-        self._line_known = count <= LINES_FIRST or count % LINES_EVERY == 0
+        unused = self.program.backwards.unused
+        self._line_known = count <= LINES_FIRST or count % LINES_EVERY == 0 or self._several or unused > 0
         if self._line_known:
-            self.progress.backward_site = self.program.sites.here("backward")
+            self.progress.backward_site = backward.line = self.program.sites.here("backward")
         losses = (roots,) if type(roots) is self._tensor else roots
         if not isinstance(losses, (tuple, list)) or not losses:
             return
@@ -88,7 +73,7 @@ class Loss(Signal):
             return
         root = losses[0]
         value, factor = self._unscaled(root) if self._scaled else (root, 1.0)
-        if self._unused == 1 or count <= WALK_FIRST or count % WALK_EVERY == 0:  # the first of a step always
+        if unused == 1 or count <= WALK_FIRST or count % WALK_EVERY == 0:  # the first: gradients accumulate
             divisor, node = outermost_operation(self.torch, root.grad_fn)
             divisor, backward.is_part = beside_own_mean(self.torch, divisor, node)
             if divisor is not None and math.isfinite(factor):
@@ -99,35 +84,13 @@ class Loss(Signal):
             backward.value = backward.value + (value.item() if value.is_cpu else value.detach())
 
     def after_backward(self, roots: Any) -> None:
-        context, backward = self.context, self._running
-        if backward is None:
-            return
-        self._running = None
         training = self.program.trainings.current
         if training is None and not self._line_known:  # the line of a training that has just begun
             self.progress.backward_site = self.program.sites.here("backward")
-        backward.models = self.program.trainings.reached_models
-        calls = self.program.calls
-        call = calls.reached[0] if calls.reached else calls.latest
-        if call is not None and call.batch_size is not None:
-            backward.batch_size = call.batch_size
-        held = self._backwards
-        if len(held) == 1 and held[0].used is not None and held[0].models == backward.models:  # nearly always
-            held[0] = backward
-        else:
-            self._backwards = [one for one in held if one.used is None or not self._outdated(one, backward)]
-            self._backwards.append(backward)
-        self._unused += 1
-        value = backward.value
+        backward = self.program.backwards.running
+        value = None if backward is None else backward.value
         if training is not None and type(value) is float and not training.is_usual(value):
-            context.raise_alert()  # The sampled signals sample this step, too.
-
-    def _outdated(self, old: _Backward, new: _Backward) -> bool:
-        """Whether a backward that a step has used is over now that a new one ran: if they are of one training."""
-        if not old.models or not new.models or old.models == new.models or len(self._backwards) > MAX_KEPT:
-            return True
-        trainings = self.program.trainings
-        return trainings.of_models(old.models) is trainings.of_models(new.models)
+            self.context.raise_alert()  # The sampled signals sample this step, too.
 
     def _unscaled(self, root: Any) -> tuple[Any, float]:
         """The loss without the scaler's factor, and that factor where it can be read without waiting."""
@@ -149,48 +112,64 @@ class Loss(Signal):
             self.pause(self.progress.steps // STEP_LINES_EVERY * STEP_LINES_EVERY + STEP_LINES_EVERY)
         if self._scaled:  # nothing of a loss whose graph is gone stays alive
             self._scaled = [pair for pair in self._scaled if pair[0]() is not None]
-        self._unused = 0
-        models = tracked.training.models
-        if len(self._backwards) == 1:  # nearly always
-            one = self._backwards[0]
-            own = not one.models or not models or not models.isdisjoint(one.models)
-            if own and one.used != tracked.index and type(one.value) is float:
-                one.used = tracked.index
-                row["backwards"], row["batch_size"] = 1, one.batch_size or None
-                row["loss_divisor"], row["loss"] = one.divisor, one.value
-                return
-        self._of_several(tracked, row)
-        self._unused = sum([one.used is None for one in self._backwards])
+        own = self.program.backwards.of_step
+        self._several = len(own) > 1
+        row["backwards"], row["batch_size"] = len(own), samples_of(own)
+        if len(own) == 1 and type(own[0].value) is float:  # nearly always
+            row["loss_divisor"], row["loss"] = own[0].divisor, own[0].value
+        else:
+            self._of_several(own, row)
 
-    def _of_several(self, tracked: Any, row: dict[str, Any]) -> None:
-        """The same of what is not so simple: backwards of several trainings, several of one step, or none."""
+    def _of_several(self, own: list[Backward], row: dict[str, Any]) -> None:
+        """The same of what is not so simple: several backwards of one step, none, or a loss on a device.
+
+        Micro-batches are averaged, terms of one loss (a critic's of real and of fake samples) add up: see `weights`."""
         # An optimizer that calls a closure may evaluate the loss several times (LBFGS): the first is the step's, beside
         # those of micro-batches before it (Lightning runs the last one of an accumulation in a closure).
         closure = self.progress.backwards > self.progress.backwards_at_step and not row.get("skipped")
-        models = tracked.training.models
-        new = [one for one in self._backwards if one.used != tracked.index]
-        own = [one for one in new if not one.models or not models or not models.isdisjoint(one.models)]
         divisor = None
         for one in own:
-            one.used = tracked.index
             divisor = divisor if one.divisor is None else one.divisor
-        row["backwards"] = count = len(own)
-        row["batch_size"] = sum([one.batch_size for one in own]) or None
         parts = any(one.is_part for one in own)
-        row["loss_divisor"] = float(count) if parts else divisor  # Parts of one mean are divided as they should be.
+        row["loss_divisor"] = float(len(own)) if parts else divisor  # Parts of one mean are divided as they should be.
         valued = [one for one in own if one.value is not None]
-        if not valued:
-            return
         if closure:
             at_step = self.progress.backwards_at_step
             valued = valued[: sum([one.number <= at_step for one in valued]) + 1]
+        if not valued:
+            return
+        factors = [1.0] * len(valued) if parts else weights(valued, divisor)
         values = [one.value for one in valued]
-        divided = parts or (count > 1 and divisor is not None and math.isclose(divisor, count))
-        factor = (count if divided else 1) / len(values)
         if isinstance(values[0], float):
-            row["loss"] = sum(values) * factor
+            row["loss"] = _weighted_sum(values, factors)
         else:
-            self.context.defer(Readback(self.torch, values, lambda r, v: r.update(loss=sum(v) * factor)))
+            fill = functools.partial(_fill_loss, factors)
+            self.context.defer(Readback(self.torch, values, fill))
+
+
+def weights(backwards: list[Backward], divisor: float | None) -> list[float]:
+    """What the loss of each backward counts in the loss of their step.
+
+    Backwards of different batches are micro-batches: the step's loss is their mean. So are those of one batch that one
+    line calls (chunks). Where several lines are called equally often with one batch, they are terms of the loss and add
+    up. Losses that the script has divided by the number of micro-batches make up the mean as they are.
+    """
+    total = len(backwards)
+    keys = [(id(one.calls[0].batch) if one.calls else None, one.line) for one in backwards]
+    by_line, in_batch = Counter(keys), Counter([batch for batch, _ in keys])
+    terms = len(set(by_line.values())) == 1
+    numbers = {total, len(in_batch), max(Counter([line for _, line in keys]).values())}
+    if divisor is not None and any(number > 1 and math.isclose(divisor, number) for number in numbers):
+        return [1.0] * total
+    return [1.0 / len(in_batch) / (by_line[key] if terms else in_batch[key[0]]) for key in keys]
+
+
+def _fill_loss(factors: list[float], row: dict[str, Any], values: list[float]) -> None:
+    row["loss"] = _weighted_sum(values, factors)
+
+
+def _weighted_sum(values: list[float], factors: list[float]) -> float:
+    return sum([value * factor for value, factor in zip(values, factors, strict=True)])
 
 
 def outermost_operation(torch: Any, node: Any) -> tuple[float | None, Any]:

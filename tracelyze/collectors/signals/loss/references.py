@@ -84,7 +84,7 @@ class References(Signal):
         """What the input of a call is recognised by within a step."""
         torch = self.torch
         given = next((one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)), None)
-        if given is None or not is_plain(torch, given) or given.numel() < 2:
+        if given is None or not is_plain(torch, given) or given.numel() < 2 or not may_compute(torch):
             return None
         return (given.data_ptr(), tuple(given.shape))
 

@@ -1,0 +1,1 @@
+"""What is consumed: batches by the calls of a model, backwards by the steps of an optimizer."""

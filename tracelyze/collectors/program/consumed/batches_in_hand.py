@@ -1,0 +1,148 @@
+"""Which batch of a DataLoader a call of a model uses.
+
+Nearly always the one that was handed out last. Accelerate fetches one ahead of its use, to know the last one; the
+Trainer fetches all micro-batches of a step at once. Batches then wait here, in the order in which they came. They are
+recognised by their tensors, or, where those were copied to a device, taken in order.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from typing import Any
+
+from tracelyze.collectors.program.progress import Progress
+
+MAX_WAITING = 64  # batches; more are fetched by nobody who trains with them
+
+
+class Batch:
+    """One batch that a loader handed out. Holds its tensors weakly."""
+
+    __slots__ = ("epoch", "fields", "forwards", "loader", "place", "positions", "samples", "used")
+
+    def __init__(self, loader: int, epoch: int, forwards: int) -> None:
+        self.loader = loader
+        self.epoch = epoch  # number of the pass over any loader
+        self.forwards = forwards  # of the process when it was handed out
+        self.samples: int | None = None
+        self.positions: int | None = None  # the first dimension, where that counts positions and not samples
+        self.fields: list[tuple[str, weakref.ref[Any]]] = []
+        self.place: tuple[Any, ...] = ()  # loader, epoch, ...: where a signal has counted them
+        self.used = False
+
+
+class _Queue:
+    """The batch of one loader that is in use, and those that were fetched ahead of it, the oldest first."""
+
+    def __init__(self) -> None:
+        self.batches: deque[Batch] = deque()
+        self.ahead = False
+        self.forwards = 0  # of the process, at the latest call that was looked at
+        self.place = 0  # where that call's input lies
+
+    def put(self, batch: Batch, position: int) -> None:
+        batches = self.batches
+        if position == 1 and batches and batches[-1].forwards == batch.forwards:
+            self.ahead = True
+        if not self.ahead:
+            batches.clear()
+        elif len(batches) >= MAX_WAITING:
+            batches.popleft()
+        batches.append(batch)
+
+    def advance(self, given: Any) -> None:
+        """A call is given a batch, whose first tensor is `given`."""
+        batches, place = self.batches, _place(given)
+        known = next((at for at, one in enumerate(batches) if any(ref() is given for _, ref in one.fields)), None)
+        if known is None:
+            known = int(batches[0].used and place != self.place)
+        self.place = place
+        for _ in range(known):
+            batches.popleft()
+
+    def follow_skipped(self, forwards: int) -> None:
+        """Calls that nobody looked at (recording/fast_path.py) took a batch each."""
+        batches, skipped, self.forwards = self.batches, forwards - self.forwards, forwards
+        if skipped and self.ahead and batches:
+            for _ in range(min(skipped - (not batches[0].used), len(batches) - 1)):
+                batches.popleft()
+            batches[0].used = True
+
+
+class BatchesInHand:
+    """The batches that loaders have handed out and that are still to be used, by loader."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._queues: dict[int, _Queue] = {}
+        self._epochs = 0
+        self._positions_first: dict[int, bool] = {}  # by loader: whether batches begin with the dimension of positions
+
+    def handed_out(self, loader: int, position: int, batch_size: int | None, fields: list[tuple[str, Any]]) -> Batch:
+        """A loader handed out a batch, of which these are the tensors; `position` in the pass, from 0."""
+        forwards = self._progress.forwards
+        self._epochs += position == 0
+        batch = Batch(loader, self._epochs, forwards)
+        batch.fields = [(name, weakref.ref(tensor)) for name, tensor in fields]
+        self._measure(batch, position, batch_size, fields)
+        queue = self._queues.get(loader)
+        if queue is None or position == 0:
+            queue = self._queues[loader] = _Queue()
+        else:
+            queue.follow_skipped(forwards)
+        queue.forwards = forwards
+        queue.put(batch, position)
+        return batch
+
+    def exhausted(self, loader: int) -> bool:
+        """It has no more. Returns whether some that were fetched ahead are still to be used."""
+        queue = self._queues.get(loader)
+        if queue is not None and queue.ahead:
+            return True
+        self._queues.pop(loader, None)
+        return False
+
+    def latest(self, loader: int | None) -> Batch | None:
+        """What this loader has handed out last."""
+        queue = self._queues.get(loader) if loader is not None else None
+        return queue.batches[-1] if queue is not None and queue.batches else None
+
+    def waiting(self, batch: Batch) -> bool:
+        """Whether this batch may still be used."""
+        queue = self._queues.get(batch.loader)
+        return queue is not None and batch in queue.batches
+
+    def used_by(self, given: Any) -> Batch | None:
+        """The batch that a call is given, whose first tensor is `given`; None without a loader."""
+        loader = self._progress.loader
+        queue = self._queues.get(loader) if loader is not None else None
+        if queue is None or not queue.batches:
+            return None
+        queue.forwards = self._progress.forwards
+        batches = queue.batches
+        if len(batches) > 1:
+            queue.advance(given)
+        batches[0].used = True
+        return batches[0]
+
+    def _measure(self, batch: Batch, position: int, batch_size: int | None, fields: list[tuple[str, Any]]) -> None:
+        """How many samples it holds: sequences may be stacked so that their positions come first."""
+        shapes = [tensor.shape for _, tensor in fields if tensor.dim()]
+        if not shapes:
+            return
+        if batch.loader not in self._positions_first and position == 0 and batch_size:  # the first batch is whole
+            second = all(shape[min(1, len(shape) - 1)] == batch_size for shape in shapes)
+            self._positions_first[batch.loader] = second and len(shapes[0]) > 1 and shapes[0][0] != batch_size
+        if self._positions_first.get(batch.loader) and len(shapes[0]) > 1:
+            batch.samples, batch.positions = int(shapes[0][1]), int(shapes[0][0])
+        else:
+            batch.samples = int(shapes[0][0])
+
+
+def _place(tensor: Any) -> int:
+    """Where a tensor lies; 0 for one that does not say."""
+    try:
+        return int(tensor.data_ptr())
+    except (AttributeError, RuntimeError, NotImplementedError):
+        return 0

@@ -1,0 +1,88 @@
+"""Outermost modules that were called, and the tensors that they are given and return."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from tracelyze.collectors.program import mode_sensitivity
+
+WRAPPED = ("module", "_forward_module", "_orig_mod", "_original_module")  # what DDP, Fabric, torch.compile name it
+MOST_WRAPPERS = 8
+MAX_TENSORS = 4
+
+
+class Model:
+    """An outermost module that was called; known by its number, held weakly."""
+
+    def __init__(self, torch: Any, number: int, module: Any) -> None:
+        self.number = number
+        self.module = weakref.ref(module)
+        self.name = type(module).__name__
+        self.sensitive = mode_sensitivity.sensitive_modules(torch, module)
+        core = wrapped(module)
+        self._core: weakref.ref[Any] | None = None if core is module else weakref.ref(core)
+
+    def in_train(self, module: Any) -> bool:
+        """Whether the module, which is the model's, is in train mode. Of a wrapper what it wraps is asked: programs
+        switch the mode of that one, which the wrapper does not see."""
+        core = self._core() if self._core is not None else None
+        return bool((module if core is None else core).training)
+
+
+def wrapped(module: Any) -> Any:
+    """The module within wrappers that have no parameters of their own; itself if it is none."""
+    for _ in range(MOST_WRAPPERS):
+        children = module._modules
+        inner = next((children[name] for name in WRAPPED if children.get(name) is not None), None)
+        names = {name for name, child in children.items() if child is not None}
+        if inner is None or not names <= set(WRAPPED) or module._parameters or module._buffers:
+            break
+        module = inner
+    return module
+
+
+def symbol(module: Any, name: str) -> int | None:
+    """A special id that the configuration of a model of transformers names, also within DistributedDataParallel."""
+    members = vars(module)
+    config = members.get("config", getattr(members.get("_modules", {}).get("module"), "config", None))
+    found = getattr(config, name, None)
+    return found if type(found) is int else None
+
+
+def tensors_of(torch: Any, output: Any) -> list[Any]:
+    """The first few tensors in a module's output: a tensor, or a nest of sequences and mappings of tensors."""
+    found: list[Any] = []
+    pending = [output]
+    while pending and len(found) < MAX_TENSORS:
+        value = pending.pop(0)
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, dict):
+            pending += value.values()
+        elif isinstance(value, (tuple, list)):
+            pending += value[:MAX_TENSORS]
+        elif hasattr(value, "__dataclass_fields__"):
+            pending += vars(value).values()
+    return found
+
+
+def first_tensor(torch: Any, args: Any, kwargs: Any) -> Any:
+    """The first tensor among a call's arguments; None if there is none."""
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, torch.Tensor):
+            return value
+        if isinstance(value, (tuple, list)) and value and isinstance(value[0], torch.Tensor) and value[0].dim():
+            return value[0]
+        if isinstance(value, dict):
+            for inner in value.values():
+                if isinstance(inner, torch.Tensor) and inner.dim():
+                    return inner
+    return None
+
+
+def carries_graph(torch: Any, value: Any) -> bool:
+    """Whether an argument was made by operations that autograd has recorded."""
+    if type(value) is tuple and value:
+        value = value[0]
+    return isinstance(value, torch.Tensor) and value.grad_fn is not None
