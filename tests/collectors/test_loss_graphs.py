@@ -27,7 +27,8 @@ def watched() -> None:
 def attended(change: Any, heads: int = 1) -> dict[str, float]:
     q, k, v = (one.view(B, T, heads, -1).transpose(1, 2) for one in QKV(torch.randn(B, T, H)).chunk(3, -1))
     weights = change((q @ k.transpose(-1, -2)).softmax(-1))
-    loss = HEAD((weights @ v).transpose(1, 2).reshape(B, T, H)).square().mean()
+    mixed = torch.einsum("bhqk,bhkd->bqhd", weights, v) if heads > 1 else (weights @ v).transpose(1, 2)
+    loss = HEAD(mixed.reshape(B, T, H)).square().mean()
     found = masked_attention.columns(torch, loss.grad_fn, loss.device)
     return {name: float(value) for name, value in found.items()}
 

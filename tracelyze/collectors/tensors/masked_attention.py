@@ -10,7 +10,8 @@ from tracelyze.collectors.tensors.saved_values import saved
 MAX_SOFTMAXES = 4
 MAX_ELEMENTS = 2**20  # of the weights that are read
 KEPT = frozenset((
-    "View", "UnsafeView", "ReshapeAlias", "Expand", "Clone", "Alias", "ToCopy", "Unsqueeze", "Squeeze",
+    "View", "UnsafeView", "ReshapeAlias", "Expand", "Clone", "Alias", "ToCopy", "Unsqueeze", "Squeeze", "Permute",
+    "Transpose",
 ))  # fmt: skip
 DROPS = ("NativeDropout", "Mul")
 MASKS = ("Mul", "MaskedFill", "Tril", "Where")
@@ -53,10 +54,10 @@ def _mask_after(graph: Graph, users: dict[Any, list[Any]], softmax: Any) -> Any:
         following = users.get(node, [])
         if len(following) != 1:
             return None
-        before, node = node, following[0]
+        node = following[0]
         kind = graph.nodes[node]
         if kind in PRODUCTS:
-            return found if node.next_functions[0][0] is before else None
+            return found  # einsum may put either first
         if found is None and kind in MASKS:
             found = node
         elif kind not in KEPT and kind not in DROPS:
