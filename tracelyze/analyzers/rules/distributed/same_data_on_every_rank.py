@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.passes import Pass
     from tracelyze.analyzers.recorded.run import Process
 
-MOST_BATCHES = 256  # of a rank that are compared: a sample of them tells
+MOST_BATCHES = 128  # of a rank that are compared: a sample of them tells
 WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDP")
 
 
