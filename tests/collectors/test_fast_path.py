@@ -16,7 +16,7 @@ CADENCES = {
     "gradient_lifecycle": 17, "gradient_norm": 19, "parameters": 31, "activations": 37, "batches": 16,
     "loss_inputs": 53,
 }  # fmt: skip
-CLOCKS = {"time", "time_start", "time_end", "seconds", "overhead", "loader_wait"}
+CLOCKS = {"time", "time_start", "time_end", "seconds", "backward_seconds", "overhead", "loader_wait"}
 OF_THE_MOMENT = CLOCKS | {"host_rss", "live_graphs", "site", "backward_site", "made_at"}  # lines: as they are noticed
 LATE = dict.fromkeys(("autocast", "modules_in_train"), SKIPPED_STEPS)  # columns: noticed so many steps late
 TABLES = (
