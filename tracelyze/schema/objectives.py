@@ -62,3 +62,20 @@ NEW_ROWS: Final = Table(
         Column("unchanged", "float64", "", "of them, those that are as they were at the first look, bit for bit"),
     ),
 )
+
+TIMESTEPS: Final = Table(
+    "timesteps",
+    "Timesteps that a denoising model was given, one for each sample, at some steps.",
+    (
+        Column("step", "int64", "", "optimizer steps (all optimizers) that were done before"),
+        Column("argument", "string", "", "name of the argument of forward"),
+        Column("source", "string", "", "where the range is known from: schedule, or embedding"),
+        Column("range", "int64", "", "how many timesteps there are"),
+        Column("values", "int64", "", "values that were looked at so far"),
+        Column("distinct", "float64", "", "of them, different ones"),
+        Column("low", "float64", "", "smallest value of this look"),
+        Column("high", "float64", "", "its largest"),
+        Column("lowest", "float64", "", "smallest value of all looks so far"),
+        Column("highest", "float64", "", "their largest"),
+    ),
+)

@@ -54,6 +54,7 @@ MODULES: Final = (
     "finetuning.teacher_trains",
     "finetuning.prompt_in_loss",
     "finetuning.new_tokens_untrained",
+    "model.narrow_timesteps",
     "finetuning.packing_without_boundaries",
     "finetuning.unequal_microbatch_weights",
     "model.linear_stack",

@@ -34,6 +34,7 @@ CLASSES: Final = (
     "model.activations.Activations",
     "model.parameters.Parameters",
     "model.new_rows.NewRows",
+    "model.timesteps.Timesteps",
     "machine.memory.Memory",
     "machine.machine.Machine",
     "machine.devices.Devices",

@@ -1,0 +1,104 @@
+"""narrow-timesteps: a denoising model is trained on the first few steps of its schedule of noise alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+Row = dict[str, Any]
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Timesteps of all looks, against the length of the schedule."""
+    rows = list(process.tables["timesteps"].records())
+    if not rows:
+        return Skipped(
+            "no model is given integer timesteps beside a schedule or an embedding of them", "not-applicable"
+        )
+    last = rows[-1]
+    if len(rows) < limits["looks"] or last["values"] < limits["values"]:
+        return Skipped(f"{last['values']} timesteps were looked at, in {len(rows)} steps")
+    covered = f"timesteps {last['lowest']:.0f} to {last['highest']:.0f} of {last['range']:,} occur"
+    if last["highest"] + 1 - last["lowest"] > limits["share"] * last["range"]:
+        return Passed(covered)
+    if last["lowest"] > limits["start"] * last["range"]:
+        return Passed(f"{covered}: a part that was chosen, as by few-step distillation and by experts for much noise")
+    if last["distinct"] < limits["distinct"]:
+        return Passed(f"{covered}, {last['distinct']:.0f} different ones: few-step distillation")
+    if _moves(rows, limits):
+        return Passed(f"{covered}, and the part that is trained moves")
+    return [_finding(process, last, limits)]
+
+
+def _moves(rows: list[Row], limits: Limits) -> bool:
+    """Whether the range of the latest looks is another one than that of the earliest: a curriculum."""
+    highs = np.array([row["high"] for row in rows])
+    third = max(1, len(rows) // 3)
+    early, late = highs[:third].max(), highs[-third:].max()
+    return bool(abs(late - early) > limits["moves"] * max(early, late, 1.0))
+
+
+def _finding(process: Process, row: Row, limits: Limits) -> Finding:
+    training = process.longest if process.trainings else None
+    steps, schedule = int(row["highest"]) + 1, row["source"] == "schedule"
+    share = steps / row["range"]
+    whole = f"schedule of {row['range']:,} steps" if schedule else f"embedding of {row['range']:,} timesteps"
+    return Finding(
+        rule=RULE.id,
+        severity="warning" if schedule else "info",
+        confidence="likely" if schedule else "possible",
+        title=f"Only the first {steps:,} of {row['range']:,} timesteps are trained",
+        summary=(
+            f"The argument {row['argument']} of the model never exceeded {row['highest']:.0f} in {row['values']:,} "
+            f"values, beside its {whole}: {percent(share)} of it, those with the least noise. Sampling begins at the "
+            "other end, where the model has never been trained, so samples are made of noise."
+            + ("" if schedule else " Perhaps the embedding is merely larger than it has to be.")
+        ),
+        fix="Draw timesteps from the whole schedule.",
+        fix_code=f"{row['argument']} = torch.randint(0, {row['range']}, (x.shape[0],), device=x.device)",
+        first_step=1,
+        last_step=int(row["step"]),
+        evidence=[
+            Evidence("share of the timesteps", share, "share", limits["share"], limits.source("share")),
+            Evidence("largest timestep", row["highest"]),
+            Evidence("timesteps there are", row["range"]),
+            Evidence("values looked at", row["values"], "", limits["values"], limits.source("values")),
+        ],
+        location=training.step_location if training is not None else None,
+        charts=pictures.loss(training) if training is not None else [],
+        false_alarm="A refiner, which gets samples of another model that are nearly without noise; a first stage.",
+    )
+
+
+RULE = Rule(
+    id="narrow-timesteps",
+    family="fine-tuning",
+    severity="warning",
+    title="Timesteps of a denoising model cover a small part of its schedule",
+    about="A denoising model is to know every amount of noise that sampling will show it.",
+    check=check,
+    verify="Record the run again: timesteps cover the schedule.",
+    needs=(("timesteps.highest",),),
+    absent="No model is given integer timesteps.",
+    thresholds=(
+        Threshold("share", 0.25, "share", "refiners that are published take the last fifth of the noise on purpose"),
+        Threshold("start", 0.02, "share", "a range that begins elsewhere was written down: both its ends were chosen"),
+        Threshold("distinct", 10, "", "few-step distillation trains one to eight timesteps"),
+        Threshold(
+            "moves", 0.2, "share", "of its end: 50 values reach to 0.94 of a range that stands still, 19 of 20 times"
+        ),
+        Threshold("values", 200, "", "all would lie in a quarter of the range by chance once in 10^120"),
+        Threshold("looks", 9, "steps", "three at the beginning and three at the end tell a curriculum"),
+    ),
+    not_when="Few-step distillation, progressive curricula, class labels, ids of tokens, ranges that begin elsewhere.",
+    references=("https://arxiv.org/abs/2006.11239",),
+)

@@ -1,0 +1,133 @@
+"""Integers by which a denoising model is told how much noise there is: which part of the schedule they cover."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from typing import Any
+
+from tracelyze.collectors.internals.private_names import UNSEEN
+from tracelyze.collectors.program.calls import GRAD, Call
+from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.model import noise_schedules
+from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.storage.pending import PendingRows
+from tracelyze.collectors.tensors.readback import Readback
+from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute, unseen
+
+ARGUMENT = re.compile(r"(?:diffusion_|noise_)?(?:t|ts|times?|time_?steps?|steps?|noise_levels?)", re.IGNORECASE)
+TABLE = re.compile(r"time|step|noise|temb", re.IGNORECASE)
+LOOKS = sorted({int(1.25**n) for n in range(56)})  # steps of the process: 45 in the first 230,000
+TOLERANCE = 1  # schedules of T and T + 1 values stand side by side
+LONGEST = 100_000  # steps of a schedule
+
+
+class Timesteps(Signal):
+    name = "timesteps"
+    needs = UNSEEN
+    columns = tuple(
+        f"timesteps.{name}"
+        for name in ("step", "argument", "source", "range", "values", "distinct", "low", "high", "lowest", "highest")
+    )
+    about = "Which part of its schedule of noise a denoising model is trained on."
+    cost = "nothing where no model is given timesteps; else 100 us in a few dozen steps"
+    pausable = ("forward", "after_step")
+    needs_every_step = True
+
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
+        self._pending = PendingRows(context.emit, "timesteps")
+        self._next: float = 1
+        self._model: int | None = None  # number of the model that is watched
+        self._argument = ""
+        self._source, self._range = "", 0
+        self._values = 0
+        self._met: Any = None  # [range + 1]: which timesteps have occurred
+
+    def forward(self, call: Call, args: Any, kwargs: Any) -> None:
+        if call.mode != GRAD or self.progress.steps < self._next or self._next == math.inf:
+            return
+        torch = self.torch
+        if not may_compute(torch, torch.cuda.is_available()) or self._model not in (None, call.model.number):
+            return
+        module = call.model.module()
+        found = _timesteps(torch, _unwrapped(module), args, kwargs) if module is not None else None
+        if found is None:
+            return
+        if self._model is None:
+            self._model, self._argument = call.model.number, found[0]
+            self._source, self._range = _range(torch, module)
+        if self._range:
+            with unseen(torch), torch.no_grad():
+                self._look(found[1].detach().long())
+
+    def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
+        self._pending.release()
+        steps = self.progress.steps
+        if steps > self._next:  # A step has begun since, whether there was something to look at or not.
+            judged = self._range if self._model is not None else steps <= LOOKS[2]
+            self._next = next((look for look in LOOKS if look >= steps), math.inf) if judged else math.inf
+        if not self._pending.waiting:
+            self.pause(self._next)
+
+    def finished(self) -> None:
+        self._pending.release(wait=True)
+
+    def _look(self, values: Any) -> None:
+        torch = self.torch
+        if self._met is None:
+            self._met = torch.zeros(self._range + 1, dtype=torch.bool, device=values.device)
+        if self._met.device != values.device:
+            return
+        self._met.scatter_(0, values.clamp(0, self._range), True)
+        self._values += int(values.numel())
+        row = {"step": self.progress.steps, "argument": self._argument, "source": self._source, "range": self._range}
+        row["values"] = self._values
+        places = torch.arange(self._range + 1, device=values.device)
+        lowest = places.masked_fill(~self._met, self._range).amin()
+        highest = places.masked_fill(~self._met, 0).amax()
+        numbers = [self._met.sum(), values.amin(), values.amax(), lowest, highest]
+        self._pending.put([row], Readback(torch, numbers, _filled))
+
+
+def _filled(row: dict[str, Any], read: list[float]) -> None:
+    row |= dict(zip(("distinct", "low", "high", "lowest", "highest"), read, strict=True))
+
+
+def _unwrapped(module: Any) -> Any:
+    """The module within DistributedDataParallel and torch.compile, whose arguments have names."""
+    for _ in range(3):
+        module = module._modules.get("_orig_mod") or (
+            module._modules.get("module") if "Parallel" in type(module).__name__ else None
+        ) or module  # fmt: skip
+    return module
+
+
+def _timesteps(torch: Any, module: Any, args: Any, kwargs: Any) -> tuple[str, Any] | None:
+    """Name and values of the argument that holds one timestep for each sample of another argument."""
+    code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
+    names = code.co_varnames[1 : code.co_argcount] if code is not None else ()
+    given = [*zip(names, args, strict=False), *kwargs.items()]
+    tensors = [(name, one) for name, one in given if is_plain(torch, one) and one.dim()]
+    samples = {one.shape[0] for _, one in tensors if one.dim() > 1 and one.is_floating_point()}
+    for name, one in tensors:
+        whole = one.dtype in (torch.int64, torch.int32) and one.dim() == 1 and one.numel()
+        if whole and one.shape[0] in samples and ARGUMENT.fullmatch(name):
+            return name, one
+    return None
+
+
+def _range(torch: Any, model: Any) -> tuple[str, int]:
+    """Where the number of timesteps is known from, and that number; 0 if it is not, or schedules disagree."""
+    found = noise_schedules.lengths(model)
+    if found:
+        agree = max(found) - min(found) <= TOLERANCE and max(found) <= LONGEST
+        return "schedule", max(found) if agree else 0
+    tables = [
+        int(one.num_embeddings) for name, one in model.named_modules()
+        if isinstance(one, torch.nn.Embedding) and TABLE.search(name)
+    ]  # fmt: skip
+    one = len(tables) == 1 and noise_schedules.SHORTEST <= tables[0] <= LONGEST
+    return "embedding", tables[0] if one else 0
