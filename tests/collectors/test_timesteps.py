@@ -11,8 +11,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from tracelyze.collectors.program import noise_schedules  # noqa: E402
-from tracelyze.collectors.signals.model import timesteps  # noqa: E402
+from tracelyze.collectors.signals.model import noise_schedules, timesteps  # noqa: E402
 
 
 class Denoiser(nn.Module):
