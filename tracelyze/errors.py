@@ -220,6 +220,12 @@ class Cause(Enum):
         "events.out.tfevents.2: starts over at step 1: another training; import one file at a time",
         "Import them one at a time.",
     )
+    NO_SURROUNDINGS = Explained(
+        "T508",
+        "A file that was given with `--beside` is no text.",
+        "core.4711: no text; give dmesg output, a SLURM log or a dump of py-spy",
+        "Give the output of `dmesg` or `journalctl -k`, the output file of a SLURM job, or what `py-spy dump` printed.",
+    )
     NO_SETTINGS = Explained(
         "T601",
         "The file that was given to `--config` holds no settings for tracelyze.",

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers import attempts, causality, context, extensions, overview, selection
+from tracelyze.analyzers import attempts, causality, context, extensions, overview, selection, surroundings
 from tracelyze.analyzers.ranks import cores
 from tracelyze.analyzers.ranks.answers import Answers
 from tracelyze.analyzers.ranks.source import Head, InMemory, OnDisk, Source
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from tracelyze.analyzers.kineto.rule import TraceRule
+    from tracelyze.schema.outside import Beside
 
 __all__ = ["Mapper", "diagnose", "evaluate"]
 
@@ -52,6 +53,7 @@ def diagnose(
     thresholds: Mapping[str, Mapping[str, float]] | None = None,
     rules: Sequence[Rule] | None = None,
     picture: bool = False,
+    beside: Sequence[Beside] = (),
     workers: int | None = None,
     mapper: Mapper | None = None,
 ) -> Diagnosis:
@@ -59,9 +61,10 @@ def diagnose(
 
     `select` limits the diagnosis to these rule ids, `ignore` leaves some out; `thresholds` overrides a rule's numbers
     by name; `rules` takes the catalogue's place. `picture`: with the timelines and tables of profiled steps, which only
-    a page shows. `workers`: processes that share the folders of a large run, by default as many as it is worth;
-    `mapper`: has them judged elsewhere. Every remaining rule ends in one check, those that only profiler traces can
-    tell included. InputError for an unreadable run, an unknown rule or threshold.
+    a page shows. `beside`: what other logs and dumps of stacks say of the job. `workers`: processes that share the
+    folders of a large run, by default as many as it is worth; `mapper`: has them judged elsewhere. Every remaining rule
+    ends in one check, those that only profiler traces can tell included. InputError for an unreadable run, an unknown
+    rule or threshold.
     """
     from tracelyze.analyzers.kineto.rules import RULES as TRACE_RULES
 
@@ -82,6 +85,8 @@ def diagnose(
     judged.read(_judge_all(source, plan, workers, mapper))
     outcomes = judged.outcomes(chosen)
     profiled = judged.windows.judge([rule.id for rule in extra], thresholds or {}, judged.nothing)
+    if beside:
+        judged.notes += surroundings.join(outcomes, judged.peers, source.manifest, beside)
     diagnosis = _put_together(judged, outcomes, profiled, (chosen, extra), picture)
     if rules is None:
         diagnosis.run.notes.extend(extensions.problems())
@@ -164,6 +169,11 @@ class _Judged:
         )
         self._peers.append((head, peer))
 
+    @property
+    def peers(self) -> list[Peer]:
+        """The processes of the last attempt."""
+        return [peer for _, peer in self._peers]
+
     def outcomes(self, rules: Sequence[Rule]) -> dict[str, Outcome]:
         """One answer of each rule. Those that compare ranks are asked now, of the lowest rank that has something."""
         for rule in rules:
@@ -186,7 +196,7 @@ class _Judged:
 
     def _with_peers(self, head: Head) -> Process:
         process = self.source.open(head)
-        process.peers = [peer for _, peer in self._peers]
+        process.peers = self.peers
         return process
 
     def _draw(self, rule: Rule, found: Found) -> list[Chart]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -87,6 +88,15 @@ def diagnose(
         str | None,
         typer.Option("--pattern", metavar="REGEX", help="Of a text log's lines, with (?P<step>...) and (?P<loss>...)."),
     ] = None,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--beside",
+            metavar="FILE",
+            help="dmesg or journalctl -k, output of a SLURM job, py-spy dump, or a folder of them: they tell why a job "
+            "ended or hangs; repeatable.  [also read: PATH/beside/]",
+        ),
+    ] = None,
     max_gib: MaxGib = None,
     no_html: Annotated[bool, typer.Option("--no-html", help=f"Do not write {PAGE}.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Markdown without a fold.")] = False,
@@ -110,10 +120,12 @@ def diagnose(
         run = several_runs.newest()
         several_runs.say_which(run)
     if several_runs.runs_in(run) and not (run / schema.RUN_FILE).is_file():
+        if beside:
+            raise InputError(Cause.WRONG_OPTION, f"{run}: --beside goes with one run; name one of these")
         _list(run, settings, files, format, fail_on or [])
         return
     with progress.working(f"reading {run}"):
-        diagnosis = _diagnose(run, settings, drawn, pattern)
+        diagnosis = _diagnose(run, settings, drawn, pattern, beside or [])
     for file in files:
         reports.write(diagnosis, file, full)
         sys.stderr.write(f"wrote {file}\n")
@@ -153,7 +165,9 @@ def _settings(config: Path | None, select: tuple[str, ...], ignore: tuple[str, .
     return replace(settings, select=select or settings.select, ignore=(*settings.ignore, *ignore))
 
 
-def _diagnose(path: Path, settings: Settings, picture: bool, pattern: str | None) -> Diagnosis:
+def _diagnose(
+    path: Path, settings: Settings, picture: bool, pattern: str | None, beside: Sequence[Path] = ()
+) -> Diagnosis:
     """The diagnosis of whatever lies at `path`. One configuration serves all of it.
 
     `picture`: with what only a page shows, which reads a part of a trace twice.
@@ -167,6 +181,7 @@ def _diagnose(path: Path, settings: Settings, picture: bool, pattern: str | None
         thresholds=settings.thresholds,
         picture=picture,
         pattern=pattern,
+        beside=beside,
     )
     return replace(diagnosis, docs_url=settings.docs_url)
 

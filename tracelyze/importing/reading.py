@@ -52,6 +52,20 @@ def lines_of(file: Path) -> Iterator[str]:
         raise InputError(Cause.of_reading(error), f"{file}: {error.strerror}; give the path of a log") from None
 
 
+def numbered_lines_of(file: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a log with their numbers as an editor counts them, without colors: progress bars count as one."""
+    try:
+        with io.TextIOWrapper(reading.open_file(file), encoding="utf-8", errors="replace", newline="\n") as stream:
+            number, begun = 0, False
+            while (line := stream.readline(LONGEST_LINE)).strip("\0"):
+                number += not begun
+                begun = not line.endswith("\n")
+                for part in line.rstrip("\r\n").split("\r"):
+                    yield number, _COLORS.sub("", part) if "\x1b" in part else part
+    except OSError as error:
+        raise InputError(Cause.of_reading(error), f"{file}: {error.strerror}; give the path of a log") from None
+
+
 def without_colors(text: str) -> str:
     """The text as it is seen on a terminal without colors."""
     return _COLORS.sub("", text)

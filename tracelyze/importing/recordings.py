@@ -14,6 +14,7 @@ from tracelyze.importing.dumps import flight_recorder, memory_snapshot
 from tracelyze.importing.logs import console, delimited, json_log, mlperf, monitor_csv, trainer_state, training_log
 from tracelyze.importing.reading import head_of, without_colors
 from tracelyze.importing.run_builder import Log, write_run
+from tracelyze.importing.surroundings import beside
 from tracelyze.importing.trackers import databases, mlflow_store, tensorboard, wandb_run
 
 _JSON = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*(?:[\[{\"\]]|-?[\d.]+\s*[,\]]\s*[-\d]))")
@@ -21,11 +22,12 @@ _JSON = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*(?:[\[{\"\]]|-?[\d.]+\s*[,\]]\s*[-\d]
 
 @dataclass(frozen=True)
 class Recording:
-    """A file or folder whose format is known. `title` says what it is, after "read as"."""
+    """A file or folder whose format is known. `title` says what it is, after "read as"; `console`: what was printed."""
 
     path: Path
     title: str
     read: Callable[[Path], Log]
+    console: bool = False
 
 
 READABLE = (
@@ -40,6 +42,7 @@ READABLE = (
     "monitor.csv of Stable-Baselines3",
     "snapshots of torch.cuda.memory",
     "dumps of torch's Flight Recorder, a folder with one a rank",
+    "logs of the kernel (dmesg, journalctl -k) and dumps of py-spy",
 )
 
 
@@ -116,6 +119,8 @@ def _file(file: Path) -> Recording | None:
 
 
 def _text(file: Path, head: str) -> Recording | None:
+    if surrounding := beside.recognize(head):
+        return Recording(file, surrounding, beside.log_of)
     if monitor_csv.looks_so(head):
         return Recording(file, "monitor.csv of Stable-Baselines3", monitor_csv.read)
     if mlperf.MARK in head:
@@ -123,7 +128,7 @@ def _text(file: Path, head: str) -> Recording | None:
     if ('"log_history"' in head and head.lstrip().startswith("{")) or file.name == trainer_state.FILE:
         return Recording(file, "trainer_state.json of the Hugging Face Trainer", trainer_state.read)
     if console.looks_so(head):
-        return Recording(file, "the console log of the Hugging Face Trainer", console.read)
+        return Recording(file, "the console log of the Hugging Face Trainer", console.read, console=True)
     if _JSON.match(head):
         return Recording(file, "a log in JSON", json_log.read)
     program = next((found for line in head.splitlines() if (found := training_log.program_of(line))), None)
@@ -131,7 +136,8 @@ def _text(file: Path, head: str) -> Recording | None:
         return None
     if program is None and delimited.looks_so(head):
         return Recording(file, "a log in CSV", delimited.read)
-    return Recording(file, f"a console log{f' of {program[1]}' if program else ''}", training_log.read)
+    title = f"a console log{f' of {program[1]}' if program else ''}"
+    return Recording(file, title, training_log.read, console=True)
 
 
 def _database(file: Path) -> Recording | None:
