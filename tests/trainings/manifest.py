@@ -667,6 +667,13 @@ TARGETS_AND_LAYERS: Final = (
     pair("more_words", "frozen-rows", "new-tokens-untrained", fast=True),
     pair("more_words", "only-padding"),
     pair("noise_schedule", "first-steps", "narrow-timesteps", fast=True),
+    pair(
+        "pretrained_tagger",
+        "init-after-load",
+        "repeated-initialization",
+        lines=("nn.init.xavier_normal_(module.weight)",),
+        fast=True,
+    ),
     pair("experts_mixture", "no-balance", "router-collapse"),
     pair("sorting_groups", "one-reward", "zero-advantage", consequences=STUCK, fast=True),
     pair("one_cycle_vae", "heavy-prior", "constant-output", consequences=STUCK),

@@ -64,7 +64,7 @@ from tracelyze.schema.training import (
     UNSET,
     WINDOWS,
 )
-from tracelyze.schema.weights import CHECKPOINTS, LOADS
+from tracelyze.schema.weights import CHECKPOINTS, INITIALIZATIONS, LOADS
 
 __all__ = [
     "ACTIVATIONS",
@@ -82,6 +82,7 @@ __all__ = [
     "GRAD_MODE",
     "GROUP_RATES",
     "HOST",
+    "INITIALIZATIONS",
     "LABELS",
     "LAUNCHES",
     "LINKS",
@@ -141,7 +142,7 @@ STOPPED_FILE: Final = "stopped.txt"
 TABLES: Final[tuple[Table, ...]] = (
     STEPS, EVALS, UNSET, MODELS, OPTIMIZERS, LINKS, LOADERS, LOADS, CHECKPOINTS, LOSS_CALLS, LOSS_GRAPHS, REACH,
     REFERENCES, SCHEDULES, GROUP_RATES, NEW_ROWS, TIMESTEPS, SITES, EVENTS, SAMPLES, BATCHES, FETCHES, ACTIVATIONS,
-    PARAMETERS, DEVICES, SIGNALS, SCALARS, COLLECTIVES, WINDOWS,
+    PARAMETERS, INITIALIZATIONS, DEVICES, SIGNALS, SCALARS, COLLECTIVES, WINDOWS,
 )  # fmt: skip
 
 TRACE_FILE: Final = "trace.json"

@@ -51,3 +51,20 @@ CHECKPOINTS = Table(
         Column("scaler_restored", "bool", "", "load: the same of a GradScaler"),
     ),
 )
+
+INITIALIZATIONS = Table(
+    "initializations",
+    "Weights of an optimizer that functions of torch.nn.init filled with random numbers before the first step.",
+    (
+        Column("step", "int64", "", "optimizer steps (all optimizers) that were done then"),
+        Column("optimizer", "int16", "", "the optimizer (table optimizers)"),
+        Column("weights", "int64", "tensors", "weights of two dimensions or more that were filled"),
+        Column("repeated", "int64", "tensors", "of them, those that were filled three times or more"),
+        Column("most", "int64", "", "how often that was which was filled most often"),
+        Column("parameter", "string", "", "name in the model of one that was filled three times or more"),
+        Column("site", "int32", "", "line of the script that filled one of these last (table sites)"),
+        Column("loaded", "int64", "tensors", "weights that were filled, and then loaded by load_state_dict"),
+        Column("overwritten", "int64", "tensors", "of these, those that were filled once more after that"),
+        Column("overwritten_site", "int32", "", "line of the script that did so last"),
+    ),
+)

@@ -100,6 +100,7 @@ MODULES: Final = (
     "data.batch_dimension_mismatch",
     "data.class_imbalance",
     "checkpoints.weights_not_loaded",
+    "checkpoints.repeated_initialization",
     "checkpoints.checkpoint_mismatch",
     "checkpoints.resume_discontinuity",
     "checkpoints.no_checkpoint",

@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from tracelyze.collectors import current
-from tracelyze.collectors.hooks import checkpoint_files, construction, gradient_changes, loaders, modes, state_dicts
+from tracelyze.collectors.hooks import (
+    checkpoint_files,
+    construction,
+    gradient_changes,
+    initializers,
+    loaders,
+    modes,
+    state_dicts,
+)
 from tracelyze.collectors.internals import compiler, private_names
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
 from tracelyze.collectors.options import CollectOptions, from_environment
@@ -94,7 +102,7 @@ def _hide_from_compiler(torch: Any) -> None:
         torch.nn.Module.__call__, torch.autograd.backward, utils.clip_grad_norm_, utils.clip_grad_value_,
         scaler.scale, scaler.unscale_, scaler.step,
         *loaders.wrappers, *construction.wrappers, *state_dicts.wrappers,
-        *checkpoint_files.wrappers, *modes.wrappers,
+        *checkpoint_files.wrappers, *modes.wrappers, *initializers.wrappers,
         *(getattr(functional, name) for name in (*LOSSES, *DROPOUTS) if hasattr(functional, name)),
     ]  # fmt: skip
     own = [f for kind in (Recorder, Recorders, Forwards, Backwards, Steps, FastPath) for f in vars(kind).values()]
@@ -335,8 +343,9 @@ def _changes(torch: Any) -> None:
 
 
 def _construction(torch: Any) -> None:
-    """Optimizers as they are made, and steps of learning-rate schedulers."""
+    """Optimizers as they are made, steps of learning-rate schedulers, and weights that are filled."""
     construction.install(torch, lambda scheduler, inner: recorder().fire("scheduled", scheduler, inner))
+    initializers.install(torch, lambda tensor: recorder().fire("filled", tensor))
 
 
 def _loading(torch: Any) -> None:

@@ -35,6 +35,7 @@ CLASSES: Final = (
     "model.parameters.Parameters",
     "model.new_rows.NewRows",
     "model.timesteps.Timesteps",
+    "model.initializations.Initializations",
     "machine.memory.Memory",
     "machine.machine.Machine",
     "machine.devices.Devices",

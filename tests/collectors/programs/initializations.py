@@ -1,0 +1,54 @@
+"""Initialises a model in the way that its argument names, and trains three steps."""
+
+import copy
+import sys
+
+import torch
+from torch import nn
+
+how = sys.argv[1]
+torch.manual_seed(0)
+
+
+def fill(module):
+    if isinstance(module, nn.Linear):
+        nn.init.normal_(module.weight.data if how == "data" else module.weight, std=0.2)
+        nn.init.zeros_(module.bias)
+
+
+def make():
+    return nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 12), nn.ReLU(), nn.Linear(12, 8), nn.Linear(8, 2))
+
+
+pretrained = copy.deepcopy(make().state_dict())
+for _ in range(5):
+    model = make()  # those that are gone may have been where the last one is
+if how == "device":
+    with torch.device("cpu"):
+        model = make()
+if how in ("once", "device", "data"):
+    model.apply(fill)
+if how in ("thrice", "data"):
+    model.apply(fill)
+    model.apply(fill)
+if how == "loaded first":
+    model.load_state_dict(pretrained)
+    model.apply(fill)
+if how == "loaded last":
+    model.apply(fill)
+    model.load_state_dict(pretrained)
+if how == "new head":
+    model.load_state_dict(pretrained)
+    model[-1].reset_parameters()
+    model[-2] = nn.Linear(12, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for _ in range(3):
+    x = torch.randn(16, 6)
+    loss = nn.functional.mse_loss(model(x), x[:, :2])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if how == "dead units":
+        for _ in range(4):
+            model.apply(fill)
+print(f"{sum(float(p.detach().sum()) for p in model.parameters()):.9f}")

@@ -1,0 +1,42 @@
+"""Initialisations are counted by weight, whichever way a program reaches it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from tracelyze.analyzers import diagnose
+
+from .conftest import program, run_plain
+
+pytest.importorskip("torch")
+RULE = "repeated-initialization"
+
+
+@pytest.mark.starts_programs
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("default", "passed"),
+        ("once", "passed"),
+        ("device", "passed"),
+        ("thrice", "info"),
+        ("data", "info"),
+        ("loaded first", "critical"),
+        ("loaded last", "passed"),
+        ("new head", "passed"),
+        ("dead units", "passed"),
+    ],
+)
+def test_what_is_counted(collect: Any, how: str, expected: str) -> None:
+    collected = collect(sys.executable, program("initializations.py"), how)
+    if how in ("device", "data"):
+        plain = run_plain(sys.executable, program("initializations.py"), how)
+        assert collected.process.stdout == plain.stdout, "the numbers are what they are without us"
+    diagnosis = diagnose(collected.run, select=[RULE])
+    (check,) = diagnosis.checks
+    assert (diagnosis.findings[0].severity if diagnosis.findings else check.status) == expected, check.reason
+    if expected in ("info", "critical"):
+        assert "nn.init.normal_" in diagnosis.findings[0].location.source

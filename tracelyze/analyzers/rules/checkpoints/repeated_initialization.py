@@ -1,0 +1,106 @@
+"""repeated-initialization: weights are filled with random numbers again and again, or after they were loaded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+Row = dict[str, Any]
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """What had been filled how often when each optimizer made its first step."""
+    rows = list(process.tables["initializations"].records())
+    if not rows:
+        return Skipped("no optimizer holds weights that torch.nn.init was seen to fill", "not-applicable")
+    found = [
+        _overwritten(process, row, limits) for row in rows
+        if row["loaded"] >= limits["weights"] and row["overwritten"] >= limits["overwritten"] * row["loaded"]
+    ]  # fmt: skip
+    if found:
+        return found
+    found = [
+        _repeated(process, row, limits) for row in rows
+        if row["weights"] >= limits["weights"] and row["repeated"] >= limits["share"] * row["weights"]
+    ]  # fmt: skip
+    filled, most = sum(row["weights"] for row in rows), max(row["most"] for row in rows)
+    return found or Passed(f"{plural(filled, 'weight')} were filled before the first step, {most} times at most")
+
+
+def _overwritten(process: Process, row: Row, limits: Limits) -> Finding:
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="likely",
+        title=f"Loaded weights are initialised again: {row['overwritten']} of {row['loaded']} were overwritten",
+        summary=(
+            f"load_state_dict set {plural(row['loaded'], 'weight')} of the model. Before the first step a function of "
+            f"torch.nn.init filled {row['overwritten']} of them with random numbers: the training begins from "
+            "scratch, and nothing of what was loaded is left in them."
+        ),
+        fix="Initialise first, then load; or initialise the new layers alone.",
+        fix_code="model.apply(init_weights)\nmodel.load_state_dict(state)  # after every initialisation",
+        first_step=1,
+        evidence=[
+            Evidence("loaded weights that were overwritten", row["overwritten"] / row["loaded"], "share",
+                     limits["overwritten"], limits.source("overwritten")),
+            Evidence("weights loaded", row["loaded"], "tensors", limits["weights"], limits.source("weights")),
+        ],
+        location=process.site(row["overwritten_site"]),
+        false_alarm="A comparison with random weights on purpose; weights that are copied in by hand after that.",
+    )  # fmt: skip
+
+
+def _repeated(process: Process, row: Row, limits: Limits) -> Finding:
+    return Finding(
+        rule=RULE.id,
+        severity="info",
+        confidence="certain",
+        title=f"Weights are initialised up to {row['most']} times before the first step",
+        summary=(
+            f"{row['repeated']} of {plural(row['weights'], 'weight')} were filled with random numbers three times or "
+            f"more, {row['parameter'] or 'one'} among them. The last one counts: what earlier ones set, such as a "
+            "smaller scale for some layers, is lost. Often each part of a model initialises itself and all that "
+            "it holds, and then the whole model does so again."
+        ),
+        fix="Initialise once, when the whole model is made.",
+        first_step=1,
+        evidence=[
+            Evidence("weights filled three times or more", row["repeated"] / row["weights"], "share",
+                     limits["share"], limits.source("share")),
+            Evidence("most often", row["most"], "times"),
+        ],
+        location=process.site(row["site"]),
+        false_alarm="A search for an initialisation, which draws several and keeps one.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="repeated-initialization",
+    family="checkpoints",
+    severity="info",
+    title="Weights are initialised repeatedly, or after they were loaded",
+    about="The initialisation that comes last counts: it undoes others, and what was loaded before it.",
+    check=check,
+    verify="Record the run again: no weight is filled after it was loaded, and none three times.",
+    absent="The run fills no weights by torch.nn.init, or its optimizers hold none of them.",
+    needs=(("initializations.repeated",),),
+    excluded=(
+        "The module's own initialisation and one of the program's: these are two.",
+        "Another model that had been at the same place in memory: a weight is followed as long as it lives.",
+        "Layers that are initialised a third time for a scale of their own: they are the smaller part of the weights.",
+    ),
+    thresholds=(
+        Threshold("weights", 3, "tensors", "fewer are an experiment, or a head that is new on purpose"),
+        Threshold("share", 0.6, "share", "of a GPT-2 a third gets a scale of its own after the initialisation of all"),
+        Threshold("overwritten", 0.8, "share", "to initialise up to half of the upper layers again is a known method"),
+    ),
+    not_when="One initialisation of the program's own, new heads, units that are initialised again during training.",
+    references=("https://arxiv.org/abs/2006.05987",),
+)

@@ -1,0 +1,99 @@
+"""How often weights were filled with random numbers before the first step, and whether they had been loaded before."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.tensors.safe_computing import is_plain
+
+MAX_WEIGHTS = 20_000  # that are remembered
+OFTEN = 3  # A module fills its weights as it is made, and a program may do so once more.
+
+
+class _Weight:
+    """A parameter that was filled, found again by its memory: `init.normal_(layer.weight.data)` hands over another."""
+
+    def __init__(self, parameter: Any, elements: int) -> None:
+        self.parameter = weakref.ref(parameter)
+        self.elements = elements
+        self.fills = 0
+        self.loaded = False
+        self.since_loaded = 0
+        self.site: int | None = None
+
+
+class Initializations(Signal):
+    name = "initializations"
+    columns = tuple(
+        f"initializations.{name}"
+        for name in (
+            "step", "optimizer", "weights", "repeated", "most", "parameter", "site", "loaded", "overwritten",
+            "overwritten_site",
+        )
+    )  # fmt: skip
+    about = "How often weights were filled with random numbers before the first step; what was loaded before that."
+    cost = "5 us per weight that is filled, before the first step"
+
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
+        self._weights: dict[int, _Weight] = {}  # by address
+        self._over = False
+
+    def filled(self, tensor: Any) -> None:
+        if self._over or self.progress.steps or not is_plain(self.torch, tensor):
+            return
+        elements, address = tensor.numel(), tensor.data_ptr()
+        known = self._known(address, elements)
+        if known is None:
+            whole = type(tensor) is self.torch.nn.Parameter and tensor.dim() > 1  # Biases are often set to zero.
+            if not whole or not address or len(self._weights) >= MAX_WEIGHTS:
+                return
+            known = self._weights[address] = _Weight(tensor, elements)
+        known.fills += 1
+        known.since_loaded += known.loaded
+        if known.fills >= OFTEN or known.loaded:
+            known.site = self.program.sites.here("initialization")
+
+    def state_loaded(self, module: Any, given: Any, result: Any) -> None:
+        if self._over or self.progress.steps or not self._weights:
+            return
+        missing, filled = set(getattr(result, "missing_keys", None) or ()), self._by_identity()
+        for name, parameter in module.named_parameters():
+            known = filled.get(id(parameter))
+            if known is not None and name not in missing:
+                known.loaded, known.since_loaded = True, 0
+
+    def first_step(self, tracked: Tracked) -> None:
+        filled = self._by_identity()
+        weights = [(one, filled[id(one)]) for one in tracked.parameters() if id(one) in filled]
+        self._over = True
+        if not weights:
+            return
+        repeated = [(one, known) for one, known in weights if known.fills >= OFTEN]
+        loaded = [known for _, known in weights if known.loaded]
+        gone = [known for known in loaded if known.since_loaded]
+        row: dict[str, Any] = {"step": self.progress.steps, "optimizer": tracked.index, "weights": len(weights)}
+        row |= {"repeated": len(repeated), "loaded": len(loaded), "overwritten": len(gone)}
+        row["most"] = max(known.fills for _, known in weights)
+        if repeated:
+            row["parameter"] = self.program.calls.parameter_name(repeated[0][0])
+            row["site"] = repeated[-1][1].site
+        if gone:
+            row["overwritten_site"] = gone[-1].site
+        self.context.emit("initializations", row)
+
+    def _known(self, address: int, elements: int) -> _Weight | None:
+        """The weight at this address, unless it is gone or has moved, and another one is there now."""
+        known = self._weights.get(address)
+        parameter = known.parameter() if known is not None else None
+        if known is None or parameter is None or known.elements != elements or parameter.data_ptr() != address:
+            return None
+        return known
+
+    def _by_identity(self) -> dict[int, _Weight]:
+        """Those that are still there, which may have moved to a device after they were filled."""
+        return {id(p): known for known in self._weights.values() if (p := known.parameter()) is not None}
