@@ -152,10 +152,29 @@ def test_a_loading_worker_that_the_kernel_killed(make, tmp_path: Path) -> None:
 )  # fmt: skip
 def test_slurm_ended_the_job(make, tmp_path: Path, line: str, short: str) -> None:
     (finding,) = joined(make, tmp_path, f"step 400 loss 0.31\n{line}", job="41239").findings
-    assert finding.title == f"The program was killed after step 400: {short}"
+    timed = "CANCELLED AT" in line
+    assert finding.title == f"The program was killed after step 400: {'' if timed else 'most likely '}{short}"
+    assert ("the line has no time" in finding.summary) == (not timed)
     assert "The job is the same" in finding.summary
     (other,) = joined(make, tmp_path, line, job="41240").findings
     assert other.title.endswith("left no message"), "another job"
+
+
+def test_a_line_with_a_time_comes_before_one_without(make, tmp_path: Path) -> None:
+    text = (
+        "slurmstepd: error: *** JOB 41239 ON cn106 CANCELLED AT 2024-04-20T09:00:21 DUE TO TIME LIMIT ***\n"
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=41239.0. Some of the step tasks have been OOM Killed."
+    )
+    (finding,) = joined(make, tmp_path, text, job="41239").findings
+    assert finding.title.endswith(": time limit of the job")
+    assert [one.name for one in finding.evidence[:2]] == ["log.txt, line 1", "log.txt, line 2"]
+
+
+def test_what_srun_says_of_a_task_is_no_cause(make, tmp_path: Path) -> None:
+    text = "srun: error: cn106: task 0: Killed"
+    (finding,) = joined(make, tmp_path, text, job="41239", name="slurm-41239.out").findings
+    assert finding.title.endswith("left no message")
+    assert "srun reports of task 0 on cn106: Killed" in finding.summary
 
 
 def test_without_a_job_number_slurm_may_be_the_cause(make, tmp_path: Path) -> None:

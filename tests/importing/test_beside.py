@@ -97,6 +97,7 @@ def test_slurm_ends_a_job_whose_output_is_all_there_is(tmp_path: Path) -> None:
     log.write_text(f"\rloading  10%\rloading 100%\n{steps}{end}", encoding="utf-8")
     diagnosis = tracelyze.diagnose(log, select=["killed"])
     (finding,) = diagnosis.findings
+    assert finding.title == "Ended by a signal: time limit of the job"
     assert "slurm-41239.out, line 31: SLURM ended the job at its time limit" in finding.summary
     assert finding.fix.startswith("Ask for more time (sbatch --time)")
 

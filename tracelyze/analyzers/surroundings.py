@@ -47,6 +47,8 @@ ZONES: Final = 14 * 3600.0
 LAST: Final = 4e9
 """Seconds of Unix time that are read as times: until 2096."""
 
+TIMELESS: Final = "the line has no time, so it is the likely cause, not a certain one"
+
 QUOTED: Final = 20
 """Characters: a longer end of a program is no single word, and the line that holds it is where it was read."""
 
@@ -83,12 +85,9 @@ class _Match:
     caveat: str
 
     @property
-    def order(self) -> tuple[int, bool, float]:
-        return (
-            ("process", "job", "time").index(self.by),
-            self.event.kind in ("task", "cancelled"),
-            abs(self.seconds or 0),
-        )
+    def order(self) -> tuple[int, bool, bool, float]:
+        place = ("process", "job", "time").index(self.by), self.event.kind in ("task", "cancelled")
+        return (*place, self.seconds is None, abs(self.seconds or 0.0))
 
 
 def join(
@@ -112,10 +111,11 @@ def join(
     stacks = [stack for one in beside for stack in one.stacks]
     if isinstance(hangs, list) and stacks:
         outcomes[HANG] = [_with_stacks(finding, stacks, peers) for finding in hangs]
-    return [_note(one, used, ended) for one in beside]
+    asking = "the end of this run" if ended else "this hang" if isinstance(hangs, list) and hangs else ""
+    return [_note(one, used, asking) for one in beside]
 
 
-def _note(one: Beside, used: Mapping[tuple[str, int], _Match], ended: bool) -> str:
+def _note(one: Beside, used: Mapping[tuple[str, int], _Match], asking: str) -> str:
     if one.stacks:
         count = plural(len(one.stacks), "process", "processes")
         return f"beside the run: {one.file}, {one.title} with the stacks of {count}"
@@ -126,7 +126,9 @@ def _note(one: Beside, used: Mapping[tuple[str, int], _Match], ended: bool) -> s
     told += f" with {plural(len(one.events), 'line')} about errors and ends"
     if lines:
         return f"{told}, of which line {', '.join(map(str, lines[:4]))} fits the end of this run"
-    why = "none fits the end of this run by process, job and time" if ended else "nothing in this run asks for a cause"
+    why = f"none fits {asking} by process, job and time" if asking else "nothing in this run asks for a cause"
+    if asking == "this hang":
+        why = "compare host and time with those of the hang yourself"
     first = one.events[0]
     return f"{told}; {why} (line {first.line}: {first.said})"
 
@@ -185,7 +187,7 @@ def _match(event: Event, job: str, victim: _Victim) -> _Match | None:
     if len(victim.how) > QUOTED and victim.how in event.text:
         return _Match(event, None, "job", "")
     if event.at is None:
-        return _Match(event, None, by, "") if by == "job" else None
+        return _Match(event, None, by, TIMELESS) if by == "job" else None
     if not 0 <= victim.at < LAST:
         return None
     after = SLACK if victim.exact else AFTER
@@ -246,8 +248,9 @@ def _told(finding: Finding, matches: Sequence[_Match]) -> Finding:
     best = matches[0]
     sure = best.by != "time"
     title, summary = finding.title, finding.summary
-    if sure and finding.rule == "killed":
-        title = f"{title.split(' and left no message')[0].split(': host memory')[0]}: {best.event.short}"
+    if sure and finding.rule == "killed" and best.event.kind != "task":
+        what = re.split(r" and left no message|: ", title)[0]
+        title = f"{what}: {'most likely ' if best.caveat == TIMELESS else ''}{best.event.short}"
     if best.event.kind in ("oom-kill", "memory-limit"):
         summary = HEDGE.sub("", summary)
     return replace(
