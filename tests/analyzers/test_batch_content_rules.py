@@ -49,6 +49,10 @@ def test_the_same_order_every_epoch(make) -> None:
     assert (finding.severity, finding.location.line, finding.first_step) == ("warning", 30, 51)
     assert "torch.manual_seed" in finding.summary
     distributed = [RANDOM | {"loader": 0, "sampler": "DistributedSampler"}]
+    drawing = [{"loader": 0, "epoch": 0, "worker": 0, "step": 0, "batches": 9, "moved": "own", "start": "a"}]
+    process = make.process(loaders=one, more={"batches": epochs(shuffled([1, 1, 1])), "fetches": drawing})
+    status, reason, _ = make.check("same-order-every-epoch", process)
+    assert (status, "random numbers" in reason) == ("skipped", True)
     assert "set_epoch" in judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4)), distributed)[2].fix_code
     anew = [RANDOM | {"loader": index} for index in range(4)]
     finding = judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4), [0, 1, 2, 3]), anew)[2]

@@ -41,17 +41,21 @@ def of_losses(losses: Floats, limits: Limits) -> BadBatches | None:
     first = int(_FIRST * len(losses))
     if len(losses) < limits["losses"] or not first or losses.min() <= 0:
         return None
-    over = np.log(losses / statistics.running_median(losses, _AROUND))[first:]
-    bound = max(float(np.log(limits["single"])), limits["sigmas"] * statistics.spread(over))
-    high = over > bound
-    rows = np.flatnonzero(high) + first
-    if not limits["batches"] <= len(rows) <= limits["rare"] * len(losses):
+    highest_at_first = float(losses[:first].max())
+    # A model that is not sure of anything yet does not tell wrong labels from right ones: they stand apart later.
+    parts = (_apart(losses, begin, limits) for begin in (first, len(losses) // 2))
+    return next((one for one in parts if one and float(np.median(losses[one.rows])) > highest_at_first), None)
+
+
+def _apart(losses: Floats, begin: int, limits: Limits) -> BadBatches | None:
+    """The losses from `begin` on that stand apart from all others there."""
+    over = np.log(losses / statistics.running_median(losses, _AROUND))[begin:]
+    high = over > max(float(np.log(limits["single"])), limits["sigmas"] * statistics.spread(over))
+    if not limits["batches"] <= int(high.sum()) <= limits["rare"] * len(over):
         return None
-    if float(over[high].min()) < limits["apart"] * float(over[~high].max()) or float(np.median(losses[rows])) <= float(
-        losses[:first].max()
-    ):
+    if float(over[high].min()) < limits["apart"] * float(over[~high].max()):
         return None
-    return BadBatches(rows, float(np.exp(np.median(over[high]))))
+    return BadBatches(np.flatnonzero(high) + begin, float(np.exp(np.median(over[high]))))
 
 
 def finding(training: Training, rows: NDArray[np.intp], found: BadBatches, rule: str, limits: Limits) -> Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.computed.data import passes
+from tracelyze.analyzers.computed.data import draws, passes
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -43,8 +43,16 @@ def check(process: Process, limits: Limits) -> Outcome:
         pairs = [(a, b) for a, b in pairwise(line) if len(a.common(b)) >= least]
         same = [(a, b) for a, b in pairs if a.agreement(b) == 1.0]
         if len(line) >= limits["passes"] and pairs and len(same) >= limits["share"] * len(pairs):
+            if _draws(process, line):
+                return Skipped("loading draws random numbers: equal samples may be other ones with equal augmentation")
             return [_finding(process, shuffling, line, limits)]
     return Passed(f"{plural(len(longest), 'pass')} over one loader: their order differs")
+
+
+def _draws(process: Process, line: list[Pass]) -> bool:
+    """Whether samples are made from random numbers, so that their content does not tell which of them they are."""
+    loaders = {one.loader for one in line}
+    return any(part.start for part in draws.parts(process) if part.loader in loaders)
 
 
 def _of_samples(loader: Row, one: Pass, limits: Limits) -> bool:
