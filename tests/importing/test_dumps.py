@@ -214,3 +214,37 @@ def test_real_snapshots(name: str, rules: list[str]) -> None:
     if not file.exists():
         pytest.skip("no recordings: set TRACELYZE_RECORDINGS to the folder that holds them")
     assert [finding.rule for finding in tracelyze.diagnose(file).findings] == rules
+
+
+def pair(operation: str, sequence: int, group: str = "0") -> Any:
+    """A send or a receive of batch_isend_irecv, as torch writes it: its state never changes."""
+    told = entry(group, 0, "scheduled", operation, 55)
+    return told | {"is_p2p": True, "p2p_seq_id": sequence}
+
+
+def test_a_rank_that_did_not_send_is_named_and_not_those_behind_it(tmp_path: Path) -> None:
+    def stage(rank: int, sends: int) -> dict[str, Any]:  # of a pipeline: what comes from the left goes to the right
+        left = [f"recv {rank}<-{rank - 1}"] * 3 if rank else []
+        right = [f"send {rank}->{rank + 1}"] * sends if rank < 3 else []
+        return dump([pair(operation, number) for number, operation in enumerate([*left, *right], 1)], ALL)
+
+    dumps = {0: stage(0, 3), 1: stage(1, 2), 2: stage(2, 2), 3: stage(3, 0)}
+    status, finding = hang(tmp_path / "dumps", dumps)
+    assert (status, finding.ranks) == ("fired", [1])
+    assert (
+        "Rank 1 has not sent what would end recv 2<-1 number 3 of group 0, which rank 2 had enqueued" in finding.summary
+    )
+    assert hang(tmp_path / "moved", {rank: stage(rank, 3) for rank in range(4)})[0] == "passed"
+
+
+def test_ranks_that_receive_from_each_other_are_both_named(tmp_path: Path) -> None:
+    both = {0: dump([pair("recv 0<-1", 1)], {"0": [0, 1]}), 1: dump([pair("recv 1<-0", 1)], {"0": [0, 1]})}
+    assert hang(tmp_path / "dumps", both)[1].ranks == [0, 1]
+
+
+def test_sends_that_were_overwritten_are_not_counted(tmp_path: Path) -> None:
+    groups = {"0": [0, 1]}
+    cut = {0: dump([pair("send 0->1", 900)], groups), 1: dump([pair("recv 1<-0", n) for n in (899, 900)], groups)}
+    assert hang(tmp_path / "cut", cut)[0] == "passed"
+    gone = {0: dump([entry("0", 1, "completed")], groups), 1: dump([pair("recv 1<-0", 1)], groups)}
+    assert hang(tmp_path / "gone", gone)[0] == "passed", "its sends may have been left out of the dump"

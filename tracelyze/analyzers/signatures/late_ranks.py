@@ -7,6 +7,8 @@ they wait in one group and are missing in another one because of it. The guilty 
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,6 +24,9 @@ _ALL_JOIN = ("all_reduce", "allreduce", "all_gather", "_all_gather_base", "reduc
              "all_to_all", "barrier", "allgather", "alltoall")  # fmt: skip
 
 
+_PAIR = re.compile(r"(?P<what>send|recv) \d{1,6}(?:->|<-)(?P<other>\d{1,6})$")
+
+MOST_RECEIVES = 4  # from a rank that are kept: a pipeline posts one or two ahead
 MOST_PENDING = 64  # collectives of a group that are kept: the first that is not complete explains the others
 
 
@@ -42,7 +47,9 @@ class Rank:
     """What one rank's dump says: members of its groups, the last number enqueued in each, and what is not complete.
 
     `recorded`: by the collector, so `doing` says what the rank did; `failed`: its dump is from after an exception, when
-    collectives that failed look complete.
+    collectives that failed look complete. `sent`, `receives`: how many sends to each rank and receives from it were
+    enqueued; `received`: the last of these receives; `pairs`: groups that have some of them; `cut`: the first ones were
+    overwritten or left out, so that they cannot be counted.
     """
 
     rank: int
@@ -53,6 +60,11 @@ class Rank:
     recorded: bool = False
     failed: bool = False
     doing: Doing | None = None
+    sent: Counter[int] = field(default_factory=Counter)
+    receives: Counter[int] = field(default_factory=Counter)
+    received: dict[int, list[Call]] = field(default_factory=dict)
+    pairs: set[str] = field(default_factory=set)
+    cut: bool = False
 
     def completed(self, group: str) -> int | None:
         """The last collective of the group that is complete there; None where it shows none at all."""
@@ -60,12 +72,17 @@ class Rank:
         return pending[0].sequence - 1 if pending else self.enqueued.get(group)
 
 
+HOW = ("absent", "empty", "behind", "stuck", "unsent")
+"""No dump; nothing enqueued; missing in a collective; in one that does not end; a receive waits for what it did not
+send."""
+
+
 @dataclass(frozen=True)
 class Late:
     """A rank that holds up others: how that shows, and the collective that waits for it, with the ranks that wait."""
 
     rank: int
-    how: str  # "absent": no dump; "empty": nothing enqueued; "behind": missing in a collective; "stuck": does not end
+    how: str  # one of HOW
     call: Call | None
     waiting: tuple[int, ...]
 
@@ -81,10 +98,15 @@ def read(process: Process) -> Rank:
         rows = [row for row in rows if row["time"] == chosen]
     for row in rows:
         _take(one, row)
+    if one.cut:
+        one.sent.clear()
+        one.receives.clear()
+        one.received.clear()
     for group, pending in one.pending.items():
         one.pending[group] = sorted(pending, key=lambda call: call.sequence)[:MOST_PENDING]
     if times and times[-1] < doing.last_step(process):
         one.pending.clear()  # it went on
+        one.received.clear()
     return one
 
 
@@ -121,7 +143,10 @@ def _take(one: Rank, row: Mapping[str, Any]) -> None:
             one.enqueued[group] = max(one.enqueued.get(group, -1), int(row["enqueued"]))
         return
     one.calls += 1
-    if row["p2p"] or sequence is None:
+    if row["p2p"]:
+        _take_pair(one, row)
+        return
+    if sequence is None:
         return
     one.enqueued[group] = max(one.enqueued.get(group, -1), int(sequence))
     if row["state"] != "completed":
@@ -130,15 +155,59 @@ def _take(one: Rank, row: Mapping[str, Any]) -> None:
         one.pending.setdefault(group, []).append(Call(group, description, int(sequence), operation, sizes, stack))
 
 
+def _take_pair(one: Rank, row: Mapping[str, Any]) -> None:
+    """A send or a receive, as NCCL names them: `send 0->3`, by the places of the ranks in their group.
+
+    Their state says nothing: those of batch_isend_irecv stay "scheduled" when they are complete.
+    """
+    group, told = str(row["group"]), _PAIR.match(str(row["operation"]))
+    members = one.members.get(group, ())
+    if told is None or int(told["other"]) >= len(members):
+        return
+    other, sequence = members[int(told["other"])], int(row["sequence"] or 0)
+    one.cut = one.cut or (group not in one.pairs and sequence > 1)  # a group numbers them from 1, for all peers
+    one.pairs.add(group)
+    if told["what"] == "send":
+        one.sent[other] += 1
+    else:
+        words = (str(row[name] or "") for name in ("description", "operation", "sizes", "stack"))
+        description, operation, sizes, stack = words
+        kept = one.received.setdefault(other, [])
+        kept.append(Call(group, description, sequence, operation, sizes, stack))
+        one.receives[other] += 1
+        del kept[:-MOST_RECEIVES]
+
+
+def unsent(one: Rank, ranks: Mapping[int, Rank]) -> dict[int, Call]:
+    """The ranks that have enqueued fewer sends to this one than it has receives from them, with the first such receive.
+
+    A receive cannot end before its send began, so such a rank is waited for, whatever the states say.
+    """
+    found: dict[int, Call] = {}
+    for rank, receives in one.received.items():
+        peer = ranks.get(rank)
+        countable = peer is not None and receives[0].group in peer.pairs and not (peer.cut or one.cut)
+        lacking = one.receives[rank] - peer.sent[one.rank] if peer is not None and countable else 0
+        if lacking > 0:
+            found[rank] = receives[-min(lacking, len(receives))]
+    return found
+
+
+def waiting(ranks: Mapping[int, Rank]) -> list[int]:
+    """The ranks with a collective that is not complete, or a receive that nothing was sent for."""
+    return [one.rank for one in ranks.values() if any(one.pending.values()) or unsent(one, ranks)]
+
+
 def guilty(ranks: Mapping[int, Rank]) -> list[Late]:
     """The ranks that hold up others and wait for none that is late itself, in order; empty where nobody is late."""
     late: dict[int, Late] = {}
     for one in (*ranks.values(), *_absent(ranks)):
-        found = _absent_or_empty(one, ranks) or _stuck(one, ranks) or _behind(one, ranks)
+        found = _absent_or_empty(one, ranks) or _stuck(one, ranks) or _behind(one, ranks) or _unsent(one, ranks)
         if found is not None:
             late[one.rank] = found
-    sure = {rank for rank, found in late.items() if found.how != "behind"}
-    return [late[rank] for rank in sorted(late) if rank in sure or not (_waits_for(ranks[rank], ranks) & late.keys())]
+    sure = {rank for rank, found in late.items() if found.how not in ("behind", "unsent")}
+    first = [late[rank] for rank in sorted(late) if rank in sure or not (_waits_for(ranks[rank], ranks) & late.keys())]
+    return first or [late[rank] for rank in sorted(late) if late[rank].how == "unsent"]  # they wait for each other
 
 
 def _absent(ranks: Mapping[int, Rank]) -> list[Rank]:
@@ -188,9 +257,15 @@ def _behind(one: Rank, ranks: Mapping[int, Rank]) -> Late | None:
     return Late(one.rank, "behind", call, tuple(sorted({rank for _, rank in found})))
 
 
+def _unsent(one: Rank, ranks: Mapping[int, Rank]) -> Late | None:
+    """The first receive of a peer that waits for a send which this rank has not enqueued."""
+    missing = {peer.rank: call for peer in ranks.values() if (call := unsent(peer, ranks).get(one.rank)) is not None}
+    return Late(one.rank, "unsent", missing[min(missing)], tuple(sorted(missing))) if missing else None
+
+
 def _waits_for(one: Rank, ranks: Mapping[int, Rank]) -> set[int]:
-    """The ranks that have not joined a collective in which this one waits."""
-    return {
+    """The ranks that have not joined a collective in which this one waits, or not sent what it waits for."""
+    return unsent(one, ranks).keys() | {
         rank
         for call in _first(one)
         for rank in _members(one, call)

@@ -21,6 +21,7 @@ HOW = {
     "empty": "has no collective to show while its peers wait: its process stands outside of them, or cannot run",
     "behind": "did not join",
     "stuck": "joined and never saw the end of",
+    "unsent": "has not sent what would end",
 }
 
 FIX = (
@@ -39,7 +40,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
     ranks = late_ranks.together((peer.rank, peer.gathered.get(RULE.id)) for peer in process.peers)
     if not any(one.enqueued or one.members for one in ranks.values()):
         return Skipped("the run has no dumps of collectives", "not-applicable")
-    waiting = [one.rank for one in ranks.values() if any(one.pending.values())]
+    waiting = late_ranks.waiting(ranks)
     if not waiting:
         return Passed(f"no rank of {len(ranks)} waits in a collective")
     guilty = late_ranks.guilty(ranks)
