@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
+from tracelyze.collectors.signals.loss.loss_inputs import origin  # noqa: E402
 from tracelyze.collectors.tensors.functional_relus import FunctionalRelus  # noqa: E402
 from tracelyze.collectors.tensors.layers import Products, Silence  # noqa: E402
 from tracelyze.collectors.tensors.loss_targets import columns  # noqa: E402
@@ -81,6 +82,18 @@ def test_units_that_are_silent_in_two_looks() -> None:
     sequences = torch.zeros(2, 7, 3)  # units in the last dimension
     silence.share(c, sequences, 3)
     assert float(silence.share(c, sequences, 3)) == 1.0
+
+
+def test_the_softmax_that_a_logarithm_was_taken_of() -> None:
+    scores = torch.randn(6, 4, requires_grad=True)
+    for given, dim in (
+        ((scores.softmax(0) + 1e-8).log(), 0),
+        (scores.softmax(1).clamp_min(1e-8).log(), 1),
+        (scores.softmax(-1).log(), 1),
+        ((scores.softmax(1) + scores.sigmoid()).log(), None),  # something else
+        (scores.exp().log(), None),
+    ):
+        assert origin(given.grad_fn, 2) == ("Log", dim, True)
 
 
 def test_predictions_beside_targets() -> None:

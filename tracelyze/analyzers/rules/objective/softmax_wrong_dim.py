@@ -28,6 +28,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             return False if fine else None
         if row["function"] in ELEMENTWISE:
             return maker == "Softmax" and row["made_dim"] == 0 and shape[0] > 1
+        if maker == "Log" and row["made_dim"] is not None:
+            return bool(row["made_dim"] != 1)
         if maker != "LogSoftmax":
             return False  # a softmax here is wrong over any dimension: other rules name it
         if row["made_dim"] is not None:

@@ -33,6 +33,7 @@ WALK_DEPTH = 12
 # may leave values out.
 KEEPING = ("ToCopy", "Clone", "Alias", "Clamp", "ClampMin", "ClampMax", "_DDPSink")
 MOVING = ("View", "UnsafeView", "ReshapeAlias", "Transpose", "T", "Permute", "Squeeze", "Unsqueeze", "Expand")
+GUARDING = ("Add", "Clamp", "ClampMin", "ClampMax", "ToCopy")  # log(p + 1e-8)
 CHOOSING = ("Slice", "Select", "Index", "IndexSelect", "MaskedSelect", "Split", "Unbind", "Cat", "Stack")
 
 
@@ -189,7 +190,7 @@ def origin(node: Any, dims: int) -> tuple[str, int | None, bool]:
     """What made a tensor, read from its autograd node: the operation behind views, casts and selections ("Softmax").
 
     With it the dimension that a softmax ran over (None where dimensions were moved since, or where it has none), and
-    whether all of its values are there.
+    whether all of its values are there. A logarithm has the dimension of the softmax that it was taken of.
     """
     known, whole = True, True
     for _ in range(WALK_DEPTH):
@@ -199,7 +200,8 @@ def origin(node: Any, dims: int) -> tuple[str, int | None, bool]:
         elif kind in CHOOSING:
             known = whole = False
         elif kind not in KEEPING:
-            dim = getattr(node, "_saved_dim", None) if known and "Softmax" in kind else None
+            softmax = _before_log(node) if kind == "Log" else node if "Softmax" in kind else None
+            dim = getattr(softmax, "_saved_dim", None) if known else None
             return kind, None if dim is None else signed(dim) % dims, whole
         following = [one for one, _ in node.next_functions if one is not None]
         if len(following) != 1 and kind not in ("Cat", "Stack"):
@@ -208,6 +210,21 @@ def origin(node: Any, dims: int) -> tuple[str, int | None, bool]:
             return kind, None, whole
         node = following[0]
     return "", None, False
+
+
+def _before_log(node: Any) -> Any:
+    """The softmax that a logarithm was taken of, if nothing came between but what keeps it from log(0)."""
+    for _ in range(WALK_DEPTH):
+        following = [one for one, _ in node.next_functions if one is not None]
+        if len(following) != 1:
+            return None
+        node = following[0]
+        kind = node.name().partition("Backward")[0]
+        if kind == "Softmax":
+            return node
+        if kind not in GUARDING:
+            return None
+    return None
 
 
 def signed(number: int) -> int:
