@@ -90,6 +90,7 @@ MODULES: Final = (
     "data.same_order_every_epoch",
     "data.duplicated_batches",
     "data.augmentation_repeats",
+    "data.partial_seeding",
     "data.duplicate_augmentation",
     "data.augmented_validation",
     "distributed.same_data_on_every_rank",

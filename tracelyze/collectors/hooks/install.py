@@ -24,6 +24,7 @@ from tracelyze.collectors.hooks import (
     initializers,
     loaders,
     modes,
+    seeds,
     state_dicts,
 )
 from tracelyze.collectors.internals import compiler, private_names
@@ -102,7 +103,7 @@ def _hide_from_compiler(torch: Any) -> None:
         torch.nn.Module.__call__, torch.autograd.backward, utils.clip_grad_norm_, utils.clip_grad_value_,
         scaler.scale, scaler.unscale_, scaler.step,
         *loaders.wrappers, *construction.wrappers, *state_dicts.wrappers,
-        *checkpoint_files.wrappers, *modes.wrappers, *initializers.wrappers,
+        *checkpoint_files.wrappers, *modes.wrappers, *initializers.wrappers, *seeds.wrappers,
         *(getattr(functional, name) for name in (*LOSSES, *DROPOUTS) if hasattr(functional, name)),
     ]  # fmt: skip
     own = [f for kind in (Recorder, Recorders, Forwards, Backwards, Steps, FastPath) for f in vars(kind).values()]
@@ -346,6 +347,7 @@ def _construction(torch: Any) -> None:
     """Optimizers as they are made, steps of learning-rate schedulers, and weights that are filled."""
     construction.install(torch, lambda scheduler, inner: recorder().fire("scheduled", scheduler, inner))
     initializers.install(torch, lambda tensor: recorder().fire("filled", tensor))
+    seeds.install(lambda name: recorder().fire("seeded", name))
 
 
 def _loading(torch: Any) -> None:

@@ -31,6 +31,7 @@ CLASSES: Final = (
     "data.loader.Loader",
     "data.batches.Batches",
     "data.fetching.Fetching",
+    "data.seeding.Seeding",
     "model.activations.Activations",
     "model.parameters.Parameters",
     "model.new_rows.NewRows",

@@ -4,6 +4,7 @@ forward(call, args, kwargs)       an outermost module call returned (calls.Call)
 settled(call, trained)            it is known whether a backward ran through that call's output; in order
 loss(value)                       a loss function returned (a scalar tensor)
 loss_call(function, args, kwargs, value)      a loss function of torch.nn.functional returned value
+seeded(name)                      a global generator of random numbers was seeded: "python", "numpy"
 filled(tensor)                    a function of torch.nn.init filled it with random numbers
 state_taken(module, state)        a module handed out its weights by name
 state_loading(module, given)      it is about to take in those of `given`
@@ -50,7 +51,7 @@ EVENTS = (
     "forward", "settled", "loss", "loss_call", "before_backward", "after_backward", "clips_values", "clip", "scale",
     "unscale", "scaler_step", "loader_made", "iterate", "fetching", "turned", "waiting", "batch",
     "exhausted", "before_step", "first_step", "after_step", "opened", "every_second", "logged", "scheduled",
-    "filled", "state_taken", "state_loading", "state_loaded", "state_restored", "file_saved", "file_loaded",
+    "seeded", "filled", "state_taken", "state_loading", "state_loaded", "state_restored", "file_saved", "file_loaded",
     "evaluation_begins", "evaluation_ends", "finished",
 )  # fmt: skip
 STEP_EVENTS = ("forward", "settled", "before_backward", "after_backward", "before_step", "after_step")

@@ -1,0 +1,32 @@
+"""partial-seeding: a generator that is used and not seeded, and scripts that seed all or none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+RULE = "partial-seeding"
+
+
+def seeded(make: Any, *names: str, moved: str = "", worker: int | None = None, weights: int = 0) -> Any:
+    events = [{"kind": "seeded", "name": name} for name in names]
+    signals = [{"signal": "seeding", "state": "on"}]
+    fetches = [{"loader": 0, "epoch": 0, "worker": worker, "batches": 20, "moved": moved}]
+    filled = {"step": 1, "optimizer": 0, "weights": weights, "repeated": 0, "most": 1, "loaded": 0, "overwritten": 0}
+    more = {"fetches": fetches, "signals": signals, "initializations": [filled]}
+    return make.process(events=events, more=more)
+
+
+def test_one_is_seeded_and_another_one_used(make: Any) -> None:
+    for moved in ("numpy", "python numpy"):
+        status, reason, finding = make.check(RULE, seeded(make, "torch", moved=moved, weights=4))
+        assert status == "fired", reason
+        assert (finding.severity, finding.confidence) == ("info", "likely")
+    assert make.check(RULE, seeded(make, "numpy", weights=4))[0] == "fired"
+
+
+def test_all_that_are_used_are_seeded_or_none_is(make: Any) -> None:
+    assert make.check(RULE, seeded(make, "torch", "numpy", moved="numpy torch", weights=4))[0] == "passed"
+    assert make.check(RULE, seeded(make, "torch", weights=4))[0] == "passed", "the others are not used"
+    assert make.check(RULE, seeded(make, "torch", moved="numpy", worker=0))[0] == "passed", "torch seeds workers"
+    assert make.check(RULE, seeded(make, "torch", moved="own"))[0] == "passed", "a generator of the dataset's own"
+    assert make.check(RULE, seeded(make, moved="numpy python", weights=4))[0] == "skipped", "no seed at all"

@@ -1,0 +1,45 @@
+"""Trains on samples that NumPy and Python augment, after seeding what its arguments name."""
+
+import random
+import sys
+
+import numpy as np
+
+if "numpy before" in sys.argv:
+    np.random.seed(3)
+if "python before" in sys.argv:
+    random.seed(7)
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+if "torch" in sys.argv:
+    torch.manual_seed(1)
+if "numpy" in sys.argv:
+    np.random.seed(1)
+if "python" in sys.argv:
+    random.seed(1)
+
+
+class Noisy(Dataset):
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, index):
+        noise = (
+            np.random.randn(4) if any(one.startswith("numpy") or one == "draws" for one in sys.argv) else np.zeros(4)
+        )
+        if any(one.startswith("python") for one in sys.argv[1:]):
+            noise = noise * random.random()
+        return torch.from_numpy(noise).float() + index
+
+
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-5)
+for _ in range(2):
+    for x in DataLoader(Noisy(), batch_size=4, num_workers=2 if "workers" in sys.argv else 0):
+        loss = model(x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()

@@ -1,0 +1,79 @@
+"""partial-seeding: the script seeds one global generator of random numbers, and data or model draw from another one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, missing
+from tracelyze.diagnosis import Evidence, Finding
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+NAMES = {"python": "Python's random", "numpy": "NumPy's np.random", "torch": "torch"}
+SEEDS = {"python": "random.seed(seed)", "numpy": "np.random.seed(seed)", "torch": "torch.manual_seed(seed)"}
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Generators that were seeded, against those that samples and weights came from in the training process itself."""
+    if "seeding" not in process.signals:
+        return missing(process, "events.kind")
+    seeded = {row["name"] for row in process.events.records() if row["kind"] == "seeded"}
+    if not seeded & set(NAMES):
+        return Skipped("the script seeds no global generator", "not-applicable")
+    batches = dict.fromkeys(NAMES, 0)
+    for row in process.tables["fetches"].records():
+        if row["worker"] is None:  # Torch seeds those of workers.
+            for name in set((row["moved"] or "").split()) & set(NAMES):
+                batches[name] += row["batches"]
+    unseeded = [name for name in NAMES if name not in seeded and batches[name] >= limits["batches"]]
+    weights = sum(row["weights"] for row in process.tables["initializations"].records())
+    if "torch" not in seeded and "torch" not in unseeded and weights >= limits["weights"]:
+        unseeded.append("torch")
+    if not unseeded:
+        return Passed("the generators that data and weights are seen to come from are seeded")
+    return [_finding(unseeded, sorted(seeded), batches, weights, limits)]
+
+
+def _finding(unseeded: list[str], seeded: list[str], batches: dict[str, int], weights: int, limits: Limits) -> Finding:
+    name = unseeded[0]
+    drawn = [
+        f"samples of {batches[one]:,} batches were made with {NAMES[one]}" for one in unseeded if batches[one]
+    ] + ([f"{weights:,} weights were initialised with torch"] if "torch" in unseeded and weights else [])  # fmt: skip
+    evidence = [
+        Evidence(f"made with {NAMES[one]}", batches[one], "batches", limits["batches"], limits.source("batches"))
+        for one in unseeded if batches[one]
+    ]  # fmt: skip
+    return Finding(
+        rule=RULE.id,
+        severity="info",
+        confidence="likely",
+        title=f"{NAMES[name]} is used and not seeded, while {' and '.join(NAMES[one] for one in seeded)} is",
+        summary=(
+            f"The script seeds {' and '.join(NAMES[one] for one in seeded)}. But {'; '.join(drawn)}, "
+            "and no seed was given to that. Another run of the script will not give the same numbers."
+        ),
+        fix="Seed every generator that the training draws from, in one place.",
+        fix_code="\n".join(SEEDS[one] for one in unseeded),
+        evidence=[*evidence, Evidence("seeded", ", ".join(seeded))],
+        false_alarm="A seed that only draws one data set; an unusual one for Python before torch was imported.",
+    )
+
+
+RULE = Rule(
+    id="partial-seeding",
+    family="data",
+    severity="info",
+    title="Some generators of random numbers are seeded, and others used",
+    about="A seed makes a run repeatable only if every generator that it draws from gets one.",
+    check=check,
+    verify="Two runs of the script print the same losses.",
+    absent="The script seeds no global generator of random numbers.",
+    needs=(("events.kind",),),
+    thresholds=(
+        Threshold("batches", 4, "batches", "as many as are looked at in each pass: they are no single draw"),
+        Threshold("weights", 1, "tensors", "weights that torch.nn.init filled come from torch's generator"),
+    ),
+    not_when="Scripts without any seed, workers of a loader, which torch seeds, generators of a dataset's own.",
+    references=("https://docs.pytorch.org/docs/stable/notes/randomness.html",),
+)

@@ -1,0 +1,74 @@
+"""Which of the global generators of random numbers a program has seeded."""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import Any, ClassVar
+
+from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.signal import Signal
+
+USUAL = (*range(12), 13, 17, 21, 23, 42, 99, 100, 123, 1234, 1337, 2020, 2021, 2022, 2023, 2024, 2025, 2026, 3407)
+FRESH_KEY, FRESH_PLACE = 0x80000000, 623  # first word and place of a state that NumPy took from the system
+UNUSED = 624  # the place of Python's generator before the first number
+
+
+class _Process:
+    """What is known of this process. Forked ones and threads begin with what was known of it before them."""
+
+    first: int | None = None  # the seed that torch took from the system
+    seeded: ClassVar[set[str]] = set()
+
+
+class Seeding(Signal):
+    """Python's and NumPy's by the calls that seed them. What a script did before torch was imported shows in their
+    states, or is taken for a seed: whoever is not told of is not accused either."""
+
+    name = "seeding"
+    columns = ("events.kind", "events.name")
+    about = "Which of the global generators of random numbers (Python, NumPy, torch) the program has seeded."
+    cost = "1 ms at the start"
+
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
+        self._told: set[str] = set()
+        if _Process.first is None:
+            _Process.first = self.torch.initial_seed()
+            if _python_may_be_seeded():
+                _Process.seeded.add("python")
+            if _numpy_may_be_seeded():
+                _Process.seeded.add("numpy")
+
+    def seeded(self, name: str) -> None:
+        _Process.seeded.add(name)
+
+    def opened(self) -> None:
+        self._ask()
+
+    def finished(self) -> None:
+        self._ask()
+
+    def _ask(self) -> None:
+        if self.torch.initial_seed() != _Process.first:
+            _Process.seeded.add("torch")
+        for name in sorted(_Process.seeded - self._told):
+            self._told.add(name)
+            self.context.record_event("seeded", name)
+
+
+def _python_may_be_seeded() -> bool:
+    """Whether Python's generator was used already, or is in the state of a usual seed."""
+    state: tuple[Any, ...] = random.getstate()[1]
+    if state[-1] != UNUSED:
+        return True
+    return any(random.Random(seed).getstate()[1] == state for seed in USUAL)  # noqa: S311
+
+
+def _numpy_may_be_seeded() -> bool:
+    """Whether NumPy's generator is in another state than the one that it took from the system."""
+    numpy = sys.modules.get("numpy.random")
+    if numpy is None:
+        return False
+    kind, key, place, *_ = numpy.get_state()
+    return kind != "MT19937" or int(key[0]) != FRESH_KEY or int(place) != FRESH_PLACE
