@@ -11,6 +11,7 @@ import pytest
 import tracelyze
 from tracelyze import cli
 from tracelyze.errors import InputError
+from tracelyze.fleet import discovery
 from tracelyze.importing.surroundings import beside, xids
 
 KERNEL = """\
@@ -205,3 +206,9 @@ def test_the_command_line_takes_files_beside_a_run(tmp_path: Path, monkeypatch: 
     said = " ".join(capsys.readouterr().out.split())
     assert "rank 2 stood in load_batch (train.py:5)" in said
     assert "beside the run: dmesg.txt, a log of the kernel with 4 lines" in said
+
+
+def test_a_fleet_of_recordings_leaves_out_what_surrounds_them(tmp_path: Path) -> None:
+    (tmp_path / "dmesg.txt").write_text(KERNEL, encoding="utf-8")
+    (tmp_path / "a.log").write_text("step 1 loss 2.0\nstep 2 loss 1.5\n", encoding="utf-8")
+    assert discovery.runs_below([str(tmp_path)]) == [str(tmp_path / "a.log")]

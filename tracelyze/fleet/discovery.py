@@ -71,7 +71,7 @@ def _recordings_in(place: Path) -> Iterator[str]:
         for file in sorted(files):
             path = folder / file
             found = recordings.recognize(path) if path.is_file() else None
-            if found is not None and (path.suffix in _LOGS or found.title not in _ANY_TEXT):
+            if found is not None and not found.beside and (path.suffix in _LOGS or found.title not in _ANY_TEXT):
                 yield str(path)
         inner.sort()
 

@@ -22,12 +22,16 @@ _JSON = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*(?:[\[{\"\]]|-?[\d.]+\s*[,\]]\s*[-\d]
 
 @dataclass(frozen=True)
 class Recording:
-    """A file or folder whose format is known. `title` says what it is, after "read as"; `console`: what was printed."""
+    """A file or folder whose format is known. `title` says what it is, after "read as"; `console`: what was printed.
+
+    `beside`: it is no recording of a training, but a log of what surrounds one.
+    """
 
     path: Path
     title: str
     read: Callable[[Path], Log]
     console: bool = False
+    beside: bool = False
 
 
 READABLE = (
@@ -120,7 +124,7 @@ def _file(file: Path) -> Recording | None:
 
 def _text(file: Path, head: str) -> Recording | None:
     if surrounding := beside.recognize(head):
-        return Recording(file, surrounding, beside.log_of)
+        return Recording(file, surrounding, beside.log_of, beside=True)
     if monitor_csv.looks_so(head):
         return Recording(file, "monitor.csv of Stable-Baselines3", monitor_csv.read)
     if mlperf.MARK in head:
