@@ -33,10 +33,10 @@ def _check(training: Training, limits: Limits) -> OneOutcome:
     graphs = training.steps["live_graphs"][np.isfinite(training.steps["live_graphs"])]
     quarter = max(1, len(graphs) // 4)
     grows = len(graphs) > 0 and np.median(graphs[-quarter:]) - np.median(graphs[:quarter]) >= limits["graphs"]
-    if not grows:
-        return Passed("the last backward of each step keeps its graph, at the cost of some memory: none piles up")
     first = int(np.argmax(kept))
     begin = timing.step_at(training, first)
+    if not grows:
+        return _for_nothing(training, share, begin, limits)
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -64,6 +64,30 @@ def _check(training: Training, limits: Limits) -> OneOutcome:
         charts=pictures.over_steps(
             training, "Autograd graphs alive", "graphs", {"graphs": "live_graphs"}, [Mark(float(begin), "kept")]
         ) + pictures.memory(training),
+        false_alarm="A graph that is used once more after the step, for a measurement.",
+    )  # fmt: skip
+
+
+def _for_nothing(training: Training, share: float, begin: int, limits: Limits) -> Finding:
+    """Nothing piles up: worth knowing, and no harm but memory that is held a little longer."""
+    return Finding(
+        rule=RULE.id,
+        severity="info",
+        confidence="certain",
+        title="The last backward of each step keeps its graph, and nothing uses it",
+        summary=(
+            f"In {share_of(share, 'steps')} the last backward was called with retain_graph=True. No backward of that "
+            "graph follows: its activations stay until the next step's take their place, so that two steps' are in "
+            "memory at once."
+        ),
+        fix="Drop retain_graph=True from the last backward of the step.",
+        fix_code="loss.backward()",
+        first_step=begin,
+        evidence=[
+            Evidence("steps whose last backward keeps its graph", share, "share", limits["share"],
+                     limits.source("share")),
+        ],
+        location=training.backward_location,
         false_alarm="A graph that is used once more after the step, for a measurement.",
     )  # fmt: skip
 
