@@ -79,7 +79,10 @@ def _where(stack: outside.Stack) -> str:
 
 
 def _inside(folder: Path) -> list[Path]:
-    return sorted(path for path in itertools.islice(folder.iterdir(), _MOST_FILES) if path.is_file())
+    try:
+        return sorted(path for path in itertools.islice(folder.iterdir(), _MOST_FILES) if path.is_file())
+    except OSError as error:
+        raise InputError(Cause.of_reading(error), f"{folder}: {error.strerror}; check the permissions") from None
 
 
 def _read(file: Path) -> outside.Beside:
