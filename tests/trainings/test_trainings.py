@@ -27,7 +27,7 @@ WITHOUT_A_TRAINING = {
     "memory-headroom", "memory-underused", "optimizer-for-loop", "out-of-memory", "pageable-copies",
     "sync-stalls",
     # need a cluster's dumps, or several processes that train for long
-    "clip-differs-by-rank", "data-parallel", "rank-hang", "ranks-out-of-sync",
+    "clip-differs-by-rank", "data-parallel", "rank-hang",
     # are told from the metrics of reinforcement learning libraries
     "completions-truncated", "entropy-collapse", "reward-collapse", "sampler-mismatch",
     # are told from curves, which take longer than a test: benchmarks/curves.py counts how often they are right
