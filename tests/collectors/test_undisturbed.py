@@ -7,6 +7,8 @@ import shutil
 import sys
 from pathlib import Path
 
+import pytest
+
 from tracelyze import analyzers
 
 from .conftest import Collect, program, run_plain
@@ -88,3 +90,16 @@ def test_a_file_of_the_program_that_is_called_pyarrow_is_not_run(collect_started
     assert (done.process.returncode, done.process.stdout) == (0, "got SIGTERM\n")
     assert "rename that file" in done.process.stderr
     assert any("rename that file" in note for note in analyzers.diagnose(done.folder).run.notes)
+
+
+@pytest.mark.parametrize("part", ["counts_operations", "passes_iterators", "compares_nothing", "saves_odd_objects"])
+def test_nothing_of_the_programs_is_used_up_compared_or_asked(
+    part: str, collect_started: Collect, tmp_path: Path
+) -> None:
+    plain = run_plain(sys.executable, PROGRAM, part, str(tmp_path))
+    assert plain.returncode == 0, plain.stderr
+    done = collect_started(sys.executable, PROGRAM, part, str(tmp_path))
+    assert (done.process.returncode, done.process.stdout) == (0, plain.stdout), done.process.stderr
+    assert done.own_stderr == plain.stderr
+    (process,) = done.run.processes
+    assert [row["text"] for row in process.events.records() if row["kind"] == "collector-error"] == []

@@ -1,6 +1,7 @@
 """Trains a little and does one thing with its process that a recording must not disturb: see the functions' names."""
 
 import collections
+import io
 import os
 import pickle
 import signal
@@ -11,6 +12,7 @@ import time
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 def train(steps=30):
@@ -171,6 +173,161 @@ def pickles_functions(_):
     ):  # fmt: skip
         assert pickle.loads(pickle.dumps(function)) is function, function
     print("pickled")
+
+
+class CountsOperations(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = collections.Counter()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.seen[str(function)] += 1
+        return function(*args, **(kwargs or {}))
+
+
+def counts_operations(_):
+    """Has a mode that sees every operation. The loss is written out, and crosses its shapes."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with CountsOperations() as counting:
+        for _ in range(60):
+            inputs = torch.randn(8, 4)
+            optimizer.zero_grad()
+            ((model(inputs) - inputs.sum(1)) ** 2).mean().backward()
+            optimizer.step()
+    print(sorted(counting.seen.items()))
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(context, given):
+        context.name, context.variable = "mine", 5
+        return given * 2
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient * 2
+
+
+def passes_iterators(_):
+    """Gives backward its losses as an iterator, and has functions that keep a `name` of their own."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(40):
+        inputs = torch.randn(8, 4)
+        losses = [Doubled.apply(model(inputs)).square().mean(), model(inputs).abs().mean()]
+        optimizer.zero_grad()
+        torch.autograd.backward(iter(losses))
+        optimizer.step()
+        Doubled.apply(nn.functional.mse_loss(Doubled.apply(model(inputs)), inputs[:, :1])).backward()
+        optimizer.step()
+    print([parameter.sum().item() for parameter in model.parameters()])
+
+
+class NotComparable:
+    def __eq__(self, other):
+        raise RuntimeError("nobody is to compare")
+
+    __hash__ = object.__hash__
+
+
+class Frozen(NotComparable, nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.norm = nn.Linear(4, 4), nn.BatchNorm1d(4)
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.norm.eval()
+        return self
+
+    def forward(self, given):
+        return self.norm(self.layer(given))
+
+
+class Sgd(NotComparable, torch.optim.SGD):
+    pass
+
+
+class Schedule(NotComparable, torch.optim.lr_scheduler.StepLR):
+    pass
+
+
+class Loader(NotComparable, torch.utils.data.DataLoader):
+    pass
+
+
+def compares_nothing(_):
+    """Has modules, optimizers, schedulers and loaders whose `==` raises."""
+    torch.manual_seed(0)
+    model = Frozen().train().eval().train()
+    groups = [{"params": [one], "lr": 0.01 * index} for index, one in enumerate(model.parameters())]
+    optimizer = Sgd(groups, lr=0.01)
+    schedule, loader = Schedule(optimizer, 5), Loader(torch.randn(16, 4), 4)
+    for _ in range(8):
+        for batch in loader:
+            optimizer.zero_grad()
+            model(batch).square().mean().backward()
+            optimizer.step()
+        schedule.step()
+        model.train()
+        torch.save(model.state_dict(), io.BytesIO())
+    print([parameter.sum().item() for parameter in model.parameters()])
+
+
+class Asked(dict):
+    count = 0
+
+    def keys(self):
+        Asked.count += 1
+        raise OSError("nobody is to ask")
+
+    def __reduce__(self):
+        return Asked, ()
+
+
+class Anything:
+    asked = 0
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        Anything.asked += 1
+        return lambda *args, **kwargs: iter(())
+
+
+class CountedPath(os.PathLike):
+    asked = 0
+
+    def __init__(self, path):
+        self.path = path
+
+    def __fspath__(self):
+        CountedPath.asked += 1
+        return self.path
+
+
+def saves_odd_objects(folder):
+    """Writes files that hold more than weights: nobody but torch.save looks into it."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 2))
+    turn = nn.Parameter(torch.ones(2, dtype=torch.complex64))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(20):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).abs().mean().backward()
+        optimizer.step()
+        torch.save({"model": model.state_dict(), "more": [Asked(), Anything()], "turn": turn}, io.BytesIO())
+        torch.save(model.state_dict(), CountedPath(folder + "/weights.pt"))
+        model.load_state_dict(torch.load(folder + "/weights.pt", map_location="cpu"))
+    scripted = torch.jit.script(nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 1)))
+    optimizer = torch.optim.SGD(scripted.parameters(), lr=0.01)
+    for _ in range(5):
+        scripted(torch.randn(8, 4)).mean().backward()
+        optimizer.step()
+    print(Asked.count, Anything.asked, CountedPath.asked, model[0].weight.sum().item())
 
 
 if __name__ == "__main__":

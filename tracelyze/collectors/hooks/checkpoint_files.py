@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import Any
 
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
@@ -25,8 +26,8 @@ def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
         except BaseException as error:
             leave_no_frame(error)
             raise
-        if args:
-            recorder().fire("file_saved", args[0], _name(args[1] if len(args) > 1 else kwargs.get("f")))
+        content = args[0] if args else kwargs.get("obj")
+        recorder().fire("file_saved", content, _name(args[1] if len(args) > 1 else kwargs.get("f")))
         return result
 
     @unseen_by_warnings
@@ -70,4 +71,6 @@ def _taking(original: Any, role: str, recorder: Callable[[], Recorder]) -> Any:
 
 def _name(file: Any) -> str:
     """The name of a file without its folders; empty for what is no file."""
-    return os.path.basename(os.fspath(file)) if isinstance(file, (str, os.PathLike)) else ""
+    kind = type(file)
+    known = issubclass(kind, (str, PurePath))  # a path of the program's own kind may count how often it is asked
+    return os.path.basename(str(file)) if known else ""

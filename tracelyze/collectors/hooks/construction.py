@@ -69,7 +69,7 @@ def _embedding(torch: Any) -> None:
             leave_no_frame(error)
             raise
         if not is_compiling() and may_compute(torch):
-            with contextlib.suppress(Exception), torch.no_grad(), unseen(torch):
+            with contextlib.suppress(Exception), unseen(torch), torch.no_grad():
                 vocabularies.made(self)
 
     owner.__init__ = __init__

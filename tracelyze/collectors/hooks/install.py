@@ -28,8 +28,10 @@ from tracelyze.collectors.hooks import (
     state_dicts,
 )
 from tracelyze.collectors.internals import compiler, private_names
+from tracelyze.collectors.internals.by_identity import ByIdentity, SetByIdentity
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
 from tracelyze.collectors.options import CollectOptions, from_environment
+from tracelyze.collectors.program import vocabularies
 from tracelyze.collectors.recording import ending
 from tracelyze.collectors.recording.backwards import Backwards
 from tracelyze.collectors.recording.fast_path.path import FastPath, this_thread, timed
@@ -45,6 +47,7 @@ LOSSES = (
     "hinge_embedding_loss", "cosine_embedding_loss", "margin_ranking_loss", "triplet_margin_loss", "soft_margin_loss",
     "multi_margin_loss", "multilabel_soft_margin_loss",
 )  # fmt: skip
+OWN = (Recorder, Recorders, Forwards, Backwards, Steps, FastPath, ByIdentity, SetByIdentity)  # what wrappers call
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 
 
@@ -106,10 +109,10 @@ def _hide_from_compiler(torch: Any) -> None:
         *checkpoint_files.wrappers, *modes.wrappers, *initializers.wrappers, *seeds.wrappers,
         *(getattr(functional, name) for name in (*LOSSES, *DROPOUTS) if hasattr(functional, name)),
     ]  # fmt: skip
-    own = [f for kind in (Recorder, Recorders, Forwards, Backwards, Steps, FastPath) for f in vars(kind).values()]
+    own = [f for kind in OWN for f in vars(kind).values()]
     own.append(timed(recorder().fast_path.cost, bool))  # All functions that `timed` makes have the same code.
     methods = [one for one in own if isinstance(one, types.FunctionType)]
-    compiler.hide(torch, wrappers, [recorder, gradient_changes.peeked, leave_no_frame, *methods])
+    compiler.hide(torch, wrappers, [recorder, gradient_changes.peeked, leave_no_frame, vocabularies.made, *methods])
 
 
 def recorder() -> Recorder:
@@ -241,7 +244,7 @@ def _dropout_wrapper(original: Callable[..., Any], in_dynamo: Callable[[], bool]
     here, hide = recorder, leave_no_frame
 
     def dropout(input, p=0.5, training=True, inplace=False):  # type: ignore[no-untyped-def]
-        if training and p and not in_dynamo() and not compiling._is_compiling_flag:
+        if training is True and p and not in_dynamo() and not compiling._is_compiling_flag:
             here().progress.dropouts += 1
         try:
             return original(input, p, training, inplace)

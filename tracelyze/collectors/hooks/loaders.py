@@ -45,8 +45,10 @@ def install(torch: Any, recorder: Callable[[], Recorder], calling: Any) -> None:
         try:
             start = clock()
             page = fetches.Forking.page = _page(self, recorder())
-            batches = _without_hooks(begin, self) if self.num_workers and _spawns(self) else begin(self)
-            fetches.Forking.page = None  # The workers that were forked have it.
+            try:
+                batches = _without_hooks(begin, self) if self.num_workers and _spawns(self) else begin(self)
+            finally:
+                fetches.Forking.page = None  # The workers that were forked have it.
             seconds = clock() - start
             recorder().writer.threads.resume()  # after workers were forked: a batch that never comes is noticed
             recorder().fire("iterate", self, batches)

@@ -15,7 +15,7 @@ wrappers: list[Any] = []  # functions of ours in the place of torch's
 def install(torch: Any, recorder: Callable[[], Any], like: Callable[[Any, Any], Any], compiling: Any) -> None:
     """Wrap `Module.train` and `torch.nn.functional.batch_norm`. `like` makes a wrapper that TorchScript can compile."""
     owner, functional = torch.nn.Module, torch.nn.functional
-    owner.train = _train(owner.train)
+    owner.train = _train(owner.train, torch.compiler.is_dynamo_compiling)
     original = functional.batch_norm
     functional.batch_norm = like(
         original, _batch_norm(original, torch.compiler.is_dynamo_compiling, compiling, recorder)
@@ -23,15 +23,19 @@ def install(torch: Any, recorder: Callable[[], Any], like: Callable[[Any, Any], 
     wrappers.extend((owner.train, functional.batch_norm))
 
 
-def _train(original: Callable[..., Any]) -> Callable[..., Any]:
+def _train(original: Callable[..., Any], in_dynamo: Callable[[], bool]) -> Callable[..., Any]:
     called = mode_overrides.called
 
     @unseen_by_warnings
     @functools.wraps(original)
     def train(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if type(self).train is not train:
+        if not in_dynamo() and type(self).train is not train:
             called.add(self)
-        return original(self, *args, **kwargs)
+        try:
+            return original(self, *args, **kwargs)
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
 
     return train
 
@@ -42,7 +46,7 @@ def _batch_norm(
     here, hide = recorder, leave_no_frame
 
     def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):  # type: ignore[no-untyped-def]
-        if training and running_mean is not None and not in_dynamo() and not compiling._is_compiling_flag:
+        if training is True and running_mean is not None and not in_dynamo() and not compiling._is_compiling_flag:
             here().progress.statistics += 1
         try:
             return original(input, running_mean, running_var, weight, bias, training, momentum, eps)

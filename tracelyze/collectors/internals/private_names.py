@@ -19,6 +19,7 @@ MAP_FETCHER = "utils.data._utils.fetch._MapDatasetFetcher"
 STREAM_FETCHER = "utils.data._utils.fetch._IterableDatasetFetcher"
 FUNCTION_MODES = "_C._len_torch_function_stack"
 NO_FUNCTION_MODES = "_C.DisableTorchFunction"
+NO_DISPATCH_MODES = "_C._DisableTorchDispatch"
 DISPATCH_MODES = "_C._len_torch_dispatch_stack"
 TRANSFORMS = "_C._functorch.peek_interpreter_stack"
 ANY_AUTOCAST = "_C._is_any_autocast_enabled"
@@ -34,6 +35,7 @@ SUBSTITUTES = {
     TRACING: "calls of a model that torch.jit traces count as calls of the training",
     GRAPH_TASK: "a backward within a backward is recognised by the recorder that is in one, whichever thread calls it",
     NO_FUNCTION_MODES: "what is computed for the recording is visible to the program's modes for torch functions",
+    NO_DISPATCH_MODES: "losses that are read for the recording are visible to the program's modes for operations",
     COMPILING: "torch.compiler.is_compiling is called instead, which takes 0.1 us more a hook",
     FRAMES: "torch.compiler.disable keeps torch.compile from our functions: a second more at the start, one more break",
     LOSS_MODULE: "loss modules are recognised by their scalar output alone",

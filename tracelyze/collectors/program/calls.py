@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.program import mode_sensitivity
 from tracelyze.collectors.program.consumed.batches_in_hand import Batch, BatchesInHand
 from tracelyze.collectors.program.models import Model, carries_graph, first_tensor, symbol, tensors_of
@@ -195,7 +196,7 @@ class Calls:
     ) -> None:
         self._torch, self._progress, self._clock, self._emit = torch, progress, clock, emit
         self._batches = batches
-        self._models: weakref.WeakKeyDictionary[Any, Model] = weakref.WeakKeyDictionary()
+        self._models: ByIdentity[Model] = ByIdentity()
         self._modules: list[weakref.ref[Any]] = []  # by number
         self._numbers = 0
         self.unsettled: deque[Call] = deque()  # not yet known to have trained or evaluated

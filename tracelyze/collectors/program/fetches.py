@@ -12,12 +12,12 @@ import json
 import mmap
 import random
 import sys
-import weakref
 from array import array
 from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any, Final
 
+from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
 
 KINDS: Final = ("python", "numpy", "torch", "own")
@@ -29,7 +29,7 @@ MOST_OBJECTS, DEEPEST = 200, 3  # of a dataset that are searched for generators
 MOST_GENERATORS = 8
 Words = Any  # a memoryview or an array of 64-bit words
 
-enrolled: weakref.WeakKeyDictionary[Any, Notes] = weakref.WeakKeyDictionary()
+enrolled: ByIdentity[Notes] = ByIdentity()
 """By fetcher of the training process itself: those that are looked at."""
 
 

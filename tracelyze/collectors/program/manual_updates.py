@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from tracelyze import redaction
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
+from tracelyze.collectors.tensors import saved_values
 
 WITHOUT_STEP = 32  # backwards; accumulation over more than that costs a walk over the graph
 MAX_NODES = 20_000  # graph nodes searched for parameters
@@ -146,7 +147,7 @@ def leaves(node: Any) -> list[Any]:
         if node is None or node in seen:
             continue
         seen.add(node)
-        if node.name() == "torch::autograd::AccumulateGrad":
+        if saved_values.operation(node) == "torch::autograd::AccumulateGrad":
             found[id(node.variable)] = node.variable
         pending += [following for following, _ in node.next_functions]
     return list(found.values())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
+
+from tracelyze.collectors.internals.by_identity import SetByIdentity
 
 _FREEZING = ("eval", "requires_grad", "requires_grad_")
 
-called: weakref.WeakSet[Any] = weakref.WeakSet()  # modules with such a method, after its first call
+called: SetByIdentity = SetByIdentity()  # modules with such a method, after its first call
 
 
 def freezes(kind: type, base: type) -> bool:

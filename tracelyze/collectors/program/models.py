@@ -33,7 +33,7 @@ class Model:
 def wrapped(module: Any) -> Any:
     """The module within wrappers that have no parameters of their own; itself if it is none."""
     for _ in range(MOST_WRAPPERS):
-        children = module._modules
+        children = dict(module._modules.items())  # that of a scripted module is no dictionary
         inner = next((children[name] for name in WRAPPED if children.get(name) is not None), None)
         names = {name for name, child in children.items() if child is not None}
         if inner is None or not names <= set(WRAPPED) or module._parameters or module._buffers:
@@ -45,7 +45,8 @@ def wrapped(module: Any) -> Any:
 def symbol(module: Any, name: str) -> int | None:
     """A special id that the configuration of a model of transformers names, also within DistributedDataParallel."""
     members = vars(module)
-    config = members.get("config", getattr(members.get("_modules", {}).get("module"), "config", None))
+    within = dict(members.get("_modules", {}).items()).get("module")  # not of a dictionary where it is scripted
+    config = members.get("config", getattr(within, "config", None))
     found = getattr(config, name, None)
     return found if type(found) is int else None
 

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from tracelyze.collectors.internals.by_identity import ByIdentity, SetByIdentity
 from tracelyze.collectors.program.call_sites import Sites
 from tracelyze.collectors.program.manual_updates import ManualOptimizer
 from tracelyze.collectors.program.progress import Progress
@@ -15,8 +16,8 @@ from tracelyze.collectors.tensors import shards
 FIRST_GAP = 16  # steps of other optimizers that may lie between the first two of one
 REFRESH_EVERY = 32  # steps after which a changed requires_grad is noticed
 
-constructed: weakref.WeakSet[Any] = weakref.WeakSet()  # all optimizers of this process, also those that never step
-made_with: weakref.WeakKeyDictionary[Any, tuple[float, ...]] = weakref.WeakKeyDictionary()  # rates of their groups
+constructed: SetByIdentity = SetByIdentity()  # all optimizers of this process, also those that never step
+made_with: ByIdentity[tuple[float, ...]] = ByIdentity()  # rates of their groups
 
 
 class InsideBackward:
@@ -115,11 +116,11 @@ class Optimizers:
     def __init__(self, progress: Progress, sites: Sites, emit: Callable[[str, dict[str, Any]], None]) -> None:
         self.changed: Callable[[], None] = _nothing
         self._progress, self._sites, self._emit = progress, sites, emit
-        self._known: weakref.WeakKeyDictionary[Any, Tracked] = weakref.WeakKeyDictionary()
+        self._known: ByIdentity[Tracked] = ByIdentity()
         self._count = 0
         self._latest: Callable[[], Tracked | None] = lambda: None  # a weak reference to the one that was asked for last
         self._living: list[weakref.ref[Tracked]] = []
-        self._inside: weakref.WeakKeyDictionary[Any, InsideBackward] = weakref.WeakKeyDictionary()
+        self._inside: ByIdentity[InsideBackward] = ByIdentity()
         self.inside_now: InsideBackward | None = None  # the optimizer that has stepped inside the backward that runs
 
     def track(self, optimizer: Any) -> Tracked:

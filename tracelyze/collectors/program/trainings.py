@@ -8,11 +8,11 @@ out as it happens, so a merge may come late: it is written to the table links, a
 from __future__ import annotations
 
 import math
-import weakref
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.program.calls import Call
 from tracelyze.collectors.program.optimizers import Optimizers, Tracked
 from tracelyze.collectors.program.progress import Progress
@@ -74,7 +74,7 @@ class Trainings:
         self._checked: Counter[tuple[int, int]] = Counter()
         self._new: list[tuple[int, frozenset[int]]] = []
         self._last_reached: tuple[int, ...] = ()
-        self._identities: weakref.WeakKeyDictionary[Any, tuple[int, set[int]]] = weakref.WeakKeyDictionary()
+        self._identities: ByIdentity[tuple[int, set[int]]] = ByIdentity()
 
     def backward_ended(self, calls: list[Call]) -> None:
         """A backward ran through these calls, the last one first."""

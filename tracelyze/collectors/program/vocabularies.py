@@ -7,15 +7,16 @@ that were there before it, by which its first rows are recognised.
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
+
+from tracelyze.collectors.internals.by_identity import ByIdentity
 
 ELEMENTS = 8  # of a row
 MAX_EMBEDDINGS = 64  # that are remembered
 Sample = tuple[int, Any, Any]  # rows, and elements of the first and of the last of them
 
-_rows: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # when it was made
-_before: weakref.WeakKeyDictionary[Any, list[Sample]] = weakref.WeakKeyDictionary()  # smaller ones that lived then
+_rows: ByIdentity[int] = ByIdentity()  # when it was made
+_before: ByIdentity[list[Sample]] = ByIdentity()  # smaller ones that lived then
 
 
 def made(module: Any) -> None:
@@ -32,10 +33,12 @@ def made(module: Any) -> None:
 
 def grown_from(module: Any, rows: int) -> int | None:
     """How many rows an embedding, which has `rows` now, had before it was made larger; None if it was not."""
-    weight, first = module.weight.detach(), _rows.get(module)
+    weight = module.weight.detach()
+    first: int | None = _rows.get(module)
     if first is not None and first < rows:
         return first
-    for number, start, end in _before.get(module, []):
+    samples: list[Sample] = _before.get(module, [])
+    for number, start, end in samples:
         same = start.dtype == weight.dtype and start.device == weight.device and number < rows
         if same and bool((weight[0, :ELEMENTS] == start).all()) and bool((weight[number - 1, :ELEMENTS] == end).all()):
             return number

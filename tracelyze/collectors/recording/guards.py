@@ -25,8 +25,9 @@ class Guard:
     thread: TrainingThread
     clock: Clock
     overhead: Overhead
-    unseen: Callable[[], contextlib.AbstractContextManager[Any]]  # no __torch_function__ sees what is computed within
-    function_modes: Callable[[], int]  # how many of the program's modes would see it
+    unseen: Callable[[], contextlib.AbstractContextManager[Any]]  # nothing of the program sees what is computed within
+    function_modes: Callable[[], int]  # how many of the program's modes would see a function of torch that is called,
+    dispatch_modes: Callable[[], int]  # and how many an operation
 
 
 class Guarded(Protocol):

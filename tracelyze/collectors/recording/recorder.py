@@ -224,7 +224,23 @@ class Recorder:
         self.writer.complain(error)
 
 
-def _visibility(torch: Any) -> tuple[Callable[[], contextlib.AbstractContextManager[Any]], Callable[[], int]]:
-    """How to compute without being seen by `__torch_function__`, and how many modes of the program would see it."""
-    unseen = private_names.find(torch, private_names.NO_FUNCTION_MODES) or contextlib.nullcontext
-    return unseen, private_names.find(torch, private_names.FUNCTION_MODES) or (lambda: 0)
+def _visibility(
+    torch: Any,
+) -> tuple[Callable[[], contextlib.AbstractContextManager[Any]], Callable[[], int], Callable[[], int]]:
+    """How to compute without being seen by `__torch_function__` and by the program's modes, and how many modes for
+    functions, and for operations, would see it."""
+    no_functions = private_names.find(torch, private_names.NO_FUNCTION_MODES) or contextlib.nullcontext
+    no_dispatch = private_names.find(torch, private_names.NO_DISPATCH_MODES) or contextlib.nullcontext
+    function_modes = private_names.find(torch, private_names.FUNCTION_MODES) or (lambda: 0)
+    dispatch_modes = private_names.find(torch, private_names.DISPATCH_MODES) or (lambda: 0)
+
+    def unseen() -> contextlib.AbstractContextManager[Any]:
+        if not dispatch_modes():
+            context: contextlib.AbstractContextManager[Any] = no_functions()
+            return context
+        both = contextlib.ExitStack()
+        both.enter_context(no_functions())
+        both.enter_context(no_dispatch())
+        return both
+
+    return unseen, function_modes, dispatch_modes

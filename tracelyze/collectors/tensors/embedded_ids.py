@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tracelyze.collectors.tensors import rows_of_ids
+from tracelyze.collectors.tensors import rows_of_ids, saved_values
 from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.collectors.tensors.saved_values import saved
 
@@ -60,7 +60,7 @@ class Graph:
 
 def kind_of(node: Any) -> str:
     """ "Softmax", "Slice along last"."""
-    name: str = node.name()
+    name = saved_values.operation(node)
     kind = name.partition("Backward")[0]
     if kind not in ALONG_LAST:
         return kind

@@ -43,7 +43,7 @@ class FunctionalRelus:
         for node in _nodes([tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None]):
             if count >= MAX_RELUS:
                 return
-            if node.name() != NODE or self._is_a_module(node):
+            if saved_values.operation(node) != NODE or self._is_a_module(node):
                 continue
             before = self._before(node)
             result = saved_values.saved(node, "result") if before is not None else None

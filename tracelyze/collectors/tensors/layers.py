@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
+from tracelyze.collectors.internals.by_identity import ByIdentity
+from tracelyze.collectors.tensors import saved_values
 from tracelyze.collectors.tensors.safe_computing import is_plain
 
 RELUS = ("ReLU", "ReLU6")
@@ -20,7 +21,7 @@ class Silence:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         # At the sample before, by module: shape [units]. Gone with the module.
-        self._alive: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self._alive: ByIdentity[Any] = ByIdentity()
 
     def share(self, module: Any, output: Any, units: int | None) -> Any:
         """Share of the units that are dead, without its tensor's dimensions; None if it is not known which are units.
@@ -79,7 +80,7 @@ class Products:
 
 
 def _kind(node: Any) -> str:
-    return "" if node is None else str(node.name()).partition("Backward")[0]
+    return "" if node is None else saved_values.operation(node).partition("Backward")[0]
 
 
 def _through_views(node: Any) -> Any:

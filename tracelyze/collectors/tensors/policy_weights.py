@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracelyze.collectors.tensors import saved_values
 from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.collectors.tensors.saved_values import saved
 
@@ -52,7 +53,7 @@ def _constants(root: Any) -> list[Any]:
     seen, waiting = {root}, [root]
     while waiting and len(seen) < MAX_VISITED:
         node = waiting.pop(0)
-        kind = node.name().partition("Backward")[0]
+        kind = saved_values.operation(node).partition("Backward")[0]
         if kind not in THROUGH:
             continue
         following = [one for one, _ in node.next_functions]
@@ -73,7 +74,7 @@ def _chooses(node: Any) -> bool:
     seen, waiting = {node}, [node]
     while waiting and len(seen) < MAX_BEHIND:
         one = waiting.pop(0)
-        if one.name().partition("Backward")[0] in CHOSEN:
+        if saved_values.operation(one).partition("Backward")[0] in CHOSEN:
             return True
         for following, _ in one.next_functions:
             if following is not None and following not in seen:

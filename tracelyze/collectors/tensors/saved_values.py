@@ -28,6 +28,11 @@ def watch(torch: Any) -> None:
     owner.__enter__ = __enter__
 
 
+def operation(node: Any) -> str:
+    """The name of an autograd node. That of a function of the program's own may carry a `name` of the program's."""
+    return str(type(node).name(node))
+
+
 def saved_other(node: Any) -> Any:
     """The second factor or the divisor that was saved; None if it is gone, or if a hook of the program would run."""
     return saved(node, "other")

@@ -114,4 +114,4 @@ def _shape(node: Any, place: int) -> Shape | None:
 
 
 def _kind(node: Any) -> str:
-    return "" if node is None else str(node.name()).partition("Backward")[0].rpartition("::")[2]
+    return "" if node is None else saved_values.operation(node).partition("Backward")[0].rpartition("::")[2]

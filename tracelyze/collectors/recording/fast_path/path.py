@@ -138,7 +138,7 @@ class FastPath:
         self.cost = SkippingCost()
         self.replay: ReplayedStep | None = None
         self._tensor = tensor
-        self._function_modes = guard.function_modes
+        self._function_modes, self._dispatch_modes = guard.function_modes, guard.dispatch_modes
         self._guard = guard
         self._skippable = skippable
         self._program = skippable.program
@@ -222,7 +222,7 @@ class FastPath:
         run = self._run
         try:
             as_before = type(roots) is self._tensor and retains_graph is run.retains_graph
-            as_before = as_before and self.stage == CALLED and not self._function_modes()
+            as_before = as_before and self.stage == CALLED and not self._function_modes() and not self._dispatch_modes()
             if as_before and roots.is_cpu and not roots.dim():
                 loss, limit = roots.item(), run.training.loss_limit
                 for read, before in run.guards:

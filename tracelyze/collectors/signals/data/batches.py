@@ -10,8 +10,8 @@ import json
 import math
 from collections import deque
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
+from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.internals.private_names import LOADER_ITERATOR, UNSEEN
 from tracelyze.collectors.program.calls import Call
 from tracelyze.collectors.program.consumed.batches_in_hand import Batch
@@ -78,8 +78,8 @@ class Batches(Signal):
         super().__init__(context)
         self._fingerprints = fingerprints.Fingerprints(self.torch)
         self._pending = PendingRows(context.emit, "batches")
-        self._epochs: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
-        self._passes: WeakKeyDictionary[Any, _Pass] = WeakKeyDictionary()
+        self._epochs: ByIdentity[int] = ByIdentity()
+        self._passes: ByIdentity[_Pass] = ByIdentity()
         self._without_loader = _Pass(0, None)
         self._forwards = 0  # of the process when the latest one was dispatched
         self._no_loader = False  # The latest forward had no loader, and neither had those that were skipped since.

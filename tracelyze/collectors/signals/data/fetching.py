@@ -6,6 +6,7 @@ import weakref
 from array import array
 from typing import Any, NamedTuple
 
+from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.internals.private_names import LOADER_ITERATOR, UNSEEN
 from tracelyze.collectors.program import fetches
 from tracelyze.collectors.signals.context import SignalContext
@@ -38,9 +39,9 @@ class Fetching(Signal):
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
-        self._passes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._pages: weakref.WeakKeyDictionary[Any, fetches.Page] = weakref.WeakKeyDictionary()
-        self._running: weakref.WeakKeyDictionary[Any, _Pass] = weakref.WeakKeyDictionary()
+        self._passes: ByIdentity[int] = ByIdentity()
+        self._pages: ByIdentity[fetches.Page] = ByIdentity()
+        self._running: ByIdentity[_Pass] = ByIdentity()
         self._sources: list[weakref.ref[Any]] = []
         self._rows = self._own = 0
 
@@ -59,7 +60,7 @@ class Fetching(Signal):
         parts: list[tuple[int | None, Any]]
         if page is not None:
             parts = [(worker, page.of(worker)) for worker in range(min(page.workers, MOST_WORKERS))]
-        elif not loader.num_workers and self._own < OWN_PASSES:
+        elif not loader.num_workers and self._own < OWN_PASSES and hasattr(iterator, "_dataset_fetcher"):
             self._own += 1
             words = array("Q", bytes(8 * fetches.WORDS))
             fetcher = iterator._dataset_fetcher

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any, NamedTuple
 
+from tracelyze.collectors.internals.by_identity import ByIdentity, SetByIdentity
 from tracelyze.collectors.internals.private_names import LOADER_ITERATOR
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
@@ -45,12 +46,12 @@ class Loader(Signal):
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
-        self._made: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary()
-        self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._iterators: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._fresh: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._made: ByIdentity[int | None] = ByIdentity()
+        self._numbers: ByIdentity[int] = ByIdentity()
+        self._iterators: ByIdentity[int] = ByIdentity()
+        self._fresh: SetByIdentity = SetByIdentity()
         self._count = 0
-        self._positions: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # of the batch to come
+        self._positions: ByIdentity[int] = ByIdentity()  # of the batch to come
         self._batch_sizes: dict[int, int | None] = {}  # by loader
         self._last_in_hand = False  # the loader is exhausted, but what it fetched ahead is still to be used
         self._training: set[int] = set()

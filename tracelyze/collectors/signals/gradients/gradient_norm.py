@@ -7,11 +7,13 @@ allows, and at once when the loss is out of the ordinary.
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from tracelyze.collectors.internals.private_names import NORMS, UNSEEN
+from tracelyze.collectors.program.manual_updates import ManualOptimizer
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.gradients.singular_operations import suspects
@@ -53,11 +55,20 @@ class GradientNorm(Signal):
         self._clipped_values = -1  # backwards of the process when gradients were clipped by value
         self._measured: PendingValues | None = None
         self._named = 0
-        self._graph: Any = None  # of the backward before the step; nothing of its tensors is left in it
+        self._graph: Any = None  # of the backward before the step; of its tensors it holds the parameters still,
+        self._graph_of: Any = lambda: None  # so that it goes with the optimizer, should no step follow
 
     def before_backward(self, roots: Any) -> None:
         root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
         self._graph = getattr(root, "grad_fn", None) if self._named < MAX_NAMED else None
+        tracked = self.program.optimizers.latest if self._graph is not None else None
+        if tracked is not None and isinstance(tracked.optimizer, ManualOptimizer):  # its end would not be noticed
+            self._graph = None
+        elif tracked is not None and self._graph_of() is not tracked.optimizer:
+            self._graph_of = weakref.ref(tracked.optimizer, self._forget_graph)
+
+    def _forget_graph(self, ref: Any) -> None:
+        self._graph = None
 
     def clips_values(self, parameters: Any) -> None:
         """What this clip leaves is no norm of gradients before clipping: it is taken now, if the step is sampled."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from tracelyze.collectors.tensors import saved_values
+
 MAX_NODES = 5000
 MAX_NAMED = 3
 POWER = "a power below 1 at 0"
@@ -80,4 +82,4 @@ def _reach(order: list[Any], leaves: Collection[int]) -> set[int]:
 
 
 def _kind(node: Any) -> str:
-    return str(node.name()).partition("Backward")[0]
+    return saved_values.operation(node).partition("Backward")[0]

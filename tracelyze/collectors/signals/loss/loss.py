@@ -182,7 +182,7 @@ def outermost_operation(torch: Any, node: Any) -> tuple[float | None, Any]:
     for _ in range(WALK_DEPTH):
         if node is None:
             break
-        kind = node.name()
+        kind = saved_values.operation(node)
         inputs = node.next_functions
         if kind not in ("DivBackward0", "MulBackward0") or len(inputs) != 2 or inputs[1][0] is not None:
             break

@@ -49,9 +49,9 @@ class LossGraphs(Signal):
         if not self._left or self._looks >= MAX_LOOKS or type(roots) is float:  # one that was skipped
             return
         self._left -= 1
-        root: Any = roots if isinstance(roots, self.torch.Tensor) else next(iter(roots), None)
+        root: Any = roots[0] if isinstance(roots, (tuple, list)) and roots else roots  # no iterator: it is used up
         node = getattr(root, "grad_fn", None)
-        if node is None or not may_compute(self.torch, root.is_cuda):
+        if node is None or not isinstance(root, self.torch.Tensor) or not may_compute(self.torch, root.is_cuda):
             return
         self._looks += 1
         with unseen(self.torch), self.torch.no_grad():

@@ -194,7 +194,7 @@ def origin(node: Any, dims: int) -> tuple[str, int | None, bool]:
     """
     known, whole = True, True
     for _ in range(WALK_DEPTH):
-        kind = node.name().partition("Backward")[0]
+        kind = saved_values.operation(node).partition("Backward")[0]
         if kind in MOVING:
             known = False
         elif kind in CHOOSING:

@@ -7,7 +7,8 @@ with these and with the live ones: a file is read back by nobody here, and a sav
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 from tracelyze.collectors.internals.private_names import UNSEEN
@@ -24,16 +25,16 @@ PROGRESS = ("epoch", "step", "iter")  # what the keys of a file to go on from ar
 
 
 class _File:
-    """What an object that is written or read holds."""
+    """What an object that is written or read holds. Objects of the program's own kinds are not asked what they hold."""
 
     def __init__(self, torch: Any, content: Any) -> None:
         self.tensors: dict[str, Any] = {}
         self.optimizer = self.scheduler = self.scaler = False
-        keys = [key for key in content if isinstance(key, str)] if isinstance(content, Mapping) else []
+        keys = [key for key in content if type(key) is str] if _is_mapping(content) else []
         self.keys = " ".join(sorted(keys)[:12]) if len(keys) <= 12 else ""
         self.progress = any(word in key.lower() for key in keys[:64] for word in PROGRESS)
-        for holder in _holders(content, DEEPEST):
-            if isinstance(holder, torch.nn.Module):
+        for holder in _holders(torch, content, DEEPEST):
+            if issubclass(type(holder), torch.nn.Module):
                 self.tensors |= dict(holder.named_parameters())
             elif {"state", "param_groups"} <= holder.keys():
                 self.optimizer = True
@@ -43,28 +44,32 @@ class _File:
                 self.scaler = True
             else:
                 for name, value in holder.items():
-                    if isinstance(name, str) and isinstance(value, torch.Tensor):
+                    if type(name) is str and issubclass(type(value), torch.Tensor):
                         self.tensors.setdefault(name, value)
 
 
-def _holders(content: Any, depth: int) -> Iterator[Any]:
+def _is_mapping(content: Any) -> bool:
+    """Whether it is a dictionary that nothing but Python answers for."""
+    return type(content) in (dict, OrderedDict, defaultdict)
+
+
+def _holders(torch: Any, content: Any, depth: int) -> Iterator[Any]:
     """Mappings and modules within an object; not those within an optimizer's state."""
-    if isinstance(content, Mapping):
+    if _is_mapping(content):
         yield content
         if {"state", "param_groups"} <= content.keys():
             return
         inner = list(content.values())[:4096]
-    elif isinstance(content, (list, tuple)):
-        inner = list(content)[:64]
-    elif hasattr(content, "named_parameters"):
+    elif type(content) in (list, tuple):
+        inner = list(content[:64])
+    elif issubclass(type(content), torch.nn.Module):
         yield content
         return
     else:
         return
     if depth:
         for one in inner:
-            if isinstance(one, (Mapping, list, tuple)) or hasattr(one, "named_parameters"):
-                yield from _holders(one, depth - 1)
+            yield from _holders(torch, one, depth - 1)
 
 
 class Checkpoints(Signal):
@@ -93,10 +98,14 @@ class Checkpoints(Signal):
         found = list(dict.fromkeys(p for _, module in modules for p in module.parameters()))[:MAX_PARAMETERS]
         if not found or not may_compute(self.torch, found[0].is_cuda):
             return
-        found = [p for p in found if is_plain(self.torch, p) and p.device == found[0].device and p.numel()]
+        found = [p for p in found if self._is_real(p) and p.device == found[0].device]
         if found:
             self._first = self._elements(found)
             self._places = {id(p): (weakref.ref(p), index) for index, p in enumerate(found)}
+
+    def _is_real(self, tensor: Any) -> bool:
+        """Whether its elements can be compared: they are there, and lose nothing (a warning) as real numbers."""
+        return is_plain(self.torch, tensor) and bool(tensor.numel()) and not tensor.is_complex()
 
     def _elements(self, tensors: list[Any]) -> Any:
         """Shape [tensors, ELEMENTS]."""
@@ -112,7 +121,7 @@ class Checkpoints(Signal):
         """Files of other libraries are written of this, too."""
         if self.progress.steps and self._taken < 3:
             self._taken += 1
-            self._put({"action": "state", "tensors": len(state)})
+            self._put({"action": "state", "tensors": len(state) if _is_mapping(state) else 0})
 
     def file_saved(self, content: Any, name: str) -> None:
         self._saves += 1
@@ -136,7 +145,8 @@ class Checkpoints(Signal):
     def _compared(self, file: _File) -> dict[str, Any]:
         """The tensors of a file beside those that are trained."""
         held = {id(p): p for one in self.program.optimizers.active() for p in one.parameters() if id(p) in self._places}
-        held = {number: p for number, p in held.items() if self._places[number][0]() is p}
+        held = {number: p for number, p in held.items() if self._places[number][0]() is p and self._is_real(p)}
+        held = {number: p for number, p in held.items() if p.device == self._first.device}
         if not held or not may_compute(self.torch, self._first.is_cuda):
             return {}
         named: dict[int, str] = {}
@@ -150,7 +160,7 @@ class Checkpoints(Signal):
         first = self._first[[self._places[id(p)][1] for p in parameters]]
         moved = (live != first).any(1).tolist()
         missing, compared, untouched = [], 0, 0
-        pairs = []
+        pairs: list[tuple[int, Any]] = []
         for index, parameter in enumerate(parameters):
             if not moved[index]:
                 continue
@@ -160,7 +170,7 @@ class Checkpoints(Signal):
                 compared += 1
             elif other is None or other.shape != parameter.shape:
                 missing.append(name or "unnamed")
-            elif is_plain(self.torch, other) and other.dtype == parameter.dtype:
+            elif self._is_real(other) and other.dtype == parameter.dtype and self._same_place(other, pairs):
                 pairs.append((index, other))
         if pairs:
             compared += len(pairs)
@@ -170,6 +180,9 @@ class Checkpoints(Signal):
             "held": sum(moved), "missing": len(missing), "names": ", ".join(missing[:3]) or None,
             "compared": compared, "untouched": untouched,
         }  # fmt: skip
+
+    def _same_place(self, tensor: Any, pairs: list[tuple[int, Any]]) -> bool:
+        return not pairs or bool(pairs[0][1].device == tensor.device)
 
     def file_loaded(self, content: Any, name: str) -> None:
         self._loads += 1
@@ -183,7 +196,7 @@ class Checkpoints(Signal):
         self._loaded.append((row, [weakref.ref(one) for one in list(file.tensors.values())[:4]]))
 
     def state_loading(self, module: Any, given: Any) -> None:
-        if self._loaded and isinstance(given, Mapping):
+        if self._loaded and _is_mapping(given):
             tensors = {id(one) for one in list(given.values())[:64]}
             for row, some in self._loaded:
                 if any((one := ref()) is not None and id(one) in tensors for ref in some):

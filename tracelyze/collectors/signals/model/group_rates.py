@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import weakref
 from typing import Any
 
+from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.program.optimizers import Tracked, made_with, rates
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
@@ -29,7 +29,7 @@ class GroupRates(Signal):
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
-        self._schedulers: weakref.WeakKeyDictionary[Any, tuple[str, int | None]] = weakref.WeakKeyDictionary()
+        self._schedulers: ByIdentity[tuple[str, int | None]] = ByIdentity()
         self._rows = 0
 
     def scheduled(self, scheduler: Any, inner: bool) -> None:

@@ -7,6 +7,7 @@ import weakref
 from collections import Counter
 from typing import Any
 
+from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
@@ -54,7 +55,7 @@ class Schedules(Signal):
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
-        self._known: weakref.WeakKeyDictionary[Any, _Scheduler] = weakref.WeakKeyDictionary()
+        self._known: ByIdentity[_Scheduler] = ByIdentity()
         self._all: list[_Scheduler] = []
         self._reported: Counter[int] = Counter()  # reports that were made, by optimizer: an index of REPORTS
         self._next: float = math.inf  # steps of the process until the one that stepped last is to be reported

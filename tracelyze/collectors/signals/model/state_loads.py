@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
@@ -31,8 +32,8 @@ class StateLoads(Signal):
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
         self._loads = 0
-        self._modules: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._latest: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # step when last handed out
+        self._modules: ByIdentity[int] = ByIdentity()
+        self._latest: ByIdentity[int] = ByIdentity()  # step when last handed out
         self._taken: deque[tuple[weakref.ref[Any], int]] = deque(maxlen=REMEMBERED)
         self._own: int | None = None  # tensors of the load that is going on which are the module's own
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
+from tracelyze.collectors.internals.by_identity import SetByIdentity
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
@@ -30,7 +30,7 @@ class ScalerUse(Signal):
         self._use = UNUSED
         self._stepped = False
         self._unscaled = 0
-        self._known: weakref.WeakSet[Any] = weakref.WeakSet()  # scalers that have made a step
+        self._known: SetByIdentity = SetByIdentity()  # scalers that have made a step
         self._new = False
 
     def scale(self, original: Any, scaled: Any) -> None:
