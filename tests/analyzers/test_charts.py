@@ -70,8 +70,8 @@ def test_thinning_leaves_short_series_alone() -> None:
 @pytest.mark.parametrize(
     ("function", "shape", "values", "expected"),
     [
-        ("cross_entropy", "32x10", [0, 1, 2], (pytest.approx(2.3026, abs=1e-3), "guessing among 10 classes")),
-        ("binary_cross_entropy", "32", [0, 1, 2], (pytest.approx(0.6931, abs=1e-3), "guessing among 2 classes")),
+        ("cross_entropy", "32x10", [0, 1, 2], (2.3, "guessing among 10 classes")),
+        ("binary_cross_entropy", "32", [0, 1, 2], (0.693, "guessing among 2 classes")),
         ("mse_loss", "32x10", [0, 1, 2], None),
         ("cross_entropy", "32x10", [5, 6, 7], None),  # one term of several: the loss of the step is another
         ("cross_entropy", "32x50000", [0, 1, 2], None),  # far from every loss of the run

@@ -80,7 +80,9 @@ def played(make: Any, **more: list[dict[str, Any]]) -> bool:
 
 def test_what_makes_a_training_one_of_reinforcement(make: Any) -> None:
     call = {"step": 1, "function": "smooth_l1_loss", "site": 1, "training": True, "made_by": "Gather"}
-    assert not played(make), "it may measure its accuracy"
+    assert played(make), "nothing says what its loss is"
+    classes = call | {"function": "cross_entropy", "made_by": "Addmm"}
+    assert not played(make, loss_calls=[classes]), "it may measure its accuracy"
     assert played(make, loss_calls=[call | {"made_whole": True}])
     assert not played(make, loss_calls=[call | {"made_by": "Addmm", "made_whole": True}])
     assert played(make, loss_graphs=[{"step": 1, **row} for row in weights(0.0)])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tracelyze.collectors.program.consumed.batches_in_hand import BatchesInHand
 from tracelyze.collectors.program.progress import Progress
 from tracelyze.collectors.signals.data.loader import MAX_UNUSED, Loader
 
@@ -46,11 +47,12 @@ class Device:
                 return 1000 * (other.stamp - self.stamp)
 
         return SimpleNamespace(
+            Tensor=type("Tensor", (), {}),
             cuda=SimpleNamespace(
                 Event=Event,
                 current_stream=lambda: device.current,
                 is_current_stream_capturing=lambda: device.capturing,
-            )
+            ),
         )
 
 
@@ -74,6 +76,7 @@ class Loop:
             sites=SimpleNamespace(here=lambda role: None),
             calls=SimpleNamespace(reached=[]),
             trainings=SimpleNamespace(several=False, current=None),
+            batches=BatchesInHand(self.progress),
         )
         context: Any = SimpleNamespace(
             torch=self.device.torch(),

@@ -284,7 +284,7 @@ SAVED: Final = (
 )
 
 PRECISION: Final = (
-    pair("amp_float16", "loss-factor", "fp16-overflow", consequences=BLOW_UP, fast=True),
+    pair("amp_float16", "loss-factor", "fp16-overflow", consequences=(*BLOW_UP, "fp16-underflow"), fast=True),
     faulty("fp16_raw_counts", "fp16-overflow", consequences=BLOW_UP, extras=("input-normalization",)),
     faulty("fp16_rate_grows", f"fp16-overflow|{DIVERGES}", consequences=BLOW_UP),
     faulty("fp16_summed_loss", "fp16-overflow|loss-nonfinite", consequences=BLOW_UP),
@@ -302,7 +302,13 @@ PRECISION: Final = (
         "amp_float16",
         "clip-before-unscale",
         "clip-before-unscale",
-        consequences=("clipping-always-active", "constant-output", "loss-plateau", "update-ratio"),
+        consequences=(
+            "clipping-always-active",
+            "clipping-freezes-updates",
+            "constant-output",
+            "loss-plateau",
+            "update-ratio",
+        ),
         lines=("torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=5.0)",),
         fast=True,
     ),
@@ -572,7 +578,7 @@ END_OF_RUN: Final = (
         exit_code=1,
         lines=("return self.fc(self.gru(x, self.h0)[0][:, -1]).squeeze(1)",),
     ),
-    faulty("crash_worker_bad_record", "crash", exit_code=1, lines=("for i, (x, y) in enumerate(loader):",), fast=True),
+    faulty("crash_worker_bad_record", "crash", exit_code=1, lines=("float(field)",), fast=True),
     faulty("crash_rebound_weight", "crash", exit_code=1, lines=("weight = weight - 0.1 * weight.grad",)),
     faulty("crash_loss_per_sample", "crash", exit_code=1, lines=("loss.backward()",)),
     faulty("crash_leaf_in_place", "crash", exit_code=1, lines=("p.clamp_(-0.1, 0.1)",)),

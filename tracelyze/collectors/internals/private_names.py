@@ -14,6 +14,7 @@ GRAPH_TASK = "_C._current_graph_task_id"
 COMPILING = "compiler._is_compiling_flag"
 FRAMES = "_C._dynamo.eval_frame"
 LOSS_MODULE = "nn.modules.loss._Loss"
+BATCH_NORM = "nn.modules.batchnorm._NormBase"
 LOADER_ITERATOR = "utils.data.dataloader._BaseDataLoaderIter"
 MAP_FETCHER = "utils.data._utils.fetch._MapDatasetFetcher"
 STREAM_FETCHER = "utils.data._utils.fetch._IterableDatasetFetcher"
@@ -38,6 +39,7 @@ SUBSTITUTES = {
     NO_DISPATCH_MODES: "losses that are read for the recording are visible to the program's modes for operations",
     COMPILING: "torch.compiler.is_compiling is called instead, which takes 0.1 us more a hook",
     FRAMES: "torch.compiler.disable keeps torch.compile from our functions: a second more at the start, one more break",
+    BATCH_NORM: "BatchNorm is told apart by its mode alone, and its running statistics are not followed",
     LOSS_MODULE: "loss modules are recognised by their scalar output alone",
 }
 

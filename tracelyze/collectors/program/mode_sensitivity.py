@@ -6,6 +6,8 @@ import weakref
 from collections import Counter
 from typing import Any
 
+from tracelyze.collectors.internals.private_names import BATCH_NORM, find
+
 _RATES = (
     "p", "drop_prob", "drop_rate", "dropout", "dropout_p", "dropout_prob", "dropout_rate", "attention_dropout",
     "attn_dropout", "attn_pdrop", "resid_pdrop",
@@ -27,7 +29,8 @@ def is_sensitive(torch: Any, module: Any) -> bool:
     nn = torch.nn
     if isinstance(module, nn.modules.dropout._DropoutNd):
         return bool(module.p > 0)
-    if isinstance(module, nn.modules.batchnorm._NormBase):
+    normalises = find(torch, BATCH_NORM)
+    if normalises is not None and isinstance(module, normalises):
         return bool(module.track_running_stats)
     if isinstance(module, nn.RNNBase):
         return bool(module.dropout > 0 and module.num_layers > 1)

@@ -82,9 +82,11 @@ def from_the_start(training: Training, seen: Curve, limits: Limits) -> TooHigh |
     update = float(updates.max()) if len(updates) else 0.0
     if update < limits["update"]:
         return None
-    first = int(seen.rows[0])
+    # Where it fell at first, the first update shows in the loss of the step after it.
+    begin = int(seen.rows[0])
+    first = begin if at_once else int(seen.rows[1])
     rate, highest, lowest_loss = float(seen.rate[0]), float(loss.max()), float(loss.min())
-    return TooHigh(first, first, rate, None, highest, lowest_loss, update, at_once=at_once)
+    return TooHigh(first, begin, rate, None, highest, lowest_loss, update, at_once=at_once)
 
 
 def stuck(training: Training, seen: Curve, limits: Limits) -> TooHigh | None:

@@ -85,6 +85,7 @@ class Batches(Signal):
         self._no_loader = False  # The latest forward had no loader, and neither had those that were skipped since.
         self._rows = 0
         self._alerts = 0
+        self._places: deque[Any] = deque(maxlen=MAX_UNSETTLED)  # of batches that were sampled as they came
         self._early = EARLY_SAMPLES  # samples that may still be looked at in early passes
         self._stride, self._spacing = 1, 1  # the spacing that the budget asks for, as a power of two
         self._place: tuple[Any, ...] = None, 0, 0, 0.0, 0  # PLACE of the batch that is sampled
@@ -110,6 +111,7 @@ class Batches(Signal):
             fields = fingerprints.fields(self.torch, batch)
             given.place = number, current.epoch, current.position, self.context.now(), self.progress.steps
             if wanted:
+                self._places.append(given.place)
                 self._sample_new(fields, given, early=current.epoch < EARLY)
 
     def next_full_step(self) -> float:
@@ -149,7 +151,8 @@ class Batches(Signal):
 
     def after_step(self, tracked: Any, row: Row) -> None:
         batch = self._in_use
-        if self.progress.alert and batch is not None and batch.place and self._alerts < MAX_ALERTS:
+        unseen = batch is not None and batch.place and batch.place not in self._places
+        if self.progress.alert and batch is not None and unseen and self._alerts < MAX_ALERTS:
             alive = [(name, tensor) for name, held in batch.fields if (tensor := held()) is not None]
             self._alerts += 1
             self._place = batch.place

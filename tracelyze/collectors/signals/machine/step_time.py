@@ -29,8 +29,9 @@ class StepTime(Signal):
         self._begun = self.context.now()
 
     def after_backward(self, roots: Any) -> None:
-        if self._begun is not None:
-            self._backward = (self._backward or 0.0) + self.context.now() - self._begun
+        begun, before = self._begun, self._backward  # a signal handler may make a step meanwhile
+        if begun is not None:
+            self._backward = (before or 0.0) + self.context.now() - begun
 
     def fast_values(self, tracked: Tracked, time: float) -> tuple[float]:
         seconds = time - self._ended[tracked.index]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracelyze.collectors.internals.private_names import UNSEEN
+from tracelyze.collectors.internals.private_names import BATCH_NORM, UNSEEN, find
 from tracelyze.collectors.program.calls import GRAD, Call
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
@@ -17,7 +17,7 @@ LOOKS = 20  # at each model, as long as it is unset
 
 class RunningState(Signal):
     name = "running_state"
-    needs = UNSEEN
+    needs = (*UNSEEN, BATCH_NORM)
     columns = tuple(f"unset.{name}" for name in ("step", "model", "modules", "of", "call", "training"))
     about = "Models in eval mode whose batch normalisation has never seen a batch and was never loaded."
     cost = "10 us per module, at the first calls of a model in eval mode"
@@ -27,6 +27,7 @@ class RunningState(Signal):
         super().__init__(context)
         self._looks: dict[int, int] = {}  # by model
         self._pending = PendingRows(context.emit, "unset")
+        self._normalises = find(self.torch, BATCH_NORM)
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         model = call.model
@@ -65,7 +66,7 @@ class RunningState(Signal):
 
     def _is_idle(self, module: Any) -> bool:
         """Whether a module normalises with what it has stored."""
-        if not isinstance(module, self.torch.nn.modules.batchnorm._NormBase) or module.training:
+        if not isinstance(module, self._normalises) or module.training:
             return False
         counted: bool = module.track_running_stats and module.num_batches_tracked is not None
         return counted and module.running_mean is not None
