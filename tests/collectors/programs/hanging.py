@@ -7,9 +7,9 @@ evaluates  rank 0 evaluates for a while, in which rank 1 waits; then both go on
 """
 
 import datetime
+import faulthandler
 import os
 import sys
-import threading
 import time
 
 import torch
@@ -39,9 +39,8 @@ def evaluate(model):
 def main():
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    late = threading.Timer(60, os._exit, (1,))  # Gloo may hang at the end of a program that has lost its peers.
-    late.daemon = True
-    late.start()
+    # Gloo may hang at the end of a program that has lost its peers. This clock needs no GIL to end the process.
+    faulthandler.dump_traceback_later(60, exit=True)
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
     group = dist.new_group(timeout=datetime.timedelta(seconds=PATIENCE), group_desc="data parallel")
     layers = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -61,6 +60,9 @@ def main():
         total = torch.ones(4, 3)
         dist.all_reduce(total, group=group)
     if HOW == "evaluates":
+        # Gloo's threads need the GIL to let go of `total`. Torch 2.13 destroys a group with the GIL held, and waits for
+        # these threads: without this pause a quarter of all plain runs of this program never end.
+        time.sleep(0.5)
         dist.destroy_process_group()
 
 
