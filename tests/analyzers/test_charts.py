@@ -87,6 +87,6 @@ def test_the_loss_of_a_guess_is_drawn_where_it_is_known(
     }  # fmt: skip
     rows = [dict(zip(calls, values, strict=True)) for values in zip(*calls.values(), strict=True)]
     process = make.process(steps={**make.steps(60), "loss": losses}, more={"loss_calls": rows})
-    (drawn,) = pictures.loss(process.trainings[0])
+    (drawn,) = pictures.loss(process.optimizations[0])
     assert (drawn.threshold, drawn.threshold_label) == (expected or (None, ""))
     assert drawn.healthy == ("below" if expected else "")

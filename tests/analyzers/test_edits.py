@@ -52,7 +52,7 @@ def statements(source: str) -> list[str]:
 def test_clearing_goes_right_behind_the_step(make) -> None:
     source = LOOP.format(backward="loss.backward()", middle="pass", step="optimizer.step()")
     process = make.process(sites=sites_of(source, backward="backward()", step="optimizer.step()"))
-    lines = statements(applied(source, edits.clear_after_step(process.trainings[0])))
+    lines = statements(applied(source, edits.clear_after_step(process.optimizations[0])))
     assert lines[lines.index("optimizer.step()") + 1] == "optimizer.zero_grad()"
 
 
@@ -69,7 +69,7 @@ def test_the_finding_about_missing_clearing_proposes_that_edit(make) -> None:
 def test_clearing_moves_before_the_backward(make) -> None:
     source = LOOP.format(backward="loss.backward()", middle="optimizer.zero_grad()", step="optimizer.step()")
     roles = {"backward": "backward()", "zero_grad": "zero_grad()", "step": "optimizer.step()"}
-    training = make.process(sites=sites_of(source, **roles)).trainings[0]
+    training = make.process(sites=sites_of(source, **roles)).optimizations[0]
     lines = statements(applied(source, edits.clear_before_backward(training)))
     order = [line for line in lines if line.startswith(("loss.backward", "optimizer."))]
     assert order == ["optimizer.zero_grad()", "loss.backward()", "optimizer.step()"]
@@ -79,7 +79,7 @@ def test_a_partial_clearing_becomes_the_optimizers_own(make) -> None:
     source = LOOP.format(backward="loss.backward()", middle="pass", step="optimizer.step()")
     source = source.replace("        loss =", "        model.head.zero_grad(set_to_none=True)\n        loss =")
     roles = {"backward": "backward()", "zero_grad": "zero_grad(", "step": "optimizer.step()"}
-    training = make.process(sites=sites_of(source, **roles)).trainings[0]
+    training = make.process(sites=sites_of(source, **roles)).optimizations[0]
     lines = statements(applied(source, edits.clear_all(training)))
     assert "optimizer.zero_grad()" in lines
     assert not [line for line in lines if "head" in line]
@@ -89,7 +89,7 @@ def test_gradients_are_unscaled_before_the_clip(make) -> None:
     clip = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
     source = LOOP.format(backward="scaler.scale(loss).backward()", middle=clip, step="scaler.step(optimizer)")
     roles = {"backward": "backward()", "clip": "clip_grad", "step": "scaler.step"}
-    training = make.process(sites=sites_of(source, **roles)).trainings[0]
+    training = make.process(sites=sites_of(source, **roles)).optimizations[0]
     lines = statements(applied(source, edits.unscale_before_clip(training)))
     assert lines[lines.index(clip) - 1] == "scaler.unscale_(optimizer)"
 
@@ -97,13 +97,13 @@ def test_gradients_are_unscaled_before_the_clip(make) -> None:
 def test_both_halves_of_a_scaler(make) -> None:
     source = LOOP.format(backward="scaler.scale(loss).backward()", middle="pass", step="optimizer.step()")
     roles = {"backward": "backward()", "step": "optimizer.step()"}
-    training = make.process(sites=sites_of(source, **roles)).trainings[0]
+    training = make.process(sites=sites_of(source, **roles)).optimizations[0]
     lines = statements(applied(source, edits.step_by_scaler(training)))
     at = lines.index("scaler.step(optimizer)")
     assert lines[at + 1] == "scaler.update()"
     source = LOOP.format(backward="loss.backward()", middle="pass", step="scaler.step(optimizer)")
     roles = {"backward": "backward()", "step": "scaler.step"}
-    training = make.process(sites=sites_of(source, **roles)).trainings[0]
+    training = make.process(sites=sites_of(source, **roles)).optimizations[0]
     assert "scaler.scale(loss).backward()" in statements(applied(source, edits.scale_the_loss(training)))
 
 
@@ -134,19 +134,19 @@ def test_arguments_of_a_loader(make, call: str, repaired: str | None) -> None:
 def test_lines_that_are_no_plain_statement_are_left_alone(make, step: str) -> None:
     source = LOOP.format(backward="loss.backward()", middle="pass", step=step)
     process = make.process(sites=sites_of(source, backward="backward()", step=".step("))
-    assert edits.clear_after_step(process.trainings[0]) is None
+    assert edits.clear_after_step(process.optimizations[0]) is None
 
 
 def test_what_may_not_be_the_place_is_left_alone(make) -> None:
     source = LOOP.format(backward="loss.backward()", middle="pass", step="optimizer.step()")
     rows = sites_of(source, backward="backward()", step="optimizer.step()")
     twice = [*rows, rows[1] | {"site": 9, "line": 20}]
-    assert edits.clear_after_step(make.process(sites=twice).trainings[0]) is None
+    assert edits.clear_after_step(make.process(sites=twice).optimizations[0]) is None
     bare = [{key: value for key, value in row.items() if not re.match("excerpt", key)} for row in rows]
-    assert edits.clear_after_step(make.process(sites=bare).trainings[0]) is None
+    assert edits.clear_after_step(make.process(sites=bare).optimizations[0]) is None
     changed = [row | {"source": "other.step()"} for row in rows]
-    assert edits.clear_after_step(make.process(sites=changed).trainings[0]) is None
+    assert edits.clear_after_step(make.process(sites=changed).optimizations[0]) is None
     scaled = LOOP.format(backward="scaler.scale(loss).backward()", middle="pass", step="optimizer.step()")
     apart = sites_of(scaled, backward="backward()", step="optimizer.step()")
     apart[1]["function"] = "update"
-    assert edits.step_by_scaler(make.process(sites=apart).trainings[0]) is None
+    assert edits.step_by_scaler(make.process(sites=apart).optimizations[0]) is None

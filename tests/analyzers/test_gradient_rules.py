@@ -30,9 +30,9 @@ def test_of_several_optimizers_the_own_line_is_named(make) -> None:
     }
     process = make.process(steps, optimizers=both, sites=sites)
     assert make.check("missing-zero-grad", process)[2].location.line == 55
-    assert [training.backward_location.line for training in process.trainings] == [46, 54]
+    assert [training.backward_location.line for training in process.optimizations] == [46, 54]
     unknown = make.process(steps, optimizers=[{"optimizer": 0}, {"optimizer": 1}], sites=sites)
-    assert [training.step_location.line for training in unknown.trainings] == [47, 47]
+    assert [training.step_location.line for training in unknown.optimizations] == [47, 47]
     partial = steps | {"grads_carried": [0, 0] + [3 * (index % 2) for index in range(COUNT - 2)]}
     found = make.check("partial-zero-grad", make.process(partial, optimizers=both, sites=sites))[2]
     assert found.location.line == 55

@@ -29,8 +29,8 @@ def fired(diagnosis: Diagnosis) -> set[str]:
 
 def test_the_faulty_member_of_a_sweep_is_named(collect: Collect) -> None:
     process, diagnosis = recorded(collect, "sweep")
-    assert [part.part for part in process.parts] == [f"training {number} of 5" for number in range(1, 6)]
-    assert [len(part.steps) for part in process.parts] == [60] * 5
+    assert [one.training for one in process.trainings] == [f"training {number} of 5" for number in range(1, 6)]
+    assert [len(one.steps) for one in process.trainings] == [60] * 5
     (finding,) = [finding for finding in diagnosis.findings if finding.rule == "missing-zero-grad"]
     assert finding.trainings == ["training 3 of 5"]
     assert "training 3 of 5" in finding.title
@@ -47,18 +47,18 @@ def test_tensors_keep_their_names_when_the_model_is_freed(collect: Collect) -> N
 
 def test_folds_of_one_model_are_judged_one_by_one(collect: Collect) -> None:
     process, diagnosis = recorded(collect, "folds")
-    parts = process.parts
-    assert [len(part.steps) for part in parts] == [120] * 3
-    assert [len(part.evals) for part in parts] == [6] * 3
-    assert [list(part.evals["after_step"]) for part in parts] == [[20, 40, 60, 80, 100, 120]] * 3
+    trainings = process.trainings
+    assert [len(one.steps) for one in trainings] == [120] * 3
+    assert [len(one.evals) for one in trainings] == [6] * 3
+    assert [list(one.evals["after_step"]) for one in trainings] == [[20, 40, 60, 80, 100, 120]] * 3
     (finding,) = [finding for finding in diagnosis.findings if finding.rule == "eval-in-train-mode"]
     assert finding.trainings == ["training 2 of 3"]
 
 
 def test_an_optimizer_made_for_every_epoch_carries_on(collect: Collect) -> None:
     process, diagnosis = recorded(collect, "anew")
-    assert process.parts == [process]
-    (training,) = process.trainings
+    assert process.trainings == [process]
+    (training,) = process.optimizations
     assert list(training.steps["step"]) == list(range(1, 121))
     assert training.steps["lr"][-1] == pytest.approx(0.01 * 0.8**5)
     assert [row["optimizer"] for row in process.optimizers.records()] == [0]
@@ -69,36 +69,36 @@ def test_an_optimizer_made_for_every_epoch_carries_on(collect: Collect) -> None:
 
 def test_what_is_learned_after_something_else_is_a_training_of_its_own(collect: Collect) -> None:
     process, _ = recorded(collect, "two_tasks")
-    assert [len(part.steps) for part in process.parts] == [60, 60]
+    assert [len(one.steps) for one in process.trainings] == [60, 60]
 
 
 def test_interleaved_trainings_do_not_leak_into_each_other(collect: Collect) -> None:
     process, diagnosis = recorded(collect, "interleaved")
-    one, two = process.parts
-    for part, batch, limit in ((one, 128, 1.0), (two, 32, 5.0)):
-        assert set(part.steps["backwards"]) == {1}
-        assert set(part.steps["batch_size"]) == {batch}
-        assert set(part.steps["clips"][1:]) == {1}
-        assert set(part.steps["clip_max_norm"][1:]) == {limit}
-        assert set(part.steps["grads_carried"]) == {0}
-    assert max(one.steps["loss"]) < 2
-    assert min(two.steps["loss"]) > 1000
-    assert one.steps["modules_sensitive"][5] == 1
-    assert two.steps["modules_sensitive"][5] == 0
+    first, second = process.trainings
+    for one, batch, limit in ((first, 128, 1.0), (second, 32, 5.0)):
+        assert set(one.steps["backwards"]) == {1}
+        assert set(one.steps["batch_size"]) == {batch}
+        assert set(one.steps["clips"][1:]) == {1}
+        assert set(one.steps["clip_max_norm"][1:]) == {limit}
+        assert set(one.steps["grads_carried"]) == {0}
+    assert max(first.steps["loss"]) < 2
+    assert min(second.steps["loss"]) > 1000
+    assert first.steps["modules_sensitive"][5] == 1
+    assert second.steps["modules_sensitive"][5] == 0
     assert fired(diagnosis) == set()
 
 
 @pytest.mark.parametrize("name", ["gan", "head_and_body"])
 def test_optimizers_that_take_turns_on_one_thing_are_one_training(collect: Collect, name: str) -> None:
     process, diagnosis = recorded(collect, name)
-    assert len(process.trainings) == 2
-    assert process.parts == [process]
+    assert len(process.optimizations) == 2
+    assert process.trainings == [process]
     assert fired(diagnosis) == set()
 
 
 def test_a_teacher_and_its_student(collect: Collect) -> None:
     process, diagnosis = recorded(collect, "distillation")
-    first, second = process.parts
+    first, second = process.trainings
     assert (len(first.steps), len(second.steps)) == (60, 60)
     assert not math.isclose(first.steps["loss"][-1], second.steps["loss"][0])
     assert fired(diagnosis) == set()

@@ -202,8 +202,8 @@ class _Judged:
     def _draw(self, rule: Rule, found: Found) -> list[Chart]:
         """The charts of a finding that was sent without them: its process is judged by this rule again."""
         process = self._with_peers(self._heads[found.process])
-        part = process if of_whole(rule) else process.parts[found.part]
-        again = judged_by(rule, part, self.plan)
+        training = process if of_whole(rule) else process.trainings[found.training]
+        again = judged_by(rule, training, self.plan)
         process.forget()
         return again[found.place].charts if isinstance(again, list) and found.place < len(again) else []
 

@@ -20,7 +20,7 @@ def of(process: Process, threaded: Collection[Any]) -> str:
     """
     threads = process.facts.get("pid") in threaded
     thread = f"thread {process.facts.get('thread_name') or process.thread}" if threads else ""
-    return ", ".join(part for part in (thread, process.part) if part)
+    return ", ".join(part for part in (thread, process.training) if part)
 
 
 def named(finding: Finding, name: str) -> Finding:

@@ -47,7 +47,7 @@ def facts_of(process: Process) -> ProcessFacts:
     return ProcessFacts(
         rank=process.rank,
         exit=process.exit,
-        steps=max((len(training.steps) for training in process.trainings), default=0),
+        steps=max((len(optimization.steps) for optimization in process.optimizations), default=0),
         seconds=float(np.nansum(steps["seconds"])),
         overhead=float(np.nansum(steps["overhead"])) if steps.has("overhead") else None,
         duration=max((float(np.nanmax(times)) for times in ends if np.isfinite(times).any()), default=None),
@@ -182,12 +182,16 @@ def environment(facts: Mapping[str, Any]) -> dict[str, str]:
 def pictures_of(process: Process) -> list[Chart]:
     """Loss with validation, gradient norm, what a step's time went to, and memory, of one process."""
     found: list[Chart] = []
-    longest_part = max(process.parts, key=lambda part: len(part.steps))
-    shown = process.trainings if longest_part is process else [t for part in process.parts for t in part.trainings]
-    for training in shown[:3]:
-        name = timing.name_of(training)
-        found += pictures.loss(training, name=name) + pictures.grad_norm(training, name=name)
-    longest = max(process.trainings, key=lambda training: len(training.steps), default=None)
+    longest_training = max(process.trainings, key=lambda training: len(training.steps))
+    shown = (
+        process.optimizations
+        if longest_training is process
+        else [each for training in process.trainings for each in training.optimizations]
+    )
+    for optimization in shown[:3]:
+        name = timing.name_of(optimization)
+        found += pictures.loss(optimization, name=name) + pictures.grad_norm(optimization, name=name)
+    longest = max(process.optimizations, key=lambda optimization: len(optimization.steps), default=None)
     if longest is not None:
         found += pictures.time_split(longest) + pictures.memory(longest)
     return found

@@ -108,7 +108,7 @@ def _ends(process: Process) -> Any:
     zero = (process.facts.get("clock") or {}).get("zero")
     if not isinstance(zero, (int, float)):
         return None
-    times = process.trainings[0].steps["time"]
+    times = process.optimizations[0].steps["time"]
     return np.sort(times[np.isfinite(times)]) + zero if np.isfinite(times).any() else None
 
 

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 def trainings_of(process: Process, threaded: Collection[Any]) -> list[TrainingFacts]:
     """The trainings of this process; none if neither it nor another thread beside it made more than one."""
-    named = [(part, naming.of(part, threaded)) for part in process.parts]
-    return [_facts(part, name) for part, name in named if name]
+    named = [(training, naming.of(training, threaded)) for training in process.trainings]
+    return [_facts(training, name) for training, name in named if name]
 
 
-def _facts(part: Process, name: str) -> TrainingFacts:
-    steps = part.steps
+def _facts(training: Process, name: str) -> TrainingFacts:
+    steps = training.steps
     time, loss = steps["time"], steps["loss"]
     time, loss = time[np.isfinite(time)], loss[np.isfinite(loss)]
-    optimizers = dict.fromkeys(str(training.facts.get("name") or "") for training in part.trainings)
+    optimizers = dict.fromkeys(str(optimization.facts.get("name") or "") for optimization in training.optimizations)
     return TrainingFacts(
         name=name,
-        rank=part.rank,
-        steps=max((len(training.steps) for training in part.trainings), default=len(steps)),
+        rank=training.rank,
+        steps=max((len(optimization.steps) for optimization in training.optimizations), default=len(steps)),
         seconds=round(float(time.max() - time.min()), 3) if len(time) > 1 else None,
         optimizer=", ".join(name for name in optimizers if name),
         loss=float(loss[-1]) if len(loss) else None,

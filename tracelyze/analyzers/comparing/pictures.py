@@ -13,7 +13,7 @@ from tracelyze.analyzers.evidence.charts import chart
 from tracelyze.analyzers.evidence.pictures import WIDE
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Run, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Run
     from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.diagnosis import Chart
 
@@ -37,15 +37,15 @@ def charts(one: Run, two: Run) -> list[Chart]:
     ]
 
 
-def _over(a: Training, b: Training, title: str, y_label: str, column: str, unit: float) -> Chart:
+def _over(a: Optimization, b: Optimization, title: str, y_label: str, column: str, unit: float) -> Chart:
     steps = np.union1d(timing.numbers(a), timing.numbers(b))
     lines: dict[str, Floats] = {}
     known = {}
-    for name, training in (("A", a), ("B", b)):
+    for name, optimization in (("A", a), ("B", b)):
         values, measured = np.full(len(steps), np.nan), np.zeros(len(steps), dtype=bool)
-        places = np.searchsorted(steps, timing.numbers(training))
-        values[places] = training.steps[column] / unit
-        measured[places] = training.steps.known(column)
+        places = np.searchsorted(steps, timing.numbers(optimization))
+        values[places] = optimization.steps[column] / unit
+        measured[places] = optimization.steps.known(column)
         lines[name], known[name] = values, measured
     finite = np.concatenate([values[np.isfinite(values)] for values in lines.values()])
     wide = len(finite) > 0 and float(finite.min()) > 0 and float(finite.max()) > WIDE * float(finite.min())

@@ -10,7 +10,7 @@ import numpy as np
 from tracelyze.analyzers.comparing.noise import RECORDINGS, blocks, margin, significance, time_change
 from tracelyze.analyzers.comparing.settings import lead
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.recorded.run import Process, Run, Training
+from tracelyze.analyzers.recorded.run import Optimization, Process, Run
 from tracelyze.analyzers.recorded.table import Floats
 from tracelyze.comparison import Change, Section, Side
 from tracelyze.formatting import percent
@@ -34,26 +34,26 @@ _LEAST_LOSS: Final = 0.01
 _MICROSECONDS: Final = 1e6
 
 
-def longest(run: Run) -> list[Training]:
+def longest(run: Run) -> list[Optimization]:
     """The training with most steps of each process of the last attempt."""
     attempt = max((process.attempt for process in run.processes), default=0)
-    chosen = [process for process in run.processes if process.attempt == attempt and process.trainings]
+    chosen = [process for process in run.processes if process.attempt == attempt and process.optimizations]
     return [process.longest for process in chosen]
 
 
 def side(run: Run) -> Side:
     """One run as the comparison names it."""
-    trainings = longest(run)
-    step = _per_step(trainings, _net_seconds)
+    optimizations = longest(run)
+    step = _per_step(optimizations, _net_seconds)
     facts = {}
-    if trainings:
-        device = trainings[0].process.facts.get("device")
+    if optimizations:
+        device = optimizations[0].process.facts.get("device")
         name = device.get("name") if isinstance(device, dict) else None
         facts = {
-            "device": str(name or trainings[0].process.device),
-            "torch": str(trainings[0].process.facts.get("torch")),
+            "device": str(name or optimizations[0].process.device),
+            "torch": str(optimizations[0].process.facts.get("torch")),
         }
-    steps = max((len(one.steps) for one in trainings), default=0)
+    steps = max((len(one.steps) for one in optimizations), default=0)
     ranks = len({process.rank for process in run.processes})
     return Side(str(run.path), "run", steps, ranks, round(1e3 * float(step.mean()), 4) if len(step) else None, facts)
 
@@ -84,18 +84,18 @@ def _steady(values: Floats) -> Floats:
     return later[np.isfinite(later)]
 
 
-def _net_seconds(training: Training) -> Floats:
+def _net_seconds(optimization: Optimization) -> Floats:
     """Wall time of each step without the evaluation passes that lie in it."""
-    steps = training.steps
+    steps = optimization.steps
     seconds = steps["seconds"]
-    return np.maximum(seconds - validation.seconds_within_steps(training.process, steps["time"], seconds), 0.0)
+    return np.maximum(seconds - validation.seconds_within_steps(optimization.process, steps["time"], seconds), 0.0)
 
 
-def _column(name: str) -> Callable[[Training], Floats]:
-    return lambda training: training.steps[name]
+def _column(name: str) -> Callable[[Optimization], Floats]:
+    return lambda optimization: optimization.steps[name]
 
 
-TIMES: Final[dict[str, Callable[[Training], Floats]]] = {
+TIMES: Final[dict[str, Callable[[Optimization], Floats]]] = {
     "step": _net_seconds,
     "waiting for the data loader": _column("loader_wait"),
     "device idle for data": _column("device_wait"),
@@ -109,9 +109,9 @@ MEMORY: Final = {
 }
 
 
-def _per_step(trainings: list[Training], values: Callable[[Training], Floats]) -> Floats:
+def _per_step(optimizations: list[Optimization], values: Callable[[Optimization], Floats]) -> Floats:
     """Seconds of the steady steps, as means over neighbours and over the ranks, shape [blocks]."""
-    ranks = [blocks(_steady(values(training))) for training in trainings]
+    ranks = [blocks(_steady(values(optimization))) for optimization in optimizations]
     ranks = [one for one in ranks if len(one)]
     if not ranks:
         return np.zeros(0)
@@ -119,7 +119,7 @@ def _per_step(trainings: list[Training], values: Callable[[Training], Floats]) -
 
 
 def _time(
-    name: str, one: list[Training], two: list[Training], values: Callable[[Training], Floats], whole: float
+    name: str, one: list[Optimization], two: list[Optimization], values: Callable[[Optimization], Floats], whole: float
 ) -> Change | None:
     before, after = (_MICROSECONDS * _per_step(side, values) for side in (one, two))
     if not len(before) and not len(after):
@@ -131,7 +131,7 @@ def _time(
     return time_change(name, before, after, whole, least=RECORDINGS.default)
 
 
-def _rates(one: list[Training], two: list[Training]) -> list[Change | None]:
+def _rates(one: list[Optimization], two: list[Optimization]) -> list[Change | None]:
     sizes = [
         [float(np.nanmean(t.steps["batch_size"])) for t in side if t.steps.has("batch_size")] for side in (one, two)
     ]
@@ -143,7 +143,7 @@ def _rates(one: list[Training], two: list[Training]) -> list[Change | None]:
     ]
 
 
-def _memory(name: str, one: list[Training], two: list[Training], column: str) -> Change | None:
+def _memory(name: str, one: list[Optimization], two: list[Optimization], column: str) -> Change | None:
     peaks = [[float(np.nanmax(t.steps[column])) / MEBI for t in side if t.steps.has(column)] for side in (one, two)]
     if not peaks[0] or not peaks[1]:
         return None
@@ -153,7 +153,7 @@ def _memory(name: str, one: list[Training], two: list[Training], column: str) ->
     return Change(name, round(before, 1), round(after, 1), "MiB", round(smallest, 1), meaning)
 
 
-def _loss(one: list[Training], two: list[Training]) -> list[Change]:
+def _loss(one: list[Optimization], two: list[Optimization]) -> list[Change]:
     losses = [side[0].steps["loss"] for side in (one, two) if side and side[0].steps.has("loss")]
     if len(losses) < 2:
         return []

@@ -14,7 +14,7 @@ from tracelyze.diagnosis import Diff, Excerpt, Location
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 STEP: Final = re.compile(r"(?P<optimizer>[A-Za-z_][\w.]*)\.step\(\)")
 SCALER_STEP: Final = re.compile(r"(?P<scaler>[A-Za-z_.]*[Ss]caler\w*)\.step\((?P<optimizer>[A-Za-z_][\w.]*)\)")
@@ -33,29 +33,29 @@ def excerpt_of(process: Process, location: Location) -> Excerpt | None:
     return None
 
 
-def clear_after_step(training: Training) -> Diff | None:
+def clear_after_step(optimization: Optimization) -> Diff | None:
     """zero_grad right behind the only line at which the optimizer steps."""
-    step = _only(training.process, "step")
-    found = step and _statement(training.process, step)
+    step = _only(optimization.process, "step")
+    found = step and _statement(optimization.process, step)
     match = found and (STEP.fullmatch(found[1]) or SCALER_STEP.fullmatch(found[1]))
     if not step or not found or not match:
         return None
     return Diff(step.file, step.line + 1, [], [f"{found[0]}{match['optimizer']}.zero_grad()"])
 
 
-def clear_all(training: Training) -> Diff | None:
+def clear_all(optimization: Optimization) -> Diff | None:
     """The optimizer's own zero_grad in place of that of a part of the model."""
-    clear, step = _only(training.process, "zero_grad"), _only(training.process, "step")
-    there = clear and _statement(training.process, clear)
+    clear, step = _only(optimization.process, "zero_grad"), _only(optimization.process, "step")
+    there = clear and _statement(optimization.process, clear)
     stepped = step and STEP.fullmatch(step.source)
     if not clear or not there or not stepped or not _same_function(clear, step) or not CLEAR.fullmatch(there[1]):
         return None
     return Diff(clear.file, clear.line, ["".join(there)], [f"{there[0]}{stepped['optimizer']}.zero_grad()"])
 
 
-def clear_before_backward(training: Training) -> Diff | None:
+def clear_before_backward(optimization: Optimization) -> Diff | None:
     """zero_grad moved from behind the backward to before it, where both stand close together at one depth."""
-    process = training.process
+    process = optimization.process
     clear, backward = _only(process, "zero_grad"), _only(process, "backward")
     there, done = clear and _statement(process, clear), backward and _statement(process, backward)
     excerpt = clear and excerpt_of(process, clear)
@@ -67,20 +67,20 @@ def clear_before_backward(training: Training) -> Diff | None:
     return Diff(backward.file, backward.line, [*between, "".join(there)], ["".join(there), *between])
 
 
-def unscale_before_clip(training: Training) -> Diff | None:
+def unscale_before_clip(optimization: Optimization) -> Diff | None:
     """scaler.unscale_ in front of the line that clips."""
-    clip, step = _only(training.process, "clip"), _only(training.process, "step")
-    there = clip and _statement(training.process, clip)
+    clip, step = _only(optimization.process, "clip"), _only(optimization.process, "step")
+    there = clip and _statement(optimization.process, clip)
     match = step and SCALER_STEP.fullmatch(step.source)
     if not clip or not there or not match or not _same_function(clip, step):
         return None
     return Diff(clip.file, clip.line, [], [f"{there[0]}{match['scaler']}.unscale_({match['optimizer']})"])
 
 
-def step_by_scaler(training: Training) -> Diff | None:
+def step_by_scaler(optimization: Optimization) -> Diff | None:
     """The scaler's step and update in place of the optimizer's step."""
-    step, backward = _only(training.process, "step"), _only(training.process, "backward")
-    there = step and _statement(training.process, step)
+    step, backward = _only(optimization.process, "step"), _only(optimization.process, "backward")
+    there = step and _statement(optimization.process, step)
     match, scaled = there and STEP.fullmatch(there[1]), backward and SCALED_BACKWARD.fullmatch(backward.source)
     if not step or not there or not match or not scaled or not _same_function(step, backward):
         return None
@@ -89,10 +89,10 @@ def step_by_scaler(training: Training) -> Diff | None:
     return Diff(step.file, step.line, ["".join(there)], added)
 
 
-def scale_the_loss(training: Training) -> Diff | None:
+def scale_the_loss(optimization: Optimization) -> Diff | None:
     """The backward of the scaled loss in place of the plain one."""
-    step, backward = _only(training.process, "step"), _only(training.process, "backward")
-    there = backward and _statement(training.process, backward)
+    step, backward = _only(optimization.process, "step"), _only(optimization.process, "backward")
+    there = backward and _statement(optimization.process, backward)
     match, stepped = there and BACKWARD.fullmatch(there[1]), step and SCALER_STEP.fullmatch(step.source)
     if not backward or not there or not match or not stepped or not _same_function(step, backward):
         return None

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.run import Optimization
 
 _FUNCTIONS = frozenset({"cross_entropy", "nll_loss"})
 _BINARY = frozenset({"binary_cross_entropy", "binary_cross_entropy_with_logits"})
 _SAME = 0.01  # relative: the loss of the step is that of the call, up to a mean over micro-batches
 
 
-def classes(training: Training) -> int | None:
+def classes(optimization: Optimization) -> int | None:
     """The number of classes of the training loss; None if the loss is anything but the mean of one cross-entropy."""
-    calls = [row for row in training.process.tables["loss_calls"].records() if row["training"]]
+    calls = [row for row in optimization.process.tables["loss_calls"].records() if row["training"]]
     sizes = {2 if row["function"] in _BINARY else _second(row["input_shape"]) for row in calls}
     known = all(
         row["function"] in _BINARY or (row["function"] in _FUNCTIONS and row["target_integer"]) for row in calls
@@ -29,10 +29,10 @@ def classes(training: Training) -> int | None:
         not known
         or any(row["reduction"] != "mean" for row in calls)
         or len(sizes) != 1
-        or len(training.process.trainings) != 1
+        or len(optimization.process.optimizations) != 1
     ):
         return None
-    losses = training.steps["loss"]
+    losses = optimization.steps["loss"]
     seen = [(row["value"], losses[int(row["step"])]) for row in calls if int(row["step"]) < len(losses)]
     compared = [(value, loss) for value, loss in seen if value is not None and math.isfinite(value * loss)]
     same = sum(abs(value - loss) <= _SAME * abs(loss) for value, loss in compared)
@@ -40,10 +40,10 @@ def classes(training: Training) -> int | None:
     return count if count is not None and count > 1 and 2 * same > len(compared) else None
 
 
-def level(training: Training) -> tuple[float, str] | None:
+def level(optimization: Optimization) -> tuple[float, str] | None:
     """The loss of equal odds for all classes and its name; None where it is not known, or far from every loss."""
-    count = classes(training)
-    losses = training.steps["loss"]
+    count = classes(optimization)
+    losses = optimization.steps["loss"]
     finite = losses[np.isfinite(losses)]
     if count is None or not len(finite):
         return None

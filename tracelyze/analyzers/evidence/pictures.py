@@ -13,7 +13,7 @@ from tracelyze.analyzers.evidence.charts import chart
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.diagnosis import Chart, Mark
 
@@ -23,7 +23,7 @@ WIDE = 20
 
 
 def over_steps(
-    training: Training,
+    optimization: Optimization,
     title: str,
     y_label: str,
     columns: Mapping[str, str],
@@ -40,22 +40,22 @@ def over_steps(
     Columns that were not measured are left out; without any there is no chart (an empty list). Values are divided by
     `unit`.
     """
-    steps = training.steps
+    steps = optimization.steps
     present = {name: column for name, column in columns.items() if steps.has(column)}
     if not present:
         return []
     lines = {name: steps[column] / unit for name, column in present.items()}
     known = {name: steps.known(column) for name, column in present.items()}
     drawn = chart(
-        title, "step", y_label, timing.numbers(training), lines, known=known, scattered=scattered, marks=marks,
+        title, "step", y_label, timing.numbers(optimization), lines, known=known, scattered=scattered, marks=marks,
         threshold=threshold, threshold_label=threshold_label, log_y=log_y,
     )  # fmt: skip
-    return [replace(drawn, about=f"rank {training.process.rank}")]
+    return [replace(drawn, about=f"rank {optimization.process.rank}")]
 
 
-def loss(training: Training, marks: Sequence[Mark] = (), name: str = "") -> list[Chart]:
+def loss(optimization: Optimization, marks: Sequence[Mark] = (), name: str = "") -> list[Chart]:
     """Training loss, with the losses of validation passes as points, and the loss of a guess where that is known."""
-    steps, evals = training.steps, training.process.evals
+    steps, evals = optimization.steps, optimization.process.evals
     measured = evals.known("loss") & np.isfinite(evals["loss"]) & np.isfinite(evals["after_step"])
     if evals.has("trained"):
         measured &= evals["trained"] != 0
@@ -65,36 +65,44 @@ def loss(training: Training, marks: Sequence[Mark] = (), name: str = "") -> list
     finite = steps["loss"][np.isfinite(steps["loss"])]
     wide = len(finite) > 0 and float(finite.min()) > 0 and float(finite.max()) > WIDE * float(finite.min())
     drawn = over_steps(
-        training, f"Training loss{name}", "loss", {"training": "loss"}, marks, scattered=validation, log_y=bool(wide)
+        optimization,
+        f"Training loss{name}",
+        "loss",
+        {"training": "loss"},
+        marks,
+        scattered=validation,
+        log_y=bool(wide),
     )
-    guess = guessing.level(training)
+    guess = guessing.level(optimization)
     if guess is None:
         return drawn
     return [replace(one, threshold=guess[0], threshold_label=guess[1], healthy="below") for one in drawn]
 
 
 def grad_norm(
-    training: Training, marks: Sequence[Mark] = (), name: str = "", limit: tuple[float, str] | None = None
+    optimization: Optimization, marks: Sequence[Mark] = (), name: str = "", limit: tuple[float, str] | None = None
 ) -> list[Chart]:
     """Gradient norm before clipping, on a logarithmic axis; `limit`: the norm from which on a rule fires, in words."""
-    drawn = over_steps(training, f"Gradient norm{name}", "L2 norm", {"gradient norm": "grad_norm"}, marks, log_y=True)
+    drawn = over_steps(
+        optimization, f"Gradient norm{name}", "L2 norm", {"gradient norm": "grad_norm"}, marks, log_y=True
+    )
     if limit is None:
         return drawn
     return [replace(one, threshold=limit[0], threshold_label=limit[1], healthy="below") for one in drawn]
 
 
-def loss_scale(training: Training, marks: Sequence[Mark] = ()) -> list[Chart]:
+def loss_scale(optimization: Optimization, marks: Sequence[Mark] = ()) -> list[Chart]:
     """GradScaler's loss scale on a logarithmic axis."""
-    return over_steps(training, "Loss scale", "scale", {"loss scale": "scale"}, marks, log_y=True)
+    return over_steps(optimization, "Loss scale", "scale", {"loss scale": "scale"}, marks, log_y=True)
 
 
-def memory(training: Training, marks: Sequence[Mark] = ()) -> list[Chart]:
+def memory(optimization: Optimization, marks: Sequence[Mark] = ()) -> list[Chart]:
     """Memory of the device and of the host, in MiB."""
     names = {"device, in tensors": "device_allocated", "device, reserved": "device_reserved", "host": "host_rss"}
-    return over_steps(training, "Memory", "MiB", names, marks, unit=MIB)
+    return over_steps(optimization, "Memory", "MiB", names, marks, unit=MIB)
 
 
-def time_split(training: Training, marks: Sequence[Mark] = ()) -> list[Chart]:
+def time_split(optimization: Optimization, marks: Sequence[Mark] = ()) -> list[Chart]:
     """Wall time of each step, the wait for data in it, device time and the collector's own, in milliseconds."""
     names = {
         "whole step": "seconds",
@@ -103,4 +111,4 @@ def time_split(training: Training, marks: Sequence[Mark] = ()) -> list[Chart]:
         "device": "device_seconds",
         "tracelyze": "overhead",
     }
-    return over_steps(training, "Time per step", "milliseconds", names, marks, unit=1e-3)
+    return over_steps(optimization, "Time per step", "milliseconds", names, marks, unit=1e-3)

@@ -60,7 +60,7 @@ class Found:
 
     finding: Finding
     process: str
-    part: int = 0
+    training: int = 0
     place: int = 0
     drawn: int = 0
 
@@ -86,9 +86,9 @@ class Summary:
     found: dict[str, list[Found]] = field(default_factory=dict)
     gathered: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, rule: Rule, outcome: Outcome, part: Process, index: int, plan: Plan) -> None:
+    def add(self, rule: Rule, outcome: Outcome, training: Process, index: int, plan: Plan) -> None:
         """What a rule said of the process, or of its training number `index`."""
-        found, passed, skipped = sorted_out(outcome, part, index, plan)
+        found, passed, skipped = sorted_out(outcome, training, index, plan)
         if found:
             self.found.setdefault(rule.id, []).extend(found)
         if passed:
@@ -103,15 +103,15 @@ class Summary:
 
 
 def sorted_out(
-    outcome: Outcome, part: Process, index: int, plan: Plan
+    outcome: Outcome, training: Process, index: int, plan: Plan
 ) -> tuple[list[Found], list[tuple[str, str]], list[Skipped]]:
     """The findings of an answer, where and why it passed, or what it was skipped for."""
     if isinstance(outcome, Passed):
-        return [], [(naming.of(part, plan.threaded) or f"rank {part.rank}", outcome.reason)], []
+        return [], [(naming.of(training, plan.threaded) or f"rank {training.rank}", outcome.reason)], []
     if isinstance(outcome, Skipped):
         return [], [], [outcome]
     placed = enumerate(outcome)
-    return [Found(finding, part.name, index, place, len(finding.charts)) for place, finding in placed], [], []
+    return [Found(finding, training.name, index, place, len(finding.charts)) for place, finding in placed], [], []
 
 
 def unpacked(data: bytes) -> Summary:
@@ -167,8 +167,8 @@ def judge(process: Process, plan: Plan, ended_only: bool = False) -> Summary:
             if gathered is not None:
                 told.gathered[rule.id] = gathered
             continue
-        for index, part in enumerate([process] if of_whole(rule) else process.parts):
-            told.add(rule, judged_by(rule, part, plan), part, index, plan)
+        for index, training in enumerate([process] if of_whole(rule) else process.trainings):
+            told.add(rule, judged_by(rule, training, plan), training, index, plan)
         if len(process.steps) > LONG:
             process.forget()
     if not ended_only:
@@ -182,13 +182,13 @@ def judge(process: Process, plan: Plan, ended_only: bool = False) -> Summary:
     return told
 
 
-def judged_by(rule: Rule, part: Process, plan: Plan) -> Outcome:
+def judged_by(rule: Rule, training: Process, plan: Plan) -> Outcome:
     """What one rule says of a process or of one of its trainings, findings completed by what was recorded there."""
-    outcome = evaluate(rule, part, plan.limits(rule))
+    outcome = evaluate(rule, training, plan.limits(rule))
     if not isinstance(outcome, list):
         return outcome
-    name = naming.of(part, plan.threaded)
-    completed = (causality.on_rank(context.completed(finding, part, rule), part.rank) for finding in outcome)
+    name = naming.of(training, plan.threaded)
+    completed = (causality.on_rank(context.completed(finding, training, rule), training.rank) for finding in outcome)
     return [naming.named(finding, name) for finding in completed]
 
 

@@ -55,10 +55,10 @@ class Ends:
 def ends_of(process: Process) -> Ends | None:
     """When the steps of the training with the most steps ended; None where that is not known."""
     zero = (process.facts.get("clock") or {}).get("zero")
-    training = process.longest if process.trainings else None
-    if training is None or zero is None:
+    optimization = process.longest if process.optimizations else None
+    if optimization is None or zero is None:
         return None
-    times = training.steps["time"]
+    times = optimization.steps["time"]
     stride = 1
     while len(times) > MOST_STEPS * stride:
         stride *= 2

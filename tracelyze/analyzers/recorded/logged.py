@@ -56,7 +56,7 @@ def ignored(events: Table) -> list[str]:
 def batches(process: Process, rows: list[int]) -> list[str]:
     """The batches of these rows of the only training, as the script identifies them; without those it did not name."""
     scalars = process.scalars
-    if len(process.trainings) != 1 or len(scalars) == 0:
+    if len(process.optimizations) != 1 or len(scalars) == 0:
         return []
     known = scalars.matches("phase", "train")
     index = _own_groups(scalars, known)[0] if isinstance(process.steps.source, _Logged) else _row_of(scalars, known)

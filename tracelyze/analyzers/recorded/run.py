@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Training:
-    """The steps of one optimizer of one process, in order. Most rules look at one training at a time."""
+class Optimization:
+    """The steps of one optimizer of one process, in order. Most rules judge one optimization at a time."""
 
     process: Process
     optimizer: int
@@ -57,7 +57,7 @@ class Training:
     @property
     def zero_grad_location(self) -> Location | None:
         """The line that clears gradients, where only one optimizer can be meant by it."""
-        return self.process.location("zero_grad") if len(self.process.trainings) == 1 else None
+        return self.process.location("zero_grad") if len(self.process.optimizations) == 1 else None
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Process:
     tables: Mapping[str, Table]
     exit: Exit
     notes: list[str] = field(default_factory=list)
-    part: str = ""  # which training of a process that made several, "training 3 of 5"; empty for a whole process
+    training: str = ""  # of which of several trainings the tables are, "training 3 of 5"; empty for a whole process
     peers: Sequence[Peer] = field(default=(), repr=False, compare=False)  # all processes of the run, itself too
     known: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # what is computed once
 
@@ -119,11 +119,13 @@ class Process:
         return int(self.facts.get("thread") or 1)
 
     @cached_property
-    def parts(self) -> list[Process]:
+    def trainings(self) -> list[Process]:
         """The trainings that this process made, each as a process of its own; the process itself if it made one."""
-        found = [] if self.part else trainings.tables_of_each(self.tables)
+        found = [] if self.training else trainings.tables_of_each(self.tables)
         names = (f"training {number} of {len(found)}" for number in range(1, len(found) + 1))
-        return [replace(self, tables=tables, part=name) for tables, name in zip(found, names, strict=True)] or [self]
+        return [replace(self, tables=tables, training=name) for tables, name in zip(found, names, strict=True)] or [
+            self
+        ]
 
     @property
     def rank(self) -> int:
@@ -178,22 +180,22 @@ class Process:
         return self.tables["scalars"]
 
     @property
-    def longest(self) -> Training:
+    def longest(self) -> Optimization:
         """The training with the most steps, of those that there are: ValueError if nothing stepped."""
-        return max(self.trainings, key=lambda one: len(one.steps))
+        return max(self.optimizations, key=lambda one: len(one.steps))
 
     @cached_property
-    def trainings(self) -> list[Training]:
+    def optimizations(self) -> list[Optimization]:
         """One per optimizer, in the order of their first steps."""
         if len(self.steps) == 0:
             return []
         optimizer = self.steps["optimizer"]
         if not self.steps.has("optimizer"):
-            return [Training(self, 0, self.steps)]
+            return [Optimization(self, 0, self.steps)]
         known = np.unique(optimizer[np.isfinite(optimizer)])
         if len(known) == 1:
-            return [Training(self, int(known[0]), self.steps)]
-        return [Training(self, int(index), self.steps.where(optimizer == index)) for index in known]
+            return [Optimization(self, int(known[0]), self.steps)]
+        return [Optimization(self, int(index), self.steps.where(optimizer == index)) for index in known]
 
     @property
     def windows(self) -> list[dict[str, Any]]:

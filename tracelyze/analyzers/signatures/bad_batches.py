@@ -15,7 +15,7 @@ from tracelyze.formatting import listed, number, percent
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.analyzers.rule import Limits
 
@@ -58,9 +58,11 @@ def _apart(losses: Floats, begin: int, limits: Limits) -> BadBatches | None:
     return BadBatches(np.flatnonzero(high) + begin, float(np.exp(np.median(over[high]))))
 
 
-def finding(training: Training, rows: NDArray[np.intp], found: BadBatches, rule: str, limits: Limits) -> Finding:
+def finding(
+    optimization: Optimization, rows: NDArray[np.intp], found: BadBatches, rule: str, limits: Limits
+) -> Finding:
     """What is wrong, with the steps. `rows`: the step of each loss, as a row of the table of steps."""
-    steps = [timing.step_at(training, int(rows[row])) for row in found.rows]
+    steps = [timing.step_at(optimization, int(rows[row])) for row in found.rows]
     share = len(steps) / max(1, len(rows))
     return Finding(
         rule=rule,
@@ -84,7 +86,7 @@ def finding(training: Training, rows: NDArray[np.intp], found: BadBatches, rule:
                      limits.source("single")),
             Evidence("steps", listed(steps, most=12)),
         ],
-        location=training.backward_location,
-        charts=pictures.loss(training, [Mark(float(step), "bad batch") for step in steps[:8]]),
+        location=optimization.backward_location,
+        charts=pictures.loss(optimization, [Mark(float(step), "bad batch") for step in steps[:8]]),
         false_alarm="A rare kind of batch that is hard and meant to be there.",
     )  # fmt: skip

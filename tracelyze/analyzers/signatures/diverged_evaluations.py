@@ -57,8 +57,8 @@ def _finding(
     process: Process, rule: str, begin: int, seen: statistics.Departure, what: str, source: str, factor: float,
     charts: list[Chart],
 ) -> Finding:  # fmt: skip
-    training = process.longest if process.trainings else None
-    affected = timing.numbers(training) > begin if training else None
+    optimization = process.longest if process.optimizations else None
+    affected = timing.numbers(optimization) > begin if optimization else None
     return Finding(
         rule=rule,
         severity="critical",
@@ -75,12 +75,12 @@ def _finding(
         fix="Go back to a checkpoint from before the rise, and lower the learning rate, warm it up, or clip gradients.",
         fix_code="torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)",
         first_step=begin,
-        last_step=timing.last_step(training) if training else None,
+        last_step=timing.last_step(optimization) if optimization else None,
         evidence=[
             Evidence("loss at the end", seen.end, "", factor * seen.minimum, source),
             Evidence("lowest evaluated loss", seen.minimum),
         ],
-        cost=timing.cost_of(training, affected) if training is not None and affected is not None else None,
+        cost=timing.cost_of(optimization, affected) if optimization is not None and affected is not None else None,
         charts=charts,
         false_alarm="A curriculum, a change of the loss's weights or of the data during the run.",
     )

@@ -52,12 +52,12 @@ def evaluated(process: Process) -> Evaluated | None:
     """
     after, losses, _samples = validation.curve(process)
     of_training = validation.of_training_data(process)
-    if not len(of_training[0]) and process.trainings:
-        training = process.longest.steps
-        known = np.isfinite(training["loss"])
-        steps = training["step"][known]
+    if not len(of_training[0]) and process.optimizations:
+        optimization = process.longest.steps
+        known = np.isfinite(optimization["loss"])
+        steps = optimization["step"][known]
         if len(steps) and np.isin(steps, after).all():
-            of_training = steps, training["loss"][known]
+            of_training = steps, optimization["loss"][known]
     at = dict(zip(of_training[0].tolist(), of_training[1].tolist(), strict=True))
     beside = np.array([at.get(step, np.nan) for step in after.tolist()], dtype=np.float64)
     usable = np.isfinite(losses) & np.isfinite(beside) & (losses > 0) & (beside > 0)

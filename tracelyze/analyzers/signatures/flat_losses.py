@@ -15,7 +15,7 @@ from tracelyze.diagnosis import Confidence
 from tracelyze.formatting import number, percent
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.rule import Limits
 
 _CLASSES = (
@@ -42,17 +42,17 @@ class Flat:
     value: float | None = None
 
 
-def at_a_guess(training: Training, limits: Limits) -> Flat | None:
+def at_a_guess(optimization: Optimization, limits: Limits) -> Flat | None:
     """A training loss of which every tenth equals ln 2 (preference training), or ln of a usual number of classes."""
-    known = np.isfinite(training.steps["loss"])
-    losses, steps = training.steps["loss"][known], timing.numbers(training)[known]
+    known = np.isfinite(optimization.steps["loss"])
+    losses, steps = optimization.steps["loss"][known], timing.numbers(optimization)[known]
     if len(losses) < limits["losses"]:
         return None
     level = statistics.block_medians(losses, _BLOCKS)
     middle = float(np.median(level))
-    preference = metrics.metric(training.process, "margin") is not None
+    preference = metrics.metric(optimization.process, "margin") is not None
     long_enough = steps[-1] - steps[0] >= limits["preference" if preference else "steps"]
-    curves = evaluated_losses.evaluated(training.process)
+    curves = evaluated_losses.evaluated(optimization.process)
     learned = curves is not None and curves.training[-1] < (1 - limits["standing"]) * middle
     for classes in (2,) if preference else _CLASSES:
         guess = log(classes)

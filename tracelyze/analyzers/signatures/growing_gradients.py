@@ -13,13 +13,15 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.run import Optimization
 
 
-def finding(training: Training, rule: str, fix: str, fix_code: str, limits: Limits) -> Finding | Passed | Skipped:
+def finding(
+    optimization: Optimization, rule: str, fix: str, fix_code: str, limits: Limits
+) -> Finding | Passed | Skipped:
     """Only curves: the norm grows like a power of the step from the very beginning, and no warm-up explains it."""
-    steps, number_of = training.steps, timing.numbers(training)
-    if len(training.process.trainings) > 1:
+    steps, number_of = optimization.steps, timing.numbers(optimization)
+    if len(optimization.process.optimizations) > 1:
         return Skipped(
             "several optimizers and no direct evidence: their gradient norms drift for other reasons", "not-applicable"
         )
@@ -52,8 +54,8 @@ def finding(training: Training, rule: str, fix: str, fix_code: str, limits: Limi
         fix=fix,
         fix_code=fix_code,
         first_step=begin,
-        last_step=timing.last_step(training),
-        first_second=timing.second_at(training, 0),
+        last_step=timing.last_step(optimization),
+        first_second=timing.second_at(optimization, 0),
         evidence=[
             Evidence("exponent of growth", growth.exponent, "", statistics.LEAST_EXPONENT,
                      "unrelated gradients add up with exponent 0.5"),
@@ -62,7 +64,7 @@ def finding(training: Training, rule: str, fix: str, fix_code: str, limits: Limi
             Evidence("last norm over first norm", growth.ratio, "", statistics.LEAST_RATIO,
                      "a learning-rate warm-up stays within 2 to 5"),
         ],
-        cost=timing.cost_of(training, np.ones(len(steps), dtype=bool)),
-        charts=pictures.grad_norm(training, [Mark(float(begin), "growth begins")]),
+        cost=timing.cost_of(optimization, np.ones(len(steps), dtype=bool)),
+        charts=pictures.grad_norm(optimization, [Mark(float(begin), "growth begins")]),
         false_alarm="A loss that itself grows without bound, for another reason, can raise the norm in the same way.",
     )  # fmt: skip

@@ -13,7 +13,7 @@ import numpy as np
 from tracelyze.analyzers.computed.optimization import style
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Mask
 
 _KINDS = ("trainer_state", "hf-console", "tensorboard", "wandb", "mlflow", "trackio", "csv", "jsonl")
@@ -26,13 +26,13 @@ def may_hide(process: Process) -> bool:
     return isinstance(source, dict) and source.get("kind") in _KINDS
 
 
-def since(training: Training) -> Mask:
+def since(optimization: Optimization) -> Mask:
     """Rows of the steps whose logged loss of 0.0 stands for NaN, shape [steps]; all false where nothing says so.
 
     Zeros must fill the log to its end, after losses that were far from zero, and a gradient norm or an evaluation in
     that stretch must be NaN or Inf: a loss that is zero in truth has neither.
     """
-    steps, process = training.steps, training.process
+    steps, process = optimization.steps, optimization.process
     none = np.zeros(len(steps), dtype=bool)
     rows = np.flatnonzero(steps.known("loss"))
     if not len(rows) or not may_hide(process) or style.rewarded(process):

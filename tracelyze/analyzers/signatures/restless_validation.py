@@ -41,13 +41,13 @@ def measure(process: Process) -> Restlessness | Skipped:
         return Skipped(
             f"{len(losses)} validation losses were recorded; {MIN_PASSES} are needed to tell noise from a trend"
         )
-    training = process.longest if process.trainings else None
-    if training is None or not np.isfinite(training.steps["loss"]).any():
+    optimization = process.longest if process.optimizations else None
+    if optimization is None or not np.isfinite(optimization.steps["loss"]).any():
         return Skipped("no training loss was recorded to compare the validation with")
-    reason = style.unjudgeable(training)
+    reason = style.unjudgeable(optimization)
     if reason:
         return Skipped(reason)
-    noise, own = statistics.fluctuation(losses), statistics.fluctuation(validation.training_before(training, steps))
+    noise, own = statistics.fluctuation(losses), statistics.fluctuation(validation.training_before(optimization, steps))
     if noise is None or own is None:
         return Skipped("too few training losses between the validations")
     known = samples[np.isfinite(samples)]
@@ -62,7 +62,7 @@ def finding(process: Process, rule: str, fix: str, fix_code: str, limits: Limits
         return seen
     if not (seen.ratio > limits["ratio"] and seen.relative > limits["relative"]):
         return Passed(f"validation losses vary by {percent(seen.relative)} from pass to pass, as training explains")
-    training = process.longest
+    optimization = process.longest
     begin = int(seen.steps[0])
     return [
         Finding(
@@ -86,7 +86,7 @@ def finding(process: Process, rule: str, fix: str, fix_code: str, limits: Limits
                 Evidence("fluctuation over training's own noise", min(seen.ratio, 1e6), "", limits["ratio"],
                          limits.source("ratio")),
             ],
-            charts=pictures.loss(training, [Mark(float(begin), "first validation")]),
+            charts=pictures.loss(optimization, [Mark(float(begin), "first validation")]),
             false_alarm="A small validation set, or a metric that is noisy by itself, moves in the same way.",
         )
     ]  # fmt: skip

@@ -103,9 +103,9 @@ def finding(
 ) -> Finding:
     """A finding about the calls at one line, of which `bad` are wrong. Without autograd no weights are harmed."""
     begin = int(bad[0]["step"] or 0) + (1 if line.training else 0)
-    training = process.longest if process.trainings else None
-    alone = training is not None and len(process.trainings) == 1
-    affected = timing.numbers(training) >= begin if training is not None else np.zeros(0, dtype=bool)
+    optimization = process.longest if process.optimizations else None
+    alone = optimization is not None and len(process.optimizations) == 1
+    affected = timing.numbers(optimization) >= begin if optimization is not None else np.zeros(0, dtype=bool)
     return Finding(
         rule=rule,
         severity=severity if line.training else "warning",
@@ -120,9 +120,11 @@ def finding(
             Evidence("calls looked at", len(line.rows), "calls", limits["calls"], limits.source("calls")),
             Evidence("of them like this", len(bad), "calls"),
         ],
-        cost=timing.cost_of(training, affected) if training is not None and alone and line.training else None,
+        cost=timing.cost_of(optimization, affected) if optimization is not None and alone and line.training else None,
         location=line.location,
-        charts=pictures.loss(training, [Mark(float(begin), "first call that was looked at")]) if training else [],
+        charts=pictures.loss(optimization, [Mark(float(begin), "first call that was looked at")])
+        if optimization
+        else [],
         false_alarm=false_alarm,
     )
 

@@ -14,7 +14,7 @@ import numpy as np
 from tracelyze.analyzers.evidence import timing
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Floats, Mask, Table
 
 RARE = 5  # steps per pass: a pass more often than that belongs to the step itself
@@ -140,13 +140,13 @@ def _validation_sets(process: Process, chosen: Mask) -> Floats:
     return loaders
 
 
-def training_before(training: Training, after: Floats) -> Floats:
+def training_before(optimization: Optimization, after: Floats) -> Floats:
     """Median training loss before each validation, back to the validation before; NaN without one. Shape of `after`.
 
     `after`: steps that were done before each validation, in order.
     """
-    losses = training.steps["loss"]
-    bounds = np.concatenate(([0], np.searchsorted(timing.numbers(training), after, side="right")))
+    losses = optimization.steps["loss"]
+    bounds = np.concatenate(([0], np.searchsorted(timing.numbers(optimization), after, side="right")))
     parts = [losses[a:b][np.isfinite(losses[a:b])] for a, b in itertools.pairwise(bounds)]
     return np.array([np.median(part) if len(part) else np.nan for part in parts], dtype=np.float64)
 

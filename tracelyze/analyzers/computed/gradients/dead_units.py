@@ -11,7 +11,7 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Table
     from tracelyze.analyzers.rule import Limits
 
@@ -42,7 +42,7 @@ def layers(activations: Table, limits: Limits, run: int) -> list[Layer]:
     return found
 
 
-def finding(training: Training, found: list[Layer], rule: str, limits: Limits) -> Finding:
+def finding(optimization: Optimization, found: list[Layer], rule: str, limits: Limits) -> Finding:
     """What is wrong, with the layer that lost most."""
     worst = max(found, key=lambda layer: layer.share)
     others = f" The same is true of {plural(len(found) - 1, 'other ReLU')}." if len(found) > 1 else ""
@@ -60,14 +60,14 @@ def finding(training: Training, found: list[Layer], rule: str, limits: Limits) -
         "are not normalised. LeakyReLU or GELU keep a gradient.",
         fix_code="nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')  # the layer before it",
         first_step=worst.step,
-        last_step=timing.last_step(training),
+        last_step=timing.last_step(optimization),
         evidence=[
             Evidence("units that are zero for every sample", worst.share, "share", limits["units"],
                      limits.source("units")),
             Evidence("looks in a row, to the end", worst.looks, "looks", limits["looks"], limits.source("looks")),
             Evidence("ReLUs like this", ", ".join(layer.module for layer in found[:6])),
         ],
-        location=training.backward_location,
-        charts=pictures.loss(training, [Mark(float(worst.step), "dead units")]),
+        location=optimization.backward_location,
+        charts=pictures.loss(optimization, [Mark(float(worst.step), "dead units")]),
         false_alarm="A wide layer that is sparse on purpose, whose units wake for rare samples.",
     )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats, Mask
 
 RECENT = 200
@@ -27,13 +27,13 @@ class Overflows:
     backoffs: int
 
 
-def overflows(training: Training, settling: int) -> Overflows | None:
+def overflows(optimization: Optimization, settling: int) -> Overflows | None:
     """Overflows from falls of the scale between consecutive rows and from skipped steps; None if neither is known.
 
     Not counted: the first `settling` steps, in which a scaler finds its level from its initial 65,536, unless no step
     got through at all or the scale ended below 1; and a fall whose previous change was a growth: the scaler's probing.
     """
-    steps = training.steps
+    steps = optimization.steps
     rows = np.flatnonzero(np.isfinite(steps["scale"]))
     if not len(rows) and not steps.has("skipped"):
         return None

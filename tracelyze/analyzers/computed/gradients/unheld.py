@@ -18,7 +18,7 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
     `replaced`: an optimizer holds tensors of modules that are not called, as if these had taken their place. A network
     that is trained nowhere, behind one that is, may only measure: that is worth knowing, no more.
     """
-    training = process.longest
+    optimization = process.longest
     count = row["missed"] or row["short_lived"]
     fixed = replaced or not row["missed"] or row["fed_by_trained"] < row["missed"] or row["shared_model"] > 0
     what = (
@@ -42,13 +42,13 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
         fix_code="self.layers = nn.ModuleList(layers)  # in __init__, if layers are in a list\noptimizer = "
         "torch.optim.AdamW(model.parameters(), lr=1e-3)",
         first_step=1,
-        last_step=timing.last_step(training),
+        last_step=timing.last_step(optimization),
         evidence=[
             Evidence("tensors in no optimizer", count, "tensors", 0, "backward reaches only what is to be trained"),
             Evidence("their elements", row["missed_elements"] or None, ""),
             Evidence("tensors that optimizers hold", row["held"], "tensors"),
         ],
-        location=training.backward_location,
-        charts=pictures.loss(training),
+        location=optimization.backward_location,
+        charts=pictures.loss(optimization),
         false_alarm="A network that only measures (a perceptual loss), or a part that is kept fixed without saying so.",
     )

@@ -11,27 +11,27 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Mask
 
 
-def is_so(training: Training, trained: Mask, least: int) -> bool:
+def is_so(optimization: Optimization, trained: Mask, least: int) -> bool:
     """Whether the only optimizer held nothing trainable at any step, in at least so many with a backward (`trained`).
 
     Beside other optimizers it may be one whose turn never came. Backwards say that something else can be trained.
     """
-    held = training.steps["parameters"]
-    known = training.steps.known("parameters")
-    after_backward = trained & (training.steps["backwards"] > 0)
-    alone = len(training.process.trainings) == 1
+    held = optimization.steps["parameters"]
+    known = optimization.steps.known("parameters")
+    after_backward = trained & (optimization.steps["backwards"] > 0)
+    alone = len(optimization.process.optimizations) == 1
     return bool(alone and after_backward.sum() >= least and known.any() and not held[known].any())
 
 
-def finding(training: Training, trained: Mask, rule: str) -> Finding:
+def finding(optimization: Optimization, trained: Mask, rule: str) -> Finding:
     """What is wrong, and where to look."""
-    begin = timing.step_at(training, int(np.argmax(trained)))
+    begin = timing.step_at(optimization, int(np.argmax(trained)))
     count = int(trained.sum())
-    held = training.facts.get("parameters")
+    held = optimization.facts.get("parameters")
     of = f"none of the {plural(held, 'tensor')}" if held else "nothing"
     return Finding(
         rule=rule,
@@ -53,15 +53,15 @@ def finding(training: Training, trained: Mask, rule: str) -> Finding:
             "optimizer = torch.optim.AdamW(trainable, lr=1e-3)"
         ),
         first_step=begin,
-        last_step=timing.last_step(training),
-        first_second=timing.second_at(training, int(np.argmax(trained))),
+        last_step=timing.last_step(optimization),
+        first_second=timing.second_at(optimization, int(np.argmax(trained))),
         evidence=[
             Evidence("tensors that the optimizer holds", held),
             Evidence("of them trainable", 0, "tensors", 1, "with none there is nothing to learn"),
             Evidence("steps after a backward", count, "steps"),
         ],
-        cost=timing.cost_of(training, trained),
-        location=training.step_location,
-        charts=pictures.loss(training, [Mark(float(begin), "nothing to train")]),
+        cost=timing.cost_of(optimization, trained),
+        location=optimization.step_location,
+        charts=pictures.loss(optimization, [Mark(float(begin), "nothing to train")]),
         false_alarm="A model that is frozen on purpose, in a loop that only pretends to train.",
     )

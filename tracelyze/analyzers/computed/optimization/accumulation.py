@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Mask
 
 SEVERAL_OPTIMIZERS: Final = "several optimizers train together, and which backward belongs to which is not known"
@@ -19,17 +19,17 @@ SCALE_MATTERS: Final = ("SGD", "ASGD", "ByHand")
 """Optimizers whose steps are as long as the gradient; Adam and its kin divide that out."""
 
 
-def one_each(training: Training) -> Mask:
+def one_each(optimization: Optimization) -> Mask:
     """Steps whose backwards each went through a batch of its own, shape [steps]: one of a loader or, where one line of
     the script makes all backwards, one input of the model, whatever fed it. Several lines may be several losses."""
-    steps = training.steps
+    steps = optimization.steps
     backwards = steps["backwards"]
     from_loader = steps["loader_batches"] == backwards
-    one_line = len(training.process.locations("backward")) == 1
+    one_line = len(optimization.process.locations("backward")) == 1
     return np.asarray(from_loader | (one_line & (steps["microbatches"] == backwards)), dtype=bool)
 
 
-def at_least_one_each(training: Training) -> Mask:
+def at_least_one_each(optimization: Optimization) -> Mask:
     """Steps with a batch for every backward, or more: batches may be left out. Shape [steps]."""
-    steps = training.steps
-    return np.asarray(one_each(training) | (steps["loader_batches"] >= steps["backwards"]), dtype=bool)
+    steps = optimization.steps
+    return np.asarray(one_each(optimization) | (steps["loader_batches"] >= steps["backwards"]), dtype=bool)

@@ -32,7 +32,7 @@ def judge(process: Process, rule: str, limits: Limits) -> Finding | Passed | Ski
     if early.mean() < limits["share"]:
         return Passed("the weights of the policy's loss became zero on the way: a task that is solved does this")
     begin = int(steps[int(np.argmax(zero))]) + 1
-    training = process.longest if process.trainings else None
+    optimization = process.longest if process.optimizations else None
     return Finding(
         rule=rule,
         severity="warning",
@@ -52,7 +52,8 @@ def judge(process: Process, rule: str, limits: Limits) -> Finding | Passed | Ski
             Evidence("steps whose weights are all zero", share, "share", limits["share"], limits.source("share")),
             Evidence("steps looked at", len(zero), "steps", limits["steps"], limits.source("steps")),
         ],
-        location=process.site(rows[0]["site"]) or (training.backward_location if training is not None else None),
-        charts=pictures.loss(training, [Mark(float(begin), "no advantage")]) if training is not None else [],
+        location=process.site(rows[0]["site"])
+        or (optimization.backward_location if optimization is not None else None),
+        charts=pictures.loss(optimization, [Mark(float(begin), "no advantage")]) if optimization is not None else [],
         false_alarm="Groups that are drawn again until they differ.",
     )

@@ -12,7 +12,7 @@ from tracelyze.analyzers.evidence import pictures
 from tracelyze.diagnosis import Chart, Evidence, Mark
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.analyzers.rule import Limits
 
@@ -58,9 +58,9 @@ class Graphs:
     first: int
 
 
-def series(training: Training, host: bool = False) -> Series | None:
+def series(optimization: Optimization, host: bool = False) -> Series | None:
     """Memory of the device where it is known and not only the `host` is asked for; None if it was not recorded."""
-    steps = training.steps
+    steps = optimization.steps
     device = not host and steps.has("device_allocated") and float(np.nanmax(steps["device_allocated"])) > 0
     column = "device_allocated" if device else "host_rss"
     known = np.isfinite(steps[column])
@@ -72,20 +72,20 @@ def series(training: Training, host: bool = False) -> Series | None:
         bool(device),
         steps[column][known],
         np.flatnonzero(known),
-        _limit(training, bool(device)),
+        _limit(optimization, bool(device)),
         float(np.median(pace)) if len(pace) else float("nan"),
     )
 
 
-def _limit(training: Training, device: bool) -> float | None:
+def _limit(optimization: Optimization, device: bool) -> float | None:
     """Bytes at which memory ends: the device's size, or what the host process has plus what is left on the machine."""
-    process = training.process
+    process = optimization.process
     if device:
         facts = process.facts.get("device")
         size = facts.get("memory_bytes") if isinstance(facts, dict) else None
         return float(size) if size else None
     left = process.samples["host_available"]
-    resident = training.steps["host_rss"]
+    resident = optimization.steps["host_rss"]
     left, resident = left[np.isfinite(left)], resident[np.isfinite(resident)]
     return float(left[-1] + resident[-1]) if len(left) and len(resident) else None
 
@@ -116,9 +116,9 @@ def is_large(memory: Series, climb: MemoryClimb) -> bool:
     return memory.device or climb.growth > HOST_GROWTH * float(memory.values[0])
 
 
-def kept_graphs(training: Training, least: float, sawtooth: float) -> Graphs | None:
+def kept_graphs(optimization: Optimization, least: float, sawtooth: float) -> Graphs | None:
     """Graphs that pile up over the whole run, or within each epoch; None if they do not, or were not recorded."""
-    steps = training.steps
+    steps = optimization.steps
     rows = np.flatnonzero(np.isfinite(steps["live_graphs"]))
     alive = steps["live_graphs"][rows]
     if len(alive) < FEWEST:
@@ -143,24 +143,24 @@ def _leaves_floor(alive: Floats) -> int:
     return 0 if first is None else max(0, first - 2)
 
 
-def first_epoch(training: Training) -> bool:
+def first_epoch(optimization: Optimization) -> bool:
     """Whether the training never got beyond the first pass over its data: a cache in the dataset may still fill."""
-    loader = training.steps["loader"]
+    loader = optimization.steps["loader"]
     loader = loader[np.isfinite(loader)]
     if not len(loader):
         return False
-    lengths = [row["length"] for row in training.process.loaders.records() if row["loader"] == loader[0]]
-    fetched = np.nansum(training.steps["loader_batches"])
+    lengths = [row["length"] for row in optimization.process.loaders.records() if row["loader"] == loader[0]]
+    fetched = np.nansum(optimization.steps["loader_batches"])
     return bool(lengths and lengths[0] and fetched <= _FIRST_PASS * lengths[0])
 
 
-def charts(training: Training, begin: int, graphs: bool) -> list[Chart]:
+def charts(optimization: Optimization, begin: int, graphs: bool) -> list[Chart]:
     """Memory over the steps, and the number of graphs alive if that is the evidence."""
     marks = [Mark(float(begin), "growth begins")]
     alive = pictures.over_steps(
-        training, "Autograd graphs of earlier steps still alive", "graphs", {"alive": "live_graphs"}, marks
+        optimization, "Autograd graphs of earlier steps still alive", "graphs", {"alive": "live_graphs"}, marks
     )
-    return (alive if graphs else []) + pictures.memory(training, marks)
+    return (alive if graphs else []) + pictures.memory(optimization, marks)
 
 
 def evidence(series: Series, climb: MemoryClimb, limits: Limits) -> list[Evidence]:

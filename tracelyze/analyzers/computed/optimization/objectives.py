@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.analyzers.statistics import Divergence
 
@@ -17,7 +17,7 @@ USUAL = 3.0  # times the median norm, rate or both: an update that is no larger 
 EVEN = 0.05  # spread of the ratio between a loss function's value and the loss: they differ by a factor alone
 
 
-def another_from(training: Training, loss: Floats, rows: Floats, seen: Divergence) -> int | None:
+def another_from(optimization: Optimization, loss: Floats, rows: Floats, seen: Divergence) -> int | None:
     """Row from which the loss is another one, if it jumped there after an update that was no larger than others.
 
     `loss`: the losses at these rows of the steps. Between two steps the loss of the same objective moves by rate times
@@ -37,7 +37,7 @@ def another_from(training: Training, loss: Floats, rows: Floats, seen: Divergenc
     if not sudden or after[widest] - before[widest] < least:
         return None
     first, last = int(rows[jump]), int(rows[jump - 1])
-    norm, rate = training.steps["grad_norm"], training.steps["lr"]
+    norm, rate = optimization.steps["grad_norm"], optimization.steps["lr"]
     usual = norm[: last + 1][np.isfinite(norm[: last + 1])][-64:]  # now and then a norm is looked at
     settled = seen.end <= np.median(loss[jump : jump + AROUND]) + least
     if len(usual) < AROUND or not settled:
@@ -50,14 +50,14 @@ def another_from(training: Training, loss: Floats, rows: Floats, seen: Divergenc
     return first if usual[-1] * pace <= USUAL * np.median(usual) else None
 
 
-def risen_beside(training: Training, seen: Divergence, turned: int) -> bool:
+def risen_beside(optimization: Optimization, seen: Divergence, turned: int) -> bool:
     """Whether the loss is a sum with terms of the script's own, and what its loss functions say did not rise with it.
 
     `turned`: the step at which the loss passed its minimum.
     """
-    steps = training.steps
+    steps = optimization.steps
     total = dict(zip(steps["step"].tolist(), steps["loss"].tolist(), strict=True))
-    calls = [row for row in training.process.tables["loss_calls"].records() if row["training"]]
+    calls = [row for row in optimization.process.tables["loss_calls"].records() if row["training"]]
     lines: dict[tuple[str, int | None], list[tuple[float, float, float]]] = {}
     for row in calls:
         value, whole = row["value"], total.get(float(row["step"]) + 1)

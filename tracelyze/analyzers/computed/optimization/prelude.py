@@ -10,18 +10,18 @@ from tracelyze.analyzers.evidence import timing
 from tracelyze.formatting import number
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.run import Optimization
 
 WINDOW = 200  # steps before, from which the usual level is taken
 FEWEST = 10  # steps: a median of fewer is no usual level
 LEAP = 10  # times the median: an order of magnitude is beyond the tails of losses and gradient norms
 
 
-def what_moved_first(training: Training, first: int) -> str:
+def what_moved_first(optimization: Optimization, first: int) -> str:
     """A sentence on what moved first: a non-finite gradient, the gradient norm, the loss itself, or nothing."""
-    steps = training.steps
-    begin = timing.step_at(training, first)
-    events = [row for row in training.process.events.records() if row["kind"] == "nonfinite-gradient"]
+    steps = optimization.steps
+    begin = timing.step_at(optimization, first)
+    events = [row for row in optimization.process.events.records() if row["kind"] == "nonfinite-gradient"]
     early = [row for row in events if row["step"] is not None and row["step"] + 1 < begin]
     if early:
         return (

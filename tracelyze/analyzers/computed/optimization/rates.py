@@ -12,7 +12,7 @@ from tracelyze.analyzers.computed.optimization import ratios
 from tracelyze.analyzers.evidence import timing
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.analyzers.rule import Limits
 
@@ -53,17 +53,17 @@ class TooHigh:
     above: bool = True  # nor ever gets below its start for good
 
 
-def curve(training: Training) -> Curve:
+def curve(optimization: Optimization) -> Curve:
     """The losses with the rates that their steps used."""
-    steps = training.steps
-    rows = np.flatnonzero(steps.known("loss") & ~timing.skipped(training) & np.isfinite(steps["lr"]))
+    steps = optimization.steps
+    rows = np.flatnonzero(steps.known("loss") & ~timing.skipped(optimization) & np.isfinite(steps["lr"]))
     loss = steps["loss"][rows]
     broken = np.flatnonzero(~np.isfinite(loss))
     until = int(broken[0]) if len(broken) else len(loss)
     return Curve(rows[:until], loss[:until], steps["lr"][rows[:until]], len(broken) > 0)
 
 
-def from_the_start(training: Training, seen: Curve, limits: Limits) -> TooHigh | None:
+def from_the_start(optimization: Optimization, seen: Curve, limits: Limits) -> TooHigh | None:
     """The loss grows from its first or third step on, by updates as large as the weights."""
     loss = seen.loss
     if len(loss) < FEWEST_LOSSES or loss[0] <= 0:
@@ -74,7 +74,7 @@ def from_the_start(training: Training, seen: Curve, limits: Limits) -> TooHigh |
     grown = int(beyond[0])
     lowest = int(np.argmin(loss))
     rises = np.diff(loss[lowest : max(grown + 1, lowest + 2)]) > 0
-    updates = _updates(training, timing.step_at(training, int(seen.rows[grown])) + 1)
+    updates = _updates(optimization, timing.step_at(optimization, int(seen.rows[grown])) + 1)
     at_once = lowest <= 2 and rises.mean() >= limits["rises"]
     long_before = updates[: len(updates) // 2 + 1]
     if not at_once and (grown < SMOOTH or not _often(long_before, limits["update"], limits)):
@@ -89,7 +89,7 @@ def from_the_start(training: Training, seen: Curve, limits: Limits) -> TooHigh |
     return TooHigh(first, begin, rate, None, highest, lowest_loss, update, at_once=at_once)
 
 
-def stuck(training: Training, seen: Curve, limits: Limits) -> TooHigh | None:
+def stuck(optimization: Optimization, seen: Curve, limits: Limits) -> TooHigh | None:
     """The loss never gets below its start for good, after first updates as large as the weights: it was thrown out of
     the region in which the model can be trained, and what follows (dead units, saturation) may even look calm.
 
@@ -102,7 +102,7 @@ def stuck(training: Training, seen: Curve, limits: Limits) -> TooHigh | None:
     levels = statistics.block_medians(loss, max(1, len(loss) // SMOOTH))
     lowest = float(levels.min()) / float(loss[0])
     early = loss[: int(limits["early"])]
-    updates = _updates(training, timing.step_at(training, int(seen.rows[0])) + int(limits["early"]))
+    updates = _updates(optimization, timing.step_at(optimization, int(seen.rows[0])) + int(limits["early"]))
     thrown = min(reached, lowest / BORNE) >= limits["regained"] and _often(updates, limits["update"], limits)
     thrown |= reached >= limits["hardly"] and lowest >= limits["ever"] and _often(updates, limits["large"], limits)
     burst = float(early.max()) >= limits["burst"] * float(loss[0])
@@ -146,7 +146,7 @@ def _often(updates: Floats, size: float, limits: Limits) -> bool:
     return int((updates >= size).sum()) >= limits["looks"]
 
 
-def _updates(training: Training, until: float) -> Floats:
+def _updates(optimization: Optimization, until: float) -> Floats:
     """Updates in norms of the weight at the looks up to a step, as far as they are numbers."""
-    seen = ratios.of(training)
+    seen = ratios.of(optimization)
     return seen.update[(seen.step <= until) & np.isfinite(seen.update)]

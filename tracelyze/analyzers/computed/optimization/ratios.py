@@ -11,7 +11,7 @@ from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.rule import Threshold
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.analyzers.rule import Limits
 
@@ -38,11 +38,11 @@ class Ratios:
     gain: Floats  # norm of the update over rate times gradient: 1 for plain gradient descent
 
 
-def of(training: Training) -> Ratios:
+def of(optimization: Optimization) -> Ratios:
     """The looks at tensors with FEWEST elements or more, and with weights that are not zero."""
-    table = training.process.tables["parameters"]
+    table = optimization.process.tables["parameters"]
     weight = table["weight_norm"]
-    usable = (table["optimizer"] == training.optimizer) & (table["elements"] >= FEWEST) & (weight > 0)
+    usable = (table["optimizer"] == optimization.optimizer) & (table["elements"] >= FEWEST) & (weight > 0)
     usable &= np.isfinite(table["update_norm"])
     with np.errstate(divide="ignore", invalid="ignore"):
         update, gradient = table["update_norm"] / weight, table["grad_norm"] / weight
@@ -61,15 +61,15 @@ def _median(values: Floats) -> float:
     return float(np.median(known)) if len(known) else np.nan
 
 
-def travelled(training: Training, seen: Ratios) -> float:
+def travelled(optimization: Optimization, seen: Ratios) -> float:
     """How far all steps together may lead, if each went in the same direction: in norms of the weights."""
-    steps = timing.numbers(training)[~timing.skipped(training)]
+    steps = timing.numbers(optimization)[~timing.skipped(optimization)]
     return float(np.interp(steps, seen.step, seen.update).sum())
 
 
-def fall(training: Training) -> float | None:
+def fall(optimization: Optimization) -> float | None:
     """By which share the loss fell from the first tenth of the run to the last one; None where it is not positive."""
-    loss = training.steps["loss"]
+    loss = optimization.steps["loss"]
     tenth = max(1, len(loss) // TENTHS)
     first, last = loss[:tenth][np.isfinite(loss[:tenth])], loss[-tenth:][np.isfinite(loss[-tenth:])]
     if not len(first) or not len(last) or np.median(first) <= 0:
@@ -77,12 +77,12 @@ def fall(training: Training) -> float | None:
     return 1.0 - float(np.median(last)) / float(np.median(first))
 
 
-def hardly_moves(training: Training, seen: Ratios, limits: Limits) -> float | None:
+def hardly_moves(optimization: Optimization, seen: Ratios, limits: Limits) -> float | None:
     """How far the steps lead together, if that is next to nothing and the loss stays where it began; else None."""
-    steps = int((~timing.skipped(training)).sum())
+    steps = int((~timing.skipped(optimization)).sum())
     if steps < limits["steps"] or len(seen.step) < limits["looks"] or not np.isfinite(seen.update).all():
         return None
-    way, fell = travelled(training, seen), fall(training)
+    way, fell = travelled(optimization, seen), fall(optimization)
     if way >= limits["travelled"] or fell is None or fell >= limits["falls"]:
         return None
     return way

@@ -11,7 +11,7 @@ from tracelyze.diagnosis import Evidence, Finding, Mark, Severity
 from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.rule import Limits
 
 Row = dict[str, Any]
@@ -28,11 +28,11 @@ def last_rows(process: Process) -> list[Row]:
     return list({row["scheduler"]: row for row in process.tables["schedules"].records()}.values())
 
 
-def runs_ahead(training: Training, rows: list[Row], limits: Limits) -> Row | None:
+def runs_ahead(optimization: Optimization, rows: list[Row], limits: Limits) -> Row | None:
     """A scheduler that is stepped per batch and whose length counts epochs: it is over many times over."""
-    epochs = _epochs(training)
+    epochs = _epochs(optimization)
     for row in rows:
-        per_step = row["steps"] >= PER_STEP * len(training.steps)
+        per_step = row["steps"] >= PER_STEP * len(optimization.steps)
         horizon = row["horizon"]
         if per_step and horizon and row["name"] in (*RETURNING, "PolynomialLR"):
             counts_epochs = epochs is not None and epochs >= FEWEST_EPOCHS and abs(horizon - epochs) <= 1
@@ -42,10 +42,10 @@ def runs_ahead(training: Training, rows: list[Row], limits: Limits) -> Row | Non
     return None
 
 
-def lags_behind(training: Training, rows: list[Row], limits: Limits) -> Row | None:
+def lags_behind(optimization: Optimization, rows: list[Row], limits: Limits) -> Row | None:
     """A scheduler that is stepped per epoch and whose length counts batches: it hardly begins."""
-    count = len(training.steps)
-    if training.process.exit.kind != "finished" or len(rows) != 1:
+    count = len(optimization.steps)
+    if optimization.process.exit.kind != "finished" or len(rows) != 1:
         return None
     row = rows[0]
     if not 1 < row["steps"] <= count / limits["apart"]:
@@ -53,39 +53,39 @@ def lags_behind(training: Training, rows: list[Row], limits: Limits) -> Row | No
     if row["horizon"]:
         counts_batches = count / ABOUT <= row["horizon"] <= count * ABOUT
         return row if counts_batches and row["steps"] <= ALMOST * row["horizon"] else None
-    rate = training.steps["lr"][np.isfinite(training.steps["lr"])]
+    rate = optimization.steps["lr"][np.isfinite(optimization.steps["lr"])]
     climbs = bool((np.diff(rate) >= 0).all()) and rate[-1] > rate[0]
     warming = row["name"] == "LambdaLR" and climbs and rate[-1] <= ALMOST * (row["base_lr"] or 0.0)
     return row if warming else None
 
 
-def never_warm(training: Training, rows: list[Row], limits: Limits) -> Row | None:
+def never_warm(optimization: Optimization, rows: list[Row], limits: Limits) -> Row | None:
     """A warm-up that is stepped with every step and is longer than the training, which came to its end."""
-    rate = training.steps["lr"][np.isfinite(training.steps["lr"])]
-    if training.process.exit.kind != "finished" or len(rows) != 1 or len(rate) < limits["idle"]:
+    rate = optimization.steps["lr"][np.isfinite(optimization.steps["lr"])]
+    if optimization.process.exit.kind != "finished" or len(rows) != 1 or len(rate) < limits["idle"]:
         return None
     row = rows[0]
     climbs = bool((np.diff(rate) >= 0).all()) and rate[-1] > rate[len(rate) // 2] > rate[0]
     warming = climbs and 0 < rate[-1] <= ALMOST * (row["base_lr"] or 0.0)
-    return row if warming and row["steps"] >= PER_STEP * len(training.steps) else None
+    return row if warming and row["steps"] >= PER_STEP * len(optimization.steps) else None
 
 
-def never_stepped(training: Training, rows: list[Row], limits: Limits) -> Row | None:
+def never_stepped(optimization: Optimization, rows: list[Row], limits: Limits) -> Row | None:
     """A scheduler that was made and never stepped, by a training of several epochs that came to its end."""
-    epochs = _epochs(training)
-    long = len(training.steps) >= limits["idle"] * (FEWEST_EPOCHS if epochs is None else 1)
+    epochs = _epochs(optimization)
+    long = len(optimization.steps) >= limits["idle"] * (FEWEST_EPOCHS if epochs is None else 1)
     long = long and (epochs is None or epochs >= FEWEST_EPOCHS)
-    if training.process.exit.kind != "finished" or not long or any(row["steps"] for row in rows):
+    if optimization.process.exit.kind != "finished" or not long or any(row["steps"] for row in rows):
         return None
     rows = [row for row in rows if row["name"] not in LATE]
-    rate = training.steps["lr"][np.isfinite(training.steps["lr"])]
+    rate = optimization.steps["lr"][np.isfinite(optimization.steps["lr"])]
     return rows[0] if len(rows) == 1 and len(rate) and rate.min() == rate.max() else None
 
 
-def begun_early(training: Training, rows: list[Row], limits: Limits) -> Row | None:
+def begun_early(optimization: Optimization, rows: list[Row], limits: Limits) -> Row | None:
     """A scheduler that was stepped once before the first step of its optimizer, and then once with each of them (or
     more rarely), so that its first rate is never used. One that begins at zero is helped over that on purpose."""
-    count = len(training.steps)
+    count = len(optimization.steps)
     for row in rows:
         from_zero = (row["first_lr"] or 0.0) <= limits["zero"] * (row["base_lr"] or 0.0)
         once_more = row["steps"] == count  # beside the early one: begun on purpose
@@ -94,27 +94,27 @@ def begun_early(training: Training, rows: list[Row], limits: Limits) -> Row | No
     return None
 
 
-def _epochs(training: Training) -> int | None:
+def _epochs(optimization: Optimization) -> int | None:
     """Passes over a loader; without one the evaluation passes, if there are several; None if nothing tells."""
-    if training.steps.has("loader") and np.isfinite(training.steps["loader"]).any():
-        return int((training.steps["loader_first"] == 1).sum())
-    after = training.process.evals["after_step"]
+    if optimization.steps.has("loader") and np.isfinite(optimization.steps["loader"]).any():
+        return int((optimization.steps["loader_first"] == 1).sum())
+    after = optimization.process.evals["after_step"]
     return len(np.unique(after[after > 0])) or None
 
 
-def of_another_optimizer(training: Training, rows: list[Row], limits: Limits) -> Row | None:
+def of_another_optimizer(optimization: Optimization, rows: list[Row], limits: Limits) -> Row | None:
     """A scheduler whose optimizer never steps while this one, with the same tensors, keeps its rate."""
-    rate = training.steps["lr"][np.isfinite(training.steps["lr"])]
+    rate = optimization.steps["lr"][np.isfinite(optimization.steps["lr"])]
     scheduled = any(row["optimizer"] is not None for row in rows)
-    if len(training.process.trainings) != 1 or rate.min() != rate.max() or scheduled:
+    if len(optimization.process.optimizations) != 1 or rate.min() != rate.max() or scheduled:
         return None
     moved = [row for row in rows if row["shares_parameters"] and row["steps"] > 1 and row["lowest_lr"] != rate[-1]]
-    return moved[0] if moved and len(training.steps) >= limits["steps"] else None
+    return moved[0] if moved and len(optimization.steps) >= limits["steps"] else None
 
 
-def words(training: Training, row: Row, judge: Any) -> tuple[str, str, str]:
+def words(optimization: Optimization, row: Row, judge: Any) -> tuple[str, str, str]:
     """Title, what happened, and what to do, for one of the judges above."""
-    count, last = len(training.steps), number(float(training.steps["lr"][-1]))
+    count, last = len(optimization.steps), number(float(optimization.steps["lr"][-1]))
     if judge is runs_ahead:
         return (
             f"{row['name']} counts {row['horizon']:,} epochs but is stepped after every batch",
@@ -162,7 +162,7 @@ def words(training: Training, row: Row, judge: Any) -> tuple[str, str, str]:
 
 
 def finding(
-    training: Training,
+    optimization: Optimization,
     row: Row | None,
     rule: str,
     *,
@@ -175,11 +175,11 @@ def finding(
     severity: Severity = "warning",
 ) -> Finding:
     """A finding about the rate from row `first` of the steps on."""
-    begin = timing.step_at(training, first)
-    affected = np.arange(len(training.steps)) >= first
-    site = training.process.site(row["site"]) if row else None
+    begin = timing.step_at(optimization, first)
+    affected = np.arange(len(optimization.steps)) >= first
+    site = optimization.process.site(row["site"]) if row else None
     marks = [Mark(float(begin), "from here on")] if first else []
-    rates = pictures.over_steps(training, "Learning rate", "rate", {"learning rate": "lr"}, marks)
+    rates = pictures.over_steps(optimization, "Learning rate", "rate", {"learning rate": "lr"}, marks)
     return Finding(
         rule=rule,
         severity=severity,
@@ -189,11 +189,11 @@ def finding(
         fix=fix,
         fix_code=code,
         first_step=begin,
-        last_step=timing.last_step(training),
-        first_second=timing.second_at(training, first),
+        last_step=timing.last_step(optimization),
+        first_second=timing.second_at(optimization, first),
         evidence=evidence,
-        cost=timing.cost_of(training, affected) if first or severity == "critical" else None,
-        location=site or training.step_location,
-        charts=rates + pictures.loss(training),
+        cost=timing.cost_of(optimization, affected) if first or severity == "critical" else None,
+        location=site or optimization.step_location,
+        charts=rates + pictures.loss(optimization),
         false_alarm="A pause of the training that is planned, or a part of a longer schedule.",
     )

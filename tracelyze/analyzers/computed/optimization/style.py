@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 ROLLOUT_PASSES_PER_STEP = 0.2  # a validation every fifth step would be rare; acting programs collect that often
 REWARDS = ("reward", "rollout/ep_rew_mean", "env/reward/total", "critic/rewards/mean", "objective/scores")
@@ -16,11 +16,11 @@ FEWEST = 10  # passes
 REGRESSIONS = ("mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss")
 
 
-def unjudgeable(training: Training) -> str | None:
+def unjudgeable(optimization: Optimization) -> str | None:
     """Why loss and gradient norm of this training have no level to return to, or None if they can be judged."""
-    if len(training.process.trainings) > 1:
+    if len(optimization.process.optimizations) > 1:
         return "several optimizers work against or beside each other: their losses have no minimum of their own"
-    if acts(training.process):
+    if acts(optimization.process):
         return "the model acts between its steps (reinforcement learning): its loss has no minimum to keep to"
     return None
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Floats
 
 SHORTEST = 1.0  # seconds between the first and the last look: less is a look or two
@@ -28,10 +28,10 @@ class Contention:
     used: float = 0.0
 
 
-def shares(training: Training) -> Contention:
+def shares(optimization: Optimization) -> Contention:
     """How much of the training's time went to others."""
-    process = training.process
-    samples, ends = process.samples, training.steps["time"]
+    process = optimization.process
+    samples, ends = process.samples, optimization.steps["time"]
     if not samples.has("delayed") or not np.isfinite(ends).any():
         return Contention()
     time = samples["time"]
@@ -55,11 +55,11 @@ def shares(training: Training) -> Contention:
     return Contention(min(1.0, own * left), min(1.0, waited / workers * left), worked)
 
 
-def was_alone(training: Training, most: float) -> bool:
+def was_alone(optimization: Optimization, most: float) -> bool:
     """Whether it is known that others held the processors for less than this share of the training's time."""
-    samples = training.process.samples
+    samples = optimization.process.samples
     time = samples["time"][np.isfinite(samples["time"]) & np.isfinite(samples["delayed"])]
-    return len(time) > 1 and float(np.ptp(time)) >= SHORTEST and shares(training).own < most
+    return len(time) > 1 and float(np.ptp(time)) >= SHORTEST and shares(optimization).own < most
 
 
 def within(process: Process, begins: Floats, ends: Floats) -> Floats:

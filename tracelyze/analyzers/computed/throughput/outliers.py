@@ -17,7 +17,7 @@ from tracelyze.formatting import percent
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats, Mask
     from tracelyze.diagnosis import Location
 
@@ -52,18 +52,18 @@ class Reason:
     location: Location | None = None
 
 
-def net_seconds(training: Training, warm_up: int) -> tuple[Floats, Mask]:
+def net_seconds(optimization: Optimization, warm_up: int) -> tuple[Floats, Mask]:
     """Wall time of each step without evaluations, and the steps to be judged, shapes [steps].
 
     Not judged: warm-up, first batches of epochs, and profiled steps with the one after, in which the trace is written.
     """
-    steps = training.steps
+    steps = optimization.steps
     seconds = steps["seconds"]
-    net = seconds - validation.seconds_within_steps(training.process, steps["time"], seconds)
+    net = seconds - validation.seconds_within_steps(optimization.process, steps["time"], seconds)
     judged = np.isfinite(net) & ~(steps["loader_first"] == 1)
     judged[: max(warm_up, len(judged) // 50)] = False
-    numbers = timing.numbers(training)
-    for row in training.process.tables["windows"].records():
+    numbers = timing.numbers(optimization)
+    for row in optimization.process.tables["windows"].records():
         if row["first_step"] is not None:
             last = row["last_step"] or row["first_step"]
             judged &= (numbers < row["first_step"]) | (numbers > last + 1)
@@ -89,18 +89,18 @@ def rhythm(steps: Sequence[int]) -> str:
     return f", every {int(np.median(distance)):,} steps"
 
 
-def coincidence(training: Training, found: Slow) -> Reason:
+def coincidence(optimization: Optimization, found: Slow) -> Reason:
     """The measured cause that explains most of the excess, else what the program was seen doing meanwhile."""
     reasons = [
-        _waiting(training, found),
-        _larger(training, found),
-        _recording(training, found),
-        _crowded(training, found),
+        _waiting(optimization, found),
+        _larger(optimization, found),
+        _recording(optimization, found),
+        _crowded(optimization, found),
     ]
     best = max(reasons, key=lambda reason: reason.share)
     if best.share >= EXPLAINED:
         return best
-    return _seen(training, found) or Reason(
+    return _seen(optimization, found) or Reason(
         UNKNOWN,
         0.0,
         "Nothing that was recorded coincides with them.",
@@ -108,19 +108,19 @@ def coincidence(training: Training, found: Slow) -> Reason:
     )
 
 
-def _waiting(training: Training, found: Slow) -> Reason:
-    share = _part(training.steps["loader_wait"], found)
+def _waiting(optimization: Optimization, found: Slow) -> Reason:
+    share = _part(optimization.steps["loader_wait"], found)
     return Reason(
         "waiting for a batch",
         share,
         f"{percent(share)} of that was waiting for a batch.",
         "Find the samples that take so long to load, or the disk they come from; let workers fetch further ahead.",
-        training.process.location("loader"),
+        optimization.process.location("loader"),
     )
 
 
-def _larger(training: Training, found: Slow) -> Reason:
-    sizes = training.steps["batch_size"]
+def _larger(optimization: Optimization, found: Slow) -> Reason:
+    sizes = optimization.steps["batch_size"]
     known = np.isfinite(sizes)
     usual = float(np.median(sizes[known])) if known.any() else np.inf
     large = sizes[found.rows] > _LARGER * usual
@@ -133,8 +133,8 @@ def _larger(training: Training, found: Slow) -> Reason:
     )
 
 
-def _recording(training: Training, found: Slow) -> Reason:
-    share = _part(training.steps["overhead"], found)
+def _recording(optimization: Optimization, found: Slow) -> Reason:
+    share = _part(optimization.steps["overhead"], found)
     return Reason(
         "recording by tracelyze",
         share,
@@ -143,9 +143,9 @@ def _recording(training: Training, found: Slow) -> Reason:
     )
 
 
-def _crowded(training: Training, found: Slow) -> Reason:
-    ends = training.steps["time"][found.rows]
-    lost = contention.within(training.process, ends - (found.excess + found.typical), ends)
+def _crowded(optimization: Optimization, found: Slow) -> Reason:
+    ends = optimization.steps["time"][found.rows]
+    lost = contention.within(optimization.process, ends - (found.excess + found.typical), ends)
     share = float(min(1.0, lost.sum() / max(float(found.excess.sum()), 1e-9)))
     return Reason(
         CROWDED,
@@ -155,13 +155,13 @@ def _crowded(training: Training, found: Slow) -> Reason:
     )
 
 
-def _seen(training: Training, found: Slow) -> Reason | None:
+def _seen(optimization: Optimization, found: Slow) -> Reason | None:
     """What the sampler saw the training thread do in the slow steps, where it saw one thing most of the time."""
-    process = training.process
+    process = optimization.process
     samples = process.samples
-    if not samples.has("innermost") or not training.steps.has("time"):
+    if not samples.has("innermost") or not optimization.steps.has("time"):
         return None
-    ends = training.steps["time"][found.rows]
+    ends = optimization.steps["time"][found.rows]
     begins = ends - (found.excess + found.typical)
     place = np.searchsorted(begins, samples["time"], side="right") - 1
     inside = (place >= 0) & (samples["time"] <= ends[np.maximum(place, 0)])

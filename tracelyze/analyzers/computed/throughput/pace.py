@@ -10,7 +10,7 @@ import numpy as np
 from tracelyze.analyzers.computed.throughput import contention, outliers
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats, Mask
     from tracelyze.diagnosis import Location
 
@@ -18,19 +18,19 @@ _FEWEST_LOOKS: Final = 3  # one or two stacks may be anywhere
 _MODEL: Final = ("torch/nn/", "torch/autograd/", "torch/_tensor.py", "torch/optim/")
 
 
-def own_seconds(training: Training, warm_up: int) -> tuple[Floats, Mask]:
+def own_seconds(optimization: Optimization, warm_up: int) -> tuple[Floats, Mask]:
     """Seconds of each step without evaluations and recording, and the steps to be judged (`outliers.net_seconds`)."""
-    net, judged = outliers.net_seconds(training, warm_up)
-    return np.maximum(net - np.nan_to_num(training.steps["overhead"]), 0.0), judged
+    net, judged = outliers.net_seconds(optimization, warm_up)
+    return np.maximum(net - np.nan_to_num(optimization.steps["overhead"]), 0.0), judged
 
 
-def crowded(training: Training) -> Floats:
+def crowded(optimization: Optimization) -> Floats:
     """Seconds of each step in which it was ready to run and others had its processor, shape [steps]; 0 where unknown.
 
     Looks are a second apart, so that this is right over many steps, and not for each.
     """
-    ends = training.steps["time"]
-    return contention.within(training.process, ends - np.nan_to_num(training.steps["seconds"]), ends)
+    ends = optimization.steps["time"]
+    return contention.within(optimization.process, ends - np.nan_to_num(optimization.steps["seconds"]), ends)
 
 
 def increase(values: Floats, judged: Mask) -> float:
@@ -40,21 +40,21 @@ def increase(values: Floats, judged: Mask) -> float:
     return float(np.median(known[-third:]) - np.median(known[:third]))
 
 
-def within_model_late(training: Training) -> float | None:
+def within_model_late(optimization: Optimization) -> float | None:
     """Share of the looks in the last third that met the program in a module, a backward or an optimizer; None if too
     few looks tell, or the work is done on a device and the program only waits for it."""
-    samples, ends = training.process.samples, training.steps["time"]
+    samples, ends = optimization.process.samples, optimization.steps["time"]
     late = samples["time"] >= ends[2 * len(ends) // 3]
     places = [place for place, is_late in zip(samples.text("innermost"), late, strict=True) if is_late and place]
-    if len(places) < _FEWEST_LOOKS or training.process.device != "cpu":
+    if len(places) < _FEWEST_LOOKS or optimization.process.device != "cpu":
         return None
     return sum(any(part in place for part in _MODEL) for place in places) / len(places)
 
 
-def seen_late(training: Training) -> Location | None:
+def seen_late(optimization: Optimization) -> Location | None:
     """The line at which the sampler found the program most often in the last third, if that is most of the time."""
-    samples, ends = training.process.samples, training.steps["time"]
+    samples, ends = optimization.process.samples, optimization.steps["time"]
     late = samples["time"] >= ends[2 * len(ends) // 3]
     sites = Counter(samples["site"][late & np.isfinite(samples["site"])].tolist())
     site, count = sites.most_common(1)[0] if sites else (None, 0)
-    return training.process.site(site) if count >= max(2, outliers.EXPLAINED * sites.total()) else None
+    return optimization.process.site(site) if count >= max(2, outliers.EXPLAINED * sites.total()) else None

@@ -13,7 +13,7 @@ from tracelyze.analyzers.computed.throughput.contention import Contention
 from tracelyze.analyzers.evidence import timing
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Training
+    from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats, Mask
 
 MIN_STEPS = 20  # of fewer, one hiccup is a twentieth of the time
@@ -70,9 +70,9 @@ class Prediction:
     share: float
 
 
-def measure(training: Training) -> Waiting | None:
+def measure(optimization: Optimization) -> Waiting | None:
     """The wait of the steady steps: without the warm-up, and without first batches of iterators (workers start)."""
-    steps = training.steps
+    steps = optimization.steps
     seconds, wait = steps["seconds"], steps["loader_wait"]
     on_device = steps.has("device_wait")
     # The device's wait counts all loaders; a validation's batches are not this training's.
@@ -80,7 +80,7 @@ def measure(training: Training) -> Waiting | None:
     usable = np.isfinite(seconds) & np.isfinite(wait) & np.isfinite(idle) & (seconds > 0)
     usable[: min(3, len(usable))] = False
     first = usable & (steps["loader_first"] == 1)
-    loader = loader_of(training)
+    loader = loader_of(optimization)
     batches = np.nan_to_num(steps["loader_batches"], nan=1.0)
     short = bool(loader.get("length")) and loader["length"] <= 2 * float(np.median(batches))
     always_first = first.sum() >= ALWAYS * usable.sum()
@@ -88,7 +88,7 @@ def measure(training: Training) -> Waiting | None:
         usable &= ~first
     if int(usable.sum()) < MIN_STEPS:
         return None
-    evaluating = validation.seconds_within_steps(training.process, steps["time"], seconds)
+    evaluating = validation.seconds_within_steps(optimization.process, steps["time"], seconds)
     net = np.maximum(seconds - evaluating, wait)[usable]
     wait, idle, batches = wait[usable], idle[usable], batches[usable]
     samples = np.where(np.isfinite(steps["batch_size"]), steps["batch_size"], loader.get("batch_size") or np.nan)[
@@ -112,7 +112,7 @@ def measure(training: Training) -> Waiting | None:
         per_sample=work / size if size else None,
         restarts=bool(always_first and not short),
         loader=loader,
-        crowded=contention.shares(training),
+        crowded=contention.shares(optimization),
     )
 
 
@@ -144,15 +144,15 @@ def undisturbed(seen: Waiting) -> Waiting:
     )
 
 
-def loader_of(training: Training) -> dict[str, Any]:
+def loader_of(optimization: Optimization) -> dict[str, Any]:
     """Settings of the loader that fed most steps; empty if unknown."""
-    fed = training.steps["loader"]
+    fed = optimization.steps["loader"]
     fed = fed[np.isfinite(fed)]
     if not len(fed):
         return {}
     numbers, counts = np.unique(fed, return_counts=True)
     number = int(numbers[int(np.argmax(counts))])
-    return next((row for row in training.process.loaders.records() if row["loader"] == number), {})
+    return next((row for row in optimization.process.loaders.records() if row["loader"] == number), {})
 
 
 def predict(waiting: Waiting, cpus: int | None, handover: float, most: int) -> Prediction:
@@ -184,9 +184,9 @@ def _prediction(waiting: Waiting, workers: int, saved: float) -> Prediction:
     return Prediction(workers, saved, saved / waiting.step if waiting.step > 0 else 0.0)
 
 
-def lost(training: Training, waiting: Waiting, prediction: Prediction) -> tuple[float, float]:
+def lost(optimization: Optimization, waiting: Waiting, prediction: Prediction) -> tuple[float, float]:
     """Seconds of the run that the saving amounts to so far, and their share of the time of all its steps."""
-    cost = timing.cost_of(training, np.ones(len(training.steps), dtype=bool))
+    cost = timing.cost_of(optimization, np.ones(len(optimization.steps), dtype=bool))
     total = cost.seconds if cost and cost.seconds else 0.0
     seconds = prediction.saved * float(waiting.rows.sum())
     return seconds, seconds / total if total > 0 else 0.0

@@ -11,26 +11,26 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Floats
 
 FORWARDS: Final = "forwards per step"
 """Known where no loader hands out the batches: then each call of a model counts as one."""
 
 
-def growth(training: Training) -> dict[str, float]:
+def growth(optimization: Optimization) -> dict[str, float]:
     """Of each measure of a step's work, what it is in the last third of the steps over what it was in the first.
 
     Empty where too little is known: neither what came out of the modules nor the shapes of batches.
     """
-    count = len(training.steps)
+    count = len(optimization.steps)
     bounds = (count / 3, 2 * count / 3)
-    process = training.process
+    process = optimization.process
     content = {"the elements that modules put out": _outputs(process), "the elements of a batch": _batches(process)}
     found = {name: ratio for name, series in content.items() if (ratio := _ratio(series, bounds)) is not None}
     if not found:
         return {}
-    steps = training.steps
+    steps = optimization.steps
     trained = steps["parameters"] - steps["grads_none"]
     columns = {name: steps[name] for name in ("batch_size", "backwards", "loader_batches")} | {"trained": trained}
     names = {

@@ -13,21 +13,21 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Mask
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Steps with several backwards, one per batch, and gradients that were gone in between."""
-    if len(process.trainings) > 1:
+    if len(process.optimizations) > 1:
         return Skipped(accumulation.SEVERAL_OPTIMIZERS, "not-applicable")
-    return _check(process.trainings[0], limits)
+    return _check(process.optimizations[0], limits)
 
 
-def _check(training: Training, limits: Limits) -> Outcome:
-    steps = training.steps
+def _check(optimization: Optimization, limits: Limits) -> Outcome:
+    steps = optimization.steps
     several = steps["backwards"] > 1
-    watched = several & steps.known("grads_discarded") & ~timing.skipped(training)
+    watched = several & steps.known("grads_discarded") & ~timing.skipped(optimization)
     bad = watched & (steps["grads_discarded"] > 0)
     if not several.any():
         return Passed("every step has one backward: nothing is accumulated")
@@ -39,20 +39,20 @@ def _check(training: Training, limits: Limits) -> Outcome:
         return Skipped(
             "the backwards run inside the step (a closure, as LBFGS takes), which clears between them", "not-applicable"
         )
-    batches = bad & accumulation.one_each(training)
+    batches = bad & accumulation.one_each(optimization)
     if batches.sum() < limits["share"] * bad.sum():
         return Skipped(accumulation.NOT_PER_BATCH, "not-applicable")
     if (steps["clips"][bad] >= steps["backwards"][bad]).mean() > limits["clipped"]:
         return Skipped("gradients are clipped after each backward and then cleared: their sum may be kept elsewhere")
-    return [_finding(training, bad, float(bad.sum() / watched.sum()), limits)]
+    return [_finding(optimization, bad, float(bad.sum() / watched.sum()), limits)]
 
 
-def _finding(training: Training, bad: Mask, share: float, limits: Limits) -> Finding:
-    steps = training.steps
+def _finding(optimization: Optimization, bad: Mask, share: float, limits: Limits) -> Finding:
+    steps = optimization.steps
     first = int(np.argmax(bad))
     if first == 1 and not steps.known("grads_discarded")[0]:
         first = 0  # the very first backwards are not watched yet
-    begin = timing.step_at(training, first)
+    begin = timing.step_at(optimization, first)
     count = int(np.median(steps["backwards"][bad]))
     lost = (count - 1) / count
     return Finding(
@@ -69,8 +69,8 @@ def _finding(training: Training, bad: Mask, share: float, limits: Limits) -> Fin
         "optimizer step, in the same branch as the step.",
         fix_code=f"if (i + 1) % {count} == 0:\n    optimizer.step()\n    optimizer.zero_grad()",
         first_step=begin,
-        last_step=timing.last_step(training),
-        first_second=timing.second_at(training, first),
+        last_step=timing.last_step(optimization),
+        first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("steps with gradients cleared between backwards", share, "share", limits["share"],
                      limits.source("share")),
@@ -78,12 +78,12 @@ def _finding(training: Training, bad: Mask, share: float, limits: Limits) -> Fin
             Evidence("gradients cleared between them", int(np.median(steps["grads_discarded"][bad])), "tensors", 0,
                      "none in a loop that accumulates"),
         ],
-        cost=timing.scaled(timing.cost_of(training, bad), lost),
-        location=training.backward_location,
+        cost=timing.scaled(timing.cost_of(optimization, bad), lost),
+        location=optimization.backward_location,
         charts=pictures.over_steps(
-            training, "Gradients cleared between the backwards of a step", "tensors",
+            optimization, "Gradients cleared between the backwards of a step", "tensors",
             {"cleared": "grads_discarded", "trainable": "parameters"}, [Mark(float(begin), "cleared too often")],
-        ) + pictures.loss(training),
+        ) + pictures.loss(optimization),
         false_alarm="A loop that adds the gradients of its micro-batches up by itself, in tensors of its own.",
     )  # fmt: skip
 

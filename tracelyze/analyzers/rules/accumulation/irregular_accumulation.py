@@ -13,42 +13,42 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, share_of
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Mask
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Steps with more backwards, one per batch, than the constant that all losses are divided by."""
-    if len(process.trainings) > 1:
+    if len(process.optimizations) > 1:
         return Skipped(accumulation.SEVERAL_OPTIMIZERS, "not-applicable")
-    training = process.trainings[0]
-    backwards, divisor = training.steps["backwards"], training.steps["loss_divisor"]
+    optimization = process.optimizations[0]
+    backwards, divisor = optimization.steps["backwards"], optimization.steps["loss_divisor"]
     usual = float(np.nanmedian(divisor)) if np.isfinite(divisor).any() else 1.0
     regular = (backwards == usual) & (divisor == usual)
     if usual < 2 or regular.sum() < limits["steps"]:
         return Passed("losses are not divided by the number of backwards per step, so nothing is averaged that way")
-    long = (backwards > limits["off"] * usual) & (divisor == usual) & ~timing.skipped(training)
+    long = (backwards > limits["off"] * usual) & (divisor == usual) & ~timing.skipped(optimization)
     if long.sum() < max(limits["steps"], limits["share"] * len(backwards)):
         return Passed(f"{usual:.0f} backwards per step, more in {int(long.sum())} of {len(backwards):,} steps")
     told = f"{int(long.sum()):,} steps have more than the {usual:.0f} backwards that losses are divided by"
-    if not accumulation.at_least_one_each(training)[long | regular].all():
+    if not accumulation.at_least_one_each(optimization)[long | regular].all():
         return Skipped(f"{told}, but {accumulation.NOT_PER_BATCH}")
     own = [site for site in process.locations("backward") if ".backward(" in site.source]
     if not own:
         return Skipped("backward is called by a framework, which may normalise the loss by itself", "not-applicable")
-    watched = long & training.steps.known("grads_discarded") & training.steps.known("grads_cleared")
-    gone = (training.steps["grads_discarded"] > 0) | (training.steps["grads_cleared"] > 0)
+    watched = long & optimization.steps.known("grads_discarded") & optimization.steps.known("grads_cleared")
+    gone = (optimization.steps["grads_discarded"] > 0) | (optimization.steps["grads_cleared"] > 0)
     if (watched & gone).any():
         return Passed(f"{told}, but what was left over is cleared before they begin")
     if watched.sum() < limits["watched"]:
         return Skipped(f"{told}, but whether gradients were cleared within them was not watched")
-    return [_finding(training, long, usual, limits)]
+    return [_finding(optimization, long, usual, limits)]
 
 
-def _finding(training: Training, long: Mask, usual: float, limits: Limits) -> Finding:
-    steps = training.steps
+def _finding(optimization: Optimization, long: Mask, usual: float, limits: Limits) -> Finding:
+    steps = optimization.steps
     first = int(np.argmax(long))
-    begin = timing.step_at(training, first)
+    begin = timing.step_at(optimization, first)
     count = float(np.median(steps["backwards"][long]))
     boundary = float((steps["loader_first"][long] == 1).mean())
     where = (
@@ -57,7 +57,7 @@ def _finding(training: Training, long: Mask, usual: float, limits: Limits) -> Fi
         if boundary > limits["boundary"]
         else "Batches are left out in between, and with them the step that would have been due. "
     )
-    name = str(training.facts.get("name") or "the optimizer")
+    name = str(optimization.facts.get("name") or "the optimizer")
     matters = name in accumulation.SCALE_MATTERS
     often = share_of(float(long.mean()), "steps")
     return Finding(
@@ -77,15 +77,15 @@ def _finding(training: Training, long: Mask, usual: float, limits: Limits) -> Fi
         "(loss / size).backward()\n"
         f"if (i + 1) % {usual:.0f} == 0 or i + 1 == len(loader):\n    optimizer.step()\n    optimizer.zero_grad()",
         first_step=begin,
-        last_step=timing.last_step(training),
+        last_step=timing.last_step(optimization),
         evidence=[
             Evidence("steps with more backwards", float(long.mean()), "share", limits["share"], limits.source("share")),
             Evidence("their backwards over the divisor", count / usual, "times", limits["off"], limits.source("off")),
             Evidence("of them, the first of an epoch", boundary, "share"),
         ],
-        location=training.backward_location,
+        location=optimization.backward_location,
         charts=pictures.over_steps(
-            training, "Backwards per step", "backwards", {"backwards": "backwards"}, [Mark(float(begin), "more")]
+            optimization, "Backwards per step", "backwards", {"backwards": "backwards"}, [Mark(float(begin), "more")]
         ),
         false_alarm="Windows of different length on purpose, with a loss that is not meant to be a mean.",
     )

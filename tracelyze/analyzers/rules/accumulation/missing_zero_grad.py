@@ -13,7 +13,7 @@ from tracelyze.diagnosis import Chart, Evidence, Finding, Mark
 from tracelyze.formatting import share_of
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 FIX = (
     "Clear the gradients once per optimizer step: right after the step, or before the first backward pass of the next."
@@ -25,22 +25,22 @@ ALIKE = "If you sum gradients over several optimizer steps on purpose, which is 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Direct evidence per optimizer where it was recorded, else the growth of the gradient norm."""
-    return combine(_check(training, limits) for training in process.trainings)
+    return combine(_check(optimization, limits) for optimization in process.optimizations)
 
 
-def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
-    if training.steps.has("grads_carried"):
-        return _direct(training, limits)
-    if training.steps.has("grad_norm"):
-        return growing_gradients.finding(training, RULE.id, FIX, FIX_CODE, limits)
-    return missing(training.process, "steps.grads_carried", RULE.absent)
+def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
+    if optimization.steps.has("grads_carried"):
+        return _direct(optimization, limits)
+    if optimization.steps.has("grad_norm"):
+        return growing_gradients.finding(optimization, RULE.id, FIX, FIX_CODE, limits)
+    return missing(optimization.process, "steps.grads_carried", RULE.absent)
 
 
-def _direct(training: Training, limits: Limits) -> Finding | Passed:
+def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
     """Backwards added into gradients that a step had consumed, on nearly all tensors, on and on."""
-    steps = training.steps
+    steps = optimization.steps
     present = steps["parameters"] - np.nan_to_num(steps["grads_none"])
-    usable = steps.known("grads_carried") & (present > 0) & ~timing.skipped(training)
+    usable = steps.known("grads_carried") & (present > 0) & ~timing.skipped(optimization)
     carried = usable & (steps["grads_carried"] >= limits["tensors"] * present)
     first = int(np.argmax(carried)) if carried.any() else 0
     since = usable.copy()
@@ -49,7 +49,7 @@ def _direct(training: Training, limits: Limits) -> Finding | Passed:
     if count < limits["steps"] or share < limits["share"]:
         where = "no step" if count == 0 else f"only {count} of {int(usable.sum()):,} steps"
         return Passed(f"{where} used gradients that an earlier step had already used")
-    begin, name = timing.step_at(training, first), timing.name_of(training)
+    begin, name = timing.step_at(optimization, first), timing.name_of(optimization)
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -61,28 +61,28 @@ def _direct(training: Training, limits: Limits) -> Finding | Passed:
             f"trust weights trained from step {begin:,} on."
         ),
         fix=FIX,
-        fix_code=CODE_BY_HAND if training.facts.get("name") == "ByHand" else FIX_CODE,
+        fix_code=CODE_BY_HAND if optimization.facts.get("name") == "ByHand" else FIX_CODE,
         first_step=begin,
-        last_step=timing.step_at(training, int(np.flatnonzero(carried)[-1])),
-        first_second=timing.second_at(training, first),
+        last_step=timing.step_at(optimization, int(np.flatnonzero(carried)[-1])),
+        first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("steps with carried gradients", share, "share", limits["share"], limits.source("share")),
             Evidence("steps that used old gradients", count, "steps", limits["steps"], limits.source("steps")),
             Evidence("tensors per such step", float(np.median(steps["grads_carried"][carried])), "tensors"),
         ],
-        cost=timing.cost_of(training, carried),
-        location=training.step_location if name else training.backward_location,  # several may share a backward
-        charts=_charts(training, begin),
+        cost=timing.cost_of(optimization, carried),
+        location=optimization.step_location if name else optimization.backward_location,  # several may share a backward
+        charts=_charts(optimization, begin),
         false_alarm=ALIKE,
-        diff=edits.clear_after_step(training),
+        diff=edits.clear_after_step(optimization),
     )
 
 
-def _charts(training: Training, begin: int) -> list[Chart]:
+def _charts(optimization: Optimization, begin: int) -> list[Chart]:
     marks = [Mark(float(begin), "first reused gradients")]
     carried = {"carried over": "grads_carried", "trainable": "parameters"}
-    return pictures.grad_norm(training, marks) + pictures.over_steps(
-        training, "Gradients that an earlier step had already used", "tensors", carried, marks
+    return pictures.grad_norm(optimization, marks) + pictures.over_steps(
+        optimization, "Gradients that an earlier step had already used", "tensors", carried, marks
     )
 
 

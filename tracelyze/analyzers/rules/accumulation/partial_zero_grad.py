@@ -12,19 +12,19 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Steps that consumed old gradients on a part of their tensors, on and on."""
-    findings = [found for training in process.trainings if (found := _find(training, limits)) is not None]
+    findings = [found for optimization in process.optimizations if (found := _find(optimization, limits)) is not None]
     return findings or Passed("no optimizer keeps using old gradients of a part of its tensors")
 
 
-def _find(training: Training, limits: Limits) -> Finding | None:
-    steps = training.steps
+def _find(optimization: Optimization, limits: Limits) -> Finding | None:
+    steps = optimization.steps
     present = steps["parameters"] - np.nan_to_num(steps["grads_none"])
-    usable = steps.known("grads_carried") & (present > 0) & ~timing.skipped(training)
+    usable = steps.known("grads_carried") & (present > 0) & ~timing.skipped(optimization)
     part = usable & (steps["grads_carried"] > 0) & (steps["grads_carried"] < limits["tensors"] * present)
     if int(part.sum()) < limits["steps"]:
         return None
@@ -34,13 +34,13 @@ def _find(training: Training, limits: Limits) -> Finding | None:
     share = float(part.sum()) / float(since.sum())
     if share < limits["share"]:
         return None
-    begin = timing.step_at(training, first)
+    begin = timing.step_at(optimization, first)
     tensors, of = int(np.median(steps["grads_carried"][part])), int(np.median(present[part]))
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title=f"{tensors} of {of} gradients{timing.name_of(training)} are never cleared",
+        title=f"{tensors} of {of} gradients{timing.name_of(optimization)} are never cleared",
         summary=(
             f"From step {begin:,} on, {tensors} of {of} tensors kept their old gradients in {percent(share)} of the "
             "steps, while the others were cleared. These parameters follow the sum of all their gradients. The call "
@@ -49,21 +49,21 @@ def _find(training: Training, limits: Limits) -> Finding | None:
         fix="Clear the gradients of everything that the optimizer holds, with its own zero_grad.",
         fix_code="optimizer.zero_grad()      # not: model.head.zero_grad()",
         first_step=begin,
-        last_step=timing.step_at(training, int(np.flatnonzero(part)[-1])),
-        first_second=timing.second_at(training, first),
+        last_step=timing.step_at(optimization, int(np.flatnonzero(part)[-1])),
+        first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("steps that used old gradients", share, "share", limits["share"], limits.source("share")),
             Evidence("tensors with old gradients", tensors, "tensors", 0, "none in a loop that clears its gradients"),
             Evidence("tensors with gradients", of, "tensors"),
         ],
-        cost=timing.cost_of(training, part),
-        location=training.zero_grad_location or training.step_location,
+        cost=timing.cost_of(optimization, part),
+        location=optimization.zero_grad_location or optimization.step_location,
         charts=pictures.over_steps(
-            training, "Gradients that an earlier step had already used", "tensors",
+            optimization, "Gradients that an earlier step had already used", "tensors",
             {"carried over": "grads_carried", "trainable": "parameters"}, [Mark(float(begin), "first old gradients")],
         ),
         false_alarm="A part of the model whose gradients are accumulated over several steps on purpose.",
-        diff=edits.clear_all(training),
+        diff=edits.clear_all(optimization),
     )  # fmt: skip
 
 

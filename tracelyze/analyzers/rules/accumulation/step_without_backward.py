@@ -12,23 +12,23 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural, share_of
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Mask
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Steps without a backward among steps that had one."""
-    if len(process.trainings) > 1:
+    if len(process.optimizations) > 1:
         return Skipped(
             "several optimizers: one may step on gradients whose backward another one's step has counted",
             "not-applicable",
         )
-    return _check(process.trainings[0], limits)
+    return _check(process.optimizations[0], limits)
 
 
-def _check(training: Training, limits: Limits) -> Outcome:
-    backwards = training.steps["backwards"]
-    known = np.isfinite(backwards) & ~timing.skipped(training)
+def _check(optimization: Optimization, limits: Limits) -> Outcome:
+    backwards = optimization.steps["backwards"]
+    known = np.isfinite(backwards) & ~timing.skipped(optimization)
     idle = known & (backwards == 0)
     if not (backwards[known] > 0).any():
         return Skipped(
@@ -42,18 +42,20 @@ def _check(training: Training, limits: Limits) -> Outcome:
             if count
             else "every step followed a backward pass"
         )
-    empty = bool((training.steps["grads_none"][idle] >= training.steps["parameters"][idle]).mean() > limits["empty"])
-    repeated, compared = (0, 0) if empty else _repeated(training, idle)
+    empty = bool(
+        (optimization.steps["grads_none"][idle] >= optimization.steps["parameters"][idle]).mean() > limits["empty"]
+    )
+    repeated, compared = (0, 0) if empty else _repeated(optimization, idle)
     if not empty and repeated < limits["same"] * compared:
         return Passed("steps without a backward had other gradients than the step before: they come from elsewhere")
     if not empty and not compared:
         return Skipped("steps without a backward had gradients, and whether these are new was not looked at")
-    return [_finding(training, idle, share, empty, limits)]
+    return [_finding(optimization, idle, share, empty, limits)]
 
 
-def _repeated(training: Training, idle: Mask) -> tuple[int, int]:
+def _repeated(optimization: Optimization, idle: Mask) -> tuple[int, int]:
     """Idle steps whose gradients have the norm of the step before, clipped or not, and how many could be compared."""
-    norm, most = training.steps["grad_norm"], training.steps["clip_max_norm"]
+    norm, most = optimization.steps["grad_norm"], optimization.steps["clip_max_norm"]
     rows = np.flatnonzero(idle & np.isfinite(norm))
     rows = rows[(rows > 0) & np.isfinite(norm[rows - 1])]
     before, now = norm[rows - 1], norm[rows]
@@ -61,9 +63,9 @@ def _repeated(training: Training, idle: Mask) -> tuple[int, int]:
     return int(same.sum()), len(rows)
 
 
-def _finding(training: Training, idle: Mask, share: float, empty: bool, limits: Limits) -> Finding:
+def _finding(optimization: Optimization, idle: Mask, share: float, empty: bool, limits: Limits) -> Finding:
     first = int(np.argmax(idle))
-    begin, count = timing.step_at(training, first), int(idle.sum())
+    begin, count = timing.step_at(optimization, first), int(idle.sum())
     effect = (
         "There were none at all, so these steps changed nothing, but a schedule that counts steps runs ahead."
         if empty
@@ -79,18 +81,19 @@ def _finding(training: Training, idle: Mask, share: float, empty: bool, limits: 
         fix="Step once per backward, or once per accumulated batch, right after the backward that completes it.",
         fix_code="loss.backward()\noptimizer.step()\noptimizer.zero_grad()",
         first_step=begin,
-        last_step=timing.step_at(training, int(np.flatnonzero(idle)[-1])),
-        first_second=timing.second_at(training, first),
+        last_step=timing.step_at(optimization, int(np.flatnonzero(idle)[-1])),
+        first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("steps without a backward", share, "share", limits["share"], limits.source("share")),
             Evidence("such steps", count, "steps", limits["steps"], limits.source("steps")),
             Evidence("gradients at such a step", "None" if empty else "those of the step before"),
         ],
-        cost=timing.cost_of(training, idle),
-        location=training.step_location,
+        cost=timing.cost_of(optimization, idle),
+        location=optimization.step_location,
         charts=pictures.over_steps(
-            training, "Backward passes per step", "backwards", {"backwards": "backwards"}, [Mark(float(begin), "none")]
-        ) + pictures.loss(training),
+            optimization, "Backward passes per step", "backwards", {"backwards": "backwards"},
+            [Mark(float(begin), "none")],
+        ) + pictures.loss(optimization),
         false_alarm="Gradients that torch.autograd.grad computes at some steps, put into .grad by hand.",
     )  # fmt: skip
 

@@ -13,27 +13,27 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Mask, Table
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Accumulation that shows beyond doubt (one batch per backward), with losses divided by nothing."""
-    if len(process.trainings) > 1:
+    if len(process.optimizations) > 1:
         return Skipped(accumulation.SEVERAL_OPTIMIZERS, "not-applicable")
-    return combine(_check(training, limits) for training in process.trainings)
+    return combine(_check(optimization, limits) for optimization in process.optimizations)
 
 
-def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
-    steps = training.steps
+def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
+    steps = optimization.steps
     backwards = steps["backwards"]
     count = int(np.median(backwards[np.isfinite(backwards)])) if np.isfinite(backwards).any() else 1
     if count < 2:
         return Passed("every step has one backward: nothing is accumulated")
-    alike = (backwards == count) & accumulation.one_each(training)
+    alike = (backwards == count) & accumulation.one_each(optimization)
     if alike.sum() < max(limits["steps"], limits["share"] * len(steps)):
         return Skipped(accumulation.NOT_PER_BATCH, "not-applicable")
-    own = [site for site in training.process.locations("backward") if ".backward(" in site.source]
+    own = [site for site in optimization.process.locations("backward") if ".backward(" in site.source]
     if not own:
         return Skipped("backward is called by a framework, which may normalise the loss by itself", "not-applicable")
     if _changed_by_hand(steps)[alike].any():
@@ -43,7 +43,7 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
     whole = float((divisor[known] == 1).mean()) if known.any() else 0.0
     if whole < limits["share"]:
         return Passed(f"{count} backwards per step, and the loss is divided")
-    return _finding(training, count, whole, limits)
+    return _finding(optimization, count, whole, limits)
 
 
 def _changed_by_hand(steps: Table) -> Mask:
@@ -53,9 +53,9 @@ def _changed_by_hand(steps: Table) -> Mask:
     return np.asarray((changes < 0) | (changes > known), dtype=bool)
 
 
-def _finding(training: Training, count: int, whole: float, limits: Limits) -> Finding:
-    begin = timing.step_at(training, 0)
-    name = str(training.facts.get("name") or "the optimizer")
+def _finding(optimization: Optimization, count: int, whole: float, limits: Limits) -> Finding:
+    begin = timing.step_at(optimization, 0)
+    name = str(optimization.facts.get("name") or "the optimizer")
     matters = name in accumulation.SCALE_MATTERS
     called = "an update by hand" if name == "ByHand" else name
     effect = (
@@ -80,14 +80,14 @@ def _finding(training: Training, count: int, whole: float, limits: Limits) -> Fi
         f"rate was tuned with summed gradients, multiply it by {count}.",
         fix_code=f"(loss / {count}).backward()",
         first_step=begin,
-        last_step=timing.last_step(training),
+        last_step=timing.last_step(optimization),
         evidence=[
             Evidence("backwards per step", count, "", 2, "accumulation starts at two"),
             Evidence("observed losses that were not divided", whole, "share", limits["share"], limits.source("share")),
             Evidence("optimizer", called),
         ],
-        location=training.backward_location,
-        charts=pictures.grad_norm(training, [Mark(float(begin), f"{count} backwards per step")]),
+        location=optimization.backward_location,
+        charts=pictures.grad_norm(optimization, [Mark(float(begin), f"{count} backwards per step")]),
         false_alarm="Losses that are sums on purpose, or a learning rate that was chosen for summed gradients.",
     )
 

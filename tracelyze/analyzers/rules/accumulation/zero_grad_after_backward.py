@@ -12,18 +12,20 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Steps with a backward whose gradients were gone, and had been there."""
-    findings = [found for training in process.trainings if (found := _find(training, limits)) is not None]
+    findings = [found for optimization in process.optimizations if (found := _find(optimization, limits)) is not None]
     return findings or Passed("gradients reach the step that they were computed for")
 
 
-def _find(training: Training, limits: Limits) -> Finding | None:
-    steps = training.steps
-    usable = steps.known("grads_cleared") & (np.nan_to_num(steps["backwards"], nan=1) > 0) & ~timing.skipped(training)
+def _find(optimization: Optimization, limits: Limits) -> Finding | None:
+    steps = optimization.steps
+    usable = (
+        steps.known("grads_cleared") & (np.nan_to_num(steps["backwards"], nan=1) > 0) & ~timing.skipped(optimization)
+    )
     gone = np.nan_to_num(steps["grads_none"]) + np.nan_to_num(steps["grads_zero"])
     most = limits["tensors"] * steps["parameters"]
     empty = (gone >= most) | ~steps.known("grads_zero")  # clearing to zeros is seen at steps whose values are not
@@ -33,13 +35,13 @@ def _find(training: Training, limits: Limits) -> Finding | None:
     first = int(np.argmax(bad))
     while first > 0 and gone[first - 1] >= most[first - 1] and not usable[first - 1]:
         first -= 1  # whether gradients had been there was not watched yet, that they are missing was
-    begin = timing.step_at(training, first)
+    begin = timing.step_at(optimization, first)
     share = float(bad.sum()) / float(usable.sum())
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title=f"zero_grad runs between backward and step: {int(bad.sum()):,} steps{timing.name_of(training)} "
+        title=f"zero_grad runs between backward and step: {int(bad.sum()):,} steps{timing.name_of(optimization)} "
             "had no gradients",
         summary=(
             f"In {percent(share)} of the observed steps the gradients were cleared after backward had filled them and "
@@ -49,21 +51,21 @@ def _find(training: Training, limits: Limits) -> Finding | None:
         fix="Clear the gradients before backward or after the step, never in between.",
         fix_code="optimizer.zero_grad()\nloss.backward()\noptimizer.step()",
         first_step=begin,
-        last_step=timing.last_step(training),
-        first_second=timing.second_at(training, first),
+        last_step=timing.last_step(optimization),
+        first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("observed steps without gradients", share, "share", limits["share"], limits.source("share")),
             Evidence("gradients cleared before the step", int(np.median(steps["grads_cleared"][bad])), "tensors", 0,
                      "none in a loop that clears before backward"),
         ],
-        cost=timing.cost_of(training, timing.trained_steps(training)),
-        location=training.zero_grad_location or training.step_location,
+        cost=timing.cost_of(optimization, timing.trained_steps(optimization)),
+        location=optimization.zero_grad_location or optimization.step_location,
         charts=pictures.over_steps(
-            training, "Gradients missing at the step", "tensors",
+            optimization, "Gradients missing at the step", "tensors",
             {"missing": "grads_none", "cleared": "grads_cleared", "trainable": "parameters"},
             [Mark(float(begin), "cleared too early")],
-        ) + pictures.loss(training),
-        diff=edits.clear_before_backward(training) if np.nanmedian(steps["backwards"]) <= 1 else None,
+        ) + pictures.loss(optimization),
+        diff=edits.clear_before_backward(optimization) if np.nanmedian(steps["backwards"]) <= 1 else None,
         false_alarm="A program that computes gradients only to look at them, and steps on purpose without them.",
     )  # fmt: skip
 

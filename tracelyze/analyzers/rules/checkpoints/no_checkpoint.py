@@ -76,7 +76,7 @@ def _nothing(process: Process, seconds: float, limits: Limits) -> Finding:
             '    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, path)'
         ),
         evidence=[Evidence("training time", seconds, "s", limits["worth"], limits.source("worth"))],
-        location=process.longest.step_location if process.trainings else None,
+        location=process.longest.step_location if process.optimizations else None,
         false_alarm="Measurements whose result is a number and not a model.",
     )
 

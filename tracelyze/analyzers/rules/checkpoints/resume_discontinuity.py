@@ -57,7 +57,7 @@ def _has_state(process: Process) -> bool:
 
 def _jump(process: Process, step: int, steps: int) -> float | None:
     """The loss after the step over the loss before it; None where there are too few."""
-    losses = process.longest.steps["loss"] if process.trainings else np.empty(0)
+    losses = process.longest.steps["loss"] if process.optimizations else np.empty(0)
     before, after = losses[max(0, step - steps) : step], losses[step : step + steps]
     before, after = before[np.isfinite(before)], after[np.isfinite(after)]
     half = steps // 2  # of the window: some losses may be missing, or not finite
@@ -100,7 +100,7 @@ def _finding(process: Process, row: Row, lost: list[str], in_file: bool, limits:
         first_second=row["time"],
         evidence=evidence,
         location=process.site(row["site"]),
-        charts=pictures.loss(process.longest, [Mark(float(step), "restored")]) if process.trainings else [],
+        charts=pictures.loss(process.longest, [Mark(float(step), "restored")]) if process.optimizations else [],
         false_alarm="A second phase that is to begin with a fresh optimizer, from the weights of the first.",
     )
 

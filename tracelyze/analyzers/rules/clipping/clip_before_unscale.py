@@ -12,23 +12,23 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, percent
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Clips that saw scaled gradients, in nearly all steps that clipped."""
-    findings = [found for training in process.trainings if (found := _find(training, limits)) is not None]
+    findings = [found for optimization in process.optimizations if (found := _find(optimization, limits)) is not None]
     return findings or Passed("gradients were unscaled before they were clipped, or not scaled at all")
 
 
-def _find(training: Training, limits: Limits) -> Finding | None:
-    steps = training.steps
+def _find(optimization: Optimization, limits: Limits) -> Finding | None:
+    steps = optimization.steps
     clipped = steps.known("clipped_scaled")
     bad = clipped & (steps["clipped_scaled"] == 1)
     if int(bad.sum()) < limits["steps"] or bad.sum() < limits["share"] * clipped.sum():
         return None
     first, share = int(np.argmax(bad)), float(bad.sum()) / float(clipped.sum())
-    begin = timing.step_at(training, first)
+    begin = timing.step_at(optimization, first)
     scale = steps["scale"][bad]
     scale = scale[np.isfinite(scale)]
     usual = float(np.median(scale)) if len(scale) else None
@@ -37,7 +37,7 @@ def _find(training: Training, limits: Limits) -> Finding | None:
         rule=RULE.id,
         severity="warning",
         confidence="certain",
-        title=f"Gradients{timing.name_of(training)} are clipped while scaled: the clip acts {times} too hard",
+        title=f"Gradients{timing.name_of(optimization)} are clipped while scaled: the clip acts {times} too hard",
         summary=(
             f"In {percent(share)} of the clipped steps the gradients were still multiplied by the loss scale, so the "
             f"clip saw norms {times} too large. It cut nearly every step down to max_norm divided by the scale, so "
@@ -47,17 +47,17 @@ def _find(training: Training, limits: Limits) -> Finding | None:
         fix_code="scaler.scale(loss).backward()\nscaler.unscale_(optimizer)\n"
         "clip_grad_norm_(model.parameters(), max_norm)\nscaler.step(optimizer)\nscaler.update()",
         first_step=begin,
-        last_step=timing.step_at(training, int(np.flatnonzero(bad)[-1])),
-        first_second=timing.second_at(training, first),
+        last_step=timing.step_at(optimization, int(np.flatnonzero(bad)[-1])),
+        first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("clipped steps with scaled gradients", share, "share", limits["share"], limits.source("share")),
             Evidence("loss scale", usual, "", 1, "the factor by which the clip is wrong"),
         ],
-        cost=timing.cost_of(training, bad),
-        location=training.process.location("clip"),
-        charts=pictures.loss_scale(training, [Mark(float(begin), "clipped while scaled")])
-        + pictures.grad_norm(training, [Mark(float(begin), "clipped while scaled")]),
-        diff=edits.unscale_before_clip(training),
+        cost=timing.cost_of(optimization, bad),
+        location=optimization.process.location("clip"),
+        charts=pictures.loss_scale(optimization, [Mark(float(begin), "clipped while scaled")])
+        + pictures.grad_norm(optimization, [Mark(float(begin), "clipped while scaled")]),
+        diff=edits.unscale_before_clip(optimization),
         false_alarm="A max_norm that was deliberately multiplied by the scale.",
     )
 

@@ -13,21 +13,21 @@ from tracelyze.diagnosis import Confidence, Evidence, Finding, Mark
 from tracelyze.formatting import number, share_of
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Mask
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """As many clippings as backwards, step after step, although several backwards make up one step."""
-    if len(process.trainings) > 1:
+    if len(process.optimizations) > 1:
         return Skipped(accumulation.SEVERAL_OPTIMIZERS, "not-applicable")
-    return _check(process.trainings[0], limits)
+    return _check(process.optimizations[0], limits)
 
 
-def _check(training: Training, limits: Limits) -> Outcome:
-    steps = training.steps
+def _check(optimization: Optimization, limits: Limits) -> Outcome:
+    steps = optimization.steps
     backwards, clips = steps["backwards"], steps["clips"]
-    several = (backwards > 1) & (clips > 0) & ~timing.skipped(training)
+    several = (backwards > 1) & (clips > 0) & ~timing.skipped(optimization)
     if not several.any():
         return Passed("no step has both several backwards and a clipping")
     each = several & (clips == backwards)
@@ -36,29 +36,29 @@ def _check(training: Training, limits: Limits) -> Outcome:
         return Passed(f"{number(ratio)} clippings per backward: not one after each")
     if (np.nan_to_num(steps["grads_discarded"][each]) > 0).any():
         return Passed("gradients are cleared between the backwards: each clipping sees one backward alone")
-    if accumulation.one_each(training)[each].mean() < limits["share"]:
+    if accumulation.one_each(optimization)[each].mean() < limits["share"]:
         return Skipped(accumulation.NOT_PER_BATCH, "not-applicable")
     varies = len(np.unique(backwards[each])) > 1
-    parts = "" if varies else _parts(training, int(np.median(clips[each])))
+    parts = "" if varies else _parts(optimization, int(np.median(clips[each])))
     if parts:
         return Skipped(f"a step clips as often as there are {parts}, so each clip may belong to one of them")
-    return [_finding(training, each, "certain" if varies else "likely", limits)]
+    return [_finding(optimization, each, "certain" if varies else "likely", limits)]
 
 
-def _parts(training: Training, clips: int) -> str:
+def _parts(optimization: Optimization, clips: int) -> str:
     """What else there are as many of as clippings, each of which may be clipped once before the step; or nothing."""
     counts = {
-        "parameter groups": training.facts.get("groups"),
-        "parameter tensors": training.facts.get("parameters"),
-        "lines that clip": len(training.process.locations("clip")),
+        "parameter groups": optimization.facts.get("groups"),
+        "parameter tensors": optimization.facts.get("parameters"),
+        "lines that clip": len(optimization.process.locations("clip")),
     }
     return next((name for name, count in counts.items() if count == clips), "")
 
 
-def _finding(training: Training, each: Mask, confidence: Confidence, limits: Limits) -> Finding:
-    steps = training.steps
+def _finding(optimization: Optimization, each: Mask, confidence: Confidence, limits: Limits) -> Finding:
+    steps = optimization.steps
     first = int(np.argmax(each))
-    begin, count = timing.step_at(training, first), int(np.median(steps["clips"][each]))
+    begin, count = timing.step_at(optimization, first), int(np.median(steps["clips"][each]))
     norms = steps["clip_max_norm"][each]
     limit = float(np.median(norms[np.isfinite(norms)])) if np.isfinite(norms).any() else None
     share = float(each.sum() / len(steps))
@@ -79,8 +79,8 @@ def _finding(training: Training, each: Mask, confidence: Confidence, limits: Lim
             "    optimizer.step()\n    optimizer.zero_grad()"
         ),
         first_step=begin,
-        last_step=timing.last_step(training),
-        first_second=timing.second_at(training, first),
+        last_step=timing.last_step(optimization),
+        first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("steps clipped after each backward", share, "share", limits["share"], limits.source("share")),
             Evidence("clippings per step", count, "", 1, "one is enough, right before the step"),
@@ -89,8 +89,8 @@ def _finding(training: Training, each: Mask, confidence: Confidence, limits: Lim
             ),
             Evidence("max_norm", limit),
         ],
-        location=training.process.location("clip") or training.step_location,
-        charts=pictures.grad_norm(training, [Mark(float(begin), "clipped after each backward")]),
+        location=optimization.process.location("clip") or optimization.step_location,
+        charts=pictures.grad_norm(optimization, [Mark(float(begin), "clipped after each backward")]),
         false_alarm="Each micro-batch's own share of the update is limited on purpose.",
     )
 

@@ -13,7 +13,7 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, percent, plural, share_of
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Floats
 
 BEFORE_CLIPPING = 2  # steps.grad_norm_source: what the clip returned
@@ -21,14 +21,14 @@ BEFORE_CLIPPING = 2  # steps.grad_norm_source: what the clip returned
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The norms that the clip returned, over its max_norm."""
-    return combine(_check(training, limits) for training in process.trainings)
+    return combine(_check(optimization, limits) for optimization in process.optimizations)
 
 
-def _check(training: Training, limits: Limits) -> OneOutcome:
-    steps = training.steps
+def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
+    steps = optimization.steps
     bound, norm = steps["clip_max_norm"], steps["grad_norm"]
     known = np.isfinite(bound) & (bound > 0) & np.isfinite(norm) & (steps["grad_norm_source"] == BEFORE_CLIPPING)
-    rows = np.flatnonzero(known & ~timing.skipped(training) & ~(steps["clipped_scaled"] == 1))
+    rows = np.flatnonzero(known & ~timing.skipped(optimization) & ~(steps["clipped_scaled"] == 1))
     if len(rows) < limits["steps"]:
         return Skipped(
             f"the norm before clipping is known for {plural(len(rows), 'step')}; {limits['steps']:.0f} are needed"
@@ -43,11 +43,13 @@ def _check(training: Training, limits: Limits) -> OneOutcome:
             f"the norm exceeds max_norm in {percent(float((times > 1).mean()))} of the steps, "
             f"{number(float(np.median(times)))} times it in the median"
         )
-    return _finding(training, float(np.median(times)), share, norm[rows], float(np.median(bound[rows])), limits)
+    return _finding(optimization, float(np.median(times)), share, norm[rows], float(np.median(bound[rows])), limits)
 
 
-def _finding(training: Training, times: float, share: float, norms: Floats, bound: float, limits: Limits) -> Finding:
-    name = str(training.facts.get("name") or "The optimizer")
+def _finding(
+    optimization: Optimization, times: float, share: float, norms: Floats, bound: float, limits: Limits
+) -> Finding:
+    name = str(optimization.facts.get("name") or "The optimizer")
     if name in accumulation.SCALE_MATTERS:
         effect = (
             f"Every update is as long as the learning rate times {number(bound)}, whatever the gradient says: it does "
@@ -60,30 +62,30 @@ def _finding(training: Training, times: float, share: float, norms: Floats, boun
             "a large gradient no more than a small one, and the clip does not tell outliers from the others."
         )
         also = ""
-    begin = timing.step_at(training, 0)
+    begin = timing.step_at(optimization, 0)
     return Finding(
         rule=RULE.id,
         severity="info",
         confidence="certain",
         title=f"Clipping acts on {share_of(share, 'steps')}: the norm is {number(times)} times max_norm",
         summary=(
-            f"The norm before clipping{timing.name_of(training)} was over {number(limits['times'])} times max_norm "
+            f"The norm before clipping{timing.name_of(optimization)} was over {number(limits['times'])} times max_norm "
             f"({number(bound)}) in {share_of(share, 'steps')}, and {number(times)} times in the median. {effect}"
         ),
         fix="If the clip is there against outliers, set max_norm above the usual norm, such as one that nine of "
         f"ten steps stay below. If the loss is a sum, make it a mean.{also}",
         fix_code=f"torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm={float(np.quantile(norms, 0.9)):.2g})",
         first_step=begin,
-        last_step=timing.last_step(training),
+        last_step=timing.last_step(optimization),
         evidence=[
             Evidence(f"steps over {number(limits['times'])} times max_norm", share, "share", limits["share"],
                      limits.source("share")),
             Evidence("norm over max_norm, in the median", times, "times", limits["times"], limits.source("times")),
             Evidence("max_norm", bound),
         ],
-        location=training.process.location("clip") or training.step_location,
+        location=optimization.process.location("clip") or optimization.step_location,
         charts=pictures.over_steps(
-            training, "Gradient norm", "L2 norm", {"before clipping": "grad_norm", "max_norm": "clip_max_norm"},
+            optimization, "Gradient norm", "L2 norm", {"before clipping": "grad_norm", "max_norm": "clip_max_norm"},
             [Mark(float(begin), "clipped")], log_y=True,
         ),
         false_alarm="Updates meant to be equally long (normalised gradient descent); recipes with a small max_norm.",

@@ -13,16 +13,16 @@ from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, percent
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Steps whose gradient was clipped hard, against how far the weights got."""
-    training = process.trainings[0]
-    reason = style.unjudgeable(training)
+    optimization = process.optimizations[0]
+    reason = style.unjudgeable(optimization)
     if reason:
         return Skipped(reason)
-    steps = training.steps
+    steps = optimization.steps
     known = (steps["clips"] > 0) & (steps["clip_max_norm"] > 0) & np.isfinite(steps["grad_norm"])
     if int(known.sum()) < limits["steps"]:
         return Skipped(f"{int(known.sum())} clipped steps whose norm is known", "not-applicable")
@@ -30,17 +30,17 @@ def check(process: Process, limits: Limits) -> Outcome:
     hard = factor <= limits["factor"]
     if hard.mean() < limits["share"]:
         return Passed(f"the clip leaves {percent(min(1.0, float(np.median(factor))))} of the usual gradient")
-    seen = ratios.of(training)
-    way = ratios.hardly_moves(training, seen, limits)
+    seen = ratios.of(optimization)
+    way = ratios.hardly_moves(optimization, seen, limits)
     if way is None:
         return Passed("gradients are clipped hard, and the weights move or the loss falls all the same")
     if not np.median(seen.gain) <= limits["gain"]:
         return Passed("gradients are clipped hard, but the optimizer does not go by their size")
-    return [_finding(training, float(np.median(factor)), way, limits)]
+    return [_finding(optimization, float(np.median(factor)), way, limits)]
 
 
-def _finding(training: Training, factor: float, way: float, limits: Limits) -> Finding:
-    steps = training.steps
+def _finding(optimization: Optimization, factor: float, way: float, limits: Limits) -> Finding:
+    steps = optimization.steps
     norm, limit = float(np.nanmedian(steps["grad_norm"])), float(np.nanmedian(steps["clip_max_norm"]))
     return Finding(
         rule=RULE.id,
@@ -55,16 +55,16 @@ def _finding(training: Training, factor: float, way: float, limits: Limits) -> F
         fix="Find out why the norms are so large (sums instead of means, inputs or targets that are not normalised), "
         "and clip near the usual norm. Or raise the learning rate: under such a clip it alone sets the step.",
         fix_code=f"norm = torch.nn.utils.clip_grad_norm_(model.parameters(), {norm:.2g})",
-        first_step=timing.step_at(training, 0),
-        last_step=timing.last_step(training),
+        first_step=timing.step_at(optimization, 0),
+        last_step=timing.last_step(optimization),
         evidence=[
             Evidence("part of the gradient that is left", factor, "", limits["factor"], limits.source("factor")),
             Evidence("all updates together, per weight", way, "", limits["travelled"], limits.source("travelled")),
             Evidence("gradient norm", norm),
         ],
-        cost=timing.cost_of(training, np.ones(len(steps), dtype=bool)),
-        location=training.process.location("clip") or training.step_location,
-        charts=pictures.grad_norm(training) + pictures.loss(training),
+        cost=timing.cost_of(optimization, np.ones(len(steps), dtype=bool)),
+        location=optimization.process.location("clip") or optimization.step_location,
+        charts=pictures.grad_norm(optimization) + pictures.loss(optimization),
         false_alarm="A trained model that is only to be adjusted a little.",
     )
 

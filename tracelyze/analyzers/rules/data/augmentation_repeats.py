@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The states in which a worker's generators begin its passes over a loader that feeds the training."""
-    if len(process.parts) > 1:
+    if len(process.trainings) > 1:
         return Skipped(
             "several trainings share this process: each may begin in the same state on purpose", "not-applicable"
         )
@@ -73,7 +73,7 @@ def _finding(process: Process, longest: list[Part], repeated: list[str], limits:
             Evidence("num_workers", workers),
         ],
         location=process.loader_location(loader),
-        charts=pictures.loss(process.longest) if process.trainings else [],
+        charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="Augmentation that is to be the same in each epoch; random numbers that change nothing.",
     )  # fmt: skip
 

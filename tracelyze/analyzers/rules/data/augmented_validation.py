@@ -114,7 +114,7 @@ def _finding(
         first_step=drawing[0].step,
         evidence=evidence,
         location=process.loader_location(loader),
-        charts=pictures.loss(process.longest) if process.trainings else [],
+        charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="Augmentation at test time, and tasks whose noise is drawn with the sample.",
     )
 

@@ -40,8 +40,8 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _finding(process: Process, name: str, rows: int, batches: int, limits: Limits) -> Finding:
-    training = process.longest
-    loader = next((row for row in process.loaders.records() if row["loader"] == training.steps["loader"][0]), None)
+    optimization = process.longest
+    loader = next((row for row in process.loaders.records() if row["loader"] == optimization.steps["loader"][0]), None)
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -54,14 +54,14 @@ def _finding(process: Process, name: str, rows: int, batches: int, limits: Limit
         ),
         fix="Stack the field like the others in collate_fn, one row for each sample.",
         fix_code=f"batch[{name!r}] = torch.stack([sample[{name!r}] for sample in samples])",
-        first_step=timing.step_at(training, 0),
-        last_step=timing.last_step(training),
+        first_step=timing.step_at(optimization, 0),
+        last_step=timing.last_step(optimization),
         evidence=[
             Evidence("rows of the field", 1, "rows", rows, "as many as the other fields have"),
             Evidence("batches looked at", batches, "batches", limits["batches"], limits.source("batches")),
         ],
         location=process.loader_location(loader) if loader else None,
-        charts=pictures.loss(training),
+        charts=pictures.loss(optimization),
         false_alarm="A field that describes the whole batch: one domain, one length, one time step for all samples.",
     )
 

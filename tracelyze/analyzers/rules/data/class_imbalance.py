@@ -54,7 +54,7 @@ def _classes(process: Process) -> Counter[str]:
 
 
 def _finding(process: Process, most: str, share: float, counts: Counter[str], limits: Limits) -> Finding:
-    training = process.longest
+    optimization = process.longest
     least, fewest = counts.most_common()[-1]
     return Finding(
         rule=RULE.id,
@@ -70,15 +70,15 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
         fix="Judge the model by precision and recall, or the area under the curve. Weigh the classes in the loss, or "
         "sample the rare ones more often.",
         fix_code="sampler = WeightedRandomSampler(weights, len(weights))\nloader = DataLoader(data, sampler=sampler)",
-        first_step=timing.step_at(training, 0),
-        last_step=timing.last_step(training),
+        first_step=timing.step_at(optimization, 0),
+        last_step=timing.last_step(optimization),
         evidence=[
             Evidence("targets of the most frequent class", share, "share", limits["share"], limits.source("share")),
             Evidence("classes met", len(counts), "classes"),
             Evidence("targets looked at", sum(counts.values()), "targets", limits["targets"], limits.source("targets")),
         ],
-        location=training.loss_location,
-        charts=pictures.loss(training),
+        location=optimization.loss_location,
+        charts=pictures.loss(optimization),
         false_alarm="Rare classes that are weighed in the loss, or do not matter.",
     )
 

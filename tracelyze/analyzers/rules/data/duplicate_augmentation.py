@@ -66,7 +66,7 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
             Evidence("generator", name),
         ],
         location=process.loader_location(loader),
-        charts=pictures.loss(process.longest) if process.trainings else [],
+        charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="Random numbers that change nothing in the samples.",
     )
 

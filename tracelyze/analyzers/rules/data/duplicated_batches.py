@@ -51,7 +51,7 @@ def _others(one: Pass, workers: int) -> list[bool]:
 
 
 def _finding(process: Process, loader: Row, one: Pass, pairs: int, limits: Limits) -> Finding:
-    training = process.longest if process.trainings else None
+    optimization = process.longest if process.optimizations else None
     workers = int(loader["num_workers"])
     return Finding(
         rule=RULE.id,
@@ -79,7 +79,7 @@ def _finding(process: Process, loader: Row, one: Pass, pairs: int, limits: Limit
             Evidence("dataset", loader["dataset"]),
         ],
         location=process.loader_location(loader),
-        charts=pictures.loss(training) if training else [],
+        charts=pictures.loss(optimization) if optimization else [],
         false_alarm="A stream that is to repeat every batch as often as there are workers.",
     )
 

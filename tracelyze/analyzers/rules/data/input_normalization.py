@@ -11,14 +11,14 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 INVARIANT = ("LBFGS",)  # curvature is what it measures
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The first field of the batches, and the layer that meets it: loops and models may normalise it on the way."""
-    if len(process.trainings) != 1:
+    if len(process.optimizations) != 1:
         return Skipped(
             "several optimizers train together, and which model gets the batch is not known", "not-applicable"
         )
@@ -28,8 +28,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     if field.scale < limits["scale"]:
         return Passed(f"field {field.name} of the batches: mean {number(field.mean)}, deviation {number(field.std)}")
     told = f"field {field.name} of the batches has a scale of {number(field.scale)}"
-    training = process.trainings[0]
-    if training.facts.get("name") in INVARIANT:
+    optimization = process.optimizations[0]
+    if optimization.facts.get("name") in INVARIANT:
         return Passed(f"{told}, which an optimizer that measures curvature takes into account")
     if any(row["step"] == 0 for row in process.tables["loads"].records()):
         return Passed(f"{told}, but weights were loaded before the first step: they may have been made for that")
@@ -40,11 +40,11 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed(f"{told}, but the model normalises by itself ({met.normalised})")
     if met.scale < limits["layer"] or (met.next_scale is not None and met.next_scale < limits["next"]):
         return Passed(f"{told}, but no longer on its way through the model ({met.name}: {number(met.scale)})")
-    return [_finding(training, field, met, limits)]
+    return [_finding(optimization, field, met, limits)]
 
 
-def _finding(training: Training, field: inputs.Field, met: inputs.Met, limits: Limits) -> Finding:
-    begin = timing.step_at(training, 0)
+def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, limits: Limits) -> Finding:
+    begin = timing.step_at(optimization, 0)
     bytes_ = field.holds_bytes
     what = "pixels from 0 to 255" if bytes_ else f"field {field.name}"
     code = (
@@ -71,7 +71,7 @@ def _finding(training: Training, field: inputs.Field, met: inputs.Met, limits: L
         "do the same in validation. A BatchNorm as the first layer does it, too.",
         fix_code=code,
         first_step=begin,
-        last_step=timing.last_step(training),
+        last_step=timing.last_step(optimization),
         evidence=[
             Evidence("root mean square of the field", field.scale, "", limits["scale"], limits.source("scale")),
             Evidence(f"root mean square of what {met.name} puts out", met.scale, "", limits["layer"],
@@ -79,8 +79,8 @@ def _finding(training: Training, field: inputs.Field, met: inputs.Met, limits: L
             *([] if met.next_scale is None else [Evidence("the same of the layer after it", met.next_scale, "",
                                                           limits["next"], limits.source("next"))]),
         ],
-        location=training.process.location("loader") or training.backward_location,
-        charts=pictures.loss(training, [Mark(float(begin), "raw inputs")]),
+        location=optimization.process.location("loader") or optimization.backward_location,
+        charts=pictures.loss(optimization, [Mark(float(begin), "raw inputs")]),
         false_alarm="Weights made for raw values and set by hand; forecasters meant to work at any scale (N-BEATS).",
     )  # fmt: skip
 

@@ -59,7 +59,7 @@ def _by_labels(
 
 
 def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limits: Limits) -> Finding:
-    training = process.longest if process.trainings else None
+    optimization = process.longest if process.optimizations else None
     shown = ", ".join(f"{number(r['target_lowest'])} to {number(r['target_highest'])}" for r in rows[:: len(rows) // 4])
     return Finding(
         rule=RULE.id,
@@ -80,7 +80,7 @@ def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limi
             Evidence("batches looked at", len(rows), "batches", limits["batches"], limits.source("batches")),
         ],
         location=process.site(loader["site"]),
-        charts=pictures.loss(training) if training else [],
+        charts=pictures.loss(optimization) if optimization else [],
         false_alarm="An order that is the point of the training, as a curriculum from class to class.",
         diff=edits.loader_arguments(process, process.site(loader["made_at"]), {"shuffle": "True"}),
     )

@@ -23,7 +23,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     shuffling = {int(row["loader"]): row for row in process.loaders.records() if row["shuffled"]}
     if not shuffling:
         return Passed("no loader shuffles, so that the order of its samples is to repeat")
-    if len(process.parts) > 1:
+    if len(process.trainings) > 1:
         return Skipped(
             "several trainings share this process: each may begin with the same order on purpose", "not-applicable"
         )
@@ -62,7 +62,7 @@ def _of_samples(loader: Row, one: Pass, limits: Limits) -> bool:
 
 def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limits: Limits) -> Finding:
     loader = shuffling[line[0].loader]
-    training = process.longest if process.trainings else None
+    optimization = process.longest if process.optimizations else None
     anew = len({one.loader for one in line}) > 1
     if "Distributed" in loader["sampler"]:
         why = "The sampler draws its order from its seed and the number of the epoch, which nobody told it."
@@ -96,7 +96,7 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
             Evidence("sampler", loader["sampler"]),
         ],
         location=process.loader_location(loader),
-        charts=pictures.loss(training) if training else [],
+        charts=pictures.loss(optimization) if optimization else [],
         false_alarm="An order that is to repeat, as for a comparison batch by batch.",
     )  # fmt: skip
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Every validation set against the training data: beside one that is free of them, the others are deliberate."""
-    if len(process.parts) > 1:
+    if len(process.trainings) > 1:
         return Skipped(
             "several trainings share this process: the folds of a cross-validation overlap on purpose", "not-applicable"
         )
@@ -93,7 +93,7 @@ def _finding(process: Process, loader: dict[str, Any], found: Overlap, first: Se
             Evidence("equal samples in one pass, by chance", found.chance, "share"),
         ],
         location=process.loader_location(loader),
-        charts=pictures.loss(process.longest) if process.trainings else [],
+        charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="A loader that is to measure the training error, with no validation beside it.",
     )
 

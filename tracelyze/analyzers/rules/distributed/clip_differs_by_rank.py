@@ -57,7 +57,7 @@ def _coefficient(steps: Floats) -> Floats:
 
 def gather(process: Process) -> dict[int, Step] | None:
     """Losses and clips of one rank, by step."""
-    if len(process.trainings) != 1:
+    if len(process.optimizations) != 1:
         return None
     steps = process.longest.steps
     columns = [steps[name] for name in ("loss", "grad_norm", "clip_max_norm")]

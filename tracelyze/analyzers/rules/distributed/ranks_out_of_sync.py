@@ -21,7 +21,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     ranks = {peer.rank: peer for peer in process.peers if peer.thread == 1 and peer.attempt == process.attempt}
     if len(ranks) < 2:
         return Skipped("the run has one rank", "not-applicable")
-    if len(process.trainings) != 1:
+    if len(process.optimizations) != 1:
         return Skipped("several optimizers: which of them work together is not known", "not-applicable")
     own = weights.sums_of(process)
     apart: list[int] = []
@@ -44,7 +44,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _finding(process: Process, apart: list[int], most: float, limits: Limits) -> Finding:
-    training = process.longest
+    optimization = process.longest
     ranks = [process.rank, *apart]
     return Finding(
         rule=RULE.id,
@@ -61,16 +61,16 @@ def _finding(process: Process, apart: list[int], most: float, limits: Limits) ->
         fix_code="model = DistributedDataParallel(model, device_ids=[local_rank] if on_gpu else None)\n"
         "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)",
         first_step=2,
-        last_step=timing.last_step(training),
+        last_step=timing.last_step(optimization),
         ranks=ranks,
         evidence=[
             Evidence("largest distance of a tensor's norms between ranks", most, "share", limits["equal"],
                      limits.source("equal")),
             Evidence("ranks compared", len(ranks), "ranks"),
         ],
-        cost=timing.cost_of(training, timing.numbers(training) >= 2),
-        location=training.step_location,
-        charts=pictures.loss(training),
+        cost=timing.cost_of(optimization, timing.numbers(optimization) >= 2),
+        location=optimization.step_location,
+        charts=pictures.loss(optimization),
         false_alarm="Models that are trained by themselves on purpose (ensembles), or averaged at the very end.",
     )  # fmt: skip
 

@@ -67,10 +67,10 @@ def _agreement(pairs: list[tuple[Pass, Pass]]) -> tuple[int, float]:
 
 def _finding(process: Process, compared: dict[int, tuple[int, float]], first: Pass, limits: Limits) -> Finding:
     loader = next((row for row in process.loaders.records() if row["loader"] == first.loader), {})
-    training = process.longest if process.trainings else None
+    optimization = process.longest if process.optimizations else None
     all_of_them = "Both" if len(compared) == 1 else f"All {len(compared) + 1}"
     ranks, batches = len(compared) + 1, min(places for places, _ in compared.values())
-    spent = float(training.steps["time"][-1] - training.steps["time"][0]) if training else None
+    spent = float(optimization.steps["time"][-1] - optimization.steps["time"][0]) if optimization else None
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -99,7 +99,7 @@ def _finding(process: Process, compared: dict[int, tuple[int, float]], first: Pa
         cost=Cost(spent, (ranks - 1) / ranks) if spent else None,
         ranks=[process.rank, *compared],
         location=process.loader_location(loader),
-        charts=pictures.loss(training) if training else [],
+        charts=pictures.loss(optimization) if optimization else [],
         false_alarm="Ranks that hold parts of one model are to see the same data.",
     )  # fmt: skip
 

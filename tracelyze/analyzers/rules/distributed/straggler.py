@@ -52,7 +52,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def gather(process: Process) -> Pace | None:
     """The medians of one rank."""
-    if len(process.trainings) != 1:
+    if len(process.optimizations) != 1:
         return None
     steps = process.longest.steps
     known = np.isfinite(steps["backward_seconds"]) & np.isfinite(steps["seconds"])
@@ -79,7 +79,7 @@ def _finding(process: Process, rank: int, pace: Pace, usual: float, waited: floa
         if loads
         else "It is no wait for batches: look at what this rank alone does in a step, and at its machine."
     )
-    seconds = lost * len(process.longest.steps) if process.trainings else 0.0
+    seconds = lost * len(process.longest.steps) if process.optimizations else 0.0
     return Finding(
         rule=RULE.id,
         severity="warning",

@@ -61,7 +61,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def gather(process: Process) -> Batches | None:
     """The sizes of one rank."""
-    if len(process.trainings) != 1:
+    if len(process.optimizations) != 1:
         return None
     steps = process.longest.steps
     sizes = steps["batch_size"][:MOST_STEPS]

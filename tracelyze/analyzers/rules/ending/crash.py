@@ -120,10 +120,10 @@ def _summary(
 
 
 def _charts(process: Process, step: int | None) -> list[Chart]:
-    if not process.trainings or step is None:
+    if not process.optimizations or step is None:
         return []
-    training = process.longest
-    return pictures.loss(training, [Mark(float(step), "exception")])
+    optimization = process.longest
+    return pictures.loss(optimization, [Mark(float(step), "exception")])
 
 
 RULE = Rule(

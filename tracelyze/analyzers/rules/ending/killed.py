@@ -74,9 +74,13 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
     end = process.exit
     steps = len(process.steps)
     seconds = [float(np.nanmax(t)) for t in (process.steps["time"], process.samples["time"]) if np.isfinite(t).any()]
-    training = process.longest if process.trainings else None
+    optimization = process.longest if process.optimizations else None
     who = "The program" if len({peer.rank for peer in process.peers}) < 2 else f"Rank {process.rank}"
-    last = int(np.nanmax(training.steps["step"])) if training and np.isfinite(training.steps["step"]).any() else steps
+    last = (
+        int(np.nanmax(optimization.steps["step"]))
+        if optimization and np.isfinite(optimization.steps["step"]).any()
+        else steps
+    )
     if end.kind == "signal":
         what = end.detail.removeprefix("Fatal Python error: ")
         title, told = f"Ended by a signal: {what}", f"A signal ended the program: {end.detail}."
@@ -109,7 +113,7 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
                      f"{percent(limits['left'])} of all", limits.source("left")),
         ],
         location=_place(process),
-        charts=pictures.memory(training, [Mark(float(last), "last recorded step")]) if training else [],
+        charts=pictures.memory(optimization, [Mark(float(last), "last recorded step")]) if optimization else [],
         false_alarm="A run directory copied from another machine while the program was still running there.",
     )  # fmt: skip
 

@@ -14,7 +14,7 @@ from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, percent
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 TOTAL = ("OneCycleLR", "OneCycle")
 """Schedulers whose length is that of the training by definition."""
@@ -24,16 +24,16 @@ def check(process: Process, limits: Limits) -> Outcome:
     """The steps of a scheduler that is stepped with its optimizer, against the length that it was given."""
     if process.exit.kind != "finished":
         return Skipped("the run did not end by itself", "not-applicable")
-    if len(process.trainings) != 1:
+    if len(process.optimizations) != 1:
         return Skipped(
             "several optimizers: whose schedule is the length of the training is not known", "not-applicable"
         )
-    training = process.trainings[0]
+    optimization = process.optimizations[0]
     rows = [row for row in schedules.last_rows(process) if not row["inner"] and row["horizon"] and row["steps"]]
-    rows = [row for row in rows if row["optimizer"] == training.optimizer]
+    rows = [row for row in rows if row["optimizer"] == optimization.optimizer]
     if len(rows) != 1:
         return Skipped("no schedule, or several, or one without a length of its own", "not-applicable")
-    row, steps = rows[0], len(training.steps)
+    row, steps = rows[0], len(optimization.steps)
     if row["name"] not in TOTAL or steps < limits["steps"]:
         return Skipped(
             f"{row['name']} may be longer than the training on purpose, or the training is short", "not-applicable"
@@ -47,7 +47,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed(f"{row['name']} came to {percent(min(part, 1.0))} of its length")
     if _stopped_early(process):
         return Passed(f"{row['name']} came to {percent(part)} of its length, and validation had stopped to improve")
-    return [_finding(training, row, part, limits)]
+    return [_finding(optimization, row, part, limits)]
 
 
 def _stopped_early(process: Process) -> bool:
@@ -57,8 +57,8 @@ def _stopped_early(process: Process) -> bool:
     return len(known) > 2 and int(np.argmin(known)) < len(known) - 1
 
 
-def _finding(training: Training, row: dict[str, Any], part: float, limits: Limits) -> Finding:
-    steps, rate = len(training.steps), training.steps["lr"]
+def _finding(optimization: Optimization, row: dict[str, Any], part: float, limits: Limits) -> Finding:
+    steps, rate = len(optimization.steps), optimization.steps["lr"]
     last = number(float(rate[np.isfinite(rate)][-1])) if np.isfinite(rate).any() else "unknown"
     return Finding(
         rule=RULE.id,
@@ -73,16 +73,16 @@ def _finding(training: Training, row: dict[str, Any], part: float, limits: Limit
         ),
         fix="Remove what ends the loop, or give the schedule the number of steps that are really made.",
         fix_code="scheduler = OneCycleLR(optimizer, max_lr, total_steps=epochs * len(loader))",
-        first_step=timing.last_step(training),
-        last_step=timing.last_step(training),
+        first_step=timing.last_step(optimization),
+        last_step=timing.last_step(optimization),
         evidence=[
             Evidence("steps made, of those of the schedule", part, "share", limits["part"], limits.source("part")),
             Evidence("length of the schedule", row["horizon"], "steps"),
             Evidence("learning rate at the end", last),
         ],
-        location=training.process.site(row["site"]) or training.step_location,
-        charts=pictures.over_steps(training, "Learning rate", "rate", {"learning rate": "lr"})
-        + pictures.loss(training),
+        location=optimization.process.site(row["site"]) or optimization.step_location,
+        charts=pictures.over_steps(optimization, "Learning rate", "rate", {"learning rate": "lr"})
+        + pictures.loss(optimization),
         false_alarm="A trial run, or one that goes on from here in another process.",
     )
 

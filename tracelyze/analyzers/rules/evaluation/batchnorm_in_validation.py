@@ -30,7 +30,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     begin = int(np.nan_to_num(evals["after_step"][rows[0]]))
     updates = int(np.nan_to_num(evals["statistics"][rows]).sum())
     in_eval = bool((evals["model_in_train"][rows] == 0).all())
-    training = process.longest if process.trainings else None
+    optimization = process.longest if process.optimizations else None
     return [
         Finding(
             rule=RULE.id,
@@ -57,7 +57,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 Evidence("changes in them", updates, "changes", 0, "in eval mode there is none"),
             ],
             location=process.site(float(evals["site"][rows[0]])),
-            charts=pictures.loss(training, [Mark(float(begin), "statistics changed")]) if training else [],
+            charts=pictures.loss(optimization, [Mark(float(begin), "statistics changed")]) if optimization else [],
             false_alarm="Statistics that are gathered anew on purpose, for another domain.",
         )
     ]

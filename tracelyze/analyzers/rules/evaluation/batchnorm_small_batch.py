@@ -11,7 +11,7 @@ from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, 
 from tracelyze.diagnosis import Evidence, Finding
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -23,11 +23,11 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped(
             "several models were called, or BatchNorm runs over all ranks, so its batch is not known", "not-applicable"
         )
-    return combine(_check(training, limits) for training in process.trainings)
+    return combine(_check(optimization, limits) for optimization in process.optimizations)
 
 
-def _check(training: Training, limits: Limits) -> OneOutcome:
-    steps = training.steps
+def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
+    steps = optimization.steps
     known = (steps["backwards"] > 0) & (steps["batch_size"] > 0) & (steps["modules_sensitive"] > 0)
     if known.sum() < limits["steps"]:
         return Skipped(f"fewer than {limits['steps']:.0f} steps whose batch and modes are known")
@@ -49,14 +49,14 @@ def _check(training: Training, limits: Limits) -> OneOutcome:
         "larger.",
         fix_code="nn.GroupNorm(num_groups=math.gcd(32, channels), num_channels=channels)      # instead of "
         "nn.BatchNorm2d(channels)",
-        first_step=timing.step_at(training, int(np.argmax(known))),
-        last_step=timing.last_step(training),
+        first_step=timing.step_at(optimization, int(np.argmax(known))),
+        last_step=timing.last_step(optimization),
         evidence=[
             Evidence("samples per forward", float(size), "samples", limits["samples"], limits.source("samples")),
             Evidence("backwards per step", float(backwards), "", limits["backwards"], limits.source("backwards")),
         ],
-        location=training.backward_location,
-        charts=pictures.loss(training),
+        location=optimization.backward_location,
+        charts=pictures.loss(optimization),
         false_alarm="Samples that hold very many positions each, whose statistics are good enough.",
     )
 

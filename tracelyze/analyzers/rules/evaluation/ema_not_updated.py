@@ -41,7 +41,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _finding(process: Process, rows: np.ndarray, limits: Limits) -> Finding:
-    evals, training = process.evals, process.longest
+    evals, optimization = process.evals, process.longest
     loss, last = float(evals["loss"][rows[0]]), int(evals["after_step"][rows[-1]])
     first = int(evals["after_step"][rows[0]])
     return Finding(
@@ -66,8 +66,8 @@ def _finding(process: Process, rows: np.ndarray, limits: Limits) -> Finding:
             Evidence("steps between the first and the last", last - first, "steps", limits["steps"],
                      limits.source("steps")),
         ],
-        location=process.site(evals["site"][rows[0]]) or training.step_location,
-        charts=pictures.loss(training),
+        location=process.site(evals["site"][rows[0]]) or optimization.step_location,
+        charts=pictures.loss(optimization),
         false_alarm="A copy that is kept as a baseline on purpose, without a validation of the model itself.",
     )  # fmt: skip
 

@@ -105,12 +105,12 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
 
 
 def _charts(process: Process, begin: int) -> list[Chart]:
-    if not process.trainings:
+    if not process.optimizations:
         return []
-    training = process.longest
+    optimization = process.longest
     marks = [Mark(float(begin), "validation in train mode")]
-    return pictures.loss(training, marks) or pictures.over_steps(
-        training, "Modules in train mode at training steps", "modules", {"in train mode": "modules_in_train"}, marks
+    return pictures.loss(optimization, marks) or pictures.over_steps(
+        optimization, "Modules in train mode at training steps", "modules", {"in train mode": "modules_in_train"}, marks
     )
 
 

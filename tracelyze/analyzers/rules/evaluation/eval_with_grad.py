@@ -28,7 +28,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed(f"{plural(count, 'validation pass')}, {int(bad.sum())} of them with autograd on")
     rows = np.flatnonzero(bad)
     begin = int(np.nan_to_num(evals["after_step"][rows[0]]))
-    training = process.longest if process.trainings else None
+    optimization = process.longest if process.optimizations else None
     marks = [Mark(float(begin), "validation with autograd on")]
     return [
         Finding(
@@ -51,7 +51,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 Evidence("forwards in them", int(np.nan_to_num(evals["forwards"][rows]).sum()), "forwards"),
             ],
             location=process.site(float(evals["site"][rows[0]])),
-            charts=(pictures.memory(training, marks) or pictures.loss(training, marks)) if training else [],
+            charts=(pictures.memory(optimization, marks) or pictures.loss(optimization, marks)) if optimization else [],
             false_alarm="Validation that needs gradients: adversarial robustness, meta-learning, physics-informed "
             "losses.",
         )

@@ -16,14 +16,14 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Floats
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The end of the validation curve against its minimum, and what the training loss did meanwhile."""
-    training = process.longest
-    reason = style.unjudgeable(training)
+    optimization = process.longest
+    reason = style.unjudgeable(optimization)
     if reason:
         return Skipped(reason)
     after, losses, _samples = validation.curve(process)
@@ -38,7 +38,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped("the validation loss reaches zero or below, so a rise cannot be measured as a share of it")
     curves = evaluated_losses.evaluated(process)
     same = curves is not None and len(curves.after) == len(after)
-    before = curves.training if curves is not None and same else validation.training_before(training, after)
+    before = curves.training if curves is not None and same else validation.training_before(optimization, after)
     if len(losses) > 2 * limits["blocks"]:  # medians of blocks: single passes of many hide a slow rise in their noise
         after, losses, before = (_blocks(values, int(limits["blocks"])) for values in (after, losses, before))
     few = len(losses) < limits["passes"]
@@ -54,7 +54,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     then, now = (float(np.nanmedian(part)) for part in parts)
     if now >= then:
         return Passed("the validation loss rose after its minimum, but the training loss did not fall either")
-    return [_finding(training, after, seen, (then, now), limits)]
+    return [_finding(optimization, after, seen, (then, now), limits)]
 
 
 def _blocks(values: Floats, count: int) -> Floats:
@@ -73,11 +73,11 @@ def _rise_of_few(losses: Floats, limits: Limits) -> statistics.Rise | None:
 
 
 def _finding(
-    training: Training, after: Floats, seen: statistics.Rise, train: tuple[float, float], limits: Limits
+    optimization: Optimization, after: Floats, seen: statistics.Rise, train: tuple[float, float], limits: Limits
 ) -> Finding:
     best, last = int(after[seen.lowest]), int(after[-1])
     share = seen.end / seen.minimum - 1
-    wasted = timing.numbers(training) > best
+    wasted = timing.numbers(optimization) > best
     return Finding(
         rule=RULE.id,
         severity="warning" if share >= limits["grave"] else "info",
@@ -96,7 +96,7 @@ def _finding(
             "torch.save(model.state_dict(), 'best.pt')",
         first_step=best,
         last_step=last,
-        first_second=timing.second_at(training, int(np.argmax(wasted))) if wasted.any() else None,
+        first_second=timing.second_at(optimization, int(np.argmax(wasted))) if wasted.any() else None,
         evidence=[
             Evidence("validation loss at the end", seen.end, "", seen.minimum + seen.margin,
                      f"minimum plus the larger of {percent(limits['rise'])} and the noise: {limits.source('sigmas')}"),
@@ -104,8 +104,8 @@ def _finding(
             Evidence("training loss then", train[0]),
             Evidence("training loss at the end", train[1]),
         ],
-        cost=timing.cost_of(training, wasted),
-        charts=pictures.loss(training, [Mark(float(best), "lowest validation loss")]),
+        cost=timing.cost_of(optimization, wasted),
+        charts=pictures.loss(optimization, [Mark(float(best), "lowest validation loss")]),
         false_alarm="A classifier may grow too sure of itself while its accuracy still improves: look at that, too.",
     )  # fmt: skip
 

@@ -14,7 +14,7 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import share_of
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Mask
 
 FIX = "Call model.train() at the start of every epoch, so that it follows every validation."
@@ -25,7 +25,7 @@ FIX_CODE = (
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Steps whose forward ran in eval mode with every mode-sensitive module in it switched off."""
-    findings = [found for training in process.trainings if (found := _find(training, limits)) is not None]
+    findings = [found for optimization in process.optimizations if (found := _find(optimization, limits)) is not None]
     if findings:
         return findings
     if not (np.nan_to_num(process.steps["modules_sensitive"]) > 0).any():
@@ -33,8 +33,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     return Passed("training steps ran in train mode, or only chosen parts were frozen from the start")
 
 
-def _find(training: Training, limits: Limits) -> Finding | None:
-    steps = training.steps
+def _find(optimization: Optimization, limits: Limits) -> Finding | None:
+    steps = optimization.steps
     known = np.isfinite(steps["model_in_train"]) & (np.nan_to_num(steps["modules_sensitive"]) > 0)
     off = known & (steps["model_in_train"] == 0) & (steps["modules_in_train"] == 0)
     if int(off.sum()) < limits["steps"]:
@@ -44,17 +44,19 @@ def _find(training: Training, limits: Limits) -> Finding | None:
     since[:first] = False
     share = float(off.sum()) / float(since.sum())
     enough = "share" if share >= limits["share"] else "part"
-    if share < limits[enough] or (enough == "part" and not _follows_evaluations(training, off, int(limits["steps"]))):
+    if share < limits[enough] or (
+        enough == "part" and not _follows_evaluations(optimization, off, int(limits["steps"]))
+    ):
         return None
     flipped = bool((known & (steps["model_in_train"] == 1))[:first].any())
-    if not flipped and _only_batch_norm(training):
+    if not flipped and _only_batch_norm(optimization):
         return None
-    begin = timing.step_at(training, first)
+    begin = timing.step_at(optimization, first)
     if flipped:
-        title = f"The model{timing.name_of(training)} has trained in eval mode since step {begin:,}"
+        title = f"The model{timing.name_of(optimization)} has trained in eval mode since step {begin:,}"
         told = f"A validation switched it, and it {'never came' if enough == 'share' else 'only sometimes came'} back."
     else:
-        title = f"The model{timing.name_of(training)} trains in eval mode from the first step"
+        title = f"The model{timing.name_of(optimization)} trains in eval mode from the first step"
         told = "It never was in train mode. Models loaded with from_pretrained start in eval mode."
     return Finding(
         rule=RULE.id,
@@ -69,37 +71,37 @@ def _find(training: Training, limits: Limits) -> Finding | None:
         fix=FIX,
         fix_code=FIX_CODE,
         first_step=begin,
-        last_step=timing.step_at(training, int(np.flatnonzero(off)[-1])),
-        first_second=timing.second_at(training, first),
+        last_step=timing.step_at(optimization, int(np.flatnonzero(off)[-1])),
+        first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("steps in eval mode since then", share, "share", limits[enough], limits.source(enough)),
             Evidence("mode-sensitive modules", int(np.nan_to_num(steps["modules_sensitive"][off]).max()), "modules"),
             Evidence("of them in train mode", 0, "modules"),
         ],
-        cost=timing.cost_of(training, off) if flipped else None,
-        location=training.process.location("forward") or training.backward_location,
+        cost=timing.cost_of(optimization, off) if flipped else None,
+        location=optimization.process.location("forward") or optimization.backward_location,
         charts=pictures.over_steps(
-            training, "Modules in train mode at training steps", "modules",
+            optimization, "Modules in train mode at training steps", "modules",
             {"in train mode": "modules_in_train", "mode-sensitive": "modules_sensitive"},
             [Mark(float(begin), "eval mode")],
-        ) + pictures.loss(training, [Mark(float(begin), "eval mode")]),
+        ) + pictures.loss(optimization, [Mark(float(begin), "eval mode")]),
         false_alarm="Fine-tuning with the whole model in eval mode on purpose.",
     )  # fmt: skip
 
 
-def _follows_evaluations(training: Training, off: Mask, least: int) -> bool:
+def _follows_evaluations(optimization: Optimization, off: Mask, least: int) -> bool:
     """Whether several stretches of steps in eval mode, `least` steps or more, each begin where an evaluation ended."""
-    if len(training.process.trainings) > 1:
+    if len(optimization.process.optimizations) > 1:
         return False
     begins = [begin for begin, end in statistics.runs_of(off) if end - begin >= least]
-    evals = training.process.evals
+    evals = optimization.process.evals
     ended = set(evals["after_step"][(evals["trained"] == 1) & (evals["model_in_train"] == 0)].tolist())
     return len(begins) >= 2 and all(begin in ended for begin in begins)
 
 
-def _only_batch_norm(training: Training) -> bool:
+def _only_batch_norm(optimization: Optimization) -> bool:
     """Whether all mode-sensitive modules of the models are normalisations: those are often frozen on purpose."""
-    rows = training.process.models.records()
+    rows = optimization.process.models.records()
     kinds = [kind for row in rows for kind in re.split(r"[,;]\s*", row["sensitive"] or "") if kind]
     return bool(kinds) and all("norm" in kind.lower() for kind in kinds)
 

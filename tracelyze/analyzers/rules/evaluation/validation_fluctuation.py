@@ -25,7 +25,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed(
             f"validation losses fluctuate, but over {number(seen.samples)} samples per pass that is sampling noise"
         )
-    training = process.longest
+    optimization = process.longest
     begin = int(seen.steps[0])
     return [
         Finding(
@@ -52,7 +52,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 Evidence("samples per validation pass", seen.samples, "samples", limits["samples"],
                          limits.source("samples")),
             ],
-            charts=pictures.loss(training, [Mark(float(begin), "first validation")]),
+            charts=pictures.loss(optimization, [Mark(float(begin), "first validation")]),
             false_alarm="A small validation set, or the first epochs of a training that still learns in leaps.",
         )
     ]  # fmt: skip

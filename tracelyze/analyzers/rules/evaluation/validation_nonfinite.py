@@ -14,7 +14,7 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
 def check(process: Process, _limits: Limits) -> Outcome:
@@ -26,13 +26,13 @@ def check(process: Process, _limits: Limits) -> Outcome:
     if not bad.any():
         return Passed(f"{plural(len(losses), 'validation loss')}, all finite")
     begin = int(np.nan_to_num(steps[np.argmax(bad)]))
-    training = process.longest if process.trainings else None
-    around = training.steps["loss"][_measured_before(training, begin)] if training else np.empty(0)
-    hidden = training is not None and hidden_nan.since(training).any()
+    optimization = process.longest if process.optimizations else None
+    around = optimization.steps["loss"][_measured_before(optimization, begin)] if optimization else np.empty(0)
+    hidden = optimization is not None and hidden_nan.since(optimization).any()
     if hidden or (len(around) and not np.isfinite(around[-1])):
         return Passed("validation losses are not finite because training's are not: see loss-nonfinite")
-    filtered = training is not None and hidden_nan.may_hide(process)
-    if filtered and training is not None and not np.isfinite(_norms_before(training, begin)).all():
+    filtered = optimization is not None and hidden_nan.may_hide(process)
+    if filtered and optimization is not None and not np.isfinite(_norms_before(optimization, begin)).all():
         return Passed("the gradients were not finite before that either: see nonfinite-gradients")
     count = int(bad.sum())
     return [
@@ -62,22 +62,24 @@ def check(process: Process, _limits: Limits) -> Outcome:
                 Evidence("validation losses that are not finite", count, "passes", 0, "a loss is a number"),
                 Evidence("training loss there", _finite(around)),
             ],
-            charts=pictures.loss(training, [Mark(float(begin), "validation is not finite")]) if training else [],
+            charts=pictures.loss(optimization, [Mark(float(begin), "validation is not finite")])
+            if optimization
+            else [],
             false_alarm="A metric that is undefined for some validation sets by design.",
         )
     ]
 
 
-def _measured_before(training: Training, step: int) -> np.ndarray:
+def _measured_before(optimization: Optimization, step: int) -> np.ndarray:
     """The last ten rows before that step with a measured training loss."""
-    rows = np.flatnonzero(training.steps.known("loss") & (timing.numbers(training) <= step))
+    rows = np.flatnonzero(optimization.steps.known("loss") & (timing.numbers(optimization) <= step))
     return rows[-10:]
 
 
-def _norms_before(training: Training, step: int) -> np.ndarray:
+def _norms_before(optimization: Optimization, step: int) -> np.ndarray:
     """The gradient norms that were measured up to that step."""
-    norms = training.steps["grad_norm"]
-    known: np.ndarray = norms[training.steps.known("grad_norm") & (timing.numbers(training) <= step)]
+    norms = optimization.steps["grad_norm"]
+    known: np.ndarray = norms[optimization.steps.known("grad_norm") & (timing.numbers(optimization) <= step)]
     return known
 
 

@@ -35,7 +35,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _finding(process: Process, row: Row, limits: Limits) -> Finding:
     added, used = row["rows"] - row["before"], int(row["used"])
-    training = process.longest if process.trainings else None
+    optimization = process.longest if process.optimizations else None
     frozen = not row["trainable"]
     return Finding(
         rule=RULE.id,
@@ -65,8 +65,8 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
             Evidence("steps until the last look", int(row["step"]), "steps", limits["steps"], limits.source("steps")),
             Evidence("the weight requires a gradient", "no" if frozen else "yes"),
         ],
-        location=training.step_location if training is not None else None,
-        charts=pictures.loss(training) if training is not None else [],
+        location=optimization.step_location if optimization is not None else None,
+        charts=pictures.loss(optimization) if optimization is not None else [],
         false_alarm="New rows that were filled with embeddings which are to stay.",
     )
 

@@ -13,7 +13,7 @@ from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 LN_2 = math.log(2)  # -log(sigmoid(0)): the loss of a preference that two equal models do not tell apart
 
@@ -28,20 +28,20 @@ def check(process: Process, limits: Limits) -> Outcome:
     ]
     if len(alike) < limits["looks"] or len(alike) < limits["share"] * len(rows):
         return Passed(f"in {plural(len(rows), 'look')}, what the model is compared with had weights of its own")
-    if not process.trainings:
+    if not process.optimizations:
         return Skipped("no step was seen")
-    training = process.longest
-    level = _level(process, training, limits)
+    optimization = process.longest
+    level = _level(process, optimization, limits)
     if level is None:
         return Passed("the model is called twice on one input, and its loss changes: the first call is no reference")
-    return [_finding(training, alike, level, limits)]
+    return [_finding(optimization, alike, level, limits)]
 
 
-def _level(process: Process, training: Training, limits: Limits) -> float | None:
+def _level(process: Process, optimization: Optimization, limits: Limits) -> float | None:
     """The value at which the loss, or the divergence within it, stays from the first step to the last."""
-    losses = training.steps["loss"]
+    losses = optimization.steps["loss"]
     losses = losses[np.isfinite(losses)]
-    moving = np.isfinite(training.steps["grad_norm"]) & (training.steps["grad_norm"] > 0)
+    moving = np.isfinite(optimization.steps["grad_norm"]) & (optimization.steps["grad_norm"] > 0)
     if len(losses) < limits["steps"] or not moving.any():
         return None
     middle = float(np.median(losses))
@@ -53,7 +53,7 @@ def _level(process: Process, training: Training, limits: Limits) -> float | None
     return 0.0 if len(known) >= limits["looks"] and max(known) <= limits["zero"] else None
 
 
-def _finding(training: Training, alike: list[dict[str, object]], level: float, limits: Limits) -> Finding:
+def _finding(optimization: Optimization, alike: list[dict[str, object]], level: float, limits: Limits) -> Finding:
     one = any(row["same"] for row in alike)
     what = (
         "one and the same module"
@@ -83,8 +83,8 @@ def _finding(training: Training, alike: list[dict[str, object]], level: float, l
             Evidence("looks at which both are the same", len(alike), "looks", limits["looks"], limits.source("looks")),
             Evidence("value at which it stays", level),
         ],
-        location=training.loss_location or training.backward_location,
-        charts=pictures.loss(training),
+        location=optimization.loss_location or optimization.backward_location,
+        charts=pictures.loss(optimization),
         false_alarm="A constant loss for another reason, beside a first call that only looks at the outputs.",
     )
 

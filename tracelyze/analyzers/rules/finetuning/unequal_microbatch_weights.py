@@ -15,34 +15,34 @@ from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Targets that count, micro-batch by micro-batch, in the steps of which all losses were looked at."""
-    if len(process.trainings) > 1:
+    if len(process.optimizations) > 1:
         return Skipped(accumulation.SEVERAL_OPTIMIZERS, "not-applicable")
-    training = process.trainings[0]
-    backwards = training.steps["backwards"]
+    optimization = process.optimizations[0]
+    backwards = optimization.steps["backwards"]
     if not (backwards > 1).any():
         return Passed("one backward per step: nothing is accumulated")
-    if accumulation.one_each(training)[backwards > 1].mean() < limits["share"]:
+    if accumulation.one_each(optimization)[backwards > 1].mean() < limits["share"]:
         return Skipped(accumulation.NOT_PER_BATCH, "not-applicable")
-    steps = _counts(training)
+    steps = _counts(optimization)
     if len(steps) < limits["steps"]:
         return Skipped(f"all losses of {plural(len(steps), 'step')} were looked at: too few to compare micro-batches")
     weights = np.array([max(counts) / max(min(counts), 1.0) for counts in steps])
     apart = float(np.median(weights))
     if apart < limits["apart"]:
         return Passed(f"the micro-batches of a step hold alike numbers of targets, within a factor of {number(apart)}")
-    return [_finding(training, steps, apart, limits)]
+    return [_finding(optimization, steps, apart, limits)]
 
 
-def _counts(training: Training) -> list[list[float]]:
+def _counts(optimization: Optimization) -> list[list[float]]:
     """The numbers of targets that count in each loss of a step, for steps whose losses are all known and all means."""
     found: dict[int, list[float]] = {}
-    backwards = dict(zip(timing.numbers(training).astype(int), training.steps["backwards"], strict=True))
-    for line in loss_calls.lines(training.process, ("cross_entropy", "nll_loss")):
+    backwards = dict(zip(timing.numbers(optimization).astype(int), optimization.steps["backwards"], strict=True))
+    for line in loss_calls.lines(optimization.process, ("cross_entropy", "nll_loss")):
         for row in line.rows if line.training else ():
             if row["ignored"] is not None and row["reduction"] == "mean":
                 counting = (1.0 - row["ignored"]) * prod(loss_calls.sizes(row["target_shape"]))
@@ -50,7 +50,7 @@ def _counts(training: Training) -> list[list[float]]:
     return [counts for step, counts in found.items() if len(counts) > 1 and len(counts) == backwards.get(step)]
 
 
-def _finding(training: Training, steps: list[list[float]], apart: float, limits: Limits) -> Finding:
+def _finding(optimization: Optimization, steps: list[list[float]], apart: float, limits: Limits) -> Finding:
     off = [abs(count / sum(counts) - 1 / len(counts)) * len(counts) for counts in steps for count in counts]
     most = max(max(counts) / max(min(counts), 1.0) for counts in steps)
     return Finding(
@@ -67,8 +67,8 @@ def _finding(training: Training, steps: list[list[float]], apart: float, limits:
         fix="Sum the losses of the tokens in each micro-batch, and divide by the number of tokens of the whole step.",
         fix_code="tokens = sum((b['labels'][:, 1:] != -100).sum() for b in micro_batches)\n"
         "for b in micro_batches:\n    loss = model(**b, num_items_in_batch=tokens).loss\n    loss.backward()",
-        first_step=timing.step_at(training, 0),
-        last_step=timing.last_step(training),
+        first_step=timing.step_at(optimization, 0),
+        last_step=timing.last_step(optimization),
         evidence=[
             Evidence("most targets of a micro-batch over fewest, in the median step", apart, "times", limits["apart"],
                      limits.source("apart")),
@@ -77,8 +77,8 @@ def _finding(training: Training, steps: list[list[float]], apart: float, limits:
             Evidence("steps whose losses were all looked at", len(steps), "steps", limits["steps"],
                      limits.source("steps")),
         ],
-        location=training.loss_location,
-        charts=pictures.loss(training),
+        location=optimization.loss_location,
+        charts=pictures.loss(optimization),
         false_alarm="Sequences that are meant to count alike, whatever their length.",
     )  # fmt: skip
 

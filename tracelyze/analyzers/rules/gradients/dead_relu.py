@@ -14,7 +14,7 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import listed, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
 FUNCTION = "ReLU after "  # how the collector names one that is no module
@@ -31,27 +31,27 @@ class Dead(NamedTuple):
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Outputs of the ReLUs over the looks to the end of the run, and the gradients of what feeds them."""
-    if len(process.trainings) != 1:
+    if len(process.optimizations) != 1:
         return Skipped(
             "several optimizers train together, and whose modules were sampled is not known", "not-applicable"
         )
-    training = process.trainings[0]
+    optimization = process.optimizations[0]
     gradients = gradients_of(process.tables["parameters"])
     seen = zeros_of(process.tables["activations"], set(gradients))
-    units = dead_units.layers(process.tables["activations"], limits, len(training.steps))
+    units = dead_units.layers(process.tables["activations"], limits, len(optimization.steps))
     if not seen and not units:
         return Skipped("no ReLU was sampled together with the gradient of the layer before it", "not-applicable")
-    judged = [_judge(key, looks, gradients[key[1]], limits, len(training.steps)) for key, looks in seen.items()]
+    judged = [_judge(key, looks, gradients[key[1]], limits, len(optimization.steps)) for key, looks in seen.items()]
     dead = [one for one in judged if one is not None]
     if not dead and not units:
         return Passed(f"{plural(len(seen), 'ReLU')} put out values, or the layers before them have gradients")
-    loss = training.steps["loss"]
+    loss = optimization.steps["loss"]
     start = min(float(loss[0]), float(np.median(loss[:20])))  # the first loss is from before any blow-up
     if not float(np.median(loss[-max(1, len(loss) // 5) :])) > limits["low"] * start:
         return Passed("ReLUs put out nothing but zeros, and the loss is low: that may be what they are for")
     if not dead:
-        return [dead_units.finding(training, units, RULE.id, limits)]
-    return [_finding(training, dead, len(seen), limits)]
+        return [dead_units.finding(optimization, units, RULE.id, limits)]
+    return [_finding(optimization, dead, len(seen), limits)]
 
 
 def _judge(
@@ -69,7 +69,7 @@ def _judge(
     return Dead(*key, begin, len(stretch)) if silent and length >= max(limits["steps"], limits["part"] * run) else None
 
 
-def _finding(training: Training, dead: list[Dead], count: int, limits: Limits) -> Finding:
+def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: Limits) -> Finding:
     first = min(dead, key=lambda one: one.step)
     names = listed(
         dict.fromkeys(
@@ -91,15 +91,15 @@ def _finding(training: Training, dead: list[Dead], count: int, limits: Limits) -
         "biases or weights initialised below zero, inputs that are not normalised. LeakyReLU or GELU keep a gradient.",
         fix_code=f"nn.init.kaiming_normal_(model.get_submodule({first.fed_by!r}).weight, nonlinearity='relu')",
         first_step=first.step,
-        last_step=timing.last_step(training),
+        last_step=timing.last_step(optimization),
         evidence=[
             Evidence("ReLUs that put out nothing but zeros, and the layers before them", names),
             Evidence("looks in a row, to the end", first.looks, "looks", limits["looks"], limits.source("looks")),
             Evidence("gradient of the layer before, in all looks since", 0),
         ],
-        cost=timing.cost_of(training, timing.numbers(training) >= first.step),
-        location=training.backward_location,
-        charts=pictures.loss(training, [Mark(float(first.step), "dead ReLU")]),
+        cost=timing.cost_of(optimization, timing.numbers(optimization) >= first.step),
+        location=optimization.backward_location,
+        charts=pictures.loss(optimization, [Mark(float(first.step), "dead ReLU")]),
         false_alarm="A part of the model that is meant to stay off while others are trained.",
     )
 

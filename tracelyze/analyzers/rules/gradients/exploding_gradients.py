@@ -14,7 +14,7 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Floats
 
 FIX = "Lower the learning rate or warm it up, and clip the gradient norm right before the step."
@@ -28,15 +28,15 @@ FIX_CODE = "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)\nop
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The level of the norm against its early level, to the end or until it was no number any more."""
-    return combine(_check(training, limits) for training in process.trainings)
+    return combine(_check(optimization, limits) for optimization in process.optimizations)
 
 
-def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
-    steps = training.steps
-    reason = style.unjudgeable(training)
+def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
+    steps = optimization.steps
+    reason = style.unjudgeable(optimization)
     if reason:
         return Skipped(reason)
-    measured = steps.known("grad_norm") & ~timing.skipped(training)
+    measured = steps.known("grad_norm") & ~timing.skipped(optimization)
     broken = np.flatnonzero(measured & ~np.isfinite(steps["grad_norm"]))
     until = int(broken[0]) if len(broken) else len(steps)
     rows = np.flatnonzero(measured & (steps["grad_norm"] > 0))
@@ -59,7 +59,7 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
         return Passed(told + (", but the loss improved" if late >= limits["ratio"] * base else ""))
     level = statistics.onset(norm, 10 * base)
     before = 0 if not level else int(rows[level - 1]) + 1  # the step after the last norm that was measured as usual
-    return _grown(training, before, late / base, base, runaway, limits)
+    return _grown(optimization, before, late / base, base, runaway, limits)
 
 
 def _improves(loss: Floats, limits: Limits) -> bool:
@@ -78,15 +78,17 @@ def _falls_without_bound(loss: Floats, limits: Limits) -> bool:
     return bool(level[-1] < min(level[-2], 0.0) and -level[-1] >= limits["ratio"] * max(abs(float(level[0])), 1.0))
 
 
-def _grown(training: Training, first: int, ratio: float, base: float, runaway: bool, limits: Limits) -> Finding:
-    begin = timing.step_at(training, first)
+def _grown(optimization: Optimization, first: int, ratio: float, base: float, runaway: bool, limits: Limits) -> Finding:
+    begin = timing.step_at(optimization, first)
     limit = (limits["ratio"] * base, f"{limits['ratio']:g} times the early level")
     told = RUNAWAY if runaway else "while the loss does not improve or is lost."
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="likely",
-        title=f"Gradients{timing.name_of(training)} explode: the norm rose to {number(ratio)} times its early level",
+        title=(
+            f"Gradients{timing.name_of(optimization)} explode: the norm rose to {number(ratio)} times its early level"
+        ),
         summary=(
             f"From step {begin} on the gradient norm stays more than ten times above its early level and ends at "
             f"{number(ratio)} times of it, {told}"
@@ -94,15 +96,15 @@ def _grown(training: Training, first: int, ratio: float, base: float, runaway: b
         fix=FIX_SIGN if runaway else FIX,
         fix_code="" if runaway else FIX_CODE,
         first_step=begin,
-        last_step=timing.last_step(training),
-        first_second=timing.second_at(training, first),
+        last_step=timing.last_step(optimization),
+        first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("late norm over early norm", ratio, "", limits["ratio"], limits.source("ratio")),
-            Evidence("learning rate there", _number(training.steps["lr"][first])),
+            Evidence("learning rate there", _number(optimization.steps["lr"][first])),
         ],
-        location=training.backward_location,
-        charts=pictures.grad_norm(training, [Mark(float(begin), "leaves its level")], limit=limit)
-        + pictures.loss(training, [Mark(float(begin), "gradients leave their level")]),
+        location=optimization.backward_location,
+        charts=pictures.grad_norm(optimization, [Mark(float(begin), "leaves its level")], limit=limit)
+        + pictures.loss(optimization, [Mark(float(begin), "gradients leave their level")]),
         false_alarm="A loss whose scale was changed on purpose during the run.",
     )
 

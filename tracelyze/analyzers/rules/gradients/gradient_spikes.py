@@ -15,18 +15,20 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import listed, number, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Mask
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Isolated norms far outside of the robust spread before them, by deviations and by a factor."""
-    training = process.trainings[0]
-    reason = style.unjudgeable(training)
+    optimization = process.optimizations[0]
+    reason = style.unjudgeable(optimization)
     if reason:
         return Skipped(reason)
-    rows = np.flatnonzero(np.isfinite(training.steps["grad_norm"]) & _settled(training))
-    norm = np.fmin(training.steps["grad_norm"], training.steps["clip_max_norm"])[rows]  # what reached the weights
+    rows = np.flatnonzero(np.isfinite(optimization.steps["grad_norm"]) & _settled(optimization))
+    norm = np.fmin(optimization.steps["grad_norm"], optimization.steps["clip_max_norm"])[
+        rows
+    ]  # what reached the weights
     if len(norm) < limits["norms"]:
         return Skipped(
             f"{plural(len(norm), 'norm')} were measured; {limits['norms']:.0f} are needed to know what is usual"
@@ -35,9 +37,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     window, factor = (int(limits["norms"]) // 2, 2 * limits["factor"]) if few else (64, limits["factor"])
     found = statistics.spikes(norm, window=window, sigmas=limits["sigmas"], factor=factor)
     # Norms are looked at more often where something is out of the ordinary: what is rare is judged by all steps.
-    if len(found) < limits["spikes"] or len(found) > limits["share"] * int(_settled(training).sum()):
+    if len(found) < limits["spikes"] or len(found) > limits["share"] * int(_settled(optimization).sum()):
         return Passed(f"{plural(len(found), 'spike')} among {len(norm):,} gradient norms")
-    steps = [timing.step_at(training, int(rows[index])) for index in found]
+    steps = [timing.step_at(optimization, int(rows[index])) for index in found]
     ratio = float(np.median(norm[found]) / np.median(norm))
     batches = logged.batches(process, [int(rows[index]) for index in found])
     which = f" They came from these batches: {', '.join(batches[:8])}." if batches else ""
@@ -58,22 +60,22 @@ def check(process: Process, limits: Limits) -> Outcome:
             f"model.parameters(), max_norm={2 * float(np.median(norm)):.3g})  # between backward and step",
             first_step=steps[0],
             last_step=steps[-1],
-            first_second=timing.second_at(training, int(rows[found[0]])),
+            first_second=timing.second_at(optimization, int(rows[found[0]])),
             evidence=[
                 Evidence("spikes", len(found), "steps", limits["spikes"], limits.source("spikes")),
                 Evidence("median height over the usual norm", ratio, "", limits["factor"], limits.source("factor")),
                 Evidence("steps", at),
                 *(Evidence("batch, as the script logged it", batch) for batch in batches[:8]),
             ],
-            charts=pictures.grad_norm(training, [Mark(float(steps[0]), "first spike")]),
+            charts=pictures.grad_norm(optimization, [Mark(float(steps[0]), "first spike")]),
             false_alarm="Data that contain rare but valid extremes; clipping may already take care of them.",
         )
     ]
 
 
-def _settled(training: Training) -> Mask:
+def _settled(optimization: Optimization) -> Mask:
     """Steps that trained, without the first tenth of the run, in which norms settle. Shape [steps]."""
-    usable = timing.trained_steps(training)
+    usable = timing.trained_steps(optimization)
     usable[: len(usable) // 10] = False
     return usable
 

@@ -12,31 +12,31 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import share_of
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """retain_graph=True at the last backward of nearly all steps."""
-    return combine(_check(training, limits) for training in process.trainings)
+    return combine(_check(optimization, limits) for optimization in process.optimizations)
 
 
-def _check(training: Training, limits: Limits) -> OneOutcome:
-    known = training.steps.known("graph_retained") & (training.steps["backwards"] > 0)
-    kept = known & (training.steps["graph_retained"] == 1)
+def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
+    known = optimization.steps.known("graph_retained") & (optimization.steps["backwards"] > 0)
+    kept = known & (optimization.steps["graph_retained"] == 1)
     if known.sum() < limits["steps"]:
         return Skipped(f"fewer than {limits['steps']:.0f} steps with a backward")
     share = float(kept.sum() / known.sum())
-    if len(training.process.trainings) > 1:
+    if len(optimization.process.optimizations) > 1:
         return Passed("several optimizers: a graph that one backward keeps may be the next one's")
     if share < limits["share"]:
         return Passed(f"the last backward of {share_of(1 - share, 'steps')} frees its graph")
-    graphs = training.steps["live_graphs"][np.isfinite(training.steps["live_graphs"])]
+    graphs = optimization.steps["live_graphs"][np.isfinite(optimization.steps["live_graphs"])]
     quarter = max(1, len(graphs) // 4)
     grows = len(graphs) > 0 and np.median(graphs[-quarter:]) - np.median(graphs[:quarter]) >= limits["graphs"]
     first = int(np.argmax(kept))
-    begin = timing.step_at(training, first)
+    begin = timing.step_at(optimization, first)
     if not grows:
-        return _for_nothing(training, share, begin, limits)
+        return _for_nothing(optimization, share, begin, limits)
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -52,23 +52,23 @@ def _check(training: Training, limits: Limits) -> OneOutcome:
         fix="Drop retain_graph=True from the last backward of the step; detach what is carried over to the next one.",
         fix_code="hidden = hidden.detach()  # what is carried over from the step before, if anything\nloss.backward()",
         first_step=begin,
-        last_step=timing.last_step(training),
-        first_second=timing.second_at(training, first),
+        last_step=timing.last_step(optimization),
+        first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("steps whose last backward keeps its graph", share, "share", limits["share"],
                      limits.source("share")),
             Evidence("graphs alive after the last step", int(graphs[-1]), "graphs", limits["graphs"],
                      limits.source("graphs")),
         ],
-        location=training.backward_location,
+        location=optimization.backward_location,
         charts=pictures.over_steps(
-            training, "Autograd graphs alive", "graphs", {"graphs": "live_graphs"}, [Mark(float(begin), "kept")]
-        ) + pictures.memory(training),
+            optimization, "Autograd graphs alive", "graphs", {"graphs": "live_graphs"}, [Mark(float(begin), "kept")]
+        ) + pictures.memory(optimization),
         false_alarm="A graph that is used once more after the step, for a measurement.",
     )  # fmt: skip
 
 
-def _for_nothing(training: Training, share: float, begin: int, limits: Limits) -> Finding:
+def _for_nothing(optimization: Optimization, share: float, begin: int, limits: Limits) -> Finding:
     """Nothing piles up: worth knowing, and no harm but memory that is held a little longer."""
     return Finding(
         rule=RULE.id,
@@ -87,7 +87,7 @@ def _for_nothing(training: Training, share: float, begin: int, limits: Limits) -
             Evidence("steps whose last backward keeps its graph", share, "share", limits["share"],
                      limits.source("share")),
         ],
-        location=training.backward_location,
+        location=optimization.backward_location,
         false_alarm="A graph that is used once more after the step, for a measurement.",
     )  # fmt: skip
 

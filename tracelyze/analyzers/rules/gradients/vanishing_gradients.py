@@ -13,16 +13,16 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Gradient per element of early layers against late ones, over the looks, while the loss does not fall."""
-    return combine(_check(training, limits) for training in process.trainings)
+    return combine(_check(optimization, limits) for optimization in process.optimizations)
 
 
-def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
-    looks = profiles(training.process.tables["parameters"], training.optimizer, int(limits["layers"]))
+def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
+    looks = profiles(optimization.process.tables["parameters"], optimization.optimizer, int(limits["layers"]))
     if len(looks) < limits["looks"] or looks[-1].step - looks[0].step < limits["steps"]:
         return Skipped(
             f"the model has fewer than {limits['layers']:.0f} layers with gradients, or they were sampled too rarely"
@@ -30,13 +30,13 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
     vanishing = [_vanishes(look, limits) for look in looks]
     first = len(looks) - vanishing[::-1].index(False) if False in vanishing else 0
     stretch = looks[first:]
-    if len(stretch) < limits["looks"] or stretch[-1].step - stretch[0].step < limits["lasts"] * len(training.steps):
+    if len(stretch) < limits["looks"] or stretch[-1].step - stretch[0].step < limits["lasts"] * len(optimization.steps):
         ratio = float(np.median([look.ratio for look in looks]))
         return Passed(f"the first layers' gradients are {ratio:.2g} of the last layers', or do not stay small")
-    stuck = _stuck(training, limits)
+    stuck = _stuck(optimization, limits)
     if isinstance(stuck, Skipped):
         return stuck
-    return _finding(training, stretch, limits) if stuck else Passed("the loss falls, or is low, all the same")
+    return _finding(optimization, stretch, limits) if stuck else Passed("the loss falls, or is low, all the same")
 
 
 def _vanishes(look: Profile, limits: Limits) -> bool:
@@ -45,8 +45,8 @@ def _vanishes(look: Profile, limits: Limits) -> bool:
     return look.ratio <= limits["ratio"] and gradual
 
 
-def _stuck(training: Training, limits: Limits) -> bool | Skipped:
-    loss = training.steps["loss"]
+def _stuck(optimization: Optimization, limits: Limits) -> bool | Skipped:
+    loss = optimization.steps["loss"]
     if not len(loss) or not np.isfinite(loss).all() or len(loss) < limits["steps"]:
         return Skipped("the loss of some steps is missing or not finite, so whether it falls is not known")
     fifth = len(loss) // 5
@@ -55,7 +55,7 @@ def _stuck(training: Training, limits: Limits) -> bool | Skipped:
     return start > 0 and end >= limits["high"] * start and end >= limits["falls"] * early
 
 
-def _finding(training: Training, stretch: list[Profile], limits: Limits) -> Finding:
+def _finding(optimization: Optimization, stretch: list[Profile], limits: Limits) -> Finding:
     look = stretch[len(stretch) // 2]
     ratio = float(np.median([one.ratio for one in stretch]))
     begin, steps = stretch[0].step, stretch[-1].step - stretch[0].step + 1
@@ -67,7 +67,7 @@ def _finding(training: Training, stretch: list[Profile], limits: Limits) -> Find
         confidence="certain" if moved < limits["moved"] else "likely",
         title=f"Gradients vanish: {early} gets {ratio:.1g} of what {late} gets",
         summary=(
-            f"From step {begin:,} on, the gradients{timing.name_of(training)} thin out from layer {late} back to "
+            f"From step {begin:,} on, the gradients{timing.name_of(optimization)} thin out from layer {late} back to "
             f"layer {early}, one by one: per element {look.gradient[-1]:.2g} at the last and "
             f"{look.gradient[0]:.2g} at the first (step {look.step:,}). The loss does not fall. "
             + (f"In {plural(steps, 'step')} the first layers could move by {percent(moved)} of their weights at most: "
@@ -78,16 +78,16 @@ def _finding(training: Training, stretch: list[Profile], limits: Limits) -> Find
         "sigmoid or tanh, and an initialisation that fits the activation.",
         fix_code="x = x + block(nn.functional.layer_norm(x, x.shape[-1:]))",
         first_step=begin,
-        last_step=timing.last_step(training),
+        last_step=timing.last_step(optimization),
         evidence=[
             Evidence("gradient per element, first third of the layers against the last", f"{ratio:.1g}"),
             Evidence("layers with gradients", len(look.layers), "layers"),
             Evidence("looks in a row, to the end", len(stretch), "looks", limits["looks"], limits.source("looks")),
             Evidence("way the first layers could go in that time, against their weights", f"{moved:.1g}"),
         ],
-        cost=timing.cost_of(training, timing.numbers(training) >= begin),
-        location=training.backward_location,
-        charts=pictures.loss(training, [Mark(float(begin), "gradients vanish")]) + pictures.grad_norm(training),
+        cost=timing.cost_of(optimization, timing.numbers(optimization) >= begin),
+        location=optimization.backward_location,
+        charts=pictures.loss(optimization, [Mark(float(begin), "gradients vanish")]) + pictures.grad_norm(optimization),
         false_alarm="A loss that cannot become smaller, so that it is not the first layers which hold it up.",
     )  # fmt: skip
 

@@ -14,20 +14,20 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The longest stretch of observed steps without a single gradient that is not zero."""
-    return combine(_check(training, limits) for training in process.trainings)
+    return combine(_check(optimization, limits) for optimization in process.optimizations)
 
 
-def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
-    steps = training.steps
+def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
+    steps = optimization.steps
     none, zero = np.nan_to_num(steps["grads_none"]), np.nan_to_num(steps["grads_zero"])
-    trained = timing.trained_steps(training)
-    if untrainable.is_so(training, trained, int(limits["steps"])):
-        return untrainable.finding(training, trained, RULE.id)
+    trained = timing.trained_steps(optimization)
+    if untrainable.is_so(optimization, trained, int(limits["steps"])):
+        return untrainable.finding(optimization, trained, RULE.id)
     dead = none + zero >= steps["parameters"]
     usable = trained & steps.known("grads_none") & (steps["parameters"] > 0)
     observed = usable & (steps.known("grads_zero") | dead)  # whether gradients are zero is looked at now and then
@@ -40,21 +40,21 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
         return Skipped("no sampled step had a backward, trainable tensors and a loss other than zero")
     begin, end = statistics.longest_run(dead[rows])
     whole = end - begin == len(rows)
-    alone = len(training.process.trainings) == 1
+    alone = len(optimization.process.optimizations) == 1
     enough = end - begin >= limits["steps"] or (whole and end - begin >= limits["least"])
     if not enough or not (alone or whole):  # beside others, an optimizer may rest for a while
         return Passed(f"{int((~dead[rows]).sum()):,} of {len(rows):,} observed steps had gradients that were not zero")
     first, last = int(rows[begin]), int(rows[end - 1])
     missing = bool((none[rows[begin:end]] >= steps["parameters"][rows[begin:end]]).all())
     what = "None" if missing else "exactly zero"
-    number = timing.step_at(training, first)
+    number = timing.step_at(optimization, first)
     affected = np.zeros(len(steps), dtype=bool)
     affected[first : last + 1] = True
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain" if alone else "likely",
-        title=f"Every gradient{timing.name_of(training)} is {what} in {plural(end - begin, 'step')}: nothing is "
+        title=f"Every gradient{timing.name_of(optimization)} is {what} in {plural(end - begin, 'step')}: nothing is "
             "learned",
         summary=(
             f"From step {number} on, all gradients were {what} when the optimizer stepped"
@@ -76,21 +76,21 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
         fix_code="loss.backward()\nprint([n for n, p in model.named_parameters() if p.grad is None or not "
         "p.grad.any()])",
         first_step=number,
-        last_step=timing.step_at(training, last),
-        first_second=timing.second_at(training, first),
+        last_step=timing.step_at(optimization, last),
+        first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("observed steps in a row without gradient", end - begin, "steps", limits["steps"],
                      limits.source("steps")),
             Evidence("trainable tensors", int(steps["parameters"][first]), "tensors"),
             Evidence("of them with gradient None", int(none[first]), "tensors"),
         ],
-        cost=timing.cost_of(training, affected),
-        location=training.backward_location,
+        cost=timing.cost_of(optimization, affected),
+        location=optimization.backward_location,
         charts=pictures.over_steps(
-            training, "Gradients that are missing or zero", "tensors",
+            optimization, "Gradients that are missing or zero", "tensors",
             {"None": "grads_none", "zero": "grads_zero", "trainable": "parameters"},
             [Mark(float(number), "no gradient")],
-        ) + pictures.loss(training),
+        ) + pictures.loss(optimization),
         false_alarm="A loss that is satisfied exactly, so that its gradient is rightly zero.",
     )  # fmt: skip
 

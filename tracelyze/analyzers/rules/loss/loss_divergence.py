@@ -16,16 +16,16 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """A sustained rise above the earlier minimum, of the only optimizer's loss, or of both evaluated losses."""
-    training = process.trainings[0]
-    reason = style.unjudgeable(training)
+    optimization = process.optimizations[0]
+    reason = style.unjudgeable(optimization)
     if reason:
         return Skipped(reason)
-    of_steps = _of_steps(process, training, limits)
+    of_steps = _of_steps(process, optimization, limits)
     if isinstance(of_steps, list):
         return of_steps
     of_evaluations = diverged_evaluations.finding(process, RULE.id, limits)
@@ -34,9 +34,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     return of_steps if isinstance(of_steps, Passed) or isinstance(of_evaluations, Skipped) else of_evaluations
 
 
-def _of_steps(process: Process, training: Training, limits: Limits) -> Outcome:
-    rows = np.flatnonzero(np.isfinite(training.steps["loss"]) & ~timing.skipped(training))
-    loss = training.steps["loss"][rows]
+def _of_steps(process: Process, optimization: Optimization, limits: Limits) -> Outcome:
+    rows = np.flatnonzero(np.isfinite(optimization.steps["loss"]) & ~timing.skipped(optimization))
+    loss = optimization.steps["loss"][rows]
     if len(loss) < statistics.FEWEST_TO_DIVERGE:
         needed = f"{statistics.FEWEST_TO_DIVERGE} are needed to tell a rise from noise"
         return Skipped(f"{plural(len(loss), 'loss')} were recorded; {needed}")
@@ -46,23 +46,23 @@ def _of_steps(process: Process, training: Training, limits: Limits) -> Outcome:
     if seen is None:
         return Passed("the loss did not rise for good above its earlier minimum")
     first = int(rows[min(seen.turned, len(rows) - 1)])
-    if curriculum.larger_from(process, timing.step_at(training, first)):
+    if curriculum.larger_from(process, timing.step_at(optimization, first)):
         return Passed("the loss rose above its earlier minimum when the training went on with larger inputs")
-    other = objectives.another_from(training, loss, rows.astype(np.float64), seen)
+    other = objectives.another_from(optimization, loss, rows.astype(np.float64), seen)
     if other is not None:
         return Passed(
-            f"the loss jumped at step {timing.step_at(training, other):,} after an update that was no larger than "
+            f"the loss jumped at step {timing.step_at(optimization, other):,} after an update that was no larger than "
             "others: the objective or the data changed there"
         )
-    if objectives.risen_beside(training, seen, timing.step_at(training, first)):
+    if objectives.risen_beside(optimization, seen, timing.step_at(optimization, first)):
         return Passed("the loss rose, and what its loss functions say did not: another term of it, or its weight, did")
-    return [_finding(training, first, seen, limits)]
+    return [_finding(optimization, first, seen, limits)]
 
 
-def _finding(training: Training, first: int, seen: statistics.Divergence, limits: Limits) -> Finding:
-    begin = timing.step_at(training, first)
+def _finding(optimization: Optimization, first: int, seen: statistics.Divergence, limits: Limits) -> Finding:
+    begin = timing.step_at(optimization, first)
     worse = seen.end > seen.start
-    affected = np.zeros(len(training.steps), dtype=bool)
+    affected = np.zeros(len(optimization.steps), dtype=bool)
     affected[first:] = True
     marks = [Mark(float(begin), "minimum passed")]
     return Finding(
@@ -78,8 +78,8 @@ def _finding(training: Training, first: int, seen: statistics.Divergence, limits
         fix="Go back to a checkpoint from before the rise, and lower the learning rate, warm it up, or clip gradients.",
         fix_code="loss.backward()\ntorch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)\noptimizer.step()",
         first_step=begin,
-        last_step=timing.last_step(training),
-        first_second=timing.second_at(training, first),
+        last_step=timing.last_step(optimization),
+        first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("smallest loss (median of a block)", seen.minimum),
             Evidence("loss at the end", seen.end, "", seen.minimum + seen.margin,
@@ -87,9 +87,9 @@ def _finding(training: Training, first: int, seen: statistics.Divergence, limits
                      f"{percent(limits['rise'])} of the minimum and {percent(limits['regained'])} of what was gained"),
             Evidence("loss at the start", seen.start),
         ],
-        cost=timing.cost_of(training, affected),
-        location=training.loss_location,
-        charts=pictures.loss(training, marks) + pictures.grad_norm(training, marks),
+        cost=timing.cost_of(optimization, affected),
+        location=optimization.loss_location,
+        charts=pictures.loss(optimization, marks) + pictures.grad_norm(optimization, marks),
         false_alarm="A curriculum, a change of the loss's weights or of the data during the run.",
     )  # fmt: skip
 

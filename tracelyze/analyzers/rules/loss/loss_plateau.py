@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 def check(process: Process, limits: Limits) -> Outcome:
     """A loss that stays at the value of a guess, or stands still while a metric is no better than at first."""
-    training = process.longest
-    reason = style.unjudgeable(training)
+    optimization = process.longest
+    reason = style.unjudgeable(optimization)
     if reason:
         return Skipped(reason)
-    seen = flat_losses.at_a_guess(training, limits) or flat_losses.without_skill(process, limits)
+    seen = flat_losses.at_a_guess(optimization, limits) or flat_losses.without_skill(process, limits)
     if seen is None:
-        known = np.isfinite(training.steps["loss"])
+        known = np.isfinite(optimization.steps["loss"])
         if int(known.sum()) < limits["losses"]:
             return Skipped(f"{int(known.sum())} losses: {limits['losses']:.0f} are needed to tell that nothing moves")
         return Passed("the loss moved, or nothing tells that the level at which it stands is not a good one")
-    affected = timing.numbers(training) >= seen.first
+    affected = timing.numbers(optimization) >= seen.first
     return [
         Finding(
             rule=RULE.id,
@@ -41,15 +41,15 @@ def check(process: Process, limits: Limits) -> Outcome:
             "to their inputs, and whether the model can learn one single batch by heart.",
             fix_code="for _ in range(200):  # the loss of one batch must fall to nearly nothing\n    step(batch)",
             first_step=seen.first,
-            last_step=timing.last_step(training),
+            last_step=timing.last_step(optimization),
             evidence=[
                 Evidence("level of the loss", seen.level, "", seen.guess, limits.source("near")),
                 Evidence("change over the run", seen.change, "share", limits["near"], limits.source("near")),
                 *([Evidence(seen.metric, seen.value)] if seen.metric else []),
             ],
-            cost=timing.cost_of(training, affected),
-            location=training.loss_location,
-            charts=pictures.loss(training, [Mark(float(seen.first), "plateau")]),
+            cost=timing.cost_of(optimization, affected),
+            location=optimization.loss_location,
+            charts=pictures.loss(optimization, [Mark(float(seen.first), "plateau")]),
             false_alarm="A run that was stopped in its warm-up, or a task without anything to learn.",
         )
     ]

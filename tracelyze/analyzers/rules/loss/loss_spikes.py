@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Leaps of the training loss that last for several steps, or of the evaluated losses of both splits."""
-    training = process.longest
-    reason = style.unjudgeable(training)
+    optimization = process.longest
+    reason = style.unjudgeable(optimization)
     if reason:
         return Skipped(reason)
-    rows = np.flatnonzero(np.isfinite(training.steps["loss"]) & ~timing.skipped(training))
-    losses = training.steps["loss"][rows]
+    rows = np.flatnonzero(np.isfinite(optimization.steps["loss"]) & ~timing.skipped(optimization))
+    losses = optimization.steps["loss"][rows]
     seen = loss_leaps.of_steps(losses, limits) if len(losses) >= limits["losses"] else []
     curves = evaluated_losses.evaluated(process)
     if len(seen) >= limits["spikes"]:
-        steps = [timing.step_at(training, int(rows[leap.begin])) for leap in seen]
+        steps = [timing.step_at(optimization, int(rows[leap.begin])) for leap in seen]
         height = float(np.median([leap.peak / leap.base for leap in seen]))
         marks = [Mark(float(step), "leap") for step in steps[:8]]
         lost = float(np.median(losses[-8:])) > limits["regained"] * seen[-1].base
-        return [_finding(steps, height, lost, limits, pictures.loss(training, marks))]
-    sizes = training.steps["batch_size"]
+        return [_finding(steps, height, lost, limits, pictures.loss(optimization, marks))]
+    sizes = optimization.steps["batch_size"]
     sizes = sizes[np.isfinite(sizes)]
     if len(sizes) and float(np.median(sizes)) >= limits["samples"]:
         batches = bad_batches.of_losses(losses, limits)
         if batches is not None:
-            return [bad_batches.finding(training, rows, batches, RULE.id, limits)]
+            return [bad_batches.finding(optimization, rows, batches, RULE.id, limits)]
     leaps = None if curves is None else loss_leaps.of_evaluations(curves, limits)
     if leaps is not None and curves is not None:
         steps = [int(curves.after[leap.begin]) for leap in leaps.found]

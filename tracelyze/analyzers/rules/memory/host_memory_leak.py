@@ -16,18 +16,18 @@ from tracelyze.formatting import duration, size
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.worker_memory import Growth
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The workers first: what they keep is not the training process's. Then the process itself."""
-    training = process.longest
+    optimization = process.longest
     grown = worker_memory.growth(process)
     steady = [one for one in grown if one.pace >= limits["pace"] and one.grown >= limits["workers"] * MIB]
     steady = [one for one in steady if one.grown >= limits["share"] * one.before]
     if any(one.beyond for one in steady):
         return [_of_workers(process, next(one for one in steady if one.beyond), limits)]
-    series = leaks.series(training, host=True)
+    series = leaks.series(optimization, host=True)
     if series is None or len(series.values) < limits["fewest"]:
         return Skipped(f"host memory was recorded at fewer than {limits['fewest']:.0f} steps")
     climb = leaks.climb(series, limits["relative"], limits["absolute"] * MIB)
@@ -35,13 +35,13 @@ def check(process: Process, limits: Limits) -> Outcome:
         change = (series.values[-1] - series.values[len(series.values) // 10]) / MIB
         workers = ", nor does that of the workers" if grown else ""
         return Passed(f"host memory does not climb steadily (net change {change:+.1f} MiB){workers}")
-    if leaks.first_epoch(training):
+    if leaks.first_epoch(optimization):
         return Passed("host memory climbs, but within the first pass over the data, as a cache that fills does too")
-    if leaks.kept_graphs(training, limits["graphs"], limits["graphs"]) is not None:
+    if leaks.kept_graphs(optimization, limits["graphs"], limits["graphs"]) is not None:
         return Passed("what grows are autograd graphs that are kept alive: see memory-leak")
     if _of_files(process) > limits["files"]:
         return Passed("what grows are pages of files that are mapped, which the system takes back when it needs them")
-    return [_of_process(training, series, climb, limits)]
+    return [_of_process(optimization, series, climb, limits)]
 
 
 def _of_files(process: Process) -> float:
@@ -55,8 +55,8 @@ def _of_files(process: Process) -> float:
     return float((files[-1] - files[begin]) / max(resident[-1] - resident[begin], 1.0))
 
 
-def _of_process(training: Training, series: Series, climb: MemoryClimb, limits: Limits) -> Finding:
-    begin = timing.step_at(training, climb.first)
+def _of_process(optimization: Optimization, series: Series, climb: MemoryClimb, limits: Limits) -> Finding:
+    begin = timing.step_at(optimization, climb.first)
     left = climb.seconds_left
     urgent = left is not None and left < limits["horizon"] * climb.seconds_so_far
     rest = f" At this pace memory is exhausted after {duration(left)} more." if left is not None else ""
@@ -72,10 +72,10 @@ def _of_process(training: Training, series: Series, climb: MemoryClimb, limits: 
         fix="Look for a list, dictionary or cache that grows with every step: stored batches, outputs, logs, or what a "
         "dataset keeps of each sample. Keep only what is needed, bound its size, or write it to disk.",
         first_step=begin,
-        last_step=timing.last_step(training),
-        first_second=timing.second_at(training, climb.first),
+        last_step=timing.last_step(optimization),
+        first_second=timing.second_at(optimization, climb.first),
         evidence=leaks.evidence(series, climb, limits),
-        charts=pictures.memory(training, []),
+        charts=pictures.memory(optimization, []),
         false_alarm="A buffer that is still filling when the run ends (replay memory, cache) climbs in the same way.",
     )
 
@@ -104,7 +104,7 @@ def _of_workers(process: Process, found: Growth, limits: Limits) -> Finding:
             Evidence("workers", found.workers),
         ],
         location=process.loader_location(loader),
-        charts=pictures.memory(process.longest, []) if process.trainings else [],
+        charts=pictures.memory(process.longest, []) if process.optimizations else [],
         false_alarm="A cache in each worker that is bounded and still fills.",
     )  # fmt: skip
 

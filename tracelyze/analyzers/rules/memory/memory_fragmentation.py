@@ -13,14 +13,14 @@ from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
 from tracelyze.formatting import duration, percent, plural, size
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Floats
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The training with the most steps: retries of the allocator after its warm-up, and what was free meanwhile."""
-    training = process.longest
-    retries, held, used = (training.steps[name] for name in ("device_retries", "device_reserved", "device_peak"))
+    optimization = process.longest
+    retries, held, used = (optimization.steps[name] for name in ("device_retries", "device_reserved", "device_peak"))
     warm_up = int(limits["warm_up"])
     if len(retries) <= warm_up:
         return Skipped(f"the run has {plural(len(retries), 'step')}, and a fresh start may meet the limit once")
@@ -36,23 +36,23 @@ def check(process: Process, limits: Limits) -> Outcome:
             f"the driver refused memory in {plural(len(rows), 'step')}, and {percent(1 - free)} of what is held is "
             "needed: the memory is full, not fragmented"
         )
-    return [_finding(training, rows, more, (most_held, most_used, free), limits)]
+    return [_finding(optimization, rows, more, (most_held, most_used, free), limits)]
 
 
 def _finding(
-    training: Training,
+    optimization: Optimization,
     rows: npt.NDArray[np.signedinteger],
     more: Floats,
     sizes: tuple[float, float, float],
     limits: Limits,
 ) -> Finding:
     held, used, free = sizes
-    seconds = training.steps["seconds"]
+    seconds = optimization.steps["seconds"]
     others = np.delete(seconds, rows)
     usual = float(np.nanmedian(others)) if np.isfinite(others).any() else 0.0
     lost = float(np.nansum(np.maximum(seconds[rows] - usual, 0.0)))
     share = lost / max(float(np.nansum(seconds)), 1e-9)
-    steps = [timing.step_at(training, int(row)) for row in rows]
+    steps = [timing.step_at(optimization, int(row)) for row in rows]
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -69,14 +69,14 @@ def _finding(
         fix_code="export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         first_step=steps[0],
         last_step=steps[-1],
-        first_second=timing.second_at(training, int(rows[0])),
+        first_second=timing.second_at(optimization, int(rows[0])),
         evidence=[
             Evidence("steps with a refusal", len(rows), "steps", limits["fewest"], limits.source("fewest")),
             Evidence("refusals", int(more[rows].sum())),
             Evidence("held and never used", round(free, 4), "share", limits["free"], limits.source("free")),
         ],
         cost=Cost(round(lost, 3), round(share, 4)),
-        charts=pictures.memory(training, [Mark(float(step), "refused") for step in steps[:6]]),
+        charts=pictures.memory(optimization, [Mark(float(step), "refused") for step in steps[:6]]),
         false_alarm="Other programs on the same device, which take memory and give it back.",
     )
 

@@ -12,7 +12,7 @@ from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import duration, number, plural, size
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 FIX_GRAPHS = (
     "Keep the backward pass as it is. Where the loop stores a loss or an output beyond the step, store a number or a "
@@ -30,15 +30,15 @@ FIX_OTHER = (
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The training with the most steps stands for the process: its memory is one and the same."""
-    training = process.longest
-    graphs = leaks.kept_graphs(training, limits["graphs"], limits["sawtooth"])
-    series = leaks.series(training)
+    optimization = process.longest
+    graphs = leaks.kept_graphs(optimization, limits["graphs"], limits["sawtooth"])
+    series = leaks.series(optimization)
     climb = None if series is None else leaks.climb(series, limits["relative"], limits["absolute"] * MIB)
     if graphs is None and climb is None:
         return _nothing(series)
     if graphs is None and series and not series.device:
         return Passed("no autograd graph is kept alive; that host memory climbs is host-memory-leak's to judge")
-    return [_finding(training, graphs, series, climb, limits)]
+    return [_finding(optimization, graphs, series, climb, limits)]
 
 
 def _nothing(series: Series | None) -> Passed | Skipped:
@@ -52,10 +52,10 @@ def _nothing(series: Series | None) -> Passed | Skipped:
 
 
 def _finding(
-    training: Training, graphs: Graphs | None, series: Series | None, climb: MemoryClimb | None, limits: Limits
+    optimization: Optimization, graphs: Graphs | None, series: Series | None, climb: MemoryClimb | None, limits: Limits
 ) -> Finding:
     first = graphs.first if graphs else climb.first if climb else 0
-    begin = timing.step_at(training, first)
+    begin = timing.step_at(optimization, first)
     left = climb.seconds_left if climb else None
     urgent = bool(climb and left is not None and left < limits["horizon"] * climb.seconds_so_far)
     evidence = leaks.evidence(series, climb, limits) if series and climb else []
@@ -93,11 +93,11 @@ def _finding(
         fix=FIX_GRAPHS if graphs else FIX_OTHER,
         fix_code=CODE_GRAPHS if graphs else "",
         first_step=begin,
-        last_step=timing.last_step(training),
-        first_second=timing.second_at(training, first),
+        last_step=timing.last_step(optimization),
+        first_second=timing.second_at(optimization, first),
         evidence=evidence,
-        location=training.backward_location if graphs else None,
-        charts=leaks.charts(training, begin, bool(graphs)),
+        location=optimization.backward_location if graphs else None,
+        charts=leaks.charts(optimization, begin, bool(graphs)),
         false_alarm="A buffer that is still filling when the run ends (replay memory, cache) climbs in the same way.",
     )
 

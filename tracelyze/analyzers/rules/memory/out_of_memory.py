@@ -36,8 +36,8 @@ def check(process: Process, _limits: Limits) -> Outcome:
     if kind is None:
         return Passed("the exception that ended the program is not about memory")
     step = None if event["step"] is None else int(event["step"])
-    training = process.longest if process.trainings else None
-    sizes = [] if training is None else _sizes({c: training.steps[c] for c in COLUMNS})
+    optimization = process.longest if process.optimizations else None
+    sizes = [] if optimization is None else _sizes({c: optimization.steps[c] for c in COLUMNS})
     where = Location(event["file"], event["line"] or 0, "", event["source"] or "") if event["file"] else None
     early = not step
     when = f" after {plural(step, 'step')}" if step else " before its first step"
@@ -66,7 +66,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
             first_second=event["time"],
             evidence=[Evidence("exception", name), Evidence("message", crash_families.message(name, text)), *sizes],
             location=where,
-            charts=pictures.memory(training, [Mark(float(step or 0), "out of memory")]) if training else [],
+            charts=pictures.memory(optimization, [Mark(float(step or 0), "out of memory")]) if optimization else [],
             false_alarm="Another process on the same device or machine may have taken the memory.",
         )
     ]  # fmt: skip

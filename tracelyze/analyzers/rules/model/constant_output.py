@@ -13,7 +13,7 @@ from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 CLASSES = ("cross_entropy", "nll_loss")
 FUNCTIONS = (
@@ -24,23 +24,23 @@ FUNCTIONS = (
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Deviation of the predictions from sample to sample, against that of the targets, late in the run."""
-    if len(process.trainings) != 1:
+    if len(process.optimizations) != 1:
         return Skipped(
             "several optimizers: an output that does not tell samples apart may be an equilibrium (GAN)",
             "not-applicable",
         )
-    training = process.trainings[0]
-    if len(training.steps) < limits["steps"]:
-        return Skipped(f"{plural(len(training.steps), 'step')}: the first ones begin with nearly constant outputs")
+    optimization = process.optimizations[0]
+    if len(optimization.steps) < limits["steps"]:
+        return Skipped(f"{plural(len(optimization.steps), 'step')}: the first ones begin with nearly constant outputs")
     judged = 0
     for line in (one for one in loss_calls.lines(process, FUNCTIONS) if one.training):
         rows = [row for row in line.rows if _tells(row, limits)]
-        late = [row for row in rows if row["step"] >= limits["late"] * len(training.steps)]
+        late = [row for row in rows if row["step"] >= limits["late"] * len(optimization.steps)]
         if len(rows) < limits["looks"] or not late:
             continue
         judged += 1
         bound = limits["shares"] if line.function in CLASSES else limits["varies"]
-        if all(row["varies"] < bound * row["target_varies"] for row in late) and _is_flat(training, limits):
+        if all(row["varies"] < bound * row["target_varies"] for row in late) and _is_flat(optimization, limits):
             return [_tell(process, line, late, bound, limits)]
     if not judged:
         return Skipped("no loss whose predictions and targets could be compared sample by sample late in the run")
@@ -56,9 +56,9 @@ def _tells(row: Row, limits: Limits) -> bool:
     return bool(known and few and row["target_varies"] > 0 and (row["ignored"] or 0.0) < limits["ignored"])
 
 
-def _is_flat(training: Training, limits: Limits) -> bool:
+def _is_flat(optimization: Optimization, limits: Limits) -> bool:
     """Whether the loss of the last fifth is that of the third fifth: what is slow to begin is on its way down."""
-    loss = training.steps["loss"]
+    loss = optimization.steps["loss"]
     fifth = len(loss) // 5
     middle, end = loss[2 * fifth : 3 * fifth], loss[-fifth:]
     if not (np.isfinite(middle).any() and np.isfinite(end).any()):

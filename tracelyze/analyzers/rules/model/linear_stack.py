@@ -50,7 +50,7 @@ def _wide(layers: dict[str, dict[str, Any]], name: str, other: str) -> bool:
 def _finding(
     process: Process, redundant: dict[str, str], layers: dict[str, dict[str, Any]], looks: int, limits: Limits
 ) -> Finding:
-    training = process.longest
+    optimization = process.longest
     pairs = listed((f"{other} into {name}" for name, other in redundant.items()), most=4)
     serious = len(redundant) >= limits["links"]
     count = len(redundant) + 1
@@ -67,7 +67,7 @@ def _finding(
         fix="Put an activation between the layers, or replace them by one.",
         fix_code="x = torch.relu(self.first(x))\nx = self.second(x)",
         first_step=1,
-        last_step=timing.last_step(training),
+        last_step=timing.last_step(optimization),
         evidence=[
             Evidence("layers that feed the next one directly", pairs),
             Evidence("such pairs", len(redundant), "pairs", limits["links"], limits.source("links")),
@@ -75,7 +75,7 @@ def _finding(
             Evidence("forwards looked at", looks, "forwards", limits["looks"], limits.source("looks")),
         ],
         location=process.location("forward"),
-        charts=pictures.loss(training),
+        charts=pictures.loss(optimization),
         false_alarm="A factorised layer, or a linear model that is deep on purpose (a study of its dynamics).",
     )
 

@@ -48,7 +48,7 @@ def _moves(rows: list[Row], limits: Limits) -> bool:
 
 
 def _finding(process: Process, row: Row, limits: Limits) -> Finding:
-    training = process.longest if process.trainings else None
+    optimization = process.longest if process.optimizations else None
     steps, schedule = int(row["highest"]) + 1, row["source"] == "schedule"
     share = steps / row["range"]
     whole = f"schedule of {row['range']:,} steps" if schedule else f"embedding of {row['range']:,} timesteps"
@@ -73,8 +73,8 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
             Evidence("timesteps there are", row["range"]),
             Evidence("values looked at", row["values"], "", limits["values"], limits.source("values")),
         ],
-        location=training.step_location if training is not None else None,
-        charts=pictures.loss(training) if training is not None else [],
+        location=optimization.step_location if optimization is not None else None,
+        charts=pictures.loss(optimization) if optimization is not None else [],
         false_alarm="A refiner, which gets samples of another model that are nearly without noise; a first stage.",
     )
 

@@ -51,7 +51,7 @@ def _finding(process: Process, bad: dict[str, list[Row]], gates: int, limits: Li
     experts = int(rows[-1]["experts"])
     idle = round(float(np.median([row["idle"] for row in rows])))
     busiest = float(np.median([row["busiest_share"] for row in rows]))
-    training = process.longest if process.trainings else None
+    optimization = process.longest if process.optimizations else None
     begin = int(rows[0]["step"])
     return Finding(
         rule=RULE.id,
@@ -74,8 +74,10 @@ def _finding(process: Process, bad: dict[str, list[Row]], gates: int, limits: Li
             Evidence("tokens whose first choice is one expert", busiest, "share"),
             Evidence("looks", len(rows), "looks", limits["looks"], limits.source("looks")),
         ],
-        location=training.backward_location if training is not None else None,
-        charts=pictures.loss(training, [Mark(float(begin), "first of these looks")]) if training is not None else [],
+        location=optimization.backward_location if optimization is not None else None,
+        charts=pictures.loss(optimization, [Mark(float(begin), "first of these looks")])
+        if optimization is not None
+        else [],
         false_alarm="Data of a few kinds only, each of which has its expert.",
     )
 

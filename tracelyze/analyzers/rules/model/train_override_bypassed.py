@@ -19,7 +19,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed("no module that freezes parts in its own train() trained before that was called")
     row = missed[0]
     later = next((e for e in events if e["kind"] == "train-called" and e["name"] == row["name"]), None)
-    until = int(later["step"]) if later else len(process.longest.steps) if process.trainings else 0
+    until = int(later["step"]) if later else len(process.longest.steps) if process.optimizations else 0
     if until < limits["steps"]:
         return Passed(f"train() of {row['name']} was called after {until} steps")
     return [_finding(row, until, later is not None, limits)]

@@ -15,7 +15,7 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 FIX = (
     "Stop at the first non-finite loss and look at that batch. If the gradient norm rose before: lower the learning "
@@ -29,24 +29,24 @@ def check(process: Process, limits: Limits) -> Outcome:
     """The first NaN or Inf among the measured losses of each optimizer."""
     findings: list[Finding] = []
     count = 0
-    for training in process.trainings:
-        hidden = hidden_nan.since(training)
-        bad = (training.steps.known("loss") & ~np.isfinite(training.steps["loss"])) | hidden
-        count += int(training.steps.known("loss").sum())
-        if (bad & ~timing.skipped(training)).any():
-            findings.append(_finding(training, bad, limits, hidden=bool(hidden.any())))
+    for optimization in process.optimizations:
+        hidden = hidden_nan.since(optimization)
+        bad = (optimization.steps.known("loss") & ~np.isfinite(optimization.steps["loss"])) | hidden
+        count += int(optimization.steps.known("loss").sum())
+        if (bad & ~timing.skipped(optimization)).any():
+            findings.append(_finding(optimization, bad, limits, hidden=bool(hidden.any())))
     findings = findings or _given_up(process, limits)
     return findings or Passed(f"all {plural(count, 'measured loss')} are finite")
 
 
-def _finding(training: Training, bad: np.ndarray, limits: Limits, hidden: bool) -> Finding:
-    steps = training.steps
+def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden: bool) -> Finding:
+    steps = optimization.steps
     first = int(np.argmax(bad))
     what = "NaN" if hidden or np.isnan(steps["loss"][first]) else "Inf"
     later = steps.known("loss")[first:] & np.isfinite(steps["loss"][first:]) & ~bad[first:]
-    begin, total = timing.step_at(training, first), int(bad.sum())
+    begin, total = timing.step_at(optimization, first), int(bad.sum())
     recovered = int(later.sum()) >= limits["recovered"] and total <= limits["share"] * (len(bad) - first)
-    before, marks = what_moved_first(training, first), [Mark(float(begin), f"loss is {what}")]
+    before, marks = what_moved_first(optimization, first), [Mark(float(begin), f"loss is {what}")]
     harm = f"{total} of {len(bad) - first} losses since then are not finite"
     if recovered:
         harm += ", the others are: the weights survived."
@@ -60,23 +60,23 @@ def _finding(training: Training, bad: np.ndarray, limits: Limits, hidden: bool) 
         rule=RULE.id,
         severity="warning" if recovered else "critical",
         confidence="certain",
-        title=f"The loss{timing.name_of(training)} became {what} at step {begin:,}",
+        title=f"The loss{timing.name_of(optimization)} became {what} at step {begin:,}",
         summary=f"{before} {harm}",
         fix=FIX,
         fix_code=FIX_CODE,
         first_step=begin,
-        last_step=timing.step_at(training, int(np.flatnonzero(bad)[-1])),
-        first_second=timing.second_at(training, first),
+        last_step=timing.step_at(optimization, int(np.flatnonzero(bad)[-1])),
+        first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("first loss that is not finite", what, "", "finite", "a loss is a number"),
             Evidence("steps without a finite loss", total, "steps"),
             *([Evidence("logged in their place", 0.0, "", None, "logging_nan_inf_filter of the Trainer")] * hidden),
             Evidence("last finite loss before", _last_finite(steps["loss"][:first]), ""),
-            *(Evidence("its batch, as logged", batch) for batch in logged.batches(training.process, [first])),
+            *(Evidence("its batch, as logged", batch) for batch in logged.batches(optimization.process, [first])),
         ],
-        cost=timing.cost_of(training, bad if recovered else affected),
-        location=training.loss_location,
-        charts=pictures.loss(training, marks) + pictures.grad_norm(training, marks),
+        cost=timing.cost_of(optimization, bad if recovered else affected),
+        location=optimization.loss_location,
+        charts=pictures.loss(optimization, marks) + pictures.grad_norm(optimization, marks),
         false_alarm="A loss that is meant to be Inf for rejected samples, and is never stepped on, is harmless.",
     )
 
@@ -84,11 +84,11 @@ def _finding(training: Training, bad: np.ndarray, limits: Limits, hidden: bool) 
 def _given_up(process: Process, limits: Limits) -> list[Finding]:
     """Losses that were no number and never reached a backward, because the loop looks for that."""
     rows = [row for row in process.events.records() if row["kind"] == "loss-given-up"]
-    if not rows or not process.trainings:
+    if not rows or not process.optimizations:
         return []
-    training = process.longest
+    optimization = process.longest
     begin = int(rows[0]["step"] or 0) + 1
-    later = int((timing.numbers(training) >= begin).sum())
+    later = int((timing.numbers(optimization) >= begin).sum())
     for_good = later == 0 and len(rows) >= limits["recovered"]
     what = rows[0]["name"] or "NaN"
     finding = Finding(
@@ -109,7 +109,7 @@ def _given_up(process: Process, limits: Limits) -> list[Finding]:
         fix_code=FIX_CODE,
         first_step=begin,
         evidence=[Evidence("losses that were given up", len(rows), "losses", 0, "every loss is a number")],
-        location=process.location("loss") or training.loss_location,
+        location=process.location("loss") or optimization.loss_location,
         false_alarm="A loss that is meant to be Inf for rejected samples.",
     )
     return [finding]

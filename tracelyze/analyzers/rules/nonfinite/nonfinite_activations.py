@@ -13,7 +13,7 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 WHAT = {1: "NaN", 2: "Inf"}
 
@@ -27,7 +27,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
         return Passed(f"the outputs of all modules were finite in {plural(looks, 'watched forward')}")
     forwards = groupby(activations.records(), key=lambda row: row["step"])
     roots = [root for _, rows in forwards if (root := _first_broken(list(rows))) is not None]
-    return combine(_check(training, roots) for training in process.trainings)
+    return combine(_check(optimization, roots) for optimization in process.optimizations)
 
 
 def _first_broken(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -39,19 +39,19 @@ def _first_broken(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     return first if first["weights_finite"] is not False else None
 
 
-def _check(training: Training, roots: list[dict[str, Any]]) -> Finding | Passed:
-    steps = training.steps
+def _check(optimization: Optimization, roots: list[dict[str, Any]]) -> Finding | Passed:
+    steps = optimization.steps
     lost = steps.known("loss") & ~np.isfinite(steps["loss"])
     for root in roots:
         index = int(np.searchsorted(steps["time"], root["time"]))
-        before = lost[:index] & ~timing.skipped(training)[:index]
+        before = lost[:index] & ~timing.skipped(optimization)[:index]
         if index < len(lost) and lost[index] and (root["weights_finite"] or not before.any()):
-            return _finding(training, index, root, int(lost.sum()))
+            return _finding(optimization, index, root, int(lost.sum()))
     return Passed("modules were not finite where the loss was, or only after weights had become NaN")
 
 
-def _finding(training: Training, index: int, root: dict[str, Any], lost: int) -> Finding:
-    begin = timing.step_at(training, index)
+def _finding(optimization: Optimization, index: int, root: dict[str, Any], lost: int) -> Finding:
+    begin = timing.step_at(optimization, index)
     what = WHAT[root["nonfinite"]]
     name = f"{root['module']} ({root['kind']})" if root["module"] else f"the model itself ({root['kind']})"
     half = root["dtype"] == "float16"
@@ -72,14 +72,14 @@ def _finding(training: Training, index: int, root: dict[str, Any], lost: int) ->
         fix_code="with torch.autocast(x.device.type, enabled=False):\n    y = module(x.float())" if half
         else "y = x / (norm + 1e-8)",
         first_step=begin,
-        first_second=timing.second_at(training, index),
+        first_second=timing.second_at(optimization, index),
         evidence=[
             Evidence("first module that is not finite", name),
             Evidence("its place among the module calls of the forward", root["order"]),
             Evidence("dtype of its output", root["dtype"]),
         ],
-        location=training.backward_location,
-        charts=pictures.loss(training, [Mark(float(begin), f"{name}: {what}")]),
+        location=optimization.backward_location,
+        charts=pictures.loss(optimization, [Mark(float(begin), f"{name}: {what}")]),
         false_alarm="A module whose NaN are masked later, if the loss broke at the same step for another reason.",
     )  # fmt: skip
 

@@ -12,39 +12,39 @@ from tracelyze.analyzers.signatures import hidden_nan
 from tracelyze.diagnosis import Evidence, Finding, Mark
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
 def check(process: Process, _limits: Limits) -> Outcome:
     """The first step whose gradients were not finite, if that came before the first loss that was not."""
-    return combine(_check(training) for training in process.trainings)
+    return combine(_check(optimization) for optimization in process.optimizations)
 
 
-def _check(training: Training) -> Finding | Passed:
-    steps = training.steps
+def _check(optimization: Optimization) -> Finding | Passed:
+    steps = optimization.steps
     broken = steps.known("grad_norm") & ~np.isfinite(steps["grad_norm"])
     broken |= np.nan_to_num(steps["grads_nonfinite"]) > 0
-    broken &= ~timing.skipped(training) & ~steps.known("scale")
-    lost = (steps.known("loss") & ~np.isfinite(steps["loss"])) | hidden_nan.since(training)
+    broken &= ~timing.skipped(optimization) & ~steps.known("scale")
+    lost = (steps.known("loss") & ~np.isfinite(steps["loss"])) | hidden_nan.since(optimization)
     if not broken.any():
         return Passed("no gradient was NaN or Inf outside of steps that a loss scaler watches")
     first = int(np.argmax(broken))
     if lost.any() and int(np.argmax(lost)) <= first:
         return Passed("gradients are not finite because the loss is not: see loss-nonfinite")
-    return _finding(training, first, int(broken.sum()))
+    return _finding(optimization, first, int(broken.sum()))
 
 
-def _finding(training: Training, first: int, count: int) -> Finding:
-    begin = timing.step_at(training, first)
-    filtered = hidden_nan.may_hide(training.process)
-    events = [row for row in training.process.events.records() if row["kind"] == "nonfinite-gradient"]
+def _finding(optimization: Optimization, first: int, count: int) -> Finding:
+    begin = timing.step_at(optimization, first)
+    filtered = hidden_nan.may_hide(optimization.process)
+    events = [row for row in optimization.process.events.records() if row["kind"] == "nonfinite-gradient"]
     where = f" (first in {events[0]['name']})" if events and events[0]["name"] else ""
     operation = (events[0]["text"] or "") if events else ""
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="likely" if filtered else "certain",
-        title=f"Gradients{timing.name_of(training)} became NaN or Inf at step {begin:,}{where}",
+        title=f"Gradients{timing.name_of(optimization)} became NaN or Inf at step {begin:,}{where}",
         summary=(
             f"At step {begin:,} gradients were not finite"
             + (
@@ -66,18 +66,18 @@ def _finding(training: Training, first: int, count: int) -> Finding:
         fix_code="x = torch.sqrt(y + 1e-8)\n"
         "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)",
         first_step=begin,
-        last_step=timing.last_step(training),
-        first_second=timing.second_at(training, first),
+        last_step=timing.last_step(optimization),
+        first_second=timing.second_at(optimization, first),
         evidence=[
-            Evidence("tensors with NaN or Inf", _number(training.steps["grads_nonfinite"][first]), "tensors", 0,
+            Evidence("tensors with NaN or Inf", _number(optimization.steps["grads_nonfinite"][first]), "tensors", 0,
                      "a gradient is a number"),
             Evidence("steps with such gradients", count, "steps"),
             *([Evidence("operation that can have made them", operation)] if operation else []),
-            Evidence("loss at that step", _number(training.steps["loss"][first])),
+            Evidence("loss at that step", _number(optimization.steps["loss"][first])),
         ],
-        location=training.backward_location,
-        charts=pictures.grad_norm(training, [Mark(float(begin), "not finite")])
-        + pictures.loss(training, [Mark(float(begin), "gradient not finite")]),
+        location=optimization.backward_location,
+        charts=pictures.grad_norm(optimization, [Mark(float(begin), "not finite")])
+        + pictures.loss(optimization, [Mark(float(begin), "gradient not finite")]),
         false_alarm="Non-finite gradients that the script itself detects and discards before the step.",
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -23,11 +23,11 @@ def check(process: Process, limits: Limits) -> Outcome:
     if not bad.any():
         return Passed(f"all values were finite in the {plural(seen, 'field')} of batches that were looked at")
     rows = [row for row, at in zip(batches.records(), bad, strict=True) if at]
-    return combine(_check(training, rows, limits) for training in process.trainings)
+    return combine(_check(optimization, rows, limits) for optimization in process.optimizations)
 
 
-def _check(training: Training, rows: list[dict[str, Any]], limits: Limits) -> Finding | Passed:
-    steps = training.steps
+def _check(optimization: Optimization, rows: list[dict[str, Any]], limits: Limits) -> Finding | Passed:
+    steps = optimization.steps
     broken = steps.known("loss") & ~np.isfinite(steps["loss"])
     if not broken.any():
         return Passed(f"{plural(len(rows), 'field')} of batches held NaN or Inf, the loss did not: the script copes")
@@ -39,15 +39,15 @@ def _check(training: Training, rows: list[dict[str, Any]], limits: Limits) -> Fi
     at = [row for row, step in zip(rows, used, strict=True) if step <= first]
     if not at:
         return Passed("the batches with NaN or Inf came after the loss had broken")
-    return _finding(training, first, at, int(broken.sum()))
+    return _finding(optimization, first, at, int(broken.sum()))
 
 
-def _finding(training: Training, first: int, rows: list[dict[str, Any]], broken: int) -> Finding:
-    begin = timing.step_at(training, first)
+def _finding(optimization: Optimization, first: int, rows: list[dict[str, Any]], broken: int) -> Finding:
+    begin = timing.step_at(optimization, first)
     row = rows[-1]
     fields = ", ".join(sorted({f"{one['field']} ({one['dtype']}, {one['shape']})" for one in rows}))
     which = f"batch {row['batch']:,} of pass {row['epoch']}" if row["loader"] is not None else "the model's input"
-    affected = np.arange(len(training.steps)) >= first
+    affected = np.arange(len(optimization.steps)) >= first
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -55,23 +55,23 @@ def _finding(training: Training, first: int, rows: list[dict[str, Any]], broken:
         title=f"A batch with NaN or Inf reached the model at step {begin:,}",
         summary=(
             f"Field {fields} of {which} held values that are not numbers as it was handed to the script, and the loss"
-            f"{timing.name_of(training)} of step {begin:,} was not finite. The losses before were. "
+            f"{timing.name_of(optimization)} of step {begin:,} was not finite. The losses before were. "
             f"{plural(broken, 'loss')} have not been finite since."
         ),
         fix="Find the sample in the data: missing values, a division by zero while normalising, a corrupt file. Fill "
         "or drop it where data are prepared, and let the data set refuse such samples.",
         fix_code="assert torch.isfinite(inputs).all(), f'sample {index} holds NaN or Inf'",
         first_step=begin,
-        last_step=timing.last_step(training),
-        first_second=timing.second_at(training, first),
+        last_step=timing.last_step(optimization),
+        first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("field of the batch", fields),
             Evidence("which batch", which),
             Evidence("steps without a finite loss since", broken, "steps"),
         ],
-        cost=timing.cost_of(training, affected),
-        location=training.process.location("loader"),
-        charts=pictures.loss(training, [Mark(float(begin), "batch with NaN or Inf")]),
+        cost=timing.cost_of(optimization, affected),
+        location=optimization.process.location("loader"),
+        charts=pictures.loss(optimization, [Mark(float(begin), "batch with NaN or Inf")]),
         false_alarm="Missing values that the model masks, if the loss broke at the same step for another reason.",
     )
 

@@ -26,7 +26,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             + ("weights were dropped at random behind the softmax" if masked else "nothing masked what a softmax made")
         )
     share = max(row["masked_rows"] for row in regular)
-    training = process.longest if process.trainings else None
+    optimization = process.longest if process.optimizations else None
     begin = int(regular[0]["step"] or 0) + 1
     return [
         Finding(
@@ -49,7 +49,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 Evidence("of them like this", len(regular), "looks", limits["looks"], limits.source("looks")),
             ],
             location=process.site(regular[0]["site"]),
-            charts=pictures.loss(training) if training is not None else [],
+            charts=pictures.loss(optimization) if optimization is not None else [],
             false_alarm="Attention that is thinned out on purpose, without making up for it.",
         )
     ]

@@ -12,20 +12,20 @@ from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import listed, percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 CASTING = (1, 2)  # to float16, to bfloat16
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The dtype that linear layers and convolutions put out under autocast; and regions that hold the loss alone."""
-    training = process.longest
-    on = np.isin(training.steps["autocast"], CASTING)
+    optimization = process.longest
+    on = np.isin(optimization.steps["autocast"], CASTING)
     calls = [row for row in process.tables["loss_calls"].records() if row["training"] and row["autocast"] is not None]
     around = [row for row in calls if row["autocast"] in CASTING]
     if not on.any():
         if len(around) >= max(limits["calls"], limits["share"] * len(calls)):
-            return [_around_the_loss(process, training, float(around[0]["site"] or np.nan), len(around), limits)]
+            return [_around_the_loss(process, optimization, float(around[0]["site"] or np.nan), len(around), limits)]
         return Skipped("no training forward ran under autocast", "not-applicable")
     if on.mean() < limits["share"]:
         return Passed("autocast is on in a part of the steps")
@@ -38,10 +38,10 @@ def check(process: Process, limits: Limits) -> Outcome:
     if share < limits["wide"]:
         return Passed(f"{percent(1 - share)} of the work in linear layers and convolutions runs in 16 bits")
     names = list(dict.fromkeys(row["module"] for row, is_wide in zip(products, wide, strict=True) if is_wide))
-    return [_inside(training, names, share, limits)]
+    return [_inside(optimization, names, share, limits)]
 
 
-def _inside(training: Training, names: list[str], share: float, limits: Limits) -> Finding:
+def _inside(optimization: Optimization, names: list[str], share: float, limits: Limits) -> Finding:
     shown = listed(names, most=3)
     return Finding(
         rule=RULE.id,
@@ -55,17 +55,17 @@ def _inside(training: Training, names: list[str], share: float, limits: Limits) 
         ),
         fix="Look for autocast(enabled=False) around these modules, and name the device that the tensors are on.",
         fix_code="with torch.autocast(x.device.type, dtype=torch.bfloat16):\n    out = model(x)",
-        first_step=timing.step_at(training, 0),
+        first_step=timing.step_at(optimization, 0),
         evidence=[
             Evidence("work in float32", share, "share", limits["wide"], limits.source("wide")),
             Evidence("modules", shown),
         ],
-        location=training.backward_location,
+        location=optimization.backward_location,
         false_alarm="A model that must compute in float32, in a program that opens the region for others.",
     )
 
 
-def _around_the_loss(process: Process, training: Training, site: float, calls: int, limits: Limits) -> Finding:
+def _around_the_loss(process: Process, optimization: Optimization, site: float, calls: int, limits: Limits) -> Finding:
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -79,12 +79,12 @@ def _around_the_loss(process: Process, training: Training, site: float, calls: i
         fix="Call the model inside of the region.",
         fix_code="with torch.autocast(x.device.type, dtype=torch.bfloat16):\n    out = model(x)\n"
         "    loss = criterion(out, y)",
-        first_step=timing.step_at(training, 0),
+        first_step=timing.step_at(optimization, 0),
         evidence=[
             Evidence("losses under autocast", calls, "calls", limits["calls"], limits.source("calls")),
             Evidence("training forwards under autocast", 0, "forwards"),
         ],
-        location=process.site(site) or training.loss_location,
+        location=process.site(site) or optimization.loss_location,
         false_alarm="A model that must compute in float32, with a loss that may not.",
     )
 

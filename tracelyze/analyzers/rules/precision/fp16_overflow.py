@@ -13,7 +13,7 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 FIX = (
     "Use bfloat16 where the hardware has it (no scaler needed). Otherwise find what overflows: clip gradients after "
@@ -26,15 +26,15 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Falls of the loss scale and skipped steps, apart from the scaler's own search for the largest scale."""
     findings: list[Finding] = []
     reasons: list[str] = []
-    for training in process.trainings:
-        seen = overflows(training, int(limits["settling"]))
+    for optimization in process.optimizations:
+        seen = overflows(optimization, int(limits["settling"]))
         if seen is None:
             continue
         collapsed = seen.scale is not None and (seen.scale < limits["scale"] or seen.backoffs >= limits["backoffs"])
         if (collapsed and seen.count >= limits["backoffs"]) or (
             seen.recent >= limits["share"] and seen.window >= limits["settling"]
         ):
-            findings.append(_finding(training, seen, limits))
+            findings.append(_finding(optimization, seen, limits))
         scale = "" if seen.scale is None else f", the loss scale ended at {number(seen.scale)}"
         reasons.append(f"{plural(seen.count, 'step')} skipped beyond the scaler's own probing{scale}")
     if not reasons:
@@ -42,12 +42,12 @@ def check(process: Process, limits: Limits) -> Outcome:
     return findings or Passed("; ".join(reasons))
 
 
-def _finding(training: Training, seen: Overflows, limits: Limits) -> Finding:
+def _finding(optimization: Optimization, seen: Overflows, limits: Limits) -> Finding:
     first = int(np.argmax(seen.bad))
-    begin = timing.step_at(training, first)
+    begin = timing.step_at(optimization, first)
     dead = (seen.scale is not None and seen.scale < limits["scale"]) or seen.recent >= limits["dead"]
-    loss = training.steps["loss"][seen.bad]
-    forward = bool(training.steps.known("loss")[seen.bad].any()) and not np.isfinite(loss).any()
+    loss = optimization.steps["loss"][seen.bad]
+    forward = bool(optimization.steps.known("loss")[seen.bad].any()) and not np.isfinite(loss).any()
     share = f", {percent(seen.recent)} of the last {seen.window}," if seen.recent > 0 else ""
     told = f"{plural(seen.count, 'step')}{share} overflowed and were skipped: they cost their time and changed nothing."
     if seen.scale is not None and seen.backoffs:
@@ -60,23 +60,23 @@ def _finding(training: Training, seen: Overflows, limits: Limits) -> Finding:
     return Finding(
         rule=RULE.id,
         severity="critical" if dead else "warning",
-        confidence="certain" if training.steps.has("skipped") else "likely",
+        confidence="certain" if optimization.steps.has("skipped") else "likely",
         title=title if seen.scale is None else f"{title}, loss scale at {number(seen.scale)}",
         summary=told,
         fix=FIX,
         fix_code=FIX_CODE,
         first_step=begin,
-        last_step=timing.step_at(training, int(np.flatnonzero(seen.bad)[-1])),
-        first_second=timing.second_at(training, first),
+        last_step=timing.step_at(optimization, int(np.flatnonzero(seen.bad)[-1])),
+        first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("recent steps skipped", seen.recent, "share", limits["share"], limits.source("share")),
             Evidence("loss scale at the end", seen.scale, "", limits["scale"], limits.source("scale")),
             Evidence("back-offs without recovery", seen.backoffs, "", limits["backoffs"], limits.source("backoffs")),
         ],
-        cost=timing.cost_of(training, seen.bad),
-        location=training.step_location,
-        charts=pictures.loss_scale(training, [Mark(float(begin), "overflows begin")])
-        + pictures.loss(training, [Mark(float(begin), "overflows begin")]),
+        cost=timing.cost_of(optimization, seen.bad),
+        location=optimization.step_location,
+        charts=pictures.loss_scale(optimization, [Mark(float(begin), "overflows begin")])
+        + pictures.loss(optimization, [Mark(float(begin), "overflows begin")]),
         false_alarm="A scaler with a very short growth interval skips often by design.",
     )
 

@@ -12,7 +12,7 @@ from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Floats, Mask
 
 FLOAT16 = 1
@@ -21,15 +21,15 @@ QUANTUM = 2.0**-24  # the smallest number of float16 above zero
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Shares of zeros in the gradients of float16 trainings, where what is not zero lies at the end of the format."""
-    return combine(_check(training, limits) for training in process.trainings)
+    return combine(_check(optimization, limits) for optimization in process.optimizations)
 
 
-def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
-    steps, table = training.steps, training.process.tables["parameters"]
-    half = (steps["autocast"] == FLOAT16) | (str(training.facts.get("dtype") or "") == "float16")
+def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
+    steps, table = optimization.steps, optimization.process.tables["parameters"]
+    half = (steps["autocast"] == FLOAT16) | (str(optimization.facts.get("dtype") or "") == "float16")
     if half.mean() < limits["steps"]:
         return Skipped("the training does not compute in float16", "not-applicable")
-    own = (table["optimizer"] == training.optimizer) & (table["grad_finite"] == 1) & (table["elements"] > 1)
+    own = (table["optimizer"] == optimization.optimizer) & (table["grad_finite"] == 1) & (table["elements"] > 1)
     own &= np.isfinite(table["grad_usual"]) & np.isfinite(table["grad_zeros"])
     if not own.any():
         return Skipped("no gradient was sampled")
@@ -41,7 +41,7 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
     if share < limits["share"]:
         lost = percent(float(np.median(zeros)))
         return Passed(f"{lost} of the gradients are zero, and the others are not at the lower end of float16")
-    return _finding(training, float(np.average(zeros[small])), usual[small], smallest, share, limits)
+    return _finding(optimization, float(np.average(zeros[small])), usual[small], smallest, share, limits)
 
 
 def _weighted(flags: Mask, elements: Floats) -> float:
@@ -49,15 +49,17 @@ def _weighted(flags: Mask, elements: Floats) -> float:
     return float(elements[flags].sum() / elements.sum())
 
 
-def _finding(training: Training, zeros: float, usual: Floats, smallest: float, share: float, limits: Limits) -> Finding:
-    scaled = training.steps.has("scale")
+def _finding(
+    optimization: Optimization, zeros: float, usual: Floats, smallest: float, share: float, limits: Limits
+) -> Finding:
+    scaled = optimization.steps.has("scale")
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="certain",
         title=f"{percent(zeros)} of the gradients underflow to zero in float16",
         summary=(
-            f"In {percent(share)} of the gradients{timing.name_of(training)}, {percent(zeros)} of the elements "
+            f"In {percent(share)} of the gradients{timing.name_of(optimization)}, {percent(zeros)} of the elements "
             f"are exactly zero, and half of the others are no larger than {number(float(np.median(usual)))}, where "
             f"float16 ends: its smallest number is {number(smallest)} here. What is smaller is lost without an error, "
             "and what is left has one or two digits."
@@ -66,18 +68,18 @@ def _finding(training: Training, zeros: float, usual: Floats, smallest: float, s
         fix="Let GradScaler find the scale (begin at 65,536 and let it grow), or use bfloat16, which needs none.",
         fix_code="scaler = torch.amp.GradScaler()\nscaler.scale(loss).backward()\nscaler.step(optimizer)\n"
         "scaler.update()",
-        first_step=timing.step_at(training, 0),
-        last_step=timing.last_step(training),
+        first_step=timing.step_at(optimization, 0),
+        last_step=timing.last_step(optimization),
         evidence=[
             Evidence("elements that are zero", zeros, "share", limits["zeros"], limits.source("zeros")),
             Evidence("usual size of the others", float(np.median(usual)), "", limits["quanta"] * smallest,
                      limits.source("quanta")),
-            Evidence("loss scale", float(np.nanmedian(training.steps["scale"])) if scaled else "none"),
+            Evidence("loss scale", float(np.nanmedian(optimization.steps["scale"])) if scaled else "none"),
             Evidence("such looks", plural(len(usual), "look")),
         ],
-        cost=timing.cost_of(training, np.ones(len(training.steps), dtype=bool)),
-        location=training.backward_location,
-        charts=pictures.grad_norm(training) + pictures.loss(training),
+        cost=timing.cost_of(optimization, np.ones(len(optimization.steps), dtype=bool)),
+        location=optimization.backward_location,
+        charts=pictures.grad_norm(optimization) + pictures.loss(optimization),
         false_alarm="Gradients that are that small because the model has converged.",
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import share_of
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Mask
 
 FLOAT16 = 1
@@ -23,13 +23,13 @@ def check(process: Process, limits: Limits) -> Outcome:
     state = (process.facts.get("signals") or {}).get("loss_scale")
     if isinstance(state, dict) and state.get("reason"):
         return missing(process, "steps.scale", RULE.absent)
-    findings = [found for training in process.trainings if (found := _find(training, limits)) is not None]
+    findings = [found for optimization in process.optimizations if (found := _find(optimization, limits)) is not None]
     return findings or Passed("no float16 autocast without a loss scaler")
 
 
-def _find(training: Training, limits: Limits) -> Finding | None:
-    steps = training.steps
-    dtype = str(training.facts.get("dtype") or "")
+def _find(optimization: Optimization, limits: Limits) -> Finding | None:
+    steps = optimization.steps
+    dtype = str(optimization.facts.get("dtype") or "")
     weights = dtype == "float16"  # frameworks that keep a float32 copy hand that copy to the optimizer
     known = steps.known("autocast")
     half = known if weights else known & (steps["autocast"] == FLOAT16)
@@ -40,18 +40,18 @@ def _find(training: Training, limits: Limits) -> Finding | None:
     half_used = bool((steps["losses_scaled"] > 0).any())  # scaler-misuse says so
     if steps.has("scale") or steps.has("skipped") or half_used or scaled_by_hand:
         return None
-    return _finding(training, half, dtype, weights, limits)
+    return _finding(optimization, half, dtype, weights, limits)
 
 
-def _finding(training: Training, half: Mask, dtype: str, weights: bool, limits: Limits) -> Finding:
-    first, share = int(np.argmax(half)), float(half.sum()) / float(training.steps.known("autocast").sum())
-    begin = timing.step_at(training, first)
+def _finding(optimization: Optimization, half: Mask, dtype: str, weights: bool, limits: Limits) -> Finding:
+    first, share = int(np.argmax(half)), float(half.sum()) / float(optimization.steps.known("autocast").sum())
+    begin = timing.step_at(optimization, first)
     how = "with weights kept in float16" if weights else "under float16 autocast"
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="likely",
-        title=f"float16 training{timing.name_of(training)} without a loss scaler: small gradients become zero",
+        title=f"float16 training{timing.name_of(optimization)} without a loss scaler: small gradients become zero",
         summary=(
             f"{share_of(share, 'steps').capitalize()} ran {how}, and no GradScaler was used. Gradients below 6e-8 "
             "become exactly zero in float16, so small updates are lost without an error. Large "
@@ -61,16 +61,17 @@ def _finding(training: Training, half: Mask, dtype: str, weights: bool, limits: 
         fix_code="scaler = torch.amp.GradScaler()  # once, before the loop\n...\n"
         "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
         first_step=begin,
-        last_step=timing.last_step(training),
-        first_second=timing.second_at(training, first),
+        last_step=timing.last_step(optimization),
+        first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("steps in float16", share, "share", limits["share"], limits.source("share")),
             Evidence("steps with a loss scale", 0, "steps", 1, "float16 training needs one"),
             Evidence("parameters", dtype),
         ],
-        cost=timing.cost_of(training, half),
-        location=training.backward_location,
-        charts=pictures.loss(training, [Mark(float(begin), "float16 without scaler")]) + pictures.grad_norm(training),
+        cost=timing.cost_of(optimization, half),
+        location=optimization.backward_location,
+        charts=pictures.loss(optimization, [Mark(float(begin), "float16 without scaler")])
+        + pictures.grad_norm(optimization),
         false_alarm="A framework that scales the loss by itself, out of sight of torch's GradScaler.",
     )
 

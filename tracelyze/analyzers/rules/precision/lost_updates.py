@@ -13,16 +13,16 @@ from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Share of elements that steps leave as they were, and whether they are still the same many steps later."""
-    return combine(_check(training, limits) for training in process.trainings)
+    return combine(_check(optimization, limits) for optimization in process.optimizations)
 
 
-def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
-    seen = looks_of(training.process.tables["parameters"], training.optimizer)
+def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
+    seen = looks_of(optimization.process.tables["parameters"], optimization.optimizer)
     if not seen:
         return Skipped("no step with gradients and a learning rate was sampled")
     short = [looks for looks in seen if looks.dtype in SIXTEEN_BITS]
@@ -36,7 +36,7 @@ def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
         return Passed(f"steps change {percent(1 - share)} of the 16-bit weights, several steps {percent(1 - held)}")
     if not _stays(looks, limits):
         return Passed("a step changes few of the 16-bit weights, but in the long run they do change")
-    return _finding(training, short, looks, limits)
+    return _finding(optimization, short, looks, limits)
 
 
 def _stays(looks: Pooled, limits: Limits) -> bool:
@@ -54,7 +54,7 @@ def _stays(looks: Pooled, limits: Limits) -> bool:
     return never >= limits["never"] and float(looks.since.sum()) >= limits["steps"]
 
 
-def _finding(training: Training, short: list[Looks], looks: Pooled, limits: Limits) -> Finding:
+def _finding(optimization: Optimization, short: list[Looks], looks: Pooled, limits: Limits) -> Finding:
     dtype, steps = short[0].dtype, float(np.median(looks.since))
     share, held = float(np.median(looks.lost)), float(np.median(looks.held))
     rate = float(np.median(np.concatenate([one.lr for one in short])))
@@ -64,8 +64,8 @@ def _finding(training: Training, short: list[Looks], looks: Pooled, limits: Limi
         confidence="certain",
         title=f"{percent(share)} of the weight updates are lost to rounding in {dtype}",
         summary=(
-            f"A step{timing.name_of(training)} leaves {percent(share)} of the weights that have a gradient exactly as "
-            f"they were, and {percent(held)} are the same {steps:.0f} steps later: at a learning rate of "
+            f"A step{timing.name_of(optimization)} leaves {percent(share)} of the weights that have a gradient exactly "
+            f"as they were, and {percent(held)} are the same {steps:.0f} steps later: at a learning rate of "
             f"{rate:g} the updates are smaller than half of what {dtype} can tell from the old value, and they do not "
             "add up."
         ),
@@ -74,14 +74,14 @@ def _finding(training: Training, short: list[Looks], looks: Pooled, limits: Limi
         fix_code="model = model.float()  # before the optimizer is made\n"
         "with torch.autocast(x.device.type, torch.bfloat16):\n    loss = criterion(model(x), y)",
         first_step=int(min(one.step[0] for one in short)),
-        last_step=timing.last_step(training),
+        last_step=timing.last_step(optimization),
         evidence=[
             Evidence("weights that a step leaves as they were", share, "share", limits["lost"], limits.source("lost")),
             Evidence("weights that many steps leave as they were", held, "share", limits["held"],
                      limits.source("held")),
             Evidence("tensors kept in 16 bits", plural(len(short), "tensor")),
         ],
-        location=training.step_location,
+        location=optimization.step_location,
         false_alarm="A run that was started from weights which are to change very little.",
     )  # fmt: skip
 

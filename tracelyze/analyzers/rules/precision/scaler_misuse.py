@@ -12,7 +12,7 @@ from tracelyze.diagnosis import Evidence, Finding, Location
 from tracelyze.formatting import number, percent, share_of
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Mask
 
 MADE_THE_STEP, NOTHING = 2, 0
@@ -49,11 +49,11 @@ ANEW = (
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Steps on scaled gradients, and steps that divide gradients which nobody scaled."""
-    return combine(_check(training, limits) for training in process.trainings)
+    return combine(_check(optimization, limits) for optimization in process.optimizations)
 
 
-def _check(training: Training, limits: Limits) -> OneOutcome:
-    steps = training.steps
+def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
+    steps = optimization.steps
     known = steps.known("scaler_use") & (steps["backwards"] > 0)
     if known.sum() < limits["steps"]:
         return Skipped(f"fewer than {limits['steps']:.0f} steps ran with a GradScaler")
@@ -64,23 +64,23 @@ def _check(training: Training, limits: Limits) -> OneOutcome:
     never_scaled &= ~divided
     by_scaler = known & (steps["scaler_use"] == MADE_THE_STEP)
     beside = scaled & by_scaler & (steps["backwards_unscaled"] > 0) & ~divided
-    if len(training.process.trainings) > 1:
+    if len(optimization.process.optimizations) > 1:
         beside[:] = False  # the loss of an optimizer that uses no scaler
     anew = by_scaler & (steps["scaler_new"] == 1)
     for bad, words in ((still_scaled, STILL), (never_scaled, NEVER), (beside, BESIDE), (anew, ANEW)):
         if bad.sum() >= limits["share"] * known.sum():
-            return _finding(training, bad, words, limits)
+            return _finding(optimization, bad, words, limits)
     share = float(scaled.sum() / known.sum())
     return Passed(f"losses of {share_of(share, 'steps')} were scaled, and unscaled again")
 
 
-def _finding(training: Training, bad: Mask, words: tuple[str, str], limits: Limits) -> Finding:
+def _finding(optimization: Optimization, bad: Mask, words: tuple[str, str], limits: Limits) -> Finding:
     scaled = words is STILL
     first = int(np.argmax(bad))
-    begin = timing.step_at(training, first)
-    scale = training.steps["scale"][np.isfinite(training.steps["scale"])]
+    begin = timing.step_at(optimization, first)
+    scale = optimization.steps["scale"][np.isfinite(optimization.steps["scale"])]
     factor = number(float(scale[0])) if len(scale) else "65,536 at first"
-    place: Location | None = training.step_location if scaled or words is ANEW else training.backward_location
+    place: Location | None = optimization.step_location if scaled or words is ANEW else optimization.backward_location
     title, summary = words
     return Finding(
         rule=RULE.id,
@@ -92,16 +92,20 @@ def _finding(training: Training, bad: Mask, words: tuple[str, str], limits: Limi
         fix_code="scaler = torch.amp.GradScaler()  # before the loop\n"
         "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
         first_step=begin,
-        last_step=timing.step_at(training, int(np.flatnonzero(bad)[-1])),
-        first_second=timing.second_at(training, first),
+        last_step=timing.step_at(optimization, int(np.flatnonzero(bad)[-1])),
+        first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("such steps", int(bad.sum()), "steps", limits["steps"], limits.source("steps")),
             Evidence("their share", float(bad.mean()), "share", limits["share"], limits.source("share")),
         ],
-        cost=timing.cost_of(training, bad),
+        cost=timing.cost_of(optimization, bad),
         location=place,
-        charts=pictures.grad_norm(training) + pictures.loss(training),
-        diff=edits.step_by_scaler(training) if scaled else edits.scale_the_loss(training) if words is NEVER else None,
+        charts=pictures.grad_norm(optimization) + pictures.loss(optimization),
+        diff=edits.step_by_scaler(optimization)
+        if scaled
+        else edits.scale_the_loss(optimization)
+        if words is NEVER
+        else None,
         false_alarm="Gradients that the script unscales itself, without scaler.unscale_.",
     )
 

@@ -14,7 +14,7 @@ from tracelyze.diagnosis import Cost, Diff, Evidence, Finding, Mark
 from tracelyze.formatting import duration, percent
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 SETTINGS = ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "batch_size", "dataset")
 
@@ -27,8 +27,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             "the model is on a device whose queue may hide the wait, so a timeline of a few steps is needed",
             record="--profile-every 100",
         )
-    training = process.longest
-    seen = waiting.measure(training)
+    optimization = process.longest
+    seen = waiting.measure(optimization)
     if seen is None:
         return Skipped(f"fewer than {waiting.MIN_STEPS} steps with a known wait were recorded, first batches left out")
     own = waiting.undisturbed(seen)
@@ -44,21 +44,21 @@ def check(process: Process, limits: Limits) -> Outcome:
     workers = waiting.predict(own, cores, limits["handover"], int(limits["workers"]))
     cheaper = waiting.cheaper(own, sample)
     if seen.restarts:
-        return [_finding(training, seen, cheaper, "restart", limits)]
+        return [_finding(optimization, seen, cheaper, "restart", limits)]
     if workers.share >= limits["saving"]:
-        return [_finding(training, seen, workers, "workers", limits)]
+        return [_finding(optimization, seen, workers, "workers", limits)]
     if cheaper.share >= limits["saving"] and (own.per_sample or 0) >= limits["costly"] * sample:
-        return [_finding(training, seen, cheaper, "cheaper", limits)]
+        return [_finding(optimization, seen, cheaper, "cheaper", limits)]
     return Passed(f"{told}, but workers would save only {percent(workers.share)} of the step")
 
 
 def _finding(
-    training: Training, seen: waiting.Waiting, predicted: waiting.Prediction, way: str, limits: Limits
+    optimization: Optimization, seen: waiting.Waiting, predicted: waiting.Prediction, way: str, limits: Limits
 ) -> Finding:
     stream = bool(seen.loader.get("iterable"))
-    alone = contention.was_alone(training, limits["others"])
-    begin = timing.step_at(training, int(np.argmax(seen.rows)))
-    seconds, share = waiting.lost(training, seen, predicted)
+    alone = contention.was_alone(optimization, limits["others"])
+    begin = timing.step_at(optimization, int(np.argmax(seen.rows)))
+    seconds, share = waiting.lost(optimization, seen, predicted)
     fix, promise = advice.of(way, predicted)
     live = " The dataset is a stream: if it comes from a live source at a fixed rate, nothing makes it faster."
     return Finding(
@@ -74,7 +74,7 @@ def _finding(
         fix=fix,
         fix_code=advice.code(way, predicted, seen.loader.get("batch_size")),
         first_step=begin,
-        last_step=timing.last_step(training),
+        last_step=timing.last_step(optimization),
         evidence=[
             Evidence("share of time the device was idle for data" if seen.on_device else
                      "share of time spent waiting", seen.share, "share", limits["share"], limits.source("share")),
@@ -87,16 +87,16 @@ def _finding(
             *[Evidence(name, _plain(seen.loader.get(name))) for name in SETTINGS],
         ],
         cost=Cost(seconds, share),
-        location=training.process.site(seen.loader.get("site")) or training.process.location("loader"),
-        charts=pictures.time_split(training, [Mark(float(begin), "steady steps")]),
-        diff=_edit(training, seen, predicted, way),
+        location=optimization.process.site(seen.loader.get("site")) or optimization.process.location("loader"),
+        charts=pictures.time_split(optimization, [Mark(float(begin), "steady steps")]),
+        diff=_edit(optimization, seen, predicted, way),
         false_alarm="Data that arrive at a fixed rate, or a disk or network that is already at its limit.",
     )  # fmt: skip
 
 
-def _edit(training: Training, seen: waiting.Waiting, predicted: waiting.Prediction, way: str) -> Diff | None:
+def _edit(optimization: Optimization, seen: waiting.Waiting, predicted: waiting.Prediction, way: str) -> Diff | None:
     """More workers at the line that makes the loader, where processes start by fork: elsewhere scripts need a guard."""
-    process = training.process
+    process = optimization.process
     if way != advice.WORKERS or seen.loader.get("iterable") or not advice.forks(process):
         return None
     wanted = {"num_workers": str(predicted.workers), "persistent_workers": "True"}

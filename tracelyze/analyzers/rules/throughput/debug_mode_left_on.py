@@ -31,8 +31,8 @@ WORDS = {
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Whether either was on at nearly all backwards of a run; how severe that is depends on its length."""
-    training = process.longest
-    steps = training.steps
+    optimization = process.longest
+    steps = optimization.steps
     seconds = float(np.nan_to_num(steps["seconds"]).sum())
     for column, (name, effect) in WORDS.items():
         share = float((steps[column] == 1).sum() / max(1, steps.known(column).sum()))
@@ -49,14 +49,14 @@ def check(process: Process, limits: Limits) -> Outcome:
                 summary=f"{name} was on at the backward of {percent(share)} of {len(steps):,} steps. {effect}",
                 fix="Switch it on for a few steps, or under a condition, and leave it off otherwise.",
                 fix_code=CODE[column],
-                first_step=timing.step_at(training, int(np.argmax(steps[column] == 1))),
-                last_step=timing.last_step(training),
+                first_step=timing.step_at(optimization, int(np.argmax(steps[column] == 1))),
+                last_step=timing.last_step(optimization),
                 evidence=[
                     Evidence("steps with it on", share, "share", limits["share"], limits.source("share")),
                     Evidence("length of the run", seconds, "s", limits["seconds"], limits.source("seconds")),
                 ],
-                location=training.backward_location,
-                charts=pictures.time_split(training),
+                location=optimization.backward_location,
+                charts=pictures.time_split(optimization),
                 false_alarm="A long run that is only there to be debugged.",
             )
         ]

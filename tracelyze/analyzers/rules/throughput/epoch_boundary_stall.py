@@ -14,7 +14,7 @@ from tracelyze.diagnosis import Cost, Diff, Evidence, Finding, Mark
 from tracelyze.formatting import duration, percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Floats
 
 SETTINGS = ("num_workers", "persistent_workers", "prefetch_factor", "length", "dataset")
@@ -22,8 +22,8 @@ SETTINGS = ("num_workers", "persistent_workers", "prefetch_factor", "length", "d
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The training with the most steps: the wait at each new iterator of its loader against the usual wait."""
-    training = process.longest
-    steps = training.steps
+    optimization = process.longest
+    steps = optimization.steps
     on_device = process.device != "cpu" and steps.has("device_wait")
     wait = np.minimum(steps["device_wait"], steps["loader_wait"]) if on_device else steps["loader_wait"]
     seconds = steps["seconds"]
@@ -40,7 +40,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed("the loader's iterator is made anew in most steps, which dataloader-bottleneck judges")
     usual, typical = float(np.median(wait[others])), float(np.median(net[others]))
     excess = np.clip(np.minimum(wait - usual, net - typical), 0.0, None)
-    crowded = contention.shares(training)  # what others held the processors for is no fault of the loader
+    crowded = contention.shares(optimization)  # what others held the processors for is no fault of the loader
     alone = 1.0 - max(crowded.own, crowded.workers)
     middle = float(np.median(excess[first]))
     begun = int(np.argmax(first))
@@ -49,16 +49,18 @@ def check(process: Process, limits: Limits) -> Outcome:
     if middle * alone < limits["stall"] or lost * alone < limits["lost"]:
         return Passed(told)
     matters = middle * alone >= limits["long"] or float(excess[first].sum()) * alone >= limits["worth"]
-    return [_finding(training, np.where(first, excess, 0.0), usual, (lost, matters), limits)]
+    return [_finding(optimization, np.where(first, excess, 0.0), usual, (lost, matters), limits)]
 
 
-def _finding(training: Training, excess: Floats, usual: float, lost_and: tuple[float, bool], limits: Limits) -> Finding:
+def _finding(
+    optimization: Optimization, excess: Floats, usual: float, lost_and: tuple[float, bool], limits: Limits
+) -> Finding:
     """`lost_and`: the share of the time that is lost, and whether that is much."""
     lost, matters = lost_and
     rows = np.flatnonzero(excess)
     middle = float(np.median(excess[rows]))
-    loader = waiting.loader_of(training)
-    marks = [Mark(float(timing.step_at(training, int(row))), "an epoch begins") for row in rows[:6]]
+    loader = waiting.loader_of(optimization)
+    marks = [Mark(float(timing.step_at(optimization, int(row))), "an epoch begins") for row in rows[:6]]
     fix, code = _advice(loader)
     return Finding(
         rule=RULE.id,
@@ -75,9 +77,9 @@ def _finding(training: Training, excess: Floats, usual: float, lost_and: tuple[f
         ),
         fix=fix,
         fix_code=code,
-        first_step=timing.step_at(training, int(rows[0])),
-        last_step=timing.step_at(training, int(rows[-1])),
-        first_second=timing.second_at(training, int(rows[0])),
+        first_step=timing.step_at(optimization, int(rows[0])),
+        last_step=timing.step_at(optimization, int(rows[-1])),
+        first_second=timing.second_at(optimization, int(rows[0])),
         evidence=[
             Evidence("time lost to first batches", lost, "share", limits["lost"], limits.source("lost")),
             Evidence("wait beyond the usual", middle * 1e3, "ms", limits["stall"] * 1e3, limits.source("stall")),
@@ -85,9 +87,9 @@ def _finding(training: Training, excess: Floats, usual: float, lost_and: tuple[f
             *[Evidence(name, str(loader[name])) for name in SETTINGS if loader.get(name) is not None],
         ],
         cost=Cost(float(excess.sum()), lost),
-        location=training.process.site(loader.get("site")) or training.process.location("loader"),
-        charts=pictures.time_split(training, marks),
-        diff=_edit(training.process, loader),
+        location=optimization.process.site(loader.get("site")) or optimization.process.location("loader"),
+        charts=pictures.time_split(optimization, marks),
+        diff=_edit(optimization.process, loader),
         false_alarm="A pause between epochs that is planned, or a dataset that is made anew for each epoch on purpose.",
     )
 

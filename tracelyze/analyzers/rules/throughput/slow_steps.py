@@ -11,31 +11,31 @@ from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
 from tracelyze.formatting import duration, listed, number, percent, plural, share_of
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Floats
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The training with the most steps, beyond its warm-up, without evaluations and first batches of epochs."""
-    training = process.longest
-    seconds, judged = outliers.net_seconds(training, int(limits["warm_up"]))
+    optimization = process.longest
+    seconds, judged = outliers.net_seconds(optimization, int(limits["warm_up"]))
     if judged.sum() < limits["fewest"]:
         return Skipped(f"{plural(int(judged.sum()), 'step')} after the warm-up; {limits['fewest']:.0f} are needed")
     found = outliers.slow(seconds, judged, limits["ratio"], limits["spreads"], limits["least"])
     share = len(found.rows) / int(judged.sum())
     short = float(found.excess.sum()) < limits["worth"]
-    often = found.lost >= limits["most"] and outliers.rhythm([timing.step_at(training, int(r)) for r in found.rows])
+    often = found.lost >= limits["most"] and outliers.rhythm([timing.step_at(optimization, int(r)) for r in found.rows])
     if len(found.rows) == 0 or found.lost < limits["lost"] or (short and not often):
         slowest = float(seconds[judged].max()) / max(found.typical, 1e-9)
         return Passed(f"the slowest of {plural(int(judged.sum()), 'step')} took {number(slowest)} times the median")
     if share > limits["rare"]:
         return Passed(f"{share_of(share, 'steps')} are slow: two kinds of steps, not single ones that stand out")
-    return [_finding(training, found, seconds, limits)]
+    return [_finding(optimization, found, seconds, limits)]
 
 
-def _finding(training: Training, found: outliers.Slow, seconds: Floats, limits: Limits) -> Finding:
-    steps = [timing.step_at(training, int(row)) for row in found.rows]
-    reason = outliers.coincidence(training, found)
+def _finding(optimization: Optimization, found: outliers.Slow, seconds: Floats, limits: Limits) -> Finding:
+    steps = [timing.step_at(optimization, int(row)) for row in found.rows]
+    reason = outliers.coincidence(optimization, found)
     rhythm = outliers.rhythm(steps)
     curable = reason.name != outliers.CROWDED and (rhythm or reason.name != outliers.UNKNOWN)
     slowest = float(seconds[found.rows].max())
@@ -55,7 +55,7 @@ def _finding(training: Training, found: outliers.Slow, seconds: Floats, limits: 
         fix=reason.fix,
         first_step=steps[0],
         last_step=steps[-1],
-        first_second=timing.second_at(training, int(found.rows[0])),
+        first_second=timing.second_at(optimization, int(found.rows[0])),
         evidence=[
             Evidence("time lost", found.lost, "share", limits["lost"], limits.source("lost")),
             Evidence("slowest step over the median", slowest / found.typical, "times", limits["ratio"],
@@ -66,7 +66,7 @@ def _finding(training: Training, found: outliers.Slow, seconds: Floats, limits: 
         ],
         cost=Cost(excess, found.lost),
         location=reason.location,
-        charts=pictures.time_split(training, [Mark(float(step), "slow step") for step in steps[:6]]),
+        charts=pictures.time_split(optimization, [Mark(float(step), "slow step") for step in steps[:6]]),
         false_alarm="Checkpoints and logging that are meant to take that long; a machine that others use too.",
     )  # fmt: skip
 

@@ -15,22 +15,22 @@ from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
 from tracelyze.formatting import duration, number, percent
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.statistics.growth import Climb
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The floor of the step time, without evaluations, recording, and time that other programs took."""
-    if len(process.trainings) > 1:
+    if len(process.optimizations) > 1:
         return Skipped(
             "several optimizers train together, and how much work a step of one of them has is not known",
             "not-applicable",
         )
-    return combine(_check(training, limits) for training in process.trainings)
+    return combine(_check(optimization, limits) for optimization in process.optimizations)
 
 
-def _check(training: Training, limits: Limits) -> OneOutcome:
-    own, judged = pace.own_seconds(training, int(limits["warm_up"]))
+def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
+    own, judged = pace.own_seconds(optimization, int(limits["warm_up"]))
     if judged.sum() < limits["fewest"]:
         return Skipped(f"{judged.sum():,} steps after the warm-up; {limits['fewest']:.0f} are needed")
     climb = statistics.straight_climb(own[judged], tau=limits["order"], steadiness=limits["steady"])
@@ -38,36 +38,38 @@ def _check(training: Training, limits: Limits) -> OneOutcome:
         return Passed("the time per step does not climb steadily over the run")
     ratio = climb.floor_end / max(climb.floor_start, 1e-9)
     lost = (climb.floor_end - climb.floor_start) / 2 * (int(judged.sum()) - climb.start)
-    share = lost / max(float(np.nansum(training.steps["seconds"])), 1e-9)
+    share = lost / max(float(np.nansum(optimization.steps["seconds"])), 1e-9)
     told = f"steps got slower from {duration(climb.floor_start)} to {duration(climb.floor_end)}"
     grave = ratio >= limits["grave"] and share >= limits["most"]  # however short the run was: a longer one loses more
     if ratio < limits["ratio"] or (lost < limits["worth"] and not grave) or share < limits["share"]:
         return Passed(f"{told}, {duration(lost)} in all")
     grown = max(pace.increase(own, judged), 1e-9)
-    if pace.increase(pace.crowded(training), judged) > limits["others"] * grown:
+    if pace.increase(pace.crowded(optimization), judged) > limits["others"] * grown:
         return Passed(f"{told}, mostly because other programs held the processors")
-    if training.facts.get("name") == "LBFGS":  # its history fills, too
+    if optimization.facts.get("name") == "LBFGS":  # its history fills, too
         return Passed(f"{told}, of an optimizer that calls the model as often as it needs")
-    work = workload.growth(training)
+    work = workload.growth(optimization)
     if not work:
         return Skipped(f"{told}, but whether they had more to do is not known: no shapes were recorded late in the run")
     most = max(work, key=lambda name: work[name])
     if work[most] >= limits["work"]:
         return Passed(f"{told}, and have more to do: {most} grew by {number(work[most])} times")
-    waited = pace.increase(training.steps["loader_wait"], judged) / grown
-    if waited >= outliers.EXPLAINED and leaks.first_epoch(training):
+    waited = pace.increase(optimization.steps["loader_wait"], judged) / grown
+    if waited >= outliers.EXPLAINED and leaks.first_epoch(optimization):
         return Passed(f"{told}, by the wait for data in the first pass over them: they may be in order of size")
-    model = pace.within_model_late(training)
+    model = pace.within_model_late(optimization)
     unseen = model is None and not (grave and lost < limits["worth"])
     if waited < outliers.EXPLAINED and workload.FORWARDS not in work and (unseen or (model or 0.0) > limits["model"]):
         return Skipped(f"{told}, but how often a step calls the model is not known")
-    return _finding(training, int(np.flatnonzero(judged)[climb.start]), climb, Cost(lost, share), waited, limits)
+    return _finding(optimization, int(np.flatnonzero(judged)[climb.start]), climb, Cost(lost, share), waited, limits)
 
 
-def _finding(training: Training, first: int, climb: Climb, cost: Cost, waited: float, limits: Limits) -> Finding:
-    begin = timing.step_at(training, first)
+def _finding(
+    optimization: Optimization, first: int, climb: Climb, cost: Cost, waited: float, limits: Limits
+) -> Finding:
+    begin = timing.step_at(optimization, first)
     ratio = climb.floor_end / max(climb.floor_start, 1e-9)
-    place = training.process.location("loader") if waited >= outliers.EXPLAINED else pace.seen_late(training)
+    place = optimization.process.location("loader") if waited >= outliers.EXPLAINED else pace.seen_late(optimization)
     if waited >= outliers.EXPLAINED:
         why = f"{percent(min(1.0, waited))} of the increase is waiting for a batch: the loader gets slower."
         fix = "Look for a dataset that reads or skips everything before the sample it is asked for, or grows a list."
@@ -89,7 +91,7 @@ def _finding(training: Training, first: int, climb: Climb, cost: Cost, waited: f
         fix=fix,
         fix_code="total += loss.item()\ncount += 1\nmean = total / count  # instead of the mean over a list that grows",
         first_step=begin,
-        last_step=timing.last_step(training),
+        last_step=timing.last_step(optimization),
         evidence=[
             Evidence("step time, last over first", ratio, "times", limits["ratio"], limits.source("ratio")),
             Evidence("time lost", cost.seconds, "s", limits["worth"], limits.source("worth")),
@@ -97,7 +99,7 @@ def _finding(training: Training, first: int, climb: Climb, cost: Cost, waited: f
         ],
         cost=cost,
         location=place,
-        charts=pictures.time_split(training, [Mark(float(begin), "slower from here")]),
+        charts=pictures.time_split(optimization, [Mark(float(begin), "slower from here")]),
         false_alarm="Work that grows unseen by modules and shapes (a solver, a simulation); a device that gets hot.",
     )  # fmt: skip
 

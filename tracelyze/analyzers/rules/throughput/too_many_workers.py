@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Workers of the loader that feeds the training against the processors that the process may use, and its wait."""
-    training = process.longest
+    optimization = process.longest
     cpus = process.facts.get("cpus")
-    fed = training.steps["loader"][np.isfinite(training.steps["loader"])]
+    fed = optimization.steps["loader"][np.isfinite(optimization.steps["loader"])]
     workers = max((row["num_workers"] or 0 for row in process.loaders.records() if row["loader"] in fed), default=None)
     if workers is None:
         return Skipped("no DataLoader feeds the training", "not-applicable")
@@ -27,18 +27,18 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped("how many processors the process may use is not known")
     if workers <= limits["times"] * cpus:
         return Passed(f"{workers} workers on {cpus} processors")
-    seconds, wait = training.steps["seconds"], training.steps["loader_wait"]
+    seconds, wait = optimization.steps["seconds"], optimization.steps["loader_wait"]
     known = np.isfinite(seconds) & np.isfinite(wait)
     total, waited = float(seconds[known].sum()), float(wait[known].sum())
     if total <= 0 or waited < limits["wait"] * total:
         return Passed(f"{workers} workers on {cpus} processors, and the training seldom waits for them")
-    begins = known & (training.steps["loader_first"] == 1)
+    begins = known & (optimization.steps["loader_first"] == 1)
     return [_finding(process, int(workers), int(cpus), Cost(waited, waited / total), float(wait[begins].sum()), limits)]
 
 
 def _finding(process: Process, workers: int, cpus: int, cost: Cost, starting: float, limits: Limits) -> Finding:
-    training = process.longest
-    fed = training.steps["loader"][np.isfinite(training.steps["loader"])]
+    optimization = process.longest
+    fed = optimization.steps["loader"][np.isfinite(optimization.steps["loader"])]
     loader = next((row for row in process.loaders.records() if row["loader"] == fed[0]), {})
     return Finding(
         rule=RULE.id,
@@ -52,8 +52,8 @@ def _finding(process: Process, workers: int, cpus: int, cost: Cost, starting: fl
         ),
         fix=f"Use about {max(1, cpus - 1)} workers, keep them between epochs, and make a sample cheaper to load.",
         fix_code=f"loader = DataLoader(data, num_workers={max(1, cpus - 1)}, persistent_workers=True)",
-        first_step=timing.step_at(training, 0),
-        last_step=timing.last_step(training),
+        first_step=timing.step_at(optimization, 0),
+        last_step=timing.last_step(optimization),
         evidence=[
             Evidence("workers over processors", workers / cpus, "times", limits["times"], limits.source("times")),
             Evidence("time waited for data", cost.share, "share", limits["wait"], limits.source("wait")),
@@ -61,7 +61,7 @@ def _finding(process: Process, workers: int, cpus: int, cost: Cost, starting: fl
         ],
         cost=cost,
         location=process.loader_location(loader),
-        charts=pictures.time_split(training),
+        charts=pictures.time_split(optimization),
         false_alarm="Workers that wait for a network most of the time.",
     )
 

@@ -11,7 +11,7 @@ from tracelyze.diagnosis import Evidence, Finding, Severity
 from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 Row = dict[str, Any]
 NAMELESS = "a tensor"  # how the names begin if no called module holds the tensors
@@ -25,13 +25,13 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped(f"no optimizer took {limits['steps']:.0f} steps, which are needed to tell")
     ran = {name for name in process.tables["activations"].text("module") if name}
     findings, replaced = [], False
-    for training in process.trainings:
-        row = last.get(training.optimizer)
+    for optimization in process.optimizations:
+        row = last.get(optimization.optimizer)
         if row and 0 < row["missed"] < row["held"]:  # with all of them missing, zero-gradients says so
             replaced |= (row["names"] or "").startswith(NAMELESS)
-            findings.append(_never_reached(training, row, bool(ran & _modules(row)), limits))
+            findings.append(_never_reached(optimization, row, bool(ran & _modules(row)), limits))
     orphans = last.get(None)
-    if orphans and (orphans["missed"] or orphans["short_lived"]) and process.trainings:
+    if orphans and (orphans["missed"] or orphans["short_lived"]) and process.optimizations:
         findings.append(unheld.finding(process, orphans, RULE.id, replaced))
     held = sum(row["held"] for index, row in last.items() if index is not None)
     return findings or Passed(f"all {plural(held, 'trainable tensor')} that an optimizer holds had gradients")
@@ -42,7 +42,7 @@ def _modules(row: Row) -> set[str]:
     return {name.rpartition(".")[0] for name in (row["names"] or "").partition(" and ")[0].split(", ")} - {""}
 
 
-def _never_reached(training: Training, row: Row, ran: bool, limits: Limits) -> Finding:
+def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limits) -> Finding:
     """`ran`: forward does run a module that holds some of the tensors, so that something cuts it off from the loss."""
     share = row["missed_elements"] / max(1, row["held_elements"])
     severity: Severity = "warning" if ran and share >= limits["share"] else "info"
@@ -50,7 +50,7 @@ def _never_reached(training: Training, row: Row, ran: bool, limits: Limits) -> F
         rule=RULE.id,
         severity=severity,
         confidence="certain",
-        title=f"{row['missed']:,} of {plural(row['held'], 'tensor')} in the optimizer{timing.name_of(training)} "
+        title=f"{row['missed']:,} of {plural(row['held'], 'tensor')} in the optimizer{timing.name_of(optimization)} "
         "never get a gradient",
         summary=(
             f"In {row['steps']:,} steps no backward reached {row['names'] or 'these tensors'}: {percent(share)} of "
@@ -68,15 +68,15 @@ def _never_reached(training: Training, row: Row, ran: bool, limits: Limits) -> F
         fix_code="loss.backward()\n"
         "print([name for name, p in model.named_parameters() if p.requires_grad and p.grad is None])",
         first_step=1,
-        last_step=timing.last_step(training),
+        last_step=timing.last_step(optimization),
         evidence=[
             Evidence("tensors without any gradient", row["missed"], "tensors"),
             Evidence("their share of what the optimizer holds", share, "share", limits["share"],
                      limits.source("share")),
             Evidence("steps looked at", row["steps"], "steps", limits["steps"], limits.source("steps")),
         ],
-        location=training.backward_location,
-        charts=pictures.loss(training),
+        location=optimization.backward_location,
+        charts=pictures.loss(optimization),
         false_alarm="Layers that this training is not meant to use, as the pooler of a language model.",
     )  # fmt: skip
 

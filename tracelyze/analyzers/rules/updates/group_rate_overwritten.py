@@ -48,7 +48,7 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
     made, now = json.loads(row["made"]), json.loads(row["now"])[0]
     scheduler = next((one["scheduler"] for one in rows if one["scheduler"]), None)
     site = next((one["site"] for one in rows if one["site"] is not None), None)
-    training = process.longest if process.trainings else None
+    optimization = process.longest if process.optimizations else None
     lowest, highest = number(min(made)), number(max(made))
     return Finding(
         rule=RULE.id,
@@ -73,8 +73,8 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
                      limits.source("looks")),
             Evidence("scheduler", scheduler),
         ],
-        location=process.site(site) or (training.step_location if training is not None else None),
-        charts=pictures.loss(training) if training is not None else [],
+        location=process.site(site) or (optimization.step_location if optimization is not None else None),
+        charts=pictures.loss(optimization) if optimization is not None else [],
         false_alarm="Groups whose rates are made equal on purpose.",
     )  # fmt: skip
 

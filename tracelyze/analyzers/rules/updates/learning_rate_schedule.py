@@ -13,7 +13,7 @@ from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
 JUDGES = (
@@ -24,26 +24,26 @@ JUDGES = (
 def check(process: Process, limits: Limits) -> Outcome:
     """Each optimizer's rate, with what is known of its scheduler."""
     known = schedules.last_rows(process)
-    return combine(_check(training, known, limits) for training in process.trainings)
+    return combine(_check(optimization, known, limits) for optimization in process.optimizations)
 
 
-def _check(training: Training, known: list[dict[str, Any]], limits: Limits) -> OneOutcome:
-    steps = training.steps
+def _check(optimization: Optimization, known: list[dict[str, Any]], limits: Limits) -> OneOutcome:
+    steps = optimization.steps
     rows = np.flatnonzero(np.isfinite(steps["lr"]))
     if len(rows) < limits["steps"]:
         return Skipped(f"the learning rate of fewer than {limits['steps']:.0f} steps is known")
-    own = [row for row in known if row["optimizer"] == training.optimizer]
+    own = [row for row in known if row["optimizer"] == optimization.optimizer]
     outer = [row for row in own if not row["inner"]]
     rate = steps["lr"][rows]
     idle = rate <= limits["nothing"] * rate.max()
     tail = len(idle) - int(np.argmin(idle[::-1])) if not idle.all() else 0
-    one_group = (training.facts.get("groups") or 1) == 1  # of several, the first may rest while others learn
+    one_group = (optimization.facts.get("groups") or 1) == 1  # of several, the first may rest while others learn
     if one_group and len(idle) - tail >= max(limits["steps"], limits["share"] * len(idle)):
-        return _zero(training, rows[tail:], idle.all(), outer[0] if len(outer) == 1 else None, limits)
-    stranger = schedules.of_another_optimizer(training, known, limits)
+        return _zero(optimization, rows[tail:], idle.all(), outer[0] if len(outer) == 1 else None, limits)
+    stranger = schedules.of_another_optimizer(optimization, known, limits)
     if stranger is not None:
         return schedules.finding(
-            training, stranger, RULE.id,
+            optimization, stranger, RULE.id,
             title=f"{stranger['name']} steers an optimizer that never steps: the learning rate stays the same",
             what=f"{stranger['name']} was stepped {plural(stranger['steps'], 'time')} and moved its optimizer's rate "
             f"from {number(stranger['highest_lr'] or 0.0)} to {number(stranger['lowest_lr'] or 0.0)}, but the one that "
@@ -55,27 +55,31 @@ def _check(training: Training, known: list[dict[str, Any]], limits: Limits) -> O
             evidence=[Evidence("steps of the scheduler", stranger["steps"], "steps")],
         )  # fmt: skip
     for judge in JUDGES:
-        row = judge(training, outer, limits)
+        row = judge(optimization, outer, limits)
         if row is not None:
-            return _out_of_step(training, row, judge)
+            return _out_of_step(optimization, row, judge)
     return Passed(f"the rate stays between {number(float(rate.min()))} and {number(float(rate.max()))}")
 
 
 def _zero(
-    training: Training, rows: np.ndarray[Any, Any], always: bool, scheduler: dict[str, Any] | None, limits: Limits
+    optimization: Optimization,
+    rows: np.ndarray[Any, Any],
+    always: bool,
+    scheduler: dict[str, Any] | None,
+    limits: Limits,
 ) -> Finding:
-    begin, total = int(rows[0]), len(training.steps)
+    begin, total = int(rows[0]), len(optimization.steps)
     share = (total - begin) / total
-    when = "in the whole run" if always else f"from step {timing.step_at(training, begin):,} on"
+    when = "in the whole run" if always else f"from step {timing.step_at(optimization, begin):,} on"
     cause = (
         f" {scheduler['name']} lasts {scheduler['horizon']:,} steps, and was stepped {scheduler['steps']:,} times."
         if scheduler and scheduler["horizon"]
         else ""
     )
     return schedules.finding(
-        training, scheduler, RULE.id,
+        optimization, scheduler, RULE.id,
         title=f"The learning rate is zero {when}: nothing is learned",
-        what=f"The rate{timing.name_of(training)} is zero for {plural(total - begin, 'step')}, {percent(share)} of "
+        what=f"The rate{timing.name_of(optimization)} is zero for {plural(total - begin, 'step')}, {percent(share)} of "
         f"the run. These steps cost time and change nothing.{cause}",
         fix="Give the schedule the number of steps that the training really makes, in the unit in which it is stepped.",
         code="scheduler = CosineAnnealingLR(optimizer, T_max=epochs * len(loader))  # stepped after every batch",
@@ -87,16 +91,16 @@ def _zero(
     )  # fmt: skip
 
 
-def _out_of_step(training: Training, row: dict[str, Any], judge: Any) -> Finding:
-    title, what, fix = schedules.words(training, row, judge)
+def _out_of_step(optimization: Optimization, row: dict[str, Any], judge: Any) -> Finding:
+    title, what, fix = schedules.words(optimization, row, judge)
     return schedules.finding(
-        training, row, RULE.id, title=title, what=what, fix=fix,
+        optimization, row, RULE.id, title=title, what=what, fix=fix,
         code="for epoch in range(epochs):\n    for batch in loader:\n        train_step(batch)\n"
         "        scheduler.step()  # here, if its length counts batches\n"
         "    # scheduler.step()  # or only here, if it counts epochs",
         evidence=[
             Evidence("steps of the scheduler", row["steps"], "steps"),
-            Evidence("steps of the optimizer", len(training.steps), "steps"),
+            Evidence("steps of the optimizer", len(optimization.steps), "steps"),
             Evidence("length of the schedule", row["horizon"], "steps"),
         ],
     )  # fmt: skip

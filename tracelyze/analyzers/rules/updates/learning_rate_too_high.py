@@ -14,31 +14,31 @@ from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.optimization.rates import TooHigh
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Loss against learning rate, of the only optimizer."""
-    training = process.trainings[0]
-    reason = style.unjudgeable(training)
+    optimization = process.optimizations[0]
+    reason = style.unjudgeable(optimization)
     if reason:
         return Skipped(reason)
-    seen = rates.curve(training)
+    seen = rates.curve(optimization)
     if len(seen.loss) < rates.FEWEST_LOSSES:
         return Skipped(f"{plural(len(seen.loss), 'finite loss')} with a known learning rate: too few to judge")
-    found = rates.from_the_start(training, seen, limits) or rates.raised(seen, limits)
-    found = found or rates.stuck(training, seen, limits)
+    found = rates.from_the_start(optimization, seen, limits) or rates.raised(seen, limits)
+    found = found or rates.stuck(optimization, seen, limits)
     if found is None:
         return Passed("the loss did not blow up, nor stay at its start after updates as large as the weights")
-    return [_finding(training, found, limits)]
+    return [_finding(optimization, found, limits)]
 
 
-def _finding(training: Training, found: TooHigh, limits: Limits) -> Finding:
-    begin, raised = timing.step_at(training, found.first), timing.step_at(training, found.raised)
-    affected = np.zeros(len(training.steps), dtype=bool)
+def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Finding:
+    begin, raised = timing.step_at(optimization, found.first), timing.step_at(optimization, found.raised)
+    affected = np.zeros(len(optimization.steps), dtype=bool)
     affected[found.first :] = True
     marks = [Mark(float(raised), "rate raised" if found.borne else "first step")]
-    rate, name = number(found.rate), training.facts.get("name") or "the optimizer"
+    rate, name = number(found.rate), optimization.facts.get("name") or "the optimizer"
     if found.borne:
         title = f"A learning rate of {rate} is too high: the loss blew up when it was raised"
         summary = (
@@ -79,8 +79,8 @@ def _finding(training: Training, found: TooHigh, limits: Limits) -> Finding:
         fix=fix,
         fix_code=code,
         first_step=begin,
-        last_step=timing.last_step(training),
-        first_second=timing.second_at(training, found.first),
+        last_step=timing.last_step(optimization),
+        first_second=timing.second_at(optimization, found.first),
         evidence=[
             Evidence("highest learning rate", found.rate, "", limits["raised"] * found.borne if found.borne else None,
                      limits.source("raised") if found.borne else ""),
@@ -90,9 +90,9 @@ def _finding(training: Training, found: TooHigh, limits: Limits) -> Finding:
             Evidence("highest loss", found.highest),
             Evidence("lowest loss", found.lowest),
         ],
-        cost=timing.cost_of(training, affected),
-        location=training.step_location,
-        charts=pictures.loss(training, marks) + pictures.grad_norm(training, marks),
+        cost=timing.cost_of(optimization, affected),
+        location=optimization.step_location,
+        charts=pictures.loss(optimization, marks) + pictures.grad_norm(optimization, marks),
         false_alarm="A search for the highest rate that is borne, which is to end like this.",
     )  # fmt: skip
 

@@ -12,30 +12,30 @@ from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural, share_of
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Optimizers that hold a tensor of another one, and step on the same backward, turn by turn."""
-    trainings = {one.optimizer: one for one in process.trainings}
-    if len(trainings) < 2:
+    optimizations = {one.optimizer: one for one in process.optimizations}
+    if len(optimizations) < 2:
         return Skipped("the run has one optimizer", "not-applicable")
-    rows = [row for row in process.optimizers.records() if row["shares"] and row["optimizer"] in trainings]
+    rows = [row for row in process.optimizers.records() if row["shares"] and row["optimizer"] in optimizations]
     findings = []
     for row in rows:
-        other = trainings.get(row["shares_with"])
+        other = optimizations.get(row["shares_with"])
         if other is not None:
-            both = _same_backward(trainings[row["optimizer"]], other)
+            both = _same_backward(optimizations[row["optimizer"]], other)
             if both[0] >= limits["steps"] and both[1] >= limits["share"]:
-                findings.append(_finding(trainings[row["optimizer"]], other, row, both, limits))
+                findings.append(_finding(optimizations[row["optimizer"]], other, row, both, limits))
     if findings:
         return findings[:1]
     if not rows:
-        return Passed(f"no tensor is held by two of the {len(trainings)} optimizers at the same time")
+        return Passed(f"no tensor is held by two of the {len(optimizations)} optimizers at the same time")
     return Passed("optimizers that hold the same tensors step on backwards of their own")
 
 
-def _same_backward(one: Training, other: Training) -> tuple[int, float]:
+def _same_backward(one: Optimization, other: Optimization) -> tuple[int, float]:
     """Steps with a partner of the other optimizer right before that saw the same loss, and their share."""
     first, second = one.steps, other.steps
     at = np.searchsorted(second["time"], first["time"]) - 1
@@ -46,8 +46,10 @@ def _same_backward(one: Training, other: Training) -> tuple[int, float]:
     return int(same.sum()), float(same.sum() / usable.sum())
 
 
-def _finding(one: Training, other: Training, row: dict[str, Any], both: tuple[int, float], limits: Limits) -> Finding:
-    names = [str(training.facts.get("name") or "an optimizer") for training in (other, one)]
+def _finding(
+    one: Optimization, other: Optimization, row: dict[str, Any], both: tuple[int, float], limits: Limits
+) -> Finding:
+    names = [str(optimization.facts.get("name") or "an optimizer") for optimization in (other, one)]
     return Finding(
         rule=RULE.id,
         severity="warning",

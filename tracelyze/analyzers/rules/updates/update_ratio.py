@@ -14,33 +14,33 @@ from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.optimization.ratios import Ratios
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Updates in norms of the weights, against what became of the loss."""
-    training = process.trainings[0]
-    reason = style.unjudgeable(training)
+    optimization = process.optimizations[0]
+    reason = style.unjudgeable(optimization)
     if reason:
         return Skipped(reason)
-    seen = ratios.of(training)
-    if len(seen.step) < limits["looks"] or len(training.steps) < limits["steps"]:
-        return Skipped(f"{plural(len(seen.step), 'look')} at the weights in {plural(len(training.steps), 'step')}")
-    late = seen.update[seen.step > len(training.steps) / 2]
-    fell = ratios.fall(training)
+    seen = ratios.of(optimization)
+    if len(seen.step) < limits["looks"] or len(optimization.steps) < limits["steps"]:
+        return Skipped(f"{plural(len(seen.step), 'look')} at the weights in {plural(len(optimization.steps), 'step')}")
+    late = seen.update[seen.step > len(optimization.steps) / 2]
+    fell = ratios.fall(optimization)
     if len(late) and np.median(late) >= limits["large"] and fell is not None and fell < limits["falls"]:
-        return [_large(training, float(np.median(late)), limits)]
-    way = ratios.hardly_moves(training, seen, limits)
+        return [_large(optimization, float(np.median(late)), limits)]
+    way = ratios.hardly_moves(optimization, seen, limits)
     usual = f"a step changes the weights by {number(float(np.median(seen.update)))} of their size"
     if way is None:
         return Passed(usual)
-    innocent = _why_small(process, training, seen, limits)
-    return Passed(innocent) if innocent else [_small(training, seen, way, fell or 0.0, limits)]
+    innocent = _why_small(process, optimization, seen, limits)
+    return Passed(innocent) if innocent else [_small(optimization, seen, way, fell or 0.0, limits)]
 
 
-def _why_small(process: Process, training: Training, seen: Ratios, limits: Limits) -> str:
+def _why_small(process: Process, optimization: Optimization, seen: Ratios, limits: Limits) -> str:
     """What excuses updates that lead nowhere; empty if nothing does."""
-    rate = training.steps["lr"][np.isfinite(training.steps["lr"])]
+    rate = optimization.steps["lr"][np.isfinite(optimization.steps["lr"])]
     if not len(rate) or rate.max() <= 0:
         return "the learning rate is zero, or not known: see learning-rate-schedule"
     if rate[-1] == rate.max() > limits["climbs"] * np.median(rate[: len(rate) // 2 + 1]):
@@ -54,10 +54,10 @@ def _why_small(process: Process, training: Training, seen: Ratios, limits: Limit
     return ""
 
 
-def _small(training: Training, seen: Ratios, way: float, fell: float, limits: Limits) -> Finding:
-    ratio, count = float(np.median(seen.update)), len(training.steps)
-    rate = float(np.nanmedian(training.steps["lr"]))
-    name = training.facts.get("name") or "the optimizer"
+def _small(optimization: Optimization, seen: Ratios, way: float, fell: float, limits: Limits) -> Finding:
+    ratio, count = float(np.median(seen.update)), len(optimization.steps)
+    rate = float(np.nanmedian(optimization.steps["lr"]))
+    name = optimization.facts.get("name") or "the optimizer"
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -72,24 +72,24 @@ def _small(training: Training, seen: Ratios, way: float, fell: float, limits: Li
         fix="Raise the learning rate, tenfold each time, until the loss falls from the first steps on.",
         fix_code=f"optimizer = torch.optim.{name}(model.parameters(), lr={min(100 * rate, 1e-2):.2g})",
         first_step=int(seen.step[0]),
-        last_step=timing.last_step(training),
+        last_step=timing.last_step(optimization),
         evidence=[
             Evidence("update per weight, median over tensors and looks", ratio, "", 1e-3, "what is usual"),
             Evidence("all updates together, per weight", way, "", limits["travelled"], limits.source("travelled")),
             Evidence("fall of the loss over the run", fell, "share", limits["falls"], limits.source("falls")),
             Evidence("learning rate", rate),
         ],
-        cost=timing.cost_of(training, np.ones(count, dtype=bool)),
-        location=training.step_location,
-        charts=pictures.loss(training),
+        cost=timing.cost_of(optimization, np.ones(count, dtype=bool)),
+        location=optimization.step_location,
+        charts=pictures.loss(optimization),
         false_alarm="A trained model that is only to be adjusted a little, by a loss that cannot fall much.",
     )
 
 
-def _large(training: Training, ratio: float, limits: Limits) -> Finding:
-    half = len(training.steps) // 2
-    begin = timing.step_at(training, half)
-    affected = np.arange(len(training.steps)) >= half
+def _large(optimization: Optimization, ratio: float, limits: Limits) -> Finding:
+    half = len(optimization.steps) // 2
+    begin = timing.step_at(optimization, half)
+    affected = np.arange(len(optimization.steps)) >= half
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -102,14 +102,14 @@ def _large(training: Training, ratio: float, limits: Limits) -> Finding:
         ),
         fix="Try a tenth and a hundredth of the learning rate.",
         first_step=begin,
-        last_step=timing.last_step(training),
-        first_second=timing.second_at(training, half),
+        last_step=timing.last_step(optimization),
+        first_second=timing.second_at(optimization, half),
         evidence=[
             Evidence("update per weight in the second half", ratio, "", limits["large"], limits.source("large")),
         ],
-        cost=timing.cost_of(training, affected),
-        location=training.step_location,
-        charts=pictures.loss(training, [Mark(float(begin), "second half")]),
+        cost=timing.cost_of(optimization, affected),
+        location=optimization.step_location,
+        charts=pictures.loss(optimization, [Mark(float(begin), "second half")]),
         false_alarm="Weights that are drawn anew all the time on purpose.",
     )
 

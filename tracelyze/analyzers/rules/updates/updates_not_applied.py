@@ -13,23 +13,23 @@ from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import listed, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process, Training
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Tensors that no step ever changed, although rate times gradient is well above what their format resolves."""
-    return combine(_check(training, limits) for training in process.trainings)
+    return combine(_check(optimization, limits) for optimization in process.optimizations)
 
 
-def _check(training: Training, limits: Limits) -> Finding | Passed | Skipped:
-    seen = looks_of(training.process.tables["parameters"], training.optimizer)
+def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
+    seen = looks_of(optimization.process.tables["parameters"], optimization.optimizer)
     enough = [looks for looks in seen if looks.dtype not in SIXTEEN_BITS and _is_enough(looks, limits)]
     if not enough:
         return Skipped("no parameter with a gradient and a learning rate was sampled often enough")
     still = [looks for looks in enough if _never_moved(looks)]
     if not still:
         return Passed(f"steps changed all of the {plural(len(enough), 'parameter')} that were sampled")
-    return _finding(training, still, len(enough))
+    return _finding(optimization, still, len(enough))
 
 
 def _is_enough(looks: Looks, limits: Limits) -> bool:
@@ -42,18 +42,18 @@ def _never_moved(looks: Looks) -> bool:
     return bool((looks.unchanged == 1.0).all() and (looks.reached == 1.0).all() and (between == 1.0).all())
 
 
-def _finding(training: Training, still: list[Looks], count: int) -> Finding:
+def _finding(optimization: Optimization, still: list[Looks], count: int) -> Finding:
     names = [looks.parameter for looks in still]
     shown = listed(names, most=4)
     begin, end = int(min(looks.step[0] for looks in still)), int(max(looks.step[-1] for looks in still))
-    affected = np.ones(len(training.steps), dtype=bool)
+    affected = np.ones(len(optimization.steps), dtype=bool)
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain",
         title=f"{len(still)} of {plural(count, 'sampled parameter')} never change, although the optimizer steps",
         summary=(
-            f"Copies of up to 256 values of each, taken before and after steps{timing.name_of(training)} between "
+            f"Copies of up to 256 values of each, taken before and after steps{timing.name_of(optimization)} between "
             f"{begin:,} and {end:,}, are the same bit for bit for {shown}. They have gradients, the optimizer holds "
             "them, and their learning rate is not zero: the step does not write to them."
         ),
@@ -61,14 +61,14 @@ def _finding(training: Training, still: list[Looks], count: int) -> Finding:
         "p.sub_(...)), a step that another wrapper replaced, weights that are copied back from elsewhere.",
         fix_code="with torch.no_grad():\n    p.sub_(lr * p.grad)",
         first_step=begin,
-        last_step=timing.last_step(training),
+        last_step=timing.last_step(optimization),
         evidence=[
             Evidence("parameters that never changed", shown),
             Evidence("looks at the first of them", len(still[0].step), "looks"),
             Evidence("rate times gradient, against its weights", float(np.median(still[0].expected))),
         ],
-        cost=timing.cost_of(training, affected),
-        location=training.step_location,
+        cost=timing.cost_of(optimization, affected),
+        location=optimization.step_location,
         false_alarm="Tensors that are held fast on purpose, by an optimizer of the script's own.",
     )
 
