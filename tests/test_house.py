@@ -30,6 +30,7 @@ WALLS = {
         "tracelyze.collectors.system.flight_recorder",
         "tracelyze.collectors.system.identity", "tracelyze.collectors.storage.stream",  # the collectors' storage
         "tracelyze.formatting", "tracelyze.reading",
+        "aim", "swanlab",  # in programs of their own, that run where these are installed
     },
     "analyzers": {
         "numpy", "pandas", "pyarrow", "msgspec",

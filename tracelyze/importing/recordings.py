@@ -15,8 +15,17 @@ from tracelyze.importing.logs import console, delimited, json_log, mlperf, monit
 from tracelyze.importing.reading import head_of, without_colors
 from tracelyze.importing.run_builder import Log, write_run
 from tracelyze.importing.surroundings import beside
-from tracelyze.importing.trackers import databases, mlflow_store, tensorboard, wandb_run
+from tracelyze.importing.trackers import (
+    archived,
+    databases,
+    mlflow_store,
+    neptune_export,
+    own_readers,
+    tensorboard,
+    wandb_run,
+)
 
+_NEPTUNE = ".neptune"
 _JSON = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*(?:[\[{\"\]]|-?[\d.]+\s*[,\]]\s*[-\d]))")
 
 
@@ -42,6 +51,7 @@ READABLE = (
     "metrics.csv of Lightning, CSV or JSON lines with a step and a loss",
     "W&B offline runs",
     "stores of MLflow and Trackio",
+    "offline sessions of Comet and ClearML, runs of SwanLab, repositories of Aim, exports of neptune-exporter",
     "console logs (Trainer, TRL, torchtitan, Megatron-LM, NeMo, nanoGPT, MLPerf, or lines with a step and a loss)",
     "monitor.csv of Stable-Baselines3",
     "snapshots of torch.cuda.memory",
@@ -80,6 +90,10 @@ def unreadable(path: Path) -> str:
         return "an empty folder; record a run with `tracelyze collect -- python train.py`"
     if path.is_dir() and (runs := sorted(path.glob(f"*/{schema.RUN_FILE}"))):
         return f"a folder of {plural(len(runs), 'run')}; give one of them, such as {runs[-1].parent}"
+    if path.is_dir() and (path.name == _NEPTUNE or (path / _NEPTUNE).is_dir()):
+        return (
+            "what Neptune's client keeps for its server, which nothing else reads; save its runs with neptune-exporter"
+        )
     if path.is_file() and not head_of(path).strip():
         return "is empty; give the log of a training that has made steps"
     what = "not a folder" if path.is_dir() else "not a log"
@@ -99,6 +113,14 @@ def _folder(folder: Path) -> Recording | None:
         return Recording(folder, "a file store of MLflow", mlflow_store.read)
     if tensorboard.find(folder):
         return Recording(folder, "TensorBoard event files", tensorboard.read)
+    if neptune_export.find(folder):
+        return Recording(folder, "an export of neptune-exporter", neptune_export.read)
+    if own_readers.find_aim(folder):
+        return Recording(folder, "a repository of Aim", own_readers.read_aim)
+    if own_readers.find_swanlab(folder):
+        return Recording(folder, "a run of SwanLab", own_readers.read_swanlab)
+    if sessions := archived.find(folder):
+        return _session(folder, archived.kind_of(sessions[-1]))
     stores = [found for file in sorted(folder.glob("*.db")) if (found := _database(file)) is not None]
     return stores[0] if len(stores) == 1 else None
 
@@ -111,6 +133,14 @@ def _file(file: Path) -> Recording | None:
         return Recording(file, "an offline run of Weights & Biases", wandb_run.read)
     if head.startswith(databases.MAGIC):
         return _database(file)
+    if head.startswith(own_readers.SWANLAB_MAGIC):
+        return Recording(file, "a run of SwanLab", own_readers.read_swanlab)
+    if head.startswith(archived.MAGIC):
+        kind = archived.kind_of(file)
+        return _session(file, kind) if kind else None
+    if head.startswith(neptune_export.MAGIC):
+        exported = neptune_export.looks_so(file)
+        return Recording(file, "an export of neptune-exporter", neptune_export.read) if exported else None
     if flight_recorder.looks_so(head):
         return Recording(file, "a dump of torch's Flight Recorder", flight_recorder.read)
     if memory_snapshot.looks_so(head):
@@ -142,6 +172,10 @@ def _text(file: Path, head: str) -> Recording | None:
         return Recording(file, "a log in CSV", delimited.read)
     title = f"a console log{f' of {program[1]}' if program else ''}"
     return Recording(file, title, training_log.read, console=True)
+
+
+def _session(path: Path, kind: str) -> Recording:
+    return Recording(path, f"an offline session of {'Comet' if kind == 'comet' else 'ClearML'}", archived.read)
 
 
 def _database(file: Path) -> Recording | None:

@@ -5,21 +5,16 @@ It stands for NaN with the text "NaN", and prints what a file that was cut off h
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from tracelyze.errors import Cause, InputError
 from tracelyze.importing.reading import Numbers, number
 from tracelyze.importing.run_builder import Log
+from tracelyze.importing.trackers import own_process
 
 MAGIC = b":W&B"
 SUFFIX = ".wandb"
-_SECONDS = 600.0
 _NAMED = ("display_name", "run_id", "start_time")
 _OWN = ("_wandb", "_timestamp")
 
@@ -35,41 +30,18 @@ def find(folder: Path) -> Path | None:
 def read(path: Path) -> Log:
     """The history of the run. InputError where wandb is not installed or cannot read the file."""
     file = (find(path) or path) if path.is_dir() else path
-    if importlib.util.find_spec("wandb") is None:
-        raise InputError(
-            Cause.MISSING_PACKAGE,
-            f"{file}: an offline run of Weights & Biases; pip install 'tracelyze[wandb]' to read it",
-        )
+    own_process.require("wandb", file, "an offline run of Weights & Biases")
     rows: list[Numbers] = []
     facts: dict[str, Any] = {}
-    with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as errors:
-        command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(file.resolve())]
-        try:
-            with tempfile.TemporaryDirectory() as elsewhere:  # it may write a folder of its own where it is started
-                done = subprocess.run(  # noqa: S603  # wandb's own reader, with a path as its only argument
-                    command, stdin=subprocess.DEVNULL, stdout=said, stderr=errors, cwd=elsewhere, timeout=_SECONDS,
-                    check=False,
-                )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise InputError(
-                Cause.DAMAGED_LOG, f"{file}: wandb could not read it ({error}); give the run's .wandb file"
-            ) from None
-        said.seek(0)
-        for line in said:
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue
-            _take(record, rows, facts)
-        errors.seek(0)
-        trouble = errors.read(2000).decode("utf-8", "replace").strip().splitlines()
+    command = ["-m", "wandb", "leet", "inspect", "--json", str(file.resolve())]
+    status, trouble = own_process.read("wandb", file, command, lambda record: _take(record, rows, facts))
     if not rows:
-        why = trouble[-1][:200] if trouble else "it holds no history"
         raise InputError(
-            Cause.MISSING_PACKAGE, f"{file}: wandb could not read it ({why}); wandb 0.31 or later is needed"
+            Cause.MISSING_PACKAGE,
+            f"{file}: wandb could not read it ({trouble or 'it holds no history'}); wandb 0.31 or later is needed",
         )
     _number_by_the_program(rows)
-    notes = (f"{file}: {trouble[-1][:200]}; what comes before is imported",) if done.returncode and trouble else ()
+    notes = (f"{file}: {trouble}; what comes before is imported",) if status and trouble else ()
     return Log("wandb", file, rows, facts, notes)
 
 
