@@ -307,6 +307,23 @@ def test_unscaled_accumulation(make) -> None:
     assert make.check("unscaled-accumulation", make.process())[0] == "skipped"  # no divisor is known
 
 
+@pytest.mark.parametrize(
+    ("columns", "status"),
+    [
+        ({"loss_is_mean": [True] * COUNT}, "fired"),  # a compute_loss that ignores num_items_in_batch
+        ({"loss_is_mean": [True] * COUNT, "loss_divisor": [4.0] * COUNT}, "passed"),
+        ({"loss_is_mean": [True] * COUNT, "grads_changes": [2] * COUNT, "clips": [1] * COUNT}, "passed"),
+        ({"loss_is_mean": [False] * COUNT}, "skipped"),  # a divided loss to which another term was added
+        ({}, "skipped"),
+    ],
+)
+def test_unscaled_accumulation_where_a_framework_calls_backward(make, columns, status) -> None:
+    steps = make.steps() | {"backwards": [4] * COUNT, "loader_batches": [4] * COUNT, "loss_divisor": [1.0] * COUNT}
+    called = [{"site": 0, "role": "backward", "file": "/home/me/train.py", "line": 7, "source": "trainer.train()"}]
+    process = make.process(steps | columns, sites=called)
+    assert make.check("unscaled-accumulation", process)[0] == status
+
+
 def clipped(make, times: float = 12.0, bound: float = 0.5, **columns):
     """Steps whose norm before clipping is about `times` the bound."""
     steps = make.steps()

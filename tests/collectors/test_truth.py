@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import sys
 from typing import Any
 
 import pytest
+
+from tracelyze.analyzers.recorded.run import Process
 
 from .conftest import Collect, program
 from .programs.truth import IDIOMS
@@ -38,25 +41,21 @@ def plainly(row: dict[str, Any]) -> dict[str, Any]:
     return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
 
 
-def compared(collected: Any) -> dict[str, list[str]]:
-    """By idiom, in the order in which the program ran them: what is wrong."""
-    (process,) = collected.run.processes
+def compared(process: Process, printed: str) -> dict[str, list[str]]:
+    """By idiom, in the order in which the program ran them: what is wrong in this recording of it."""
     assert [row["text"] for row in process.events.records() if row["kind"] == "collector-error"] == []
     steps = [plainly(row) for row in process.steps.records()]
-    evals = sorted([plainly(row) for row in process.evals.records()], key=lambda row: row["time_start"])
+    passes = iter(sorted([plainly(row) for row in process.evals.records()], key=lambda row: row["time_start"]))
     found, optimizer = {}, 0
-    for line in collected.process.stdout.splitlines():
+    for line in printed.splitlines():
         said = json.loads(line)
         wrong: list[str] = []
-        own = range(optimizer, optimizer + len(said["steps"]))
         for rows in said["steps"]:
             wrong += differences(rows, [row for row in steps if row["optimizer"] == optimizer], f"step of {optimizer}")
             optimizer += 1
-        began = min([row["time"] for row in steps if row["optimizer"] in own], default=0.0)
-        ended = min([row["time"] for row in steps if row["optimizer"] >= optimizer], default=math.inf)
-        passes = [row for row in evals if began <= row["time_start"] < ended]
-        wrong += differences(said["evals"], passes, "evaluation")
-        found[said["idiom"]] = wrong
+        own = list(itertools.islice(passes, len(said["evals"])))
+        found[said["idiom"]] = wrong + differences(said["evals"], own, "evaluation")
+    assert list(passes) == [], "evaluations that the program did not have"
     return found
 
 
@@ -64,4 +63,5 @@ def compared(collected: Any) -> dict[str, list[str]]:
 def test_what_is_recorded_is_what_the_program_did(idiom: str, collect: Collect) -> None:
     done = collect(sys.executable, program("truth.py"))
     assert done.process.returncode == 0, done.process.stderr
-    assert compared(done)[idiom] == []
+    (process,) = done.run.processes
+    assert compared(process, done.process.stdout)[idiom] == []

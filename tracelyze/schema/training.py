@@ -34,6 +34,12 @@ STEPS = Table(
         Column("backwards", "int32", "", "backward passes since the gradients were last consumed"),
         Column("microbatches", "int32", "batches", "different inputs of the model that these backwards went back to"),
         Column("loss_divisor", "float64", "", "constant by which each backward's loss was divided (sampled)"),
+        Column(
+            "loss_is_mean",
+            "bool",
+            "",
+            "each is the mean of one loss function, constants aside (with loss_divisor)",
+        ),
         Column("batch_size", "int32", "samples", "samples in the step's batches; without a loader, in its inputs"),
         Column("grad_norm", "float64", "", "global L2 norm of the gradients before clipping (sampled)"),
         Column("grad_norm_source", "int8", "", "where grad_norm was read", NORM_SOURCE),

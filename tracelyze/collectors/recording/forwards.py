@@ -50,7 +50,7 @@ class Forwards:
         """Who watches the modules within this one, which is about to be called as an outermost one."""
         if not self._prepared:
             self._prepare()
-        watch = self._next_call.watch
+        watch = self._next_call.watch or self._next_call.of_new_model
         return None if watch is None else watch.begins(module)
 
     def _prepare(self) -> None:

@@ -34,10 +34,14 @@ class ModuleWatch(Protocol):
 
 
 class NextCall:
-    """Who watches the modules within the next outermost call: nobody, or what a signal has put here."""
+    """Who watches the modules within the next outermost call: nobody, or what a signal has put here.
+
+    Where nobody does, `of_new_model` is asked, which watches models that it does not know.
+    """
 
     def __init__(self) -> None:
         self.watch: ModuleWatch | None = None
+        self.of_new_model: ModuleWatch | None = None
 
 
 class FastPathControl(Protocol):

@@ -38,7 +38,9 @@ def columns(
     if function in ("cross_entropy", "nll_loss"):
         return _of_classes(torch, function, given, target, options(args, kwargs).get("ignore_index", -100))
     elementwise = function in ELEMENTWISE or function == BINARY
-    if not elementwise or given.shape != target.shape or not given.dim() or not given.is_floating_point():
+    if not elementwise or given.shape != target.shape or not given.dim():
+        return {}
+    if not given.is_floating_point() or target.is_complex():
         return {}
     prediction, truth = some(given.detach(), None).float(), some(target.detach(), None).float()
     if len(prediction) < FEWEST:

@@ -34,6 +34,12 @@ def is_plain(torch: Any, tensor: Any) -> bool:
     )
 
 
+def as_reals(torch: Any, tensor: Any) -> Any:
+    """A plain tensor, detached; a complex one as pairs of real numbers: torch warns where it is made real."""
+    detached = tensor.detach()
+    return torch.view_as_real(detached.resolve_conj()) if detached.is_complex() else detached
+
+
 def every_nth(tensor: Any, count: int) -> Any:
     """At most `count` elements spread over a plain tensor as one dimension, without a copy. Their order means nothing.
 

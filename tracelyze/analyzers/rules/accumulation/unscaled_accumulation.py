@@ -33,8 +33,10 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
     alike = (backwards == count) & accumulation.one_each(optimization)
     if alike.sum() < max(limits["steps"], limits["share"] * len(steps)):
         return Skipped(accumulation.NOT_PER_BATCH, "not-applicable")
+    means = steps["loss_is_mean"][alike & steps.known("loss_is_mean")]
+    seen_whole = len(means) > 0 and float((means == 1).mean()) >= limits["share"]
     own = [site for site in optimization.process.locations("backward") if ".backward(" in site.source]
-    if not own:
+    if not own and not seen_whole:
         return Skipped("backward is called by a framework, which may normalise the loss by itself", "not-applicable")
     if _changed_by_hand(steps)[alike].any():
         return Passed(f"{count} backwards per step, and the gradients are changed between backward and step")
@@ -75,7 +77,8 @@ def _finding(optimization: Optimization, count: int, whole: float, limits: Limit
             "times too "
             f"large. {effect}"
         ),
-        fix=f"Divide the loss by {count}, the number of batches that a step accumulates, before backward. If "
+        fix=f"Divide the loss by {count}, the number of batches that a step accumulates, before backward (a "
+        "compute_loss of the Hugging Face Trainer: a sum over the targets by num_items_in_batch). If "
         "the learning "
         f"rate was tuned with summed gradients, multiply it by {count}.",
         fix_code=f"(loss / {count}).backward()",
@@ -110,5 +113,5 @@ RULE = Rule(
         Threshold("steps", 10, "steps", "fewer could be a warm-up of some other kind"),
     ),
     not_when="Gradients that are divided before the step, divided or token-weighted losses, several losses per batch, "
-    "several optimizers, frameworks.",
+    "several optimizers, frameworks unless the loss is seen to be a whole mean.",
 )

@@ -108,6 +108,14 @@ class BatchesInHand:
         queue = self._queues.get(loader) if loader is not None else None
         return queue.batches[-1] if queue is not None and queue.batches else None
 
+    def ahead(self, loader: int) -> int:
+        """How many of its batches were fetched ahead and are still to be used."""
+        queue = self._queues.get(loader)
+        if queue is None or not queue.ahead:
+            return 0
+        queue.follow_skipped(self._progress.forwards)
+        return sum([not one.used for one in queue.batches])
+
     def waiting(self, batch: Batch) -> bool:
         """Whether this batch may still be used."""
         queue = self._queues.get(batch.loader)

@@ -21,7 +21,7 @@ NOTHING: frozenset[int] = frozenset()
 class Backward:
     """One backward. Signals add what they find out about it."""
 
-    __slots__ = ("calls", "divisor", "is_part", "line", "micro_batches", "models", "number", "used", "value")
+    __slots__ = ("calls", "divisor", "is_mean", "is_part", "line", "micro_batches", "models", "number", "used", "value")
 
     def __init__(self, number: int) -> None:
         self.number = number  # of the process's backwards
@@ -33,6 +33,7 @@ class Backward:
         self.value: Any = None  # its loss: a number, or a tensor on a device
         self.divisor: float | None = None
         self.is_part = False  # of the step's mean
+        self.is_mean: bool | None = None  # what a loss function averages, and nothing else (sampled with the divisor)
         self.micro_batches: frozenset[Any] = NOTHING
 
 

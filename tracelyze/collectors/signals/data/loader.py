@@ -54,6 +54,7 @@ class Loader(Signal):
         self._positions: ByIdentity[int] = ByIdentity()  # of the batch to come
         self._batch_sizes: dict[int, int | None] = {}  # by loader
         self._last_in_hand = False  # the loader is exhausted, but what it fetched ahead is still to be used
+        self._ahead: dict[int, int] = {}  # by loader: batches that the steps so far did not use yet
         self._training: set[int] = set()
         self._trainings: dict[int, weakref.WeakSet[Any]] = {}  # by loader: the trainings that it feeds
         self._waits: list[Wait] = []
@@ -78,6 +79,7 @@ class Loader(Signal):
         self._iterators[iterator] = self.progress.iterated = number
         self._positions[iterator] = 0
         self._fresh.add(iterator)
+        self._ahead.pop(number, None)  # What an earlier pass has left over is used by nobody.
 
     def turned(self, iterator: Any, seconds: float) -> None:
         """Starting or stopping its workers took `seconds`, for which the first batch to come is waited longer."""
@@ -161,17 +163,28 @@ class Loader(Signal):
         for wait in waits:
             if wait.device is not None:
                 self.context.defer(wait.device)
-        row.update(zip(self.fast_columns, self._over(waits), strict=True))
+        values = self._over(waits) if waits or self._last_in_hand else NO_WAITS
+        row.update(zip(self.fast_columns, values, strict=True))
 
     def _over(self, waits: list[Wait]) -> tuple[Any, ...]:
         """The step that used these batches is over: the columns `fast_columns`."""
-        if self._last_in_hand:
+        loader = waits[-1].loader if waits else self.progress.loader
+        loaders = {wait.loader for wait in waits} if waits else {loader} if loader is not None else set()
+        count = len(waits) + sum([self._used_later(one) for one in loaders])
+        if self._last_in_hand and (not count or loader not in self._ahead):
             self._last_in_hand = False
             self._in_hand(None)
-        if not waits:
+        if not count:
             return NO_WAITS
         seconds, first = sum([wait.seconds for wait in waits]), any(wait.first for wait in waits)
-        return waits[-1].loader, seconds, len(waits), first
+        return loader, seconds, count, first
+
+    def _used_later(self, loader: int) -> int:
+        """Batches of a loader that were fetched before this step and used in it, less those fetched for later ones."""
+        before, now = self._ahead.pop(loader, 0), self.program.batches.ahead(loader)
+        if now:
+            self._ahead[loader] = now
+        return before - now
 
 
 def batches_per_pass(loader: Any) -> int | None:

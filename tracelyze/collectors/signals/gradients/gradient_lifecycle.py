@@ -159,7 +159,7 @@ class GradientLifecycle(Signal):
         # Manual updates are noticed late, when gradients may be cleared already; the update itself left them.
         now = state.at_step if isinstance(tracked.optimizer, ManualOptimizer) else versions(tracked)
         closure = self.progress.backwards > self.progress.backwards_at_step  # the backward ran inside the step
-        if was_sampled and closure and tracked.count > 1:
+        if was_sampled and closure:
             carried = self._carried(state, now)
             state.row |= {"grads_carried": carried, "grads_none": now.count(NONE)} | CLOSURE
         row.update(state.row)

@@ -17,7 +17,7 @@ from tracelyze.collectors.tensors.readback import Readback
 
 WALK_FIRST, WALK_EVERY = 10, 50  # backwards whose graph is searched for a constant divisor
 WALK_DEPTH = 8
-SUM = 2  # torch._C._Reduction: how autograd saves `reduction="sum"` of a loss function
+MEAN, SUM = 1, 2  # torch._C._Reduction: how autograd saves the `reduction` of a loss function
 LINES_FIRST, LINES_EVERY = 50, 16  # losses and backwards whose line is recorded: walking up the stack is expensive
 STEP_LINES_EVERY = 50  # the same for steps: as often as expensive samples of gradients, so that it is the same step
 MAX_SCALED = 8  # losses that a scaler has scaled and no backward has met
@@ -32,7 +32,7 @@ class Loss(Signal):
     cost = "15 us a backward"
     pausable = ("before_step",)
     copied_columns = ("backwards", "batch_size")
-    columns = ("steps.loss", "steps.backwards", "steps.loss_divisor", "steps.batch_size")
+    columns = ("steps.loss", "steps.backwards", "steps.loss_divisor", "steps.loss_is_mean", "steps.batch_size")
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
@@ -41,6 +41,8 @@ class Loss(Signal):
         self._line_known = False
         self._losses = 0
         self._several = True  # The latest step consumed several backwards.
+        # By optimizer: the number of micro-batches by which the script divides the loss.
+        self._divided_by: dict[int, float] = {}
         self._tensor: Any = self.torch.Tensor
 
     def scale(self, original: Any, scaled: Any) -> None:
@@ -73,8 +75,10 @@ class Loss(Signal):
             return
         root = losses[0]
         value, factor = self._unscaled(root) if self._scaled else (root, 1.0)
-        if unused == 1 or count <= WALK_FIRST or count % WALK_EVERY == 0:  # the first: gradients accumulate
+        # The second backward of a step: gradients accumulate. Where they do, the last step may have a single one.
+        if unused == 1 or count <= WALK_FIRST or count % WALK_EVERY == 0 or (self._several and self._divided_by):
             divisor, node = outermost_operation(self.torch, root.grad_fn)
+            backward.is_mean = getattr(node, "_saved_reduction", None) == MEAN
             divisor, backward.is_part = beside_own_mean(self.torch, divisor, node)
             if divisor is not None and math.isfinite(factor):
                 backward.divisor = divisor * factor
@@ -116,11 +120,13 @@ class Loss(Signal):
         self._several = len(own) > 1
         row["backwards"], row["batch_size"] = len(own), samples_of(own)
         if len(own) == 1 and type(own[0].value) is float:  # nearly always
-            row["loss_divisor"], row["loss"] = own[0].divisor, own[0].value
+            row["loss_divisor"], row["loss_is_mean"], row["loss"] = own[0].divisor, own[0].is_mean, own[0].value
+            if self._divided_by and (divisor := own[0].divisor) is not None:  # perhaps the last of a pass
+                row["loss"] *= divisor if divisor == self._divided_by.get(tracked.index) else 1.0
         else:
-            self._of_several(own, row)
+            self._of_several(own, row, tracked.index)
 
-    def _of_several(self, own: list[Backward], row: dict[str, Any]) -> None:
+    def _of_several(self, own: list[Backward], row: dict[str, Any], optimizer: int) -> None:
         """The same of what is not so simple: several backwards of one step, none, or a loss on a device.
 
         Micro-batches are averaged, terms of one loss (a critic's of real and of fake samples) add up: see `weights`."""
@@ -132,13 +138,17 @@ class Loss(Signal):
             divisor = divisor if one.divisor is None else one.divisor
         parts = any(one.is_part for one in own)
         row["loss_divisor"] = float(len(own)) if parts else divisor  # Parts of one mean are divided as they should be.
+        known = [one.is_mean for one in own if one.is_mean is not None]
+        row["loss_is_mean"] = all(known) if known else None
         valued = [one for one in own if one.value is not None]
         if closure:
             at_step = self.progress.backwards_at_step
             valued = valued[: sum([one.number <= at_step for one in valued]) + 1]
         if not valued:
             return
-        factors = [1.0] * len(valued) if parts else weights(valued, divisor)
+        factors = [1.0] * len(valued) if parts else weights(valued, divisor, self._divided_by.get(optimizer))
+        if divisor is not None and divisor > 1.0 and not parts and factors == [1.0] * len(valued):
+            self._divided_by[optimizer] = divisor
         values = [one.value for one in valued]
         if isinstance(values[0], float):
             row["loss"] = _weighted_sum(values, factors)
@@ -147,12 +157,13 @@ class Loss(Signal):
             self.context.defer(Readback(self.torch, values, fill))
 
 
-def weights(backwards: list[Backward], divisor: float | None) -> list[float]:
+def weights(backwards: list[Backward], divisor: float | None, usual: float | None = None) -> list[float]:
     """What the loss of each backward counts in the loss of their step.
 
     Backwards of different batches are micro-batches: the step's loss is their mean. So are those of one batch that one
     line calls (chunks). Where several lines are called equally often with one batch, they are terms of the loss and add
-    up. Losses that the script has divided by the number of micro-batches make up the mean as they are.
+    up. Losses that the script has divided by the number of micro-batches make up the mean as they are; where a step has
+    fewer of them than the `usual` ones, by whose number it still divides, they are multiplied by it first.
     """
     total = len(backwards)
     keys = [(id(one.calls[0].batch) if one.calls else None, one.line) for one in backwards]
@@ -161,6 +172,8 @@ def weights(backwards: list[Backward], divisor: float | None) -> list[float]:
     numbers = {total, len(in_batch), max(Counter([line for _, line in keys]).values())}
     if divisor is not None and any(number > 1 and math.isclose(divisor, number) for number in numbers):
         return [1.0] * total
+    if divisor is not None and divisor == usual and max(numbers) < usual:
+        return [usual / max(numbers)] * total
     return [1.0 / len(in_batch) / (by_line[key] if terms else in_batch[key[0]]) for key in keys]
 
 

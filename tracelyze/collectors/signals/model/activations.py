@@ -22,7 +22,7 @@ from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors.functional_relus import FunctionalRelus
 from tracelyze.collectors.tensors.layers import RELUS, Products, Silence
 from tracelyze.collectors.tensors.readback import Readback
-from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute, unseen
+from tracelyze.collectors.tensors.safe_computing import as_reals, every_nth, is_plain, may_compute, unseen
 
 ELEMENTS = 4096  # of an output that mean, spread and zeros are taken of
 MAX_MODULES = 256  # of one forward: of larger models every so many-th, but all that are not finite
@@ -216,7 +216,7 @@ class _Forward:
         torch = self._torch
         weights = [p for p in module._parameters.values() if p is not None] if self._alert else []
         here = [p for p in weights if is_plain(torch, p) and p.device == total.device and p.numel()]
-        sums = [p.detach().sum(dtype=torch.float32) for p in here]
+        sums = [as_reals(torch, p).sum(dtype=torch.float32) for p in here]
         return torch.stack(sums).sum() if sums else torch.zeros_like(total)
 
 

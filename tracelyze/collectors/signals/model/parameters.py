@@ -18,7 +18,7 @@ from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors.norms import norms_of
 from tracelyze.collectors.tensors.readback import Readback
-from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute
+from tracelyze.collectors.tensors.safe_computing import as_reals, every_nth, is_plain, may_compute
 
 ELEMENTS = 256  # of each tensor
 MAX_TENSORS = 256  # sampled; of larger models every so many-th
@@ -32,7 +32,7 @@ class _Before:
 
     def __init__(self, indices: list[int], lengths: list[int], comparable: list[bool]) -> None:
         self.indices = indices
-        self.lengths = lengths  # elements of each that are copied
+        self.lengths = lengths  # numbers of each that are copied; a complex element is two numbers
         self.comparable = comparable  # elements of weight and gradient lie in the same order
         self.weights: Any = None  # [tensors, ELEMENTS]: the copies, zeros where a tensor has fewer
         self.reached: Any = None  # [tensors, ELEMENTS]: that element's gradient is not zero
@@ -176,12 +176,12 @@ class Parameters(Signal):
 
 
 def _table(torch: Any, tensors: list[Any]) -> tuple[Any, list[int]]:
-    """Up to ELEMENTS of each tensor as a row of one new table, filled up with zeros; and how many there are of each."""
+    """Up to ELEMENTS numbers of each tensor as a row of a new table, filled up with zeros; and how many are of each."""
     pieces: list[Any] = []
     lengths: list[int] = []
     nothing = torch.zeros(ELEMENTS, device=tensors[0].device)
     for tensor in tensors:
-        piece = every_nth(tensor, ELEMENTS)
+        piece = every_nth(as_reals(torch, tensor), ELEMENTS)
         lengths.append(piece.numel())
         pieces += [piece, nothing[: ELEMENTS - piece.numel()]]
     return torch.cat(pieces).view(len(tensors), ELEMENTS), lengths
@@ -202,7 +202,7 @@ def fill(rows: list[Row], before: _Before, read: list[float]) -> None:
         numbers = read[PER_TENSOR * index :][:PER_TENSOR]
         weight, update, same, same_reached, norm, largest, usual, reached, finite, same_since = numbers
         length = before.lengths[index]
-        whole = row["elements"] / length
+        whole = row["elements"] * (2 if row["dtype"].startswith("complex") else 1) / length
         row["weight_norm"], row["update_norm"] = math.sqrt(weight * whole), math.sqrt(update * whole)
         row["unchanged"] = (same - (ELEMENTS - length)) / length
         if before.since:

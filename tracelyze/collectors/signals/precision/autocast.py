@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 from tracelyze.collectors.internals import private_names
+from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.internals.private_names import ANY_AUTOCAST
 from tracelyze.collectors.program.calls import GRAD, Call
-from tracelyze.collectors.signals.context import NextCall, SignalContext
+from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
 
 class Autocast(Signal):
     """Read after the forward returned, when a context opened by the caller is still open. One that is opened within
-    the model's forward (Accelerate wraps it so) is seen from inside, in the first training forward that there is."""
+    the model's forward (Accelerate wraps it so) is seen from inside, in the first training forward of each model."""
 
     name = "autocast"
     needs = (ANY_AUTOCAST,)
@@ -25,14 +25,14 @@ class Autocast(Signal):
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
-        self._inside = self.context.next_call.watch = _Inside(self.torch, context.next_call)
+        self._inside = context.next_call.of_new_model = _Inside(self.torch)
         self._any_autocast = private_names.find(self.torch, ANY_AUTOCAST)
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         if call.replayed:
             return  # The call is over, and its mode was that of the call before.
         code = dtype_code(self.torch) if self._any_autocast() else 0
-        if code or self._inside.code:
+        if code or self._inside.anywhere:
             call.autocast = code or self._inside.of(call.model.module())
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
@@ -42,32 +42,38 @@ class Autocast(Signal):
 
 
 class _Inside:
-    """Watches one training forward for autocast within it; `code` is the dtype that was found there, 0 for none."""
+    """Watches the first training forward of each model for autocast within it."""
 
-    def __init__(self, torch: Any, next_call: NextCall) -> None:
-        self._torch, self._next_call = torch, next_call
-        self._seen: weakref.ref[Any] | None = None
-        self.code = 0
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._known: ByIdentity[int] = ByIdentity()  # the dtype that was found there, 0 for none
+        self._code = 0  # in the forward that is watched
+        self.anywhere = False
 
     def begins(self, root: Any) -> _Inside | None:
-        """Watch this call if it is a forward that trains, of a model with modules in it that is not compiled."""
+        """Watch this call if it is a forward that trains, of a model with modules in it that is not compiled.
+
+        Once is enough: a model is not wrapped anew every step.
+        """
         if not root.training or not root._modules or hasattr(root, "_orig_mod"):
             return None
-        return self if self._torch.is_grad_enabled() else None
+        if not self._torch.is_grad_enabled() or self._known.get(root) is not None:
+            return None
+        self._code = 0
+        return self
 
     def returned(self, module: Any, output: Any) -> None:
         """A module within returned: what it ran under is still in force."""
-        self.code = self.code or dtype_code(self._torch)
+        self._code = self._code or dtype_code(self._torch)
 
     def ends(self, root: Any, output: Any) -> None:
-        """Once is enough: a model is not wrapped anew every step."""
-        self._seen = weakref.ref(root)
-        if self._next_call.watch is self:
-            self._next_call.watch = None
+        """The model itself returned."""
+        self._known[root] = self._code
+        self.anywhere = self.anywhere or self._code != 0
 
     def of(self, module: Any) -> int:
         """The dtype within this model's forward, 0 if there was none or it was not watched."""
-        return self.code if self._seen is not None and self._seen() is module else 0
+        return self._known.get(module) or 0
 
 
 def dtype_code(torch: Any) -> int:

@@ -1,0 +1,67 @@
+"""What test_truth.py does, for the loops of frameworks, of several ranks and of torch.compile."""
+
+from __future__ import annotations
+
+import sys
+
+from tracelyze.analyzers.recorded.run import Process
+from tracelyze.analyzers.rule import Limits
+from tracelyze.analyzers.rules.accumulation import unscaled_accumulation
+from tracelyze.diagnosis import Finding
+
+from .conftest import Collect, Collected, program
+from .test_frameworks import needs
+from .test_truth import compared
+
+RANK_ENDS = "rank\n"
+
+
+def assert_true(done: Collected) -> None:
+    """What each process recorded is what it said."""
+    assert done.process.returncode == 0, done.process.stderr
+    said = [one for one in done.process.stdout.split(RANK_ENDS) if one]
+    wrong = [compared(process, one) for process, one in zip(done.run.processes, said, strict=True)]
+    assert {
+        f"{idiom} of {rank}": lines for rank, one in enumerate(wrong) for idiom, lines in one.items() if lines
+    } == {}
+
+
+def unscaled(part: Process) -> list[Finding]:
+    """What the rule unscaled-accumulation finds in one training."""
+    rule = unscaled_accumulation.RULE
+    found = rule.check(part, Limits(rule.thresholds))
+    return [found] if isinstance(found, Finding) else list(found) if isinstance(found, list) else []
+
+
+@needs("transformers", "accelerate")
+def test_trainer(collect: Collect) -> None:
+    done = collect(sys.executable, program("truth_trainer.py"))
+    assert_true(done)
+    (process,) = done.run.processes
+    *healthy, faulty = process.trainings
+    assert [unscaled(part) for part in healthy] == [[], [], [], []]
+    (finding,) = unscaled(faulty)  # a compute_loss that ignores num_items_in_batch
+    assert (finding.severity, finding.confidence) == ("warning", "possible")
+
+
+@needs("accelerate")
+def test_accelerate(collect: Collect) -> None:
+    assert_true(collect(sys.executable, program("truth_accelerate.py")))
+
+
+@needs("lightning")
+def test_lightning(collect: Collect) -> None:
+    assert_true(collect(sys.executable, program("truth_lightning.py")))
+
+
+@needs("ignite")
+def test_ignite(collect: Collect) -> None:
+    assert_true(collect(sys.executable, program("truth_ignite.py")))
+
+
+def test_two_ranks(collect_started: Collect) -> None:
+    assert_true(collect_started(sys.executable, program("truth_ranks.py")))
+
+
+def test_compiled(collect_started: Collect) -> None:
+    assert_true(collect_started(sys.executable, program("truth_compiled.py")))
