@@ -306,6 +306,23 @@ class TrainingFacts:
 
 
 @dataclass(frozen=True)
+class Agreement:
+    """Whether the ranks of a job are alike in one thing, and else which are not, and since when.
+
+    `state`: agree, as ranks should; odd, as they should not; own: they differ, and may. `ranks`: those that are unlike
+    most others, all of them where there is no majority. `since`: the first step at which that was seen. `rule`: the
+    check that judges it, if there is one.
+    """
+
+    name: str
+    state: Literal["agree", "odd", "own"]
+    said: str
+    ranks: list[int] = field(default_factory=list)
+    since: int | None = None
+    rule: str = ""
+
+
+@dataclass(frozen=True)
 class RunFacts:
     """What the reader has to know about the run itself. `overhead` is the collector's own share of the step time.
 
@@ -339,6 +356,7 @@ class Diagnosis:
 
     `verdict_reason`: a sentence that says why the verdict is unknown; empty for all others. `docs_url`: where reports
     link to for the pages of rules; empty for no links.
+    `ranks`: in what the ranks of a job agree, absent for a run of one rank.
     `picture` is no part of the JSON contract: a thousand slices say nothing that the findings do not.
     """
 
@@ -352,6 +370,7 @@ class Diagnosis:
     picture: Picture | None = None
     verdict_reason: str = ""
     docs_url: str = ""
+    ranks: list[Agreement] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON contract as plain data, keys in the order of the contract."""
@@ -360,27 +379,12 @@ class Diagnosis:
             for evidence, entry in zip(finding.evidence, row["evidence"], strict=True):
                 entry["fires_at"] = evidence.fires_at
         head = ("schema_version", "tracelyze_version", "run", "verdict", "verdict_reason")
-        return {key: data[key] for key in (*head, "findings", "checks", "charts", "docs_url")}
+        ranks = ("ranks",) if self.ranks else ()
+        return {key: data[key] for key in (*head, "findings", "checks", "charts", *ranks, "docs_url")}
 
     def roots(self) -> list[Finding]:
         """Findings that nothing else explains."""
         return [finding for finding in self.findings if finding.caused_by is None]
-
-    def consequences(self, rule: str) -> list[Finding]:
-        """Findings that are explained by `rule`, directly or through others, in order of onset."""
-        known = {rule}
-        found: list[Finding] = []
-        pending = [finding for finding in self.findings if finding.caused_by is not None]
-        grew = True
-        while grew:
-            grew = False
-            for finding in list(pending):
-                if finding.caused_by in known:
-                    known.add(finding.rule)
-                    found.append(finding)
-                    pending.remove(finding)
-                    grew = True
-        return sorted(found, key=lambda finding: (finding.first_step is None, finding.first_step or 0))
 
 
 def verdict_of(findings: list[Finding], unknown: str = "") -> Verdict:

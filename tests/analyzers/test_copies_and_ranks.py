@@ -117,3 +117,15 @@ def test_workers_beyond_the_processors(make) -> None:
     assert loading(make, 4, 0.02)[0] == "passed", "two for each processor"
     assert loading(make, 10, 0.02, cpus=16)[0] == "passed"
     assert make.check("too-many-workers", make.process(make.steps() | {"loader": [None] * COUNT}))[0] == "skipped"
+
+
+def test_optimizers_that_differ_are_told_from_gradients_that_nobody_averages(make) -> None:
+    apart = [4.7, 4.71 + 1e-4, 4.72 + 2e-4, 4.73 + 1e-3, 4.74 + 2e-3, 4.75 + 4e-3]
+    ranks = [rank(make, 0, NORMS), rank(make, 1, apart)]
+    assert "nothing averages the gradients" in judged(make, *ranks)[2].summary
+    for process in ranks:
+        rows = [{**row, "grad_norm": 1.5} for row in process.tables["parameters"].records()]
+        process.tables = {**process.tables, "parameters": make.process(more={"parameters": rows}).tables["parameters"]}
+    finding = judged(make, *ranks)[2]
+    assert "the optimizers make different updates" in finding.summary
+    assert finding.fix_code == ""

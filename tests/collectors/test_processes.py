@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tracelyze.analyzers import diagnose
+
 from .conftest import Collect, program, run_plain, run_started
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -25,6 +27,8 @@ def test_torchrun_ranks(collect: Collect) -> None:
         assert set(process.steps["grads_carried"]) == {0}
         assert process.facts["world_size"] == 2
         assert process.exit.kind == "finished"
+    told = {one.name: one.state for one in diagnose(collected.folder).ranks}
+    assert told.items() >= dict.fromkeys(("Weights", "Gradients", "Optimizer", "Software and device"), "agree").items()
 
 
 @pytest.mark.parametrize("how", ["spawn", "fork"])

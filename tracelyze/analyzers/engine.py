@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers import attempts, causality, context, extensions, overview, selection, surroundings
-from tracelyze.analyzers.ranks import cores
+from tracelyze.analyzers.ranks import agreement, cores
 from tracelyze.analyzers.ranks.answers import Answers
 from tracelyze.analyzers.ranks.source import Head, InMemory, OnDisk, Source
 from tracelyze.analyzers.ranks.summary import (
@@ -115,6 +115,7 @@ class _Judged:
         self.facts, self.windows = overview.Facts(), Windows()
         self.answers = {rule.id: Answers() for rule in plan.chosen()}
         self.ends: list[clocks.Ends] = []
+        self.portraits: list[agreement.Told] = []
         self.notes: list[str] = []
         self.nothing: str | None = None
         self._peers: list[tuple[Head, Peer]] = []
@@ -168,6 +169,9 @@ class _Judged:
             opened,
         )
         self._peers.append((head, peer))
+        if summary.portrait is not None:
+            told = agreement.Told(summary.rank, summary.gathered, summary.facts.environment, summary.portrait)
+            self.portraits.append(told)
 
     @property
     def peers(self) -> list[Peer]:
@@ -243,6 +247,7 @@ def _put_together(
         __version__,
         picture=shown,
         verdict_reason=unknown if verdict == "unknown" else "",
+        ranks=agreement.of(judged.portraits),
     )
 
 

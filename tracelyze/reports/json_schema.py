@@ -13,6 +13,7 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _PLAIN: Final = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _UNPUBLISHED: Final = {"Diagnosis": {"picture"}}
 """Fields that a page alone is made of, and that no JSON holds."""
+_ABSENT_WHERE_EMPTY: Final = {"Diagnosis": {"ranks"}}
 
 
 def schema() -> dict[str, Any]:
@@ -36,7 +37,7 @@ def _object(kind: type[Any], definitions: dict[str, Any]) -> dict[str, Any]:
         "type": "object",
         "description": " ".join((kind.__doc__ or "").split()),
         "properties": {one.name: _of(hints[one.name], definitions) for one in fields},
-        "required": [one.name for one in fields],
+        "required": [one.name for one in fields if one.name not in _ABSENT_WHERE_EMPTY.get(kind.__name__, set())],
     }
 
 

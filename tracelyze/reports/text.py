@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze import formatting
 from tracelyze.reports import escaping
-from tracelyze.reports.wording import run_words, story, tracebacks, words
+from tracelyze.reports.wording import rank_words, run_words, story, tracebacks, words
 from tracelyze.reports.wording.plain_tracebacks import folded
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ def render(diagnosis: Diagnosis, color: bool = False, width: int = WIDTH) -> str
         page.words(f"Note: {note}", "  ")
     for chapter in chapters:
         page.chapter(chapter, diagnosis)
+    for said in rank_words.odd(diagnosis):
+        page.words(said, "")
     page.checks(diagnosis)
     if recorded := words.recording(diagnosis.run):
         page.words(recorded, "", dim=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers import causality, context, naming, overview, several
+from tracelyze.analyzers.ranks import agreement
 from tracelyze.analyzers.recorded import clocks, run_directory
 from tracelyze.analyzers.rule import ENDING, Limits, Outcome, Passed, Rule, Skipped, missing
 from tracelyze.diagnosis import Exit, Finding
@@ -85,6 +86,7 @@ class Summary:
     skipped: dict[str, list[Skipped]] = field(default_factory=dict)
     found: dict[str, list[Found]] = field(default_factory=dict)
     gathered: dict[str, Any] = field(default_factory=dict)
+    portrait: agreement.Portrait | None = None
 
     def add(self, rule: Rule, outcome: Outcome, training: Process, index: int, plan: Plan) -> None:
         """What a rule said of the process, or of its training number `index`."""
@@ -174,6 +176,7 @@ def judge(process: Process, plan: Plan, ended_only: bool = False) -> Summary:
     if not ended_only:
         told.ends = clocks.ends_of(process)
         told.windows = process.windows
+        told.portrait = agreement.portrait_of(process)
         told.facts.trainings = several.trainings_of(process, plan.threaded)
     if not plan.charts:
         for rule_id, found in told.found.items():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.reports import escaping
 from tracelyze.reports import json as json_report
-from tracelyze.reports.html import checks, hero, listings, run, summary, timelines, unknown
+from tracelyze.reports.html import checks, hero, listings, ranks, run, summary, timelines, unknown
 from tracelyze.reports.html.charts import Gallery, Shown
 from tracelyze.reports.html.findings import finding, repair
 from tracelyze.reports.html.head import asset, head, source_hash
@@ -32,6 +32,7 @@ _SECTIONS = (
     ("evidence", "Evidence"),
     ("more", "Also found"),
     ("steps", "Detail"),
+    ("ranks", "Ranks"),
     ("checks", "Checks"),
     ("run", "Run"),
 )
@@ -48,6 +49,7 @@ def render(diagnosis: Diagnosis, interactive: bool, data: bool, thinned: bool) -
         finding.others(chapters[1:], gallery, diagnosis),
         run.notes(diagnosis.run),
         _picture(diagnosis, gallery, leading=not chapters),
+        ranks.section(diagnosis),
         checks.section(diagnosis),
         run.section(diagnosis),
         _chat(diagnosis, chapters),

@@ -1,4 +1,4 @@
-"""The weights of a rank at a few steps, as sums that tell whether two ranks hold the same ones."""
+"""Weights and gradients of a rank at a few steps, as sums that tell whether two ranks have the same ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,15 @@ def sums_of(process: Process) -> dict[int, Sums]:
 
     The steps are chosen by a checksum of their number, so that all ranks choose the same.
     """
-    looks = _looks(process)
+    return _chosen(_looks(process))
+
+
+def sums_of_gradients(process: Process) -> dict[int, Sums]:
+    """The same of the gradients, as the optimizer found them."""
+    return _chosen(_looks(process, "grad_norm"))
+
+
+def _chosen(looks: dict[int, Look]) -> dict[int, Sums]:
     chosen = sorted(sorted(looks, key=lambda step: zlib.crc32(b"%d" % step))[:MOST_LOOKS])
     kept = sorted({*sorted(looks)[:2], *chosen})
     return {step: _sums(looks[step]) for step in kept}
@@ -50,13 +58,25 @@ def apart(one: Sums, other: Sums) -> float:
     return max((abs(one[rate][1] - other[rate][1]) / math.sqrt(one[rate][0]) for rate in common), default=0.0)
 
 
-def _looks(process: Process) -> dict[int, Look]:
-    """Norm before the step and rate of each tensor, by step."""
+def _looks(process: Process, column: str = "weight_norm") -> dict[int, Look]:
+    """Norm before the step, of the weights or the gradient, and rate of each tensor, by step."""
     found: dict[int, Look] = defaultdict(dict)
     for row in process.tables["parameters"].records():
-        if row["weight_norm"] is not None and np.isfinite(row["weight_norm"]):
-            found[int(row["step"])][str(row["parameter"])] = float(row["weight_norm"]), float(row["lr"] or 0.0)
+        if row[column] is not None and np.isfinite(row[column]):
+            found[int(row["step"])][str(row["parameter"])] = float(row[column]), float(row["lr"] or 0.0)
     return found
+
+
+def same_gradients(process: Process, others: Sequence[Process], equal: float) -> bool:
+    """Whether the optimizers of these ranks were given the same gradients at all common looks."""
+    own, common = sums_of_gradients(process), 0
+    for other in others:
+        theirs = sums_of_gradients(other)
+        steps = own.keys() & theirs.keys()
+        if any(apart(own[step], theirs[step]) > equal for step in steps):
+            return False
+        common += bool(steps)
+    return common == len(others) > 0
 
 
 def largest_distance(process: Process, others: Sequence[Process]) -> float:

@@ -13,6 +13,22 @@ from tracelyze.formatting import fraction, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
+FIX = (
+    "Wrap the model in DistributedDataParallel before the optimizer is made, call the wrapper and not the "
+    "module inside it, and leave no_sync before the last backward of a step."
+)
+EXAMPLE = (
+    "model = DistributedDataParallel(model, device_ids=[local_rank] if on_gpu else None)\n"
+    "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)"
+)
+APPLIED = (
+    "the gradients are the same on all of them, but the optimizers make different updates of them. What is saved is "
+    "the model of one rank, and gradients are taken at weights that differ."
+)
+FIX_APPLIED = (
+    "Give the optimizers of all ranks the same class, options and state: load a checkpoint on every rank, and let no "
+    "setting depend on the rank."
+)
 MOST_OPENED = 3  # ranks of which the distance is told to the last digit
 
 
@@ -39,11 +55,14 @@ def check(process: Process, limits: Limits) -> Outcome:
         if min(distances[2:]) <= limits["equal"]:
             return Passed(f"weights of ranks {process.rank} and {rank} are equal at step {steps[-1]:,}, or in between")
         apart.append(rank)
-    most = weights.largest_distance(process, [ranks[rank].open() for rank in apart[:MOST_OPENED]])
-    return [_finding(process, apart, most, limits)]
+    opened = [ranks[rank].open() for rank in apart[:MOST_OPENED]]
+    averaged = weights.same_gradients(process, opened, limits["equal"])
+    most = weights.largest_distance(process, opened)
+    return [_finding(process, apart, most, averaged, limits)]
 
 
-def _finding(process: Process, apart: list[int], most: float, limits: Limits) -> Finding:
+def _finding(process: Process, apart: list[int], most: float, averaged: bool, limits: Limits) -> Finding:
+    """`averaged`: the gradients are the same on these ranks, so that their optimizers make the difference."""
     optimization = process.longest
     ranks = [process.rank, *apart]
     return Finding(
@@ -53,13 +72,12 @@ def _finding(process: Process, apart: list[int], most: float, limits: Limits) ->
         title=f"{plural(len(ranks), 'rank')} train models of their own: weights that were equal drift apart",
         summary=(
             "At the first step the weights were equal on all ranks. Ever since, at the same steps and the same rates, "
-            f"they differ, by {fraction(most)} of a tensor's norm in the end: nothing "
-            "averages the gradients. Each rank sees its part of the data only, and what is saved is one of them."
+            f"they differ, by {fraction(most)} of a tensor's norm in the end: "
+            + (APPLIED if averaged else "nothing averages the gradients. Each rank sees its part of the data only, and "
+               "what is saved is one of them.")
         ),
-        fix="Wrap the model in DistributedDataParallel before the optimizer is made, call the wrapper and not the "
-        "module inside it, and leave no_sync before the last backward of a step.",
-        fix_code="model = DistributedDataParallel(model, device_ids=[local_rank] if on_gpu else None)\n"
-        "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)",
+        fix=FIX_APPLIED if averaged else FIX,
+        fix_code="" if averaged else EXAMPLE,
         first_step=2,
         last_step=timing.last_step(optimization),
         ranks=ranks,
