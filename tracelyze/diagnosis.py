@@ -324,7 +324,8 @@ class Agreement:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What the reader has to know about the run itself. `overhead` is the collector's own share of the step time.
+    """What the reader has to know about the run itself. `overhead` is the collector's own share of the step time once
+    the run had settled, `overhead_at_start` the seconds before that: imports, and first steps, which are all sampled.
 
     `trainings` lists them where the run made several: a sweep, folds, training threads; else it is empty. `commit` is
     the git commit of the folder that the program was started in, `clean` whether its tracked files were unchanged.
@@ -340,6 +341,7 @@ class RunFacts:
     environment: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     overhead: float | None = None
+    overhead_at_start: float | None = None
     signals: list[SignalFacts] = field(default_factory=list)
     trainings: list[TrainingFacts] = field(default_factory=list)
     commit: str = ""

@@ -14,6 +14,7 @@ from tracelyze.analyzers.rule import Passed, Rule, Skipped, together
 from tracelyze.analyzers.rules import RULES
 from tracelyze.diagnosis import Chart, Cost, Diagnosis, Excerpt, Exit, Finding, Location, verdict_of
 from tracelyze.errors import InputError
+from tracelyze.reports.wording import words
 
 COUNT = 400
 NAN = float("nan")
@@ -39,6 +40,21 @@ def test_a_healthy_run_has_no_finding_and_one_check_per_rule(make) -> None:
     assert titles == ["Training loss", "Gradient norm", "Time per step", "Memory"]
     assert diagnosis.run.steps == COUNT
     assert diagnosis.run.overhead == pytest.approx(0.008, rel=0.1)
+
+
+def test_the_cost_of_recording_is_stated_without_the_start_of_the_run(make) -> None:
+    steps = make.steps()
+    steps["overhead"] = [0.4] + [0.02] * 99 + [0.0003] * (COUNT - 100)
+    steps["seconds"] = [NAN] + [0.004] * (COUNT - 1)
+    run = diagnose(make.run(make.process(steps))).run
+    assert run.overhead == pytest.approx(0.075)
+    assert run.overhead_at_start == pytest.approx(0.4 + 99 * 0.02)
+    assert words.recording(run).startswith("Recording took 7.5% of the step time")
+    assert ", and 2.38 s in all at the start." in words.recording(run)
+    short = {name: values[:40] for name, values in steps.items()}
+    run = diagnose(make.run(make.process(short))).run
+    assert run.overhead == pytest.approx(0.02 / 0.004), "only the first step, whose own time is not known, is left out"
+    assert run.overhead_at_start == pytest.approx(0.4)
 
 
 def test_the_diagnosis_is_plain_data(make) -> None:

@@ -24,6 +24,8 @@ TABLES = (
     "loss_calls", "schedules",
 )  # fmt: skip
 
+SHAPES = tuple(table for table in TABLES if table not in ("links", "schedules"))
+
 
 def rows(process: Process, table: str) -> list[dict[str, Any]]:
     left_out = OF_THE_MOMENT | ({"step", "steps"} if table == "reach" else set())  # reports are not to the step
@@ -62,6 +64,27 @@ def test_what_is_skipped_is_as_if_it_had_been_dispatched(collect: Collect) -> No
     assert differ <= 0.01 * len(kept[0]), "a look at the stack keeps a frame's tensors for a moment"
     assert skipped > 0.3 * len(rows(fast, "steps")), "the fast path is taken"
     assert after_change > 50, "also when another optimizer has taken over"
+
+
+def test_steps_of_several_backwards_and_steps_with_a_closure_are_skipped_as_if_they_were_not(collect: Collect) -> None:
+    options = [word for name, every in CADENCES.items() for word in ("--signal", f"{name}=every:{every}")]
+    one, other = (
+        collect(sys.executable, program("fast_shapes.py"), *more, options=tuple(options)) for more in ([], ["--full"])
+    )
+    fast, full = one.run.processes[0], other.run.processes[0]
+    assert [row for row in fast.tables["events"].records() if row["kind"] == "collector-error"] == []
+    for table in SHAPES:
+        assert rows(fast, table), table
+        assert len(rows(fast, table)) == len(rows(full, table)), table
+        different = differences(rows(fast, table), rows(full, table))
+        assert len({at for at, *_ in different}) <= (0.05 * len(rows(fast, table)) if table == "loss_calls" else 0), (
+            table, different[:3],
+        )  # fmt: skip
+    assert other.process.stdout.split() == ["0"] * 3
+    plainly, accumulated, within_steps = map(int, one.process.stdout.split())
+    assert plainly > 100
+    assert accumulated > 100
+    assert within_steps > 200
 
 
 @pytest.mark.parametrize("what", ["fork", "handler"])

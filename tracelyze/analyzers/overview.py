@@ -24,13 +24,12 @@ ENVIRONMENT = ("python", "torch", "cuda", "platform", "hostname", "host", "devic
 
 @dataclass
 class ProcessFacts:
-    """What the diagnosis says about one process. `steps`: of its longest training; `overhead`: None if unknown."""
+    """What the diagnosis says about one process. `steps`: of its longest training; `cost`: None if unknown."""
 
     rank: int
     exit: Exit
     steps: int
-    seconds: float
-    overhead: float | None
+    cost: recording_cost.Cost | None
     duration: float | None
     environment: dict[str, str]
     command: list[str]
@@ -42,14 +41,13 @@ class ProcessFacts:
 
 def facts_of(process: Process) -> ProcessFacts:
     """What is said about this process; its trainings are added where they have names."""
-    steps, facts = process.steps, process.facts
+    facts = process.facts
     ends = [process.tables[name]["time"] for name in ("steps", "events", "samples")]
     return ProcessFacts(
         rank=process.rank,
         exit=process.exit,
         steps=max((len(optimization.steps) for optimization in process.optimizations), default=0),
-        seconds=float(np.nansum(steps["seconds"])),
-        overhead=float(np.nansum(steps["overhead"])) if steps.has("overhead") else None,
+        cost=recording_cost.of_steps(process),
         duration=max((float(np.nanmax(times)) for times in ends if np.isfinite(times).any()), default=None),
         environment=environment(facts),
         command=_words(facts.get("command") or facts.get("argv")),
@@ -68,9 +66,7 @@ class Facts:
     ranks: set[int] = field(default_factory=set)
     exits: list[Exit] = field(default_factory=list)
     died: list[Death] = field(default_factory=list)
-    seconds: float = 0.0
-    overhead: float = 0.0
-    overhead_known: bool = False
+    costs: list[recording_cost.Cost] = field(default_factory=list)
     duration: float | None = None
     environment: dict[str, str] = field(default_factory=dict)
     command: list[str] = field(default_factory=list)
@@ -86,10 +82,8 @@ class Facts:
         self.exits.append(told.exit)
         if told.death is not None:
             self.died.append(told.death)
-        self.seconds += told.seconds
-        if told.overhead is not None:
-            self.overhead_known = True
-            self.overhead += told.overhead
+        if told.cost is not None:
+            self.costs.append(told.cost)
         if told.duration is not None:
             self.duration = max(self.duration or 0.0, told.duration)
         self.environment = self.environment or told.environment
@@ -122,7 +116,7 @@ class Facts:
 
     def run(self, path: Path, manifest: Mapping[str, Any], notes: Sequence[str]) -> RunFacts:
         """The facts of the whole run."""
-        nothing = self.why_nothing(notes)
+        nothing, seconds = self.why_nothing(notes), sum(cost.seconds for cost in self.costs)
         notes = list(dict.fromkeys(notes)) if self.processes or not nothing else []
         return RunFacts(
             path=str(path),
@@ -136,7 +130,8 @@ class Facts:
             notes=[*notes] + ([nothing] if nothing else []) + recording_cost.notes(self.signals),
             signals=self.signals,
             trainings=self.trainings,
-            overhead=self.overhead / self.seconds if self.overhead_known and self.seconds > 0 else None,
+            overhead=sum(cost.settled for cost in self.costs) / seconds if seconds else None,
+            overhead_at_start=max((cost.at_start for cost in self.costs), default=None),
             **_revision(manifest.get("git")),
         )
 

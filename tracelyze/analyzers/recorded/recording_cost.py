@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from tracelyze.diagnosis import SignalFacts
 
@@ -12,7 +14,32 @@ if TYPE_CHECKING:
 
     from tracelyze.analyzers.recorded.run import Process
 
+FIRST_STEPS = 100  # of a process: signals sample all of them, whatever that costs
 NO_SIGNALS = ("hooks", "writer")  # rows of the table signals that state totals
+
+
+class Cost(NamedTuple):
+    """Seconds that the hooks took."""
+
+    settled: float  # in steps that took so many `seconds`,
+    seconds: float
+    at_start: float  # and before those: what is loaded and prepared, and the first steps
+
+
+def of_steps(process: Process) -> Cost | None:
+    """What recording cost by the collector's own clock; None where that was not measured.
+
+    The first steps are apart: they pay for what is done once, and all of them are sampled. Of a run that is too short
+    for that only the first step is, whose own time is not known.
+    """
+    steps = process.steps
+    if not steps.has("overhead"):
+        return None
+    overhead, seconds = np.nan_to_num(steps["overhead"]), steps["seconds"]
+    first = FIRST_STEPS if len(seconds) >= 2 * FIRST_STEPS else 1
+    later = np.isfinite(seconds) & (np.arange(len(seconds)) >= first)
+    settled = float(overhead[later].sum())
+    return Cost(settled, float(seconds[later].sum()), float(overhead.sum()) - settled)
 
 
 def signals_of(process: Process) -> list[SignalFacts]:

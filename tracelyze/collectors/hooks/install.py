@@ -34,7 +34,8 @@ from tracelyze.collectors.options import CollectOptions, from_environment
 from tracelyze.collectors.program import vocabularies
 from tracelyze.collectors.recording import ending
 from tracelyze.collectors.recording.backwards import Backwards
-from tracelyze.collectors.recording.fast_path.path import FastPath, this_thread, timed
+from tracelyze.collectors.recording.fast_path.cost import TimedFastPath
+from tracelyze.collectors.recording.fast_path.path import FastPath, this_thread
 from tracelyze.collectors.recording.forwards import Forwards
 from tracelyze.collectors.recording.per_thread import Recorders
 from tracelyze.collectors.recording.recorder import Recorder
@@ -47,7 +48,9 @@ LOSSES = (
     "hinge_embedding_loss", "cosine_embedding_loss", "margin_ranking_loss", "triplet_margin_loss", "soft_margin_loss",
     "multi_margin_loss", "multilabel_soft_margin_loss",
 )  # fmt: skip
-OWN = (Recorder, Recorders, Forwards, Backwards, Steps, FastPath, ByIdentity, SetByIdentity)  # what wrappers call
+OWN = (  # what wrappers call
+    Recorder, Recorders, Forwards, Backwards, Steps, FastPath, TimedFastPath, ByIdentity, SetByIdentity,
+)  # fmt: skip
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 
 
@@ -110,7 +113,6 @@ def _hide_from_compiler(torch: Any) -> None:
         *(getattr(functional, name) for name in (*LOSSES, *DROPOUTS) if hasattr(functional, name)),
     ]  # fmt: skip
     own = [f for kind in OWN for f in vars(kind).values()]
-    own.append(timed(recorder().fast_path.cost, bool))  # All functions that `timed` makes have the same code.
     methods = [one for one in own if isinstance(one, types.FunctionType)]
     compiler.hide(torch, wrappers, [recorder, gradient_changes.peeked, leave_no_frame, vocabularies.made, *methods])
 
@@ -187,7 +189,7 @@ def _modules(torch: Any) -> None:
                 calling.root = calling.watch = None
             if watch:
                 watch.ends(self, output)
-            if fast_path is not None and fast_path.forward(args, output):
+            if fast_path is not None and fast_path.forward(args, kwargs, output):
                 return output
             forwards = recorder().forwards
             if not forwards.heard_as_loss(loss_kind, self, output):

@@ -42,6 +42,7 @@ class Call:
     trained = False
     dead = False
     graph: Callable[[], Any] | None = None  # a weak reference to what lives as long as it, of a replayed call
+    input_key: tuple[Any, ...] | None = None  # by which the input of a replayed call is recognised, if it is known
     declared: tuple[int, str] | None = None  # number and purpose of the evaluation that a callback announced
     batch_size: int | None = None
     batch: Batch | None = None  # that it was given
@@ -257,13 +258,13 @@ class Calls:
         """Something is not as it was: watch them for a while."""
         self._habit.forget()
 
-    def replay(self, batch_size: int, graph: Callable[[], Any]) -> Call:
+    def replay(self, batch_size: int, graph: Callable[[], Any], batch: Batch | None) -> Call:
         """A call of the usual model that was skipped (recording/fast_path), because it was to train as usual."""
         before = self._habit.running
         assert before is not None
         now = self._clock.now()
         call = self.latest = Call(before.model, now, now, self._progress.steps, GRAD)
-        call.graph, call.batch = graph, self._batches.used_by(None)
+        call.graph, call.batch = graph, batch
         call.batch_size, call.loader, call.autocast = batch_size, self._progress.loader, before.autocast
         call.dropouts, call.statistics, call.sensitive = before.dropouts, before.statistics, before.sensitive
         call.sensitive_in_train, call.kinds = before.sensitive_in_train, before.kinds

@@ -41,6 +41,14 @@ class Training:
             self.follow(loss)
         return usual
 
+    def losses_so_far(self) -> tuple[float | None, float]:
+        """What is known of the losses, for `forget_losses_since`."""
+        return self._loss_mean, self.loss_limit
+
+    def forget_losses_since(self, before: tuple[float | None, float]) -> None:
+        """Take back what `follow` was told since then."""
+        self._loss_mean, self.loss_limit = before
+
     def follow(self, loss: float) -> None:
         """Take the loss of a step into account."""
         mean = self._loss_mean

@@ -40,7 +40,7 @@ class Backwards:
     @on_training_thread
     def begins(self, roots: Any, retains_graph: bool = False) -> None:
         """`torch.autograd.backward` was called by the program, perhaps with `retain_graph=True`."""
-        if self._fast_path.stage:
+        if self._fast_path.active:
             self._fast_path.catch_up()
         if not self.guard.writer.opened:
             self._open()
@@ -56,7 +56,7 @@ class Backwards:
     @on_training_thread
     def ends(self, roots: Any) -> None:
         """It returned."""
-        if self._fast_path.stage:
+        if self._fast_path.active:
             self._fast_path.catch_up()
         self._progress.in_backward = False
         self.dispatch_end(roots)

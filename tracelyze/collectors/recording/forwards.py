@@ -80,7 +80,7 @@ class Forwards:
     ) -> None:
         """An outermost module call, begun at `start`, has returned; so many dropouts and losses were called in
         it, and so many running statistics changed."""
-        if self._fast_path.stage:
+        if self._fast_path.active:
             self._fast_path.catch_up()
         self._progress.forwards += 1
         if self._calls_failed:

@@ -32,6 +32,7 @@ from tracelyze.collectors.recording.context import Context
 from tracelyze.collectors.recording.dispatch import Dispatcher
 from tracelyze.collectors.recording.fast_path.path import FastPath
 from tracelyze.collectors.recording.fast_path.replay import Replay
+from tracelyze.collectors.recording.fast_path.rows import SkippedRows
 from tracelyze.collectors.recording.fast_path.skippable import Skippable
 from tracelyze.collectors.recording.forwards import Forwards
 from tracelyze.collectors.recording.guards import Guard, never_raises, on_training_thread
@@ -70,7 +71,8 @@ class Recorder:
         self.dispatcher = dispatcher = Dispatcher(progress, self._listeners_changed, self._signal_failed)
         next_call = NextCall()
         skippable = Skippable(progress, program, dispatcher, rows, next_call)
-        self.fast_path = fast_path = FastPath(torch.Tensor, guard, skippable, losses, budget, self.record_event)
+        skipped_rows = SkippedRows(guard, budget, dispatcher)
+        self.fast_path = fast_path = FastPath(torch, guard, skippable, losses, skipped_rows, self.record_event)
         self.forwards = Forwards(
             torch, guard, progress, program.calls, dispatcher, fast_path, losses, next_call, self.record_event
         )
@@ -78,7 +80,7 @@ class Recorder:
         self.backwards = Backwards(guard, progress, program, dispatcher, fast_path, self.steps, self.open)
         program.optimizers.changed = dispatcher.optimizer_changed
         program.manual_updates.handler = self.steps
-        fast_path.replay = Replay(progress, program, dispatcher, self.forwards, self.backwards)
+        fast_path.replay = Replay(torch, progress, program, dispatcher, self.forwards, self.backwards)
         context = Context(
             torch, options, guard, progress, program, losses, next_call, fast_path, dispatcher, rows, budget,
             self.ledger, self.record_event,
@@ -181,7 +183,7 @@ class Recorder:
         """The program has ended: write the rest."""
         if not self.opened or self.ended:
             return
-        if self.fast_path.stage:
+        if self.fast_path.active:
             self.fast_path.catch_up()
         self.program.manual_updates.finish()
         self.writer.end()

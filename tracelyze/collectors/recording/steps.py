@@ -45,7 +45,7 @@ class Steps:
     @on_training_thread
     def begins(self, optimizer: Any) -> None:
         """An optimizer's step was called (for fused optimizers under GradScaler also when the kernel will skip)."""
-        if self._fast_path.stage:
+        if self._fast_path.active:
             self._fast_path.catch_up()
         if self.guard.thread.ident is None:
             self.guard.thread.claim()
@@ -65,7 +65,7 @@ class Steps:
         progress = self._progress
         if progress.in_backward:
             return
-        if self._fast_path.stage:
+        if self._fast_path.active:
             self._fast_path.catch_up()
         tracked = self._optimizers.track(optimizer)
         progress.steps = steps = progress.steps + 1

@@ -185,6 +185,9 @@ SHORT: Final = 0.02
 added was 1.3 to 2 times of that on steps of 1 to 50 ms, 3 times in a GAN of 1.3 ms a step (benchmarks/hooks.py)."""
 
 
+WORTH_SAYING: Final = 0.05  # seconds at the start of a run
+
+
 def _is_plain(argument: str) -> bool:
     return bool(argument) and all(char.isalnum() or char in "@%+=:,./-_" for char in argument)
 
@@ -200,7 +203,14 @@ def recording(run: RunFacts) -> str:
     slowed = len(run.turned_down())
     kept = f" To keep that low, it took samples of {formatting.plural(slowed, 'signal')} less often." if slowed else ""
     unseen = " by its own clock, and up to three times that on steps this short" if run.overhead >= SHORT else ""
-    return f"Recording took {formatting.percent(run.overhead)} of the step time{unseen}.{kept}"
+    return f"Recording took {formatting.percent(run.overhead)} of the step time{unseen}{at_start(run)}.{kept}"
+
+
+def at_start(run: RunFacts) -> str:
+    """What recording took before the run had settled, as the end of a sentence; empty if it is next to nothing."""
+    if run.overhead_at_start is None or run.overhead_at_start < WORTH_SAYING:
+        return ""
+    return f", and {formatting.duration(run.overhead_at_start)} in all at the start"
 
 
 def _split(summary: str) -> tuple[str, str]:

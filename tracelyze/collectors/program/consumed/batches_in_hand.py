@@ -62,9 +62,10 @@ class _Queue:
             batches.popleft()
 
     def follow_skipped(self, forwards: int) -> None:
-        """Calls that nobody looked at (recording/fast_path.py) took a batch each."""
-        batches, skipped, self.forwards = self.batches, forwards - self.forwards, forwards
-        if skipped and self.ahead and batches:
+        """Calls that nobody looked at (recording/fast_path) took a batch each."""
+        batches, skipped = self.batches, forwards - self.forwards
+        self.forwards = max(forwards, self.forwards)
+        if skipped > 0 and self.ahead and batches:
             for _ in range(min(skipped - (not batches[0].used), len(batches) - 1)):
                 batches.popleft()
             batches[0].used = True
@@ -133,6 +134,16 @@ class BatchesInHand:
             queue.advance(given)
         batches[0].used = True
         return batches[0]
+
+    def used_by_skipped(self) -> Batch | None:
+        """The batch that a call was given which nobody looked at, the latest of the calls that are counted."""
+        loader = self._progress.loader
+        queue = self._queues.get(loader) if loader is not None else None
+        if queue is None or not queue.batches:
+            return None
+        queue.follow_skipped(self._progress.forwards)
+        queue.batches[0].used = True
+        return queue.batches[0]
 
     def _measure(self, batch: Batch, position: int, batch_size: int | None, fields: list[tuple[str, Any]]) -> None:
         """How many samples it holds: sequences may be stacked so that their positions come first."""

@@ -21,7 +21,10 @@ NOTHING: frozenset[int] = frozenset()
 class Backward:
     """One backward. Signals add what they find out about it."""
 
-    __slots__ = ("calls", "divisor", "is_mean", "is_part", "line", "micro_batches", "models", "number", "used", "value")
+    __slots__ = (
+        "calls", "divisor", "factor", "is_mean", "is_part", "line", "micro_batches", "models", "number", "used",
+        "value",
+    )  # fmt: skip
 
     def __init__(self, number: int) -> None:
         self.number = number  # of the process's backwards
@@ -32,6 +35,7 @@ class Backward:
         self.line: Any = None  # of the script, that called it; None if nobody asked
         self.value: Any = None  # its loss: a number, or a tensor on a device
         self.divisor: float | None = None
+        self.factor: float | None = None  # what its loss counts in that of its step, where there are several
         self.is_part = False  # of the step's mean
         self.is_mean: bool | None = None  # what a loss function averages, and nothing else (sampled with the divisor)
         self.micro_batches: frozenset[Any] = NOTHING

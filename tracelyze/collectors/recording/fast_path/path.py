@@ -1,10 +1,11 @@
 """The fast path through the hooks: steps that are like those before them are skipped, and leave a row all the same.
 
-A loop that has settled makes the same few calls at every step: one model, one loss, one backward, one step of one
-optimizer. Where every signal is either paused or can do without, the hooks then only check that this is still so, for
-SKIPPED_STEPS steps in a row, and a row gets what signals read quickly (`Signal.fast_values`) beside what held at the
-step before (`Signal.copied_columns`). Any other call ends that at once, and the events that were skipped of the step
-that runs are dispatched after all (`replay.py`).
+A loop that has settled makes the same few calls at every step: one model, a loss and a backward, once or several
+times, and one step of one optimizer, whose closure may do the rest. Where every signal is either paused or can do
+without, the hooks then only check that this is still so (`expected.py`), for SKIPPED_STEPS steps in a row, and a row
+(`rows.py`) gets what signals read quickly (`Signal.fast_values`) beside what held at the step before
+(`Signal.copied_columns`). Any other call ends that at once, and the events that were skipped of the step that runs are
+dispatched after all (`replay.py`).
 
 There is no fast path on a device, where the loss is not known before the backward begins.
 """
@@ -20,25 +21,25 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from tracelyze import redaction
-from tracelyze.collectors.cadence.budget import Budget
 from tracelyze.collectors.cadence.loss_sampling import LossSampling
 from tracelyze.collectors.program.calls import LiveGraph
+from tracelyze.collectors.program.models import tensors_of
 from tracelyze.collectors.program.optimizers import Tracked
-from tracelyze.collectors.recording.dispatch import FastColumns
+from tracelyze.collectors.recording.fast_path import expected as events
+from tracelyze.collectors.recording.fast_path.cost import TimedFastPath
+from tracelyze.collectors.recording.fast_path.expected import Expected, SkippedCall, SkippedEvents, nothing
+from tracelyze.collectors.recording.fast_path.rows import SkippedRows, mean_or_sum
 from tracelyze.collectors.recording.fast_path.skippable import Skippable
 from tracelyze.collectors.recording.guards import Guard
-from tracelyze.collectors.storage.stream import Names
+from tracelyze.collectors.signals.gradients.microbatches import key_of
+from tracelyze.collectors.signals.loss.loss import own_divisor
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 
 SKIPPED_STEPS = 22  # in a row; 23 with the full step after them, a prime: it keeps step with no signal's cadence
-TIMED_EVERY = 16  # Of so many runs of skipped steps one is timed, and stands for the others.
-
-# What was skipped of the step that runs: a stage of it, or AWAY where nothing is being skipped.
-AWAY, BETWEEN, CALLED, IN_BACKWARD, AFTER_BACKWARD, IN_STEP = range(6)
 
 
 class _ThisThread(threading.local):
-    fast_path: FastPath | None = None  # of the recording whose training this thread runs
+    fast_path: FastPath | TimedFastPath | None = None  # of the recording whose training this thread runs
 
 
 this_thread = _ThisThread()
@@ -47,72 +48,7 @@ this_thread = _ThisThread()
 class ReplayedStep(Protocol):
     """Dispatches what was skipped (`replay.Replay`)."""
 
-    def forward(self, batch_size: int, graph: Callable[[], Any]) -> None: ...
-
-    def backward_begins(self, loss: float) -> None: ...
-
-    def backward_failed(self) -> None: ...
-
-    def backward_ends(self, loss: float) -> None: ...
-
-    def step_begins(self) -> None: ...
-
-
-class Run:
-    """Steps that are skipped in a row: what each of them must look like, and what their rows have in common."""
-
-    __slots__ = (
-        "allowed", "batch_size", "guards", "loss", "names", "optimizer", "readers", "retains_graph", "skipped",
-        "tracked", "training",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.allowed = self.skipped = 0  # steps
-        self.optimizer: Callable[[], Any] = _none
-        self.tracked: Callable[[], Tracked | None] = _none
-        self.training: Any = None
-        self.batch_size = 0
-        self.retains_graph = False
-        self.guards: list[tuple[Callable[[], Any], Any]] = []  # what to read, and its value at the last full step
-        self.readers: list[Callable[[Tracked, float], tuple[Any, ...]]] = []
-        self.names = Names((), {})
-        self.loss = math.nan  # of the step that runs
-
-
-class SkippingCost:
-    """Seconds that the hooks take for a step that is skipped, measured in some of the runs."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self.timed = False  # The run of skipped steps that is going on is timed.
-        self.spent = 0.0  # seconds in that run so far
-        self._runs = 0
-
-    def run_begins(self) -> bool:
-        """Whether to time this run, other than the one before."""
-        self._runs += 1
-        before, self.timed = self.timed, self._runs % TIMED_EVERY == 1
-        return self.timed != before
-
-    def run_ends(self, skipped: int) -> float:
-        """Seconds that the run of so many steps took."""
-        if self.timed:
-            cost, self.spent = self.spent / skipped, 0.0
-            self.seconds = 0.8 * self.seconds + 0.2 * cost if self.seconds else cost
-        return self.seconds * skipped
-
-
-def timed(cost: SkippingCost, method: Callable[..., bool]) -> Callable[..., bool]:
-    """The method, with its time added up."""
-
-    def call(*args: Any) -> bool:
-        begin = perf_counter()
-        try:
-            return method(*args)
-        finally:
-            cost.spent += perf_counter() - begin
-
-    return call
+    def step(self, expected: Expected, skipped: SkippedEvents) -> None: ...
 
 
 class FastPath:
@@ -122,45 +58,28 @@ class FastPath:
 
     def __init__(
         self,
-        tensor: Any,
+        torch: Any,
         guard: Guard,
         skippable: Skippable,
         losses: LossSampling,
-        budget: Budget,
+        rows: SkippedRows,
         record_event: Callable[[str, str, str], None],
     ) -> None:
-        """`tensor` is the class torch.Tensor. Steps are skipped as soon as there is a `replay`."""
+        """Steps are skipped as soon as there is a `replay`."""
         self.on = False
-        self.stage = AWAY
-        self.model: Callable[[], Any] = _none  # the module that is called next
+        self.active = False  # Steps are being skipped, or were until now and `catch_up` has yet to be called.
+        self.model: Callable[[], Any] = nothing  # the module that is called next
         self.progress = skippable.progress
         self.losses = losses
-        self.cost = SkippingCost()
         self.replay: ReplayedStep | None = None
-        self._tensor = tensor
-        self._function_modes, self._dispatch_modes = guard.function_modes, guard.dispatch_modes
+        self._torch = torch
         self._guard = guard
         self._skippable = skippable
-        self._program = skippable.program
-        self._stream = guard.writer.streams["steps"]
-        self._budget = budget
+        self._rows = rows
         self._record_event = record_event
         self._interrupted = False
-        self._in_train: Callable[[Any], bool] = bool
-        self._graph: Callable[[], Any] = _none  # of the latest call that was skipped
-        self._run = Run()
-        self._use(timed=False)
-
-    def _use(self, timed: bool) -> None:
-        """What the hooks call from now on: timed runs have methods of their own, so that the others pay nothing."""
-        wrap = self._timed if timed else _as_it_is
-        self.forward: Callable[[tuple[Any, ...], Any], bool] = wrap(self._forward)
-        self.backward_begins: Callable[[Any, bool], bool] = wrap(self._backward_begins)
-        self.step_begins: Callable[[Any], bool] = wrap(self._step_begins)
-        self.step_ends: Callable[[Any], bool] = wrap(self._step_ends)
-
-    def _timed(self, method: Callable[..., bool]) -> Callable[..., bool]:
-        return timed(self.cost, method)
+        self._expected = Expected()
+        self._skipped = SkippedEvents()
 
     # Whether to skip steps
 
@@ -168,68 +87,66 @@ class FastPath:
         """A step has ended whose events were dispatched: may those be skipped that follow, if they are like it?"""
         skippable, progress, self._interrupted = self._skippable, self.progress, False
         steps = progress.steps
-        model = skippable.model(tracked, row)
-        if model is None or self.replay is None:
+        expected = skippable.expected(tracked, row)
+        if expected is None or self.replay is None:
             return
         allowed = min(SKIPPED_STEPS, skippable.steps())
         if allowed < 1:
             return
-        run = self._run
-        self.model, self._in_train = model.module, model.in_train
-        run.optimizer, run.tracked = tracked.reference, weakref.ref(tracked)
-        run.training = tracked.training
-        run.batch_size, run.retains_graph = row["batch_size"], progress.retains_graph
-        self._prepare_rows(row, skippable.dispatcher.fast_columns)
-        if self.cost.run_begins():
-            self._use(timed=self.cost.timed)
-        run.allowed, run.skipped = int(allowed), 0
+        rows = self._rows
+        self.model, self._expected, self._skipped = expected.module, expected, SkippedEvents()
+        rows.begin(row, allowed, accumulates=expected.accumulation is not None)
+        path = TimedFastPath(self, rows.cost) if rows.cost.run_begins() else self
         if progress.steps == steps:  # and no handler of a signal has trained meanwhile
-            this_thread.fast_path, self.stage, self.on = self, BETWEEN, not self._interrupted
-
-    def _prepare_rows(self, row: dict[str, Any], columns: FastColumns) -> None:
-        run = self._run
-        run.readers = columns.readers
-        run.guards = [(read, tuple([row.get(name) for name in names])) for names, read in columns.guards]
-        common = {name: row[name] for name in columns.copied if name in row}
-        if self.cost.seconds:
-            common["overhead"] = self.cost.seconds
-        if common != run.names.common or run.names[3:] != columns.read:
-            run.names = Names(("step", "time", "loss", *columns.read), common)
+            this_thread.fast_path, self.active, self.on = path, True, not self._interrupted
 
     # A step that is skipped
 
-    def _forward(self, args: tuple[Any, ...], output: Any) -> bool:
-        """The module returned `output` for `args`, of which it is the first."""
+    def forward(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> bool:
+        """The module, which is the first of `args`, returned `output`."""
+        expected, skipped, tensor = self._expected, self._skipped, self._torch.Tensor
         try:
-            expected = self.stage == BETWEEN and len(args) > 1 and not self._function_modes()
-            if expected and type(output) is self._tensor and self._in_train(args[0]):
-                node, given, losses = output.grad_fn, args[1], self.losses
-                known = node is not None and type(given) is self._tensor and given.dim()
-                if known and given.size(0) == self._run.batch_size:
-                    node.metadata["tracelyze"] = graph = LiveGraph(self._program.calls)
-                    self._graph = weakref.ref(graph)
+            given: Any = args[1] if len(args) > 1 else next(iter(kwargs.values()), None)
+            as_before = expected.order[skipped.count] == events.CALL and not self._guard.function_modes()
+            as_before = as_before and type(given) is tensor and expected.in_train(args[0]) and given.dim()
+            if as_before and given.size(0) == expected.batch_size:
+                outputs = (output,) if type(output) is tensor else tensors_of(self._torch, output)
+                nodes = [one.grad_fn for one in outputs if type(one) is tensor]
+                key = None if expected.accumulation is None else key_of(self._torch, given)
+                another = key is None or all(key != call.key for call in skipped.calls)
+                if any(nodes) and len(nodes) == len(outputs) and another:
+                    graph = LiveGraph(self._skippable.program.calls)
+                    for node in nodes:
+                        if node is not None:
+                            node.metadata["tracelyze"] = graph
+                    losses = self.losses
                     if losses.next <= losses.count:
                         losses.choose_next()
                     self.progress.forwards += 1
-                    self.stage = CALLED
+                    batches = None if expected.accumulation is None else self._skippable.program.batches
+                    batch = None if batches is None else batches.used_by_skipped()  # It may be gone before the step is.
+                    skipped.calls.append(SkippedCall(weakref.ref(graph), weakref.ref(given), key, batch))
+                    skipped.count += 1
                     return True
         except Exception as error:
             self._fail(error)
         self.on = False
         return False
 
-    def _backward_begins(self, roots: Any, retains_graph: bool) -> bool:
-        run = self._run
+    def backward_begins(self, roots: Any, retains_graph: bool) -> bool:
+        """torch.autograd.backward was called."""
+        expected, skipped, guard = self._expected, self._skipped, self._guard
         try:
-            as_before = type(roots) is self._tensor and retains_graph is run.retains_graph
-            as_before = as_before and self.stage == CALLED and not self._function_modes() and not self._dispatch_modes()
+            as_before = type(roots) is self._torch.Tensor and retains_graph is expected.retains_graph
+            as_before = as_before and expected.order[skipped.count] == events.BACKWARD
+            as_before = as_before and not guard.function_modes() and not guard.dispatch_modes()
             if as_before and roots.is_cpu and not roots.dim():
-                loss, limit = roots.item(), run.training.loss_limit
-                for read, before in run.guards:
+                loss, training = roots.item(), expected.training
+                for read, before in expected.guards:
                     as_before = as_before and read() == before
-                if as_before and -limit < loss < limit:
-                    self.stage = IN_BACKWARD
-                    run.loss = loss
+                if as_before and -training.loss_limit < loss < training.loss_limit and self._divides_as_before(roots):
+                    skipped.count += 1
+                    skipped.losses.append(loss)
                     progress = self.progress
                     progress.backwards += 1
                     progress.in_backward = True
@@ -239,47 +156,57 @@ class FastPath:
         self.on = False
         return False
 
+    def _divides_as_before(self, loss: Any) -> bool:
+        """Whether a loss counts as much in the loss of the step as it did. Read where the full path reads it."""
+        accumulation = self._expected.accumulation
+        usual = None if accumulation is None else accumulation.read[len(self._skipped.losses)]
+        if usual is None:
+            return True
+        divisor, is_part, is_mean = own_divisor(self._torch, loss.grad_fn)
+        return usual == (None if is_part else divisor, is_part, is_mean)
+
     def backward_ends(self) -> bool:
         """It did, and made no optimizer step."""
-        if self.stage != IN_BACKWARD or self._program.optimizers.inside_now is not None:
+        expected, skipped = self._expected, self._skipped
+        inside = self._skippable.program.optimizers.inside_now
+        if not self.active or expected.order[skipped.count] != events.BACKWARD_ENDS or inside is not None:
             return False
         self.progress.in_backward = False
-        self.stage = AFTER_BACKWARD
+        training = expected.training
+        if skipped.losses_before is None:
+            skipped.losses_before = training.losses_so_far()
+        training.follow(skipped.losses[-1])
+        skipped.count += 1
         return True
 
-    def _step_begins(self, optimizer: Any) -> bool:
-        if self.stage == AFTER_BACKWARD and self._run.optimizer() is optimizer:
-            self.stage = IN_STEP
+    def step_begins(self, optimizer: Any) -> bool:
+        """An optimizer's step was called."""
+        expected, skipped = self._expected, self._skipped
+        if expected.order[skipped.count] == events.STEP and expected.optimizer() is optimizer:
+            self.progress.backwards_at_step = self.progress.backwards
+            skipped.count += 1
             return True
         self.on = False
         return False
 
-    def _step_ends(self, optimizer: Any) -> bool:
-        run, guard = self._run, self._guard
-        tracked, writer = run.tracked(), guard.writer
-        as_before = self.stage == IN_STEP and run.optimizer() is optimizer
+    def step_ends(self, optimizer: Any) -> bool:
+        """It returned."""
+        expected, skipped, guard = self._expected, self._skipped, self._guard
+        tracked, writer = expected.tracked(), guard.writer
+        as_before = expected.order[skipped.count] == events.STEP_ENDS and expected.optimizer() is optimizer
         if tracked is None or not as_before or writer.off or writer.threads.paused:
             self.on = False
             return False
         try:
-            self.stage = BETWEEN  # so that a handler that trains, and ends this, finds nothing to replay of this step
+            loss = mean_or_sum(skipped.losses, expected.accumulation)
+            skipped.clear()  # so that a handler that trains, and ends this, finds nothing to replay of this step
             time = perf_counter() - guard.clock.zero
             progress = self.progress
             progress.steps = tracked.at_step = progress.steps + 1
             tracked.count += 1
             if tracked.count > progress.longest:
                 progress.longest = tracked.count
-            run.training.follow(run.loss)
-            values = [run.names, tracked.count, time, run.loss]
-            for read in run.readers:
-                try:
-                    values += read(tracked, time)
-                except Exception as error:
-                    values += self._reading_failed(read, error)
-            self._stream.append_values(values)
-            self._budget.step_skipped(time)
-            run.skipped += 1
-            if run.skipped >= run.allowed:
+            if not self._rows.write(tracked, time, loss):
                 self._end()
                 dispatcher = self._skippable.dispatcher
                 if progress.steps >= dispatcher.resumes_at:
@@ -297,42 +224,28 @@ class FastPath:
 
     def leave(self) -> None:
         """The same on the thread that trains, where something changes that the skipped part of the step did not see."""
-        if self.stage > BETWEEN:
+        if self.active and self._skipped.count:
             self.catch_up()
         else:
             self.interrupt()
 
     def catch_up(self) -> None:
         """Dispatch what was skipped of the step that runs: it is not like those before."""
-        run, replay = self._run, self.replay
-        stage, self.stage, self.on = self.stage, AWAY, False  # at once: a handler of a signal may come here, too
-        if stage >= CALLED and not run.skipped:
+        expected, skipped, replay = self._expected, self._skipped, self.replay
+        if not self.active:
+            return
+        self.active = self.on = False  # at once: a handler of a signal may come here, too
+        self._skipped = SkippedEvents()
+        if skipped.count and not self._rows.count:
             self._skippable.not_before = self.progress.steps + SKIPPED_STEPS  # Perhaps no step can be skipped whole.
         self._end()
-        if replay is None:
-            return
-        if stage >= CALLED:
-            replay.forward(run.batch_size, self._graph)
-        if stage >= IN_BACKWARD:
-            replay.backward_begins(run.loss)
-        if stage == IN_BACKWARD:  # It did not end: an exception.
-            replay.backward_failed()
-        if stage >= AFTER_BACKWARD:
-            replay.backward_ends(run.loss)
-        if stage == IN_STEP:
-            replay.step_begins()
+        if replay is not None and skipped.count:
+            replay.step(expected, skipped)
 
     def _end(self) -> None:
-        skipped, self._run.skipped, self.stage, self.on = self._run.skipped, 0, AWAY, False
-        self._program.calls.check_next()
-        if skipped:
-            self._guard.overhead.charge(self.cost.run_ends(skipped))
-
-    def _reading_failed(self, read: Callable[..., Any], error: Exception) -> tuple[None, ...]:
-        """The signal is switched off, and its columns of this row are empty."""
-        signal: Any = getattr(read, "__self__", None)
-        self._skippable.dispatcher.switch_off(signal, error)
-        return (None,) * len(signal.fast_columns)
+        self.active = self.on = False
+        self._skippable.program.calls.check_next()
+        self._rows.end()
 
     def _fail(self, error: Exception) -> None:
         if raised_by_a_signal_handler(error):
@@ -341,11 +254,3 @@ class FastPath:
         self._skippable.not_before = math.inf
         text = redaction.redact_text("".join(traceback.format_exception(error)))
         self._record_event("collector-error", "fast_path", text)
-
-
-def _none() -> None:
-    """In the place of a weak reference that refers to nothing."""
-
-
-def _as_it_is(method: Callable[..., bool]) -> Callable[..., bool]:
-    return method

@@ -6,45 +6,62 @@ its change must end the fast path first (`FastPath.leave`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tracelyze.collectors.program.calls import Call
 from tracelyze.collectors.program.program import Program
 from tracelyze.collectors.program.progress import Progress
 from tracelyze.collectors.recording.backwards import Backwards
 from tracelyze.collectors.recording.dispatch import Dispatcher
+from tracelyze.collectors.recording.fast_path import expected as events
+from tracelyze.collectors.recording.fast_path.expected import Expected, SkippedCall, SkippedEvents
 from tracelyze.collectors.recording.forwards import Forwards
+from tracelyze.collectors.signals.gradients.microbatches import key_of
 
 
 @dataclass(frozen=True)
 class Replay:
-    """The parts of a step, in order."""
+    """What events are handed to."""
 
+    torch: Any
     progress: Progress
     program: Program
     dispatcher: Dispatcher
     forwards: Forwards
     backwards: Backwards
 
-    def forward(self, batch_size: int, graph: Callable[[], Any]) -> None:
-        """The usual model was called with a batch of this size; `graph()` is None once its graph is gone."""
-        self.forwards.dispatch(self.program.calls.replay(batch_size, graph), (), {})
+    def step(self, expected: Expected, skipped: SkippedEvents) -> None:
+        """The events that were skipped of the step that runs, in order."""
+        order, progress = expected.order[: skipped.count], self.progress
+        progress.forwards -= len(skipped.calls)  # They are counted anew, for signals go by these numbers.
+        progress.backwards -= len(skipped.losses)
+        if skipped.losses_before is not None:
+            expected.training.forget_losses_since(skipped.losses_before)
+        calls, losses, loss = iter(skipped.calls), iter(skipped.losses), 0.0
+        for event in order:
+            if event == events.CALL:
+                progress.forwards += 1
+                self.forwards.dispatch(self._call(next(calls), expected), (), {})
+            elif event == events.BACKWARD:
+                progress.backwards += 1
+                loss = next(losses)
+                self.backwards.dispatch_begin(loss)
+            elif event == events.BACKWARD_ENDS:
+                self.backwards.dispatch_end(loss)
+            else:
+                self.program.manual_updates.in_step = True
+        if order[-1] == events.BACKWARD:  # It did not end: an exception.
+            self.program.calls.check_all()
+        elif events.BACKWARD_ENDS in order:  # What was done to the gradients since belongs to the step that runs.
+            self.dispatcher.resume_all()
 
-    def backward_begins(self, loss: float) -> None:
-        """Backward was called on this loss."""
-        self.backwards.dispatch_begin(loss)
-
-    def backward_failed(self) -> None:
-        """It raised."""
-        self.program.calls.check_all()
-
-    def backward_ends(self, loss: float) -> None:
-        """It returned. What was done to the gradients since belongs to the step that is dispatched now."""
-        self.backwards.dispatch_end(loss)
-        self.dispatcher.resume_all()
-
-    def step_begins(self) -> None:
-        """The optimizer's step was called."""
-        self.progress.backwards_at_step = self.progress.backwards
-        self.program.manual_updates.in_step = True
+    def _call(self, skipped: SkippedCall, expected: Expected) -> Call:
+        """A call that was skipped, as a call."""
+        batch, key, given = skipped.batch, skipped.key, skipped.given()
+        if expected.accumulation is None:
+            batch = self.program.batches.used_by_skipped()
+            key = None if given is None else key_of(self.torch, given)
+        call = self.program.calls.replay(expected.batch_size, skipped.graph, batch)
+        call.input_key = key
+        return call

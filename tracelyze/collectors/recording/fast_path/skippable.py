@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
+from tracelyze.collectors.program.consumed.step_backwards import Backward
 from tracelyze.collectors.program.manual_updates import ManualOptimizer
-from tracelyze.collectors.program.models import Model
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.program.program import Program
 from tracelyze.collectors.program.progress import Progress
 from tracelyze.collectors.recording.dispatch import Dispatcher
+from tracelyze.collectors.recording.fast_path.expected import Accumulation, Expected, order_of
 from tracelyze.collectors.signals.context import NextCall
 from tracelyze.collectors.storage.pending import PendingSteps
 
@@ -25,23 +27,48 @@ class Skippable:
     rows: PendingSteps
     next_call: NextCall
     not_before: float = 0
+    order: tuple[int, ...] = ()  # of the latest step that was not skipped; () if it is not known
 
-    def model(self, tracked: Tracked, row: dict[str, Any]) -> Model | None:
-        """The model that every step calls once, if steps like this one, of which `row` is the row, may be skipped."""
+    def expected(self, tracked: Tracked, row: dict[str, Any]) -> Expected | None:
+        """What steps look like that may be skipped, if this one, of which `row` is the row, is one of those."""
+        before, self.order = self.order, self._order(row)
         model = self.program.calls.usual_model() if self.progress.steps >= self.not_before else None
-        if model is None or not self.dispatcher.steps_may_be_skipped() or not self._is_plain(tracked, row):
+        if model is None or not self.order or (len(self.order) > len(order_of(1, False)) and before != self.order):
             return None
-        return model
+        if not self.dispatcher.steps_may_be_skipped() or not self._is_plain(tracked, row):
+            return None
+        own = self.program.backwards.of_step
+        accumulation = accumulation_of(own, row) if len(own) > 1 else None
+        if accumulation is None and len(own) > 1:
+            return None
+        guards = self.dispatcher.fast_columns.guards
+        return Expected(
+            self.order,
+            model.module,
+            model.in_train,
+            tracked.reference,
+            weakref.ref(tracked),
+            tracked.training,
+            row["batch_size"] // len(own),
+            self.progress.retains_graph,
+            accumulation,
+            [(read, tuple([row.get(name) for name in names])) for names, read in guards],
+        )
 
     def steps(self) -> float:
         """How many steps may be skipped before somebody needs one."""
         return self.dispatcher.next_full_step() - self.progress.steps
 
+    def _order(self, row: dict[str, Any]) -> tuple[int, ...]:
+        """The events of the step, each backward of which ran through the call before it."""
+        backwards, progress = row.get("backwards"), self.progress
+        in_closure = progress.backwards - progress.backwards_at_step
+        return order_of(backwards, in_closure == 1) if backwards and in_closure <= 1 else ()
+
     def _is_plain(self, tracked: Tracked, row: dict[str, Any]) -> bool:
-        """Whether the step was one backward on the CPU with a loss that is known, and nothing else is going on."""
+        """Whether the step ran on the CPU with a loss that is known, and nothing else is going on."""
         return (
-            row.get("backwards") == 1
-            and type(row.get("loss")) is float
+            type(row.get("loss")) is float
             and bool(row.get("batch_size"))
             and "skipped" not in row
             and self.next_call.watch is None
@@ -52,3 +79,22 @@ class Skippable:
             and not isinstance(tracked.optimizer, ManualOptimizer)
             and self.program.manual_updates.paused
         )
+
+
+def accumulation_of(backwards: list[Backward], row: dict[str, Any]) -> Accumulation | None:
+    """Of a step with these backwards, each of a batch of its own and of the same size; None if it is not that plain."""
+    sizes = {call.batch_size for one in backwards for call in one.calls}
+    calls = len(
+        {id(call) for one in backwards for call in one.calls}
+    )  # One that returned several tensors is met often.
+    if row.get("microbatches") != len(backwards) or calls != len(backwards) or len(sizes) != 1:
+        return None
+    if sizes != {row["batch_size"] / len(backwards)} or any(one.factor is None for one in backwards):
+        return None
+    factors = [one.factor for one in backwards if one.factor is not None]
+    return Accumulation(factors, [_read(one) for one in backwards])
+
+
+def _read(one: Backward) -> tuple[float | None, bool, bool] | None:
+    """What the signal loss has read of the graph behind a loss."""
+    return None if one.is_mean is None else (None if one.is_part else one.divisor, one.is_part, one.is_mean)

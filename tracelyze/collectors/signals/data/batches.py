@@ -119,7 +119,8 @@ class Batches(Signal):
             return self.progress.steps  # It has yet to see which call uses it, and what for.
         if self.progress.loader is not None:
             return math.inf  # The batches themselves are dispatched.
-        return self.progress.steps + self._without_loader.next - self._without_loader.position - 1
+        calls = self._without_loader.next - self._without_loader.position - 1
+        return self.progress.steps + calls // max(1, len(self.program.backwards.of_step))
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         skipped, self._forwards = self.progress.forwards - self._forwards - 1, self.progress.forwards

@@ -37,7 +37,7 @@ class MicroBatches(Signal):
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         if call.mode == GRAD and len(self._calls) < MAX_CALLS:
-            self._calls.append((call, self._key(call, args, kwargs)))
+            self._calls.append((call, call.input_key or self._key(call, args, kwargs)))
 
     def after_backward(self, roots: Any) -> None:
         backward = self.program.backwards.running
@@ -65,10 +65,21 @@ class MicroBatches(Signal):
         if given is None or not is_plain(torch, given) or not given.numel() or not may_compute(torch, given.is_cuda):
             return (id(call),)
         if given.is_cpu:
-            return (*given.shape, *every_nth(given, ELEMENTS).tolist())
+            return _content(given)
         key = (*given.shape, given.data_ptr())
         before = self._alive.get(key)
         if before is not None and before() is None:
             self._untold = True  # its memory was used again: the same batch or another one, nobody can tell
         self._alive[key] = weakref.ref(given)
         return key
+
+
+def key_of(torch: Any, given: Any) -> Key | None:
+    """What an input on the CPU is recognised by; None for one that cannot be read."""
+    if not given.is_cpu or not is_plain(torch, given) or not given.numel() or not may_compute(torch):
+        return None
+    return _content(given)
+
+
+def _content(given: Any) -> Key:
+    return (*given.shape, *every_nth(given, ELEMENTS).tolist())

@@ -40,7 +40,8 @@ class Loss(Signal):
         self._scaled: list[tuple[weakref.ref[Any], Any]] = []
         self._line_known = False
         self._losses = 0
-        self._several = True  # The latest step consumed several backwards.
+        self._several = True  # The latest step consumed several backwards,
+        self._latest: list[tuple[Any, float | None, bool, bool | None]] = []  # of which this was found out.
         # By optimizer: the number of micro-batches by which the script divides the loss.
         self._divided_by: dict[int, float] = {}
         self._tensor: Any = self.torch.Tensor
@@ -61,10 +62,12 @@ class Loss(Signal):
         count = self.progress.backwards
         backward = self.program.backwards.running
         assert backward is not None
+        unused = self.program.backwards.unused
         if type(roots) is float:  # A skipped backward: no line of the script calls it now.
             backward.value, self._line_known = roots, True
+            if unused < len(self._latest) > 1:  # It was found to be as the one of the step before (fast_path).
+                backward.line, backward.divisor, backward.is_part, backward.is_mean = self._latest[unused]
             return
-        unused = self.program.backwards.unused
         self._line_known = count <= LINES_FIRST or count % LINES_EVERY == 0 or self._several or unused > 0
         if self._line_known:
             self.progress.backward_site = backward.line = self.program.sites.here("backward")
@@ -77,9 +80,7 @@ class Loss(Signal):
         value, factor = self._unscaled(root) if self._scaled else (root, 1.0)
         # The second backward of a step: gradients accumulate. Where they do, the last step may have a single one.
         if unused == 1 or count <= WALK_FIRST or count % WALK_EVERY == 0 or (self._several and self._divided_by):
-            divisor, node = outermost_operation(self.torch, root.grad_fn)
-            backward.is_mean = getattr(node, "_saved_reduction", None) == MEAN
-            divisor, backward.is_part = beside_own_mean(self.torch, divisor, node)
+            divisor, backward.is_part, backward.is_mean = own_divisor(self.torch, root.grad_fn)
             if divisor is not None and math.isfinite(factor):
                 backward.divisor = divisor * factor
         backward.value = value.item() if value.is_cpu else value.detach()
@@ -106,6 +107,8 @@ class Loss(Signal):
         return root, 1.0
 
     def next_full_step(self) -> float:
+        if self._several:  # A backward of every step is searched.
+            return math.inf
         return self.progress.steps + WALK_EVERY - 1 - self.progress.backwards % WALK_EVERY
 
     def before_step(self, tracked: Any) -> None:
@@ -118,6 +121,8 @@ class Loss(Signal):
             self._scaled = [pair for pair in self._scaled if pair[0]() is not None]
         own = self.program.backwards.of_step
         self._several = len(own) > 1
+        found = [(one.line, one.divisor, one.is_part, one.is_mean) for one in own] if self._several else []
+        self._latest = found
         row["backwards"], row["batch_size"] = len(own), samples_of(own)
         if len(own) == 1 and type(own[0].value) is float:  # nearly always
             row["loss_divisor"], row["loss_is_mean"], row["loss"] = own[0].divisor, own[0].is_mean, own[0].value
@@ -149,6 +154,8 @@ class Loss(Signal):
         factors = [1.0] * len(valued) if parts else weights(valued, divisor, self._divided_by.get(optimizer))
         if divisor is not None and divisor > 1.0 and not parts and factors == [1.0] * len(valued):
             self._divided_by[optimizer] = divisor
+        for one, factor in zip(valued, factors, strict=True):
+            one.factor = factor
         values = [one.value for one in valued]
         if isinstance(values[0], float):
             row["loss"] = _weighted_sum(values, factors)
@@ -208,6 +215,13 @@ def outermost_operation(torch: Any, node: Any) -> tuple[float | None, Any]:
             divisor = divisor * other if kind == "DivBackward0" else divisor / other
         node = inputs[0][0]
     return divisor, node
+
+
+def own_divisor(torch: Any, node: Any) -> tuple[float | None, bool, bool]:
+    """By what the loss with this node was divided beyond its own mean, whether it is a part of the step's mean, and
+    whether it is what a loss function averages."""
+    divisor, inner = outermost_operation(torch, node)
+    return *beside_own_mean(torch, divisor, inner), getattr(inner, "_saved_reduction", None) == MEAN
 
 
 def beside_own_mean(torch: Any, divisor: float | None, node: Any) -> tuple[float | None, bool]:

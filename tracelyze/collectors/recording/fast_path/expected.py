@@ -1,0 +1,78 @@
+"""What a step that is skipped must look like, and what has been skipped of the step that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tracelyze.collectors.program.consumed.batches_in_hand import Batch
+from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.program.trainings import Training
+from tracelyze.collectors.signals.gradients.microbatches import Key
+
+# What the hooks see of a step.
+CALL, BACKWARD, BACKWARD_ENDS, STEP, STEP_ENDS = range(5)
+PASS = (CALL, BACKWARD, BACKWARD_ENDS)
+
+
+def order_of(backwards: int, in_closure: bool) -> tuple[int, ...]:
+    """The events of a step with so many backwards, the last of which is called by a closure within the step or not."""
+    if in_closure:
+        return (*PASS * (backwards - 1), STEP, *PASS, STEP_ENDS)
+    return (*PASS * backwards, STEP, STEP_ENDS)
+
+
+def nothing() -> None:
+    """In the place of a weak reference that refers to nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulation:
+    """Of a step with several backwards."""
+
+    factors: list[float]  # what the loss of each backward counts in the loss of the step
+    # Of each loss, None where it was not read: by what it was divided before its backward (None for a part of
+    # one mean over the step), whether it is such a part, and whether it is what a loss function averages.
+    read: list[tuple[float | None, bool, bool] | None]
+
+
+@dataclass(slots=True)
+class Expected:
+    """Steps that are skipped in a row: what each of them must look like."""
+
+    order: tuple[int, ...] = order_of(1, in_closure=False)
+    module: Callable[[], Any] = nothing  # that is called
+    in_train: Callable[[Any], bool] = bool  # of that module
+    optimizer: Callable[[], Any] = nothing
+    tracked: Callable[[], Tracked | None] = nothing
+    training: Training = field(default_factory=Training)
+    batch_size: int = 0  # of each call
+    retains_graph: bool = False
+    accumulation: Accumulation | None = None
+    guards: list[tuple[Callable[[], Any], Any]] = field(default_factory=list)  # what to read, and its usual value
+
+
+class SkippedCall(NamedTuple):
+    """A call of the model that was skipped. Holds no tensor."""
+
+    graph: Callable[[], Any]  # weak references to what lives as long as its graph,
+    given: Callable[[], Any]  # and to the tensor that it was given
+    key: Key | None = None  # by which that is recognised; known where a step has several,
+    batch: Batch | None = None  # as is the batch that it is from
+
+
+@dataclass(slots=True)
+class SkippedEvents:
+    """Of the step that runs: the first `count` of the expected order."""
+
+    count: int = 0
+    calls: list[SkippedCall] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)  # of the backwards
+    losses_before: tuple[float | None, float] | None = None  # what the training knew of its losses
+
+    def clear(self) -> None:
+        """The next step begins."""
+        self.count, self.losses_before = 0, None
+        self.calls.clear()
+        self.losses.clear()
