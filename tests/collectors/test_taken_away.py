@@ -17,7 +17,7 @@ from tracelyze import analyzers
 from tracelyze.analyzers.recorded.columns import complete_batches
 from tracelyze.collectors.system import memory_limits
 
-from .conftest import environment, program, run_plain
+from .conftest import Collect, environment, program, run_plain
 
 pytestmark = pytest.mark.starts_programs
 
@@ -165,28 +165,29 @@ def test_a_limit_of_any_group_around_ours_counts(tmp_path: Path) -> None:
     assert memory_limits.groups(tmp_path, tmp_path / "not there") == []
 
 
-def test_cut_at_every_length_and_judged(tmp_path: Path) -> None:
-    """A power cut leaves any first part of the last file: whole batches are read, and the end is named."""
-    run = tmp_path / "run"
-    wrapper = [sys.executable, "-m", "tracelyze", "collect", "--quiet", "--out", str(run), "--"]
-    tiny = [sys.executable, program("tiny.py"), "60", "--kill"]
-    subprocess.run([*wrapper, *tiny], env=environment(), capture_output=True, timeout=300)
+def test_cut_short_and_judged(collect: Collect, tmp_path: Path) -> None:
+    """A power cut leaves any first part of the last file: whole batches are read, and the end is named.
+
+    Every length of a small file: test_stream.py.
+    """
+    run = collect(sys.executable, program("tiny.py"), "60", "--kill").folder
     (steps,) = run.glob("rank*/steps.arrows")
     whole = steps.read_bytes()
-    counts = []
-    for length in range(len(whole) + 1):
-        steps.write_bytes(whole[:length])
-        rows = [row for batch in complete_batches(steps) for row in batch.column("step").to_pylist()]
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    cut = copy / steps.relative_to(run)
+    counts = {}
+    for length in sorted({*range(0, len(whole), 97), *range(len(whole) - 40, len(whole) + 1)}):
+        cut.write_bytes(whole[:length])
+        rows = [row for batch in complete_batches(cut) for row in batch.column("step").to_pylist()]
         assert rows == list(range(1, len(rows) + 1))
-        counts.append(len(rows))
-    assert counts == sorted(counts)
+        counts[length] = len(rows)
+    assert list(counts.values()) == sorted(counts.values())
     assert counts[0] == 0
-    assert counts[-1] == 60
-    batches = sorted({*counts} - {0})
-    for number, length in enumerate([*map(counts.index, batches[-3:]), 1, len(whole) // 2]):
-        copy = tmp_path / f"copy{number}"
-        shutil.copytree(run, copy)
-        (copy / steps.relative_to(run)).write_bytes(whole[: length - 1])
+    assert counts[len(whole)] == 60
+    partly = max(length for length, count in counts.items() if count < 60)
+    for length in (1, len(whole) // 2, partly):
+        cut.write_bytes(whole[:length])
         (process,) = analyzers.load(copy).processes
-        assert len(process.steps) == counts[length - 1]
+        assert len(process.steps) == max(count for before, count in counts.items() if before <= length)
         assert "killed" in {finding.rule for finding in analyzers.diagnose(copy).findings}

@@ -180,10 +180,13 @@ class _Judged:
 
     def outcomes(self, rules: Sequence[Rule]) -> dict[str, Outcome]:
         """One answer of each rule. Those that compare ranks are asked now, of the lowest rank that has something."""
+        gathering: dict[Head, list[Rule]] = {}
         for rule in rules:
             if rule.gather is not None and self._peers:
                 has_it = (head for head, peer in self._peers if rule.id in peer.gathered and peer.thread == 1)
-                self._compare([rule], next(has_it, self._peers[0][0]))
+                gathering.setdefault(next(has_it, self._peers[0][0]), []).append(rule)
+        for head, asked in gathering.items():  # a process is opened once for all of them
+            self._compare(asked, head)
         asking = [rule for rule in rules if rule.asks_peers]
         for head, peer in self._peers if asking else ():
             if peer.death is not None:
