@@ -307,11 +307,10 @@ class TrainingFacts:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Whether the ranks of a job are alike in one thing, and else which are not, and since when.
+    """Whether the ranks of a job are alike in one thing, which are not, and since which step.
 
-    `state`: agree, as ranks should; odd, as they should not; own: they differ, and may. `ranks`: those that are unlike
-    most others, all of them where there is no majority. `since`: the first step at which that was seen. `rule`: the
-    check that judges it, if there is one.
+    `state`: agree; odd, as they should not be; own: they differ, and may. `ranks`: those that are unlike most others,
+    all of them where there is no majority. `rule`: the check that judges it, if there is one.
     """
 
     name: str
@@ -381,20 +380,17 @@ class Diagnosis:
             for evidence, entry in zip(finding.evidence, row["evidence"], strict=True):
                 entry["fires_at"] = evidence.fires_at
         head = ("schema_version", "tracelyze_version", "run", "verdict", "verdict_reason")
-        ranks = ("ranks",) if self.ranks else ()
-        return {key: data[key] for key in (*head, "findings", "checks", "charts", *ranks, "docs_url")}
+        rest = ("findings", "checks", "charts", *(["ranks"] if self.ranks else []), "docs_url")
+        return {key: data[key] for key in (*head, *rest)}
 
     def roots(self) -> list[Finding]:
         """Findings that nothing else explains."""
         return [finding for finding in self.findings if finding.caused_by is None]
 
-
-def verdict_of(findings: list[Finding], unknown: str = "") -> Verdict:
-    """The highest severity among the findings, or ok.
-
-    `unknown`, a reason why too little was checked, takes the place of everything below a warning.
-    """
-    grave = next((one for one in SEVERITIES if any(finding.severity == one for finding in findings)), None)
-    if unknown and grave in (None, "info"):
-        return "unknown"
-    return grave or "ok"
+    def consequences(self, rule: str) -> list[Finding]:
+        """Findings that are explained by `rule`, directly or through others, in order of onset."""
+        known = {rule}
+        while more := {one.rule for one in self.findings if one.caused_by in known} - known:
+            known |= more
+        found = [one for one in self.findings if one.caused_by in known]
+        return sorted(found, key=lambda one: (one.first_step is None, one.first_step or 0))

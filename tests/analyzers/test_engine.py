@@ -12,7 +12,7 @@ from tracelyze.analyzers import causality, diagnose, merging
 from tracelyze.analyzers.kineto.rules import RULES as TRACE_RULES
 from tracelyze.analyzers.rule import Passed, Rule, Skipped, together
 from tracelyze.analyzers.rules import RULES
-from tracelyze.diagnosis import Chart, Cost, Diagnosis, Excerpt, Exit, Finding, Location, verdict_of
+from tracelyze.diagnosis import Chart, Cost, Diagnosis, Excerpt, Exit, Finding, Location
 from tracelyze.errors import InputError
 from tracelyze.reports.wording import words
 
@@ -256,11 +256,11 @@ def test_a_run_of_which_every_check_was_skipped_is_unknown(make) -> None:
 
 def test_an_interruption_is_no_verdict_and_a_crash_is_one() -> None:
     note = Finding("a", "info", "certain", "t", "s", "f")
-    assert verdict_of([], "nothing trained") == "unknown"
-    assert verdict_of([note], "nothing trained") == "unknown"
-    assert verdict_of([note, replace(note, severity="critical")], "nothing trained") == "critical"
-    assert verdict_of([note]) == "info"
-    assert verdict_of([]) == "ok"
+    assert causality.verdict_of([], "nothing trained") == "unknown"
+    assert causality.verdict_of([note], "nothing trained") == "unknown"
+    assert causality.verdict_of([note, replace(note, severity="critical")], "nothing trained") == "critical"
+    assert causality.verdict_of([note]) == "info"
+    assert causality.verdict_of([]) == "ok"
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.merging import gravity
+from tracelyze.diagnosis import SEVERITIES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracelyze.analyzers.kineto.rule import TraceRule
     from tracelyze.analyzers.rule import Rule
-    from tracelyze.diagnosis import Finding
+    from tracelyze.diagnosis import Finding, Verdict
 
 
 def on_rank(finding: Finding, rank: int) -> Finding:
@@ -79,3 +80,14 @@ def order(findings: Sequence[Finding]) -> list[Finding]:
 
 def _onset(finding: Finding) -> float:
     return float("inf") if finding.first_step is None else float(finding.first_step)
+
+
+def verdict_of(findings: list[Finding], unknown: str = "") -> Verdict:
+    """The highest severity among the findings, or ok.
+
+    `unknown`, a reason why too little was checked, takes the place of everything below a warning.
+    """
+    grave = next((one for one in SEVERITIES if any(finding.severity == one for finding in findings)), None)
+    if unknown and grave in (None, "info"):
+        return "unknown"
+    return grave or "ok"

@@ -28,7 +28,7 @@ from tracelyze.analyzers.ranks.summary import (
 from tracelyze.analyzers.recorded import clocks
 from tracelyze.analyzers.recorded.run import Peer, Process, Run
 from tracelyze.analyzers.rule import ENDING, Outcome, Rule, Skipped, together
-from tracelyze.diagnosis import Chart, Diagnosis, Finding, verdict_of
+from tracelyze.diagnosis import Chart, Diagnosis, Finding
 from tracelyze.version import __version__
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def _put_together(
     facts_of_run = facts.run(source.path, source.manifest, judged.notes)
     facts_of_run.notes.extend([*clocks.notes(judged.ends), *windows.notes])
     unknown = facts.why_unknown(judged.notes) or _why_unchecked(told, outcomes)
-    verdict = verdict_of(findings, unknown)
+    verdict = causality.verdict_of(findings, unknown)
     return Diagnosis(
         facts_of_run,
         verdict,

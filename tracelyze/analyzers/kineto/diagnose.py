@@ -19,7 +19,7 @@ from tracelyze.analyzers.kineto.rule import ENOUGH, MICROSECONDS, Job, TraceRule
 from tracelyze.analyzers.kineto.rules import RULES
 from tracelyze.analyzers.kineto.timeline.table import Floats
 from tracelyze.analyzers.rule import Limits, Outcome, Skipped
-from tracelyze.diagnosis import Chart, Check, Diagnosis, Exit, Finding, RunFacts, verdict_of
+from tracelyze.diagnosis import Chart, Check, Diagnosis, Exit, Finding, RunFacts
 from tracelyze.errors import Cause, InputError
 from tracelyze.formatting import duration, percent
 from tracelyze.version import __version__
@@ -93,7 +93,7 @@ def diagnose_job(
     checks += [Check(name, "skipped", needed, why="needs-more") for name in elsewhere]
     ordered = causality.order(_explained(findings, chosen))
     unknown = _why_unknown(job, checks)
-    verdict = verdict_of(ordered, unknown)
+    verdict = causality.verdict_of(ordered, unknown)
     return Diagnosis(
         _facts(named, job),
         verdict,

@@ -38,7 +38,7 @@ def chapters(diagnosis: Diagnosis) -> list[Chapter]:
 
     def tell(root: Finding) -> None:
         told.add(id(root))
-        following = [finding for finding in _consequences(diagnosis, root.rule) if id(finding) not in told]
+        following = [finding for finding in diagnosis.consequences(root.rule) if id(finding) not in told]
         told.update(id(finding) for finding in following)
         result.append(Chapter(Told(root, anchors[id(root)]), [Told(one, anchors[id(one)]) for one in following]))
 
@@ -83,20 +83,3 @@ def _anchors(findings: list[Finding]) -> dict[int, str]:
         count = seen[name] = seen.get(name, 0) + 1
         anchors[id(finding)] = name if count == 1 else f"{name}-{count}"
     return anchors
-
-
-def _consequences(diagnosis: Diagnosis, rule: str) -> list[Finding]:
-    """Findings that are explained by `rule`, directly or through others, in order of onset."""
-    known = {rule}
-    found: list[Finding] = []
-    pending = [finding for finding in diagnosis.findings if finding.caused_by is not None]
-    grew = True
-    while grew:
-        grew = False
-        for finding in list(pending):
-            if finding.caused_by in known:
-                known.add(finding.rule)
-                found.append(finding)
-                pending.remove(finding)
-                grew = True
-    return sorted(found, key=lambda finding: (finding.first_step is None, finding.first_step or 0))
