@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
+
+import pytest
 
 from .conftest import Collect, program, run_started
 
-# One tensor of ours stays: a few values of each weight as training began, which files are compared with.
-USUAL = 1
 # Updates by hand have no optimizer whose end would be noticed: the copies of one weight sample, indices and values,
 # stay until the next training begins. They are copies of ours; the program's tensors are gone.
 COPIES = {"by_hand": 2}
@@ -21,5 +22,15 @@ def test_nothing_of_a_finished_training_stays_alive(collect_started: Collect) ->
     command = (sys.executable, program("alive.py"))
     plain, recorded = alive(run_started(*command).stdout), alive(collect_started(*command).process.stdout)
     assert len(plain) == 11
-    beyond = {idiom: recorded[idiom] - plain[idiom] - USUAL - COPIES.get(idiom, 0) for idiom in plain}
+    beyond = {idiom: recorded[idiom] - plain[idiom] - COPIES.get(idiom, 0) for idiom in plain}
     assert {idiom: count for idiom, count in beyond.items() if count > 0} == {}
+
+
+def test_nothing_of_a_frameworks_training_stays_alive(collect_started: Collect) -> None:
+    packages = [name for name in ("transformers", "accelerate", "lightning") if importlib.util.find_spec(name)]
+    if not packages:
+        pytest.skip("no framework is installed (group frameworks)")
+    command = (sys.executable, program("alive_frameworks.py"), *packages)
+    plain, recorded = alive(run_started(*command).stdout), alive(collect_started(*command).process.stdout)
+    assert list(plain) == packages
+    assert recorded == plain

@@ -88,8 +88,10 @@ class Checkpoints(Signal):
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
-        self._first: Any = None  # a few elements of each parameter, as training begins,
-        self._places: dict[int, tuple[weakref.ref[Any], int]] = {}  # and where those of a parameter are
+        # A few elements of each parameter, as training begins, and where those of a parameter are; gone with the last.
+        self._first: Any = None
+        self._places: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._living = 0
         self._saves = self._taken = self._loads = 0
         self._loaded: list[tuple[dict[str, Any], list[weakref.ref[Any]]]] = []
 
@@ -101,7 +103,14 @@ class Checkpoints(Signal):
         found = [p for p in found if self._is_real(p) and p.device == found[0].device]
         if found:
             self._first = self._elements(found)
-            self._places = {id(p): (weakref.ref(p), index) for index, p in enumerate(found)}
+            self._places = {id(p): (weakref.ref(p, self._ended), index) for index, p in enumerate(found)}
+            self._living = len(found)
+
+    def _ended(self, _parameter: Any) -> None:
+        """A parameter is gone."""
+        self._living -= 1
+        if not self._living:
+            self._first = None
 
     def _is_real(self, tensor: Any) -> bool:
         """Whether its elements can be compared: they are there, and lose nothing (a warning) as real numbers."""
