@@ -670,6 +670,8 @@ TARGETS_AND_LAYERS: Final = (
         "group-rate-overwritten",
         lines=("scheduler.step()",),
     ),
+    pair("rain_gauge", "never-reset", "reported-loss-mismatch", fast=True),
+    pair("rain_gauge", "times-batch", "reported-loss-mismatch"),
     pair("more_words", "frozen-rows", "new-tokens-untrained", fast=True),
     pair("more_words", "only-padding"),
     pair("noise_schedule", "first-steps", "narrow-timesteps", fast=True),

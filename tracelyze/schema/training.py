@@ -69,9 +69,7 @@ STEPS = Table(
         Column("modules_sensitive", "int32", "modules", "mode-sensitive modules in it (Dropout, BatchNorm, ...)"),
         Column("modules_in_train", "int32", "modules", "how many of those were in train mode"),
         Column("loader", "int16", "", "DataLoader that fed the step (table loaders)"),
-        Column(
-            "loader_wait", "float64", "s", "time waited for the loader: for batches, for its workers to start and stop"
-        ),
+        Column("loader_wait", "float64", "s", "time waited for the loader: batches, start and stop of its workers"),
         Column("device_wait", "float64", "s", "time the device stood still while the host waited (CUDA events)"),
         Column("loader_batches", "int32", "batches", "batches fetched for the step"),
         Column("loader_first", "bool", "", "the wait contains an iterator's first batch (workers start)"),
@@ -332,15 +330,16 @@ EVENTS = Table(
 
 SCALARS = Table(
     "scalars",
-    "One row per value that the script logged with `tracelyze.log`, or a framework through tracelyze's callback.",
+    "One row per value that the script logged with `tracelyze.log`, a framework in tracelyze's callback, or a logger.",
     (
         Column("time", "float64", "s", "on the process's monotonic clock"),
         Column("step", "int64", "", "optimizer steps (all optimizers) done before"),
         Column("own_step", "int64", "", "number of the step that the script or the framework gave"),
-        Column("phase", "string", "", "train, eval or test"),
+        Column("phase", "string", "", "train, eval or test; reported: a training loss that went to another logger"),
         Column("name", "string", "", "name of the value: loss, or what it was called; batch where only that was given"),
         Column("value", "float64", "", "the value; it may be NaN"),
         Column("batch", "string", "", "the batch, as the script identifies it"),
+        Column("logger", "string", "", "the logger of another library that it was handed to"),
     ),
 )
 

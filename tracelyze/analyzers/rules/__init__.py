@@ -124,5 +124,6 @@ MODULES: Final = (
     "ending.crash",
     "ending.killed",
     "ending.stops_short",
+    "ending.reported_loss_mismatch",
 )
 RULES: Final[tuple[Rule, ...]] = tuple(importlib.import_module(f"{__name__}.{module}").RULE for module in MODULES)

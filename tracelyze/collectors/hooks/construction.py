@@ -25,10 +25,10 @@ class _Depth(threading.local):
     schedulers = 0  # schedulers that are stepping on this thread: some step others
 
 
-def install(torch: Any, scheduled: Callable[[Any, bool], None]) -> None:
-    """Wrap the constructor of optimizers and the step of schedulers. `scheduled(scheduler, inner)` is called after each
-    step, `inner` if another scheduler made it."""
-    _constructor(sys.modules["torch.optim.optimizer"].Optimizer)
+def install(torch: Any, scheduled: Callable[[Any, bool], None], made: Callable[[], None]) -> None:
+    """Wrap the constructor of optimizers and the step of schedulers. `made()` is called after an optimizer was made,
+    `scheduled(scheduler, inner)` after each step, `inner` if another scheduler made it."""
+    _constructor(sys.modules["torch.optim.optimizer"].Optimizer, made)
     _embedding(torch)
     home, depth, is_compiling = torch.optim.lr_scheduler, _Depth(), torch.compiler.is_compiling
     for kind in vars(home).values():
@@ -36,7 +36,7 @@ def install(torch: Any, scheduled: Callable[[Any, bool], None]) -> None:
             kind.step = _step(kind.step, scheduled, depth, is_compiling)  # type: ignore[attr-defined]
 
 
-def _constructor(owner: Any) -> None:
+def _constructor(owner: Any, made_one: Callable[[], None]) -> None:
     original = owner.__init__
 
     @unseen_by_warnings
@@ -51,6 +51,8 @@ def _constructor(owner: Any) -> None:
             constructed.add(self)
             if len(self.param_groups) > 1 and (made := rates(self)) is not None:
                 made_with[self] = made
+        with contextlib.suppress(Exception):  # what other libraries hold may answer in any way
+            made_one()
 
     owner.__init__ = __init__
     wrappers.append(__init__)

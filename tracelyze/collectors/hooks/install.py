@@ -23,6 +23,7 @@ from tracelyze.collectors.hooks import (
     gradient_changes,
     initializers,
     loaders,
+    loggers,
     modes,
     seeds,
     state_dicts,
@@ -350,7 +351,11 @@ def _changes(torch: Any) -> None:
 
 def _construction(torch: Any) -> None:
     """Optimizers as they are made, steps of learning-rate schedulers, and weights that are filled."""
-    construction.install(torch, lambda scheduler, inner: recorder().fire("scheduled", scheduler, inner))
+    construction.install(
+        torch,
+        lambda scheduler, inner: recorder().fire("scheduled", scheduler, inner),
+        lambda: loggers.look(lambda logger, values: recorder().fire("reported", logger, values)),
+    )
     initializers.install(torch, lambda tensor: recorder().fire("filled", tensor))
     seeds.install(lambda name: recorder().fire("seeded", name))
 

@@ -48,6 +48,7 @@ CLASSES: Final = (
     "gradients.live_graphs.LiveGraphs",
     "loss.evaluation.Evaluation",
     "loss.scalars.Scalars",
+    "loss.reported_losses.ReportedLosses",
     "machine.profiler_windows.ProfilerWindows",
     "model.state_loads.StateLoads",
     "model.checkpoints.Checkpoints",

@@ -33,6 +33,7 @@ after_step(tracked, row)          and returned (or GradScaler skipped it): fill 
 opened()                          the process trains: it gets a folder, and its threads are about to start
 every_second(row)                 on a thread of ours: fill a row of the table samples, or write rows of your own
 logged(unnamed, values, batch, phase, step)   `tracelyze.log` was called, on any thread
+reported(logger, values)          the program handed numbers by name to a logger (hooks/loggers.py)
 evaluation_begins(purpose)        a framework's callback says that an evaluation begins: validation, test, ...
 evaluation_ends()                 and that it is over
 finished()                        the program ends
@@ -52,7 +53,7 @@ EVENTS = (
     "unscale", "scaler_step", "loader_made", "iterate", "fetching", "turned", "waiting", "batch",
     "exhausted", "before_step", "first_step", "after_step", "opened", "every_second", "logged", "scheduled",
     "seeded", "filled", "state_taken", "state_loading", "state_loaded", "state_restored", "file_saved", "file_loaded",
-    "evaluation_begins", "evaluation_ends", "finished",
+    "reported", "evaluation_begins", "evaluation_ends", "finished",
 )  # fmt: skip
 STEP_EVENTS = ("forward", "settled", "before_backward", "after_backward", "before_step", "after_step")
 CHOICES = ("copied_columns", "fast_columns", "needs_every_step")

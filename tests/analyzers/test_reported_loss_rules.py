@@ -1,0 +1,61 @@
+"""reported-loss-mismatch: logged losses that are a multiple of the optimized ones, and means and smoothed ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+RULE = "reported-loss-mismatch"
+EVERY = 40
+
+
+def logged(make: Any, value: Any, count: int = 400, ahead: int = 0) -> Any:
+    """`value(losses, begin, end)` is logged after every EVERY steps."""
+    steps = make.steps(count)
+    losses = np.asarray(steps["loss"])
+    rows = [
+        {"step": end - ahead, "phase": "reported", "name": "train/loss", "logger": "SummaryWriter.add_scalar",
+         "value": float(value(losses, end - EVERY, end))}
+        for end in range(EVERY, count + 1, EVERY)
+    ]  # fmt: skip
+    return make.check(RULE, make.process(steps, more={"scalars": rows}))
+
+
+def test_a_multiple_of_the_loss(make: Any) -> None:
+    status, _, finding = logged(make, lambda losses, begin, end: 32 * losses[begin:end].mean())
+    assert (status, finding.severity, finding.confidence) == ("fired", "info", "likely")
+    assert "32 times" in finding.title
+    assert "1/8" in logged(make, lambda losses, begin, end: losses[end - 1] / 8)[2].title
+    assert "40 times" in logged(make, lambda losses, begin, end: losses[begin:end].sum(), ahead=1)[2].title
+
+
+def test_a_sum_that_is_never_reset(make: Any) -> None:
+    assert "never reset" in logged(make, lambda losses, begin, end: losses[:end].sum())[2].title
+    assert "never reset" in logged(make, lambda losses, begin, end: losses[:end].sum() / EVERY)[2].title
+
+
+def test_means_smoothed_and_weighted_losses(make: Any) -> None:
+    def smoothed(losses: Any, begin: int, end: int) -> float:
+        weights = 0.9 ** np.arange(end)[::-1]
+        return float((weights * losses[:end]).sum() / weights.sum())
+
+    def weighted(losses: Any, begin: int, end: int) -> float:
+        return float(np.average(losses[begin:end], weights=np.arange(1, EVERY + 1)))
+
+    for value in (
+        smoothed,
+        weighted,
+        lambda losses, begin, end: losses[:end].mean(),
+        lambda losses, b, e: losses[e - 1],
+    ):
+        assert logged(make, value)[0] == "passed"
+
+
+def test_another_quantity_is_no_multiple(make: Any) -> None:
+    assert logged(make, lambda losses, begin, end: losses[end - 1] + 7.0 / end**0.5)[0] == "passed"
+
+
+def test_nothing_logged_or_too_little(make: Any) -> None:
+    assert make.check(RULE, make.process())[0] == "skipped"
+    assert logged(make, lambda losses, begin, end: 32 * losses[end - 1], count=120)[0] == "skipped"

@@ -1,0 +1,76 @@
+"""Training losses as the program logs them, against the losses of the steps that they stand for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.recorded.table import Floats
+
+TOLERANCE = 0.02  # by which a value may lie outside of the losses that it averages: rounding, a smaller last batch
+
+
+@dataclass(frozen=True)
+class Series:
+    """The values of one name: arrays of shape [values]. `done`: steps that were done when each was logged."""
+
+    name: str
+    logger: str
+    done: Floats
+    values: Floats
+
+
+@dataclass(frozen=True)
+class Match:
+    """What the values are a multiple of: the "last" loss, the "mean" since the value before, the "sum" of all."""
+
+    kind: str
+    factor: float
+    spread: float
+
+
+def of(process: Process) -> list[Series]:
+    """The training losses that were handed to loggers, by name."""
+    table = process.scalars
+    chosen = table.where(table.matches("phase", "reported") & np.isfinite(table["value"]))
+    rows: dict[tuple[str, str], list[int]] = {}
+    for index, (name, logger) in enumerate(zip(chosen.text("name"), chosen.text("logger"), strict=True)):
+        rows.setdefault((str(name), str(logger)), []).append(index)
+    return [Series(name, logger, chosen["step"][at], chosen["value"][at]) for (name, logger), at in rows.items()]
+
+
+def among(series: Series, losses: Floats) -> float:
+    """Share of the values that lie between the lowest and the highest loss so far, as any mean or smoothing does."""
+    inside = 0
+    for done, value in zip(series.done, series.values, strict=True):
+        before = losses[: int(done) + 1]
+        before = before[np.isfinite(before)]
+        if len(before):
+            slack = TOLERANCE * abs(value)
+            inside += bool(before.min() - slack <= value <= before.max() + slack)
+    return inside / len(series.values)
+
+
+def multiple(series: Series, losses: Floats, spread: float) -> Match | None:
+    """What the values are a constant multiple of, to within a share of `spread`; None if of nothing.
+
+    A loop logs after its step or before it: then the loss of the step that is to come is the last one.
+    """
+    sums = np.concatenate(([0.0], np.cumsum(np.nan_to_num(losses))))
+    for ahead in (0, 1):
+        ends = np.minimum(series.done.astype(np.int64) + ahead, len(losses))
+        begins = np.concatenate(([0], ends[:-1]))
+        if (ends <= begins).any():
+            continue
+        means = (sums[ends] - sums[begins]) / (ends - begins)
+        for kind, reference in (("mean", means), ("last", losses[ends - 1]), ("sum", sums[ends])):
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ratios = series.values / reference
+            usual = float(np.median(ratios))
+            if np.isfinite(ratios).all() and usual > 0 and float(np.ptp(ratios)) <= spread * usual:
+                return Match(kind, usual, float(np.ptp(ratios)) / usual)
+    return None

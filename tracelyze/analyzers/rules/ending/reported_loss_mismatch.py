@@ -1,0 +1,97 @@
+"""reported-loss-mismatch: the loss that the script logs is a multiple of the one that it optimizes, or an old sum."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.computed.optimization import reports
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import number, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.optimization.reports import Match, Series
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Each logged series against the losses of the steps between two of its values."""
+    if len(process.optimizations) != 1:
+        return Skipped("several optimizers step, so that no loss is the only one", "not-applicable")
+    series = reports.of(process)
+    if not series:
+        return Skipped("no training loss was handed to a logger", "not-applicable")
+    losses = process.longest.steps["loss"]
+    told = []
+    for one in series:
+        if len(one.values) < limits["values"]:
+            told.append(f"{one.name} was logged {plural(len(one.values), 'time')}")
+            continue
+        inside = reports.among(one, losses)
+        match = None if inside >= limits["inside"] else reports.multiple(one, losses, limits["spread"])
+        if match is None or (match.kind != "sum" and max(match.factor, 1 / match.factor) < limits["factor"]):
+            told.append(f"{one.name} lies among the losses of its steps, or is no multiple of them")
+        else:
+            return [_finding(process, one, match, limits)]
+    if all(len(one.values) < limits["values"] for one in series):
+        return Skipped("; ".join(told))
+    return Passed("; ".join(told))
+
+
+def _finding(process: Process, series: Series, match: Match, limits: Limits) -> Finding:
+    times = number(match.factor) if match.factor >= 1 else f"1/{number(1 / match.factor)}"
+    scaled = "" if times == "1" else f", times {times}"
+    what = {
+        "sum": f"the sum of all losses since the start{scaled}: it is never set back, so that it only grows",
+        "mean": f"{times} times the mean loss of the steps since the value before",
+        "last": f"{times} times the loss of its step",
+    }[match.kind]
+    stale = match.kind == "sum"
+    return Finding(
+        rule=RULE.id,
+        severity="info",
+        confidence="likely",
+        title=f"The logged {series.name} is " + ("a sum that is never reset" if stale else f"{times} times the loss"),
+        summary=(
+            f"All {len(series.values)} values of {series.name} that were handed to {series.logger} are {what}. The "
+            "training itself is not touched by it; but curves of other runs, other batch sizes or other intervals "
+            "cannot be compared with this one."
+        ),
+        fix="Set the running sum back to 0 after it was logged."
+        if stale
+        else "Log the mean: divide the sum by as many terms as it has, and weigh terms and divisor alike.",
+        fix_code="writer.add_scalar('train/loss', running / batches, step)\nrunning, batches = 0.0, 0",
+        first_step=int(max(series.done[0], 1)),
+        last_step=int(max(series.done[-1], 1)),
+        evidence=[
+            Evidence("logged over measured loss", match.factor, "", limits["factor"], limits.source("factor")),
+            Evidence("spread of that factor", match.spread, "share", limits["spread"], limits.source("spread")),
+            Evidence("values logged", len(series.values), "", limits["values"], limits.source("values")),
+            Evidence("last value logged", float(series.values[-1])),
+            Evidence("last loss measured", float(process.longest.steps["loss"][-1])),
+        ],
+        location=process.longest.loss_location,
+        charts=pictures.loss(process.longest),
+        false_alarm="A logged loss that is weighted or scaled on purpose, for example a sum over a batch.",
+    )
+
+
+RULE = Rule(
+    id="reported-loss-mismatch",
+    family="end of run",
+    severity="info",
+    title="The logged loss is not the one that was optimized",
+    about="A logged loss that is a multiple of the optimized one, or a sum that is never reset, misleads who compares.",
+    check=check,
+    verify="Record the run again: the logged loss lies among the losses of its steps.",
+    absent="The program hands no training loss to a logger.",
+    needs=(("scalars.value", "steps.loss"),),
+    thresholds=(
+        Threshold("values", 5, "values", "derived: four ratios that agree with a fifth to 0.2% do not by chance"),
+        Threshold("inside", 0.5, "share", "derived: smoothed and weighted means lie between losses, most of them"),
+        Threshold("spread", 0.002, "share", "derived: rounding to three digits; weights that vary spread more"),
+        Threshold("factor", 1.2, "times", "derived: a last batch of another size moves a mean by less"),
+    ),
+    not_when="Smoothed or weighted means, terms of the loss, several optimizers, fewer than five values.",
+)
