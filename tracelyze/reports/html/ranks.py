@@ -26,9 +26,9 @@ def section(diagnosis: Diagnosis) -> Child:
     return element(
         "section",
         element("h2", "Ranks that should agree"),
+        element("p", _ABOUT, class_="quiet"),
         element(
             "div",
-            element("p", _ABOUT, class_="quiet"),
             element(
                 "table",
                 element("thead", element("tr", [element("th", head, scope="col") for head in _HEADS])),

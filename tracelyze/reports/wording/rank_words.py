@@ -10,7 +10,7 @@ from tracelyze.reports import escaping
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Agreement, Diagnosis
 
-STATES: Final = {"agree": "as it should be", "odd": "not as it should be", "own": "differs, and may"}
+STATES: Final = {"agree": "as it should be", "odd": "odd", "own": "differs, and may"}
 _SHOWN: Final = 8  # ranks that are named
 _LONGEST: Final = 300  # characters
 
