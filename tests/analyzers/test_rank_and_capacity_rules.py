@@ -133,3 +133,16 @@ def test_parts_of_one_model_that_are_clipped_apart(make) -> None:
 )
 def test_clips_that_are_as_they_should_be(make, norms, losses, limit) -> None:
     assert clips(make, norms, losses, limit)[0] == "passed"
+
+
+def test_little_work_a_rank(make) -> None:
+    rule = "small-batch-per-rank"
+    _, _, finding = make.check(rule, *named(rank(make, 0, 0.001, 0.02), rank(make, 1, 0.001, 0.021)))
+    assert (finding.severity, finding.confidence) == ("info", "likely")
+    assert "32 samples" in finding.title
+    assert make.check(rule, *named(rank(make, 0, 0.01, 0.03), rank(make, 1, 0.01, 0.03)))[0] == "passed", "recomputed"
+    late = named(rank(make, 0, 0.001, 0.03), rank(make, 1, 0.029, 0.002))
+    assert make.check(rule, *late)[0] == "passed", "one waits for the other"
+    by_hand = named(*(make.process(make.steps(), facts={"rank": number}, evals={}) for number in (0, 1)))
+    assert make.check(rule, *by_hand)[0] == "skipped"
+    assert make.check(rule, *named(rank(make, 0)))[0] == "skipped"

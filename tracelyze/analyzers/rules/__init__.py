@@ -110,6 +110,7 @@ MODULES: Final = (
     "distributed.data_parallel",
     "distributed.straggler",
     "distributed.uneven_batches",
+    "distributed.small_batch_per_rank",
     "distributed.clip_differs_by_rank",
     "model.constant_output",
     "throughput.epoch_boundary_stall",
