@@ -124,6 +124,11 @@ def collect_started(tmp_path: Path) -> Collect:
     return start
 
 
+def two_ranks(script: str, *arguments: str) -> tuple[str, ...]:
+    """The command that runs a program of these tests as two ranks, which the fork server can do: forked_ranks.py."""
+    return (sys.executable, program("forked_ranks.py"), "2", program(script), *arguments)
+
+
 def program(name: str) -> str:
     """Path of a program of these tests."""
     return str(PROGRAMS / name)

@@ -12,9 +12,7 @@ from tracelyze.analyzers import diagnose
 from tracelyze.analyzers.recorded import clocks
 from tracelyze.analyzers.recorded.run_directory import load
 
-from .conftest import Collect, program
-
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+from .conftest import Collect, program, two_ranks
 
 
 def offsets(folder: Path) -> list[clocks.Offset]:
@@ -32,7 +30,7 @@ def move(run: Path, rank: int, seconds: float) -> None:
 
 
 def test_a_shifted_clock_of_a_synchronised_rank_is_found(collect: Collect) -> None:
-    folder = collect(*TORCHRUN, program("ranks.py"), env={"STEP_SECONDS": "0.05"}).folder
+    folder = collect(*two_ranks("ranks.py"), env={"STEP_SECONDS": "0.05"}).folder
     assert offsets(folder) == [], "one host has one clock"
     for process in load(folder).processes:
         assert abs(clocks.drift(process) or 0.0) < 0.5
@@ -47,14 +45,24 @@ def test_a_shifted_clock_of_a_synchronised_rank_is_found(collect: Collect) -> No
     assert "s ahead of that of" in note
 
 
-def test_ranks_that_do_not_wait_for_each_other_tell_nothing(collect: Collect) -> None:
+APART = """
+import os, runpy, sys, time, torch
+step = torch.optim.SGD.step
+def late(*given, **named):
+    time.sleep(0.002)
+    return step(*given, **named)
+if os.environ["RANK"] == "0":
+    torch.optim.SGD.step = late
+runpy.run_path(sys.argv.pop(1), run_name="__main__")
+"""
+
+
+def test_ranks_that_do_not_wait_for_each_other_tell_nothing(collect: Collect, tmp_path: Path) -> None:
     """Two programs, one of which takes twice as long for a step."""
-    slow = "import time, runpy, sys, torch; sys.argv[1:] = ['ok']\n"
-    slow += "step = torch.optim.SGD.step\n"
-    slow += "def late(*a, **k):\n    time.sleep(0.002)\n    return step(*a, **k)\n"
-    slow += f"torch.optim.SGD.step = late\nrunpy.run_path({program('ending.py')!r}, run_name='__main__')"
-    script = 'RANK=0 "$0" -c "$1" & RANK=1 "$0" "$2" ok; wait'
-    folder = collect("sh", "-c", script, sys.executable, slow, program("ending.py")).folder
+    script = tmp_path / "apart.py"
+    script.write_text(APART)
+    command = (program("forked_ranks.py"), "2", "--independent", str(script), program("ending.py"), "ok")
+    folder = collect(sys.executable, *command).folder
     move(folder, 1, 100.0)
     assert [process.rank for process in load(folder).processes] == [0, 1]
     assert offsets(folder) == []

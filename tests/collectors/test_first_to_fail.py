@@ -10,7 +10,7 @@ import pytest
 from tracelyze.analyzers import diagnose
 from tracelyze.diagnosis import Diagnosis, Finding
 
-from .conftest import Collect, program
+from .conftest import Collect, program, two_ranks
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 ENDING = ("crash", "killed")
@@ -22,9 +22,17 @@ def only(diagnosis: Diagnosis) -> Finding:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["connection", "sleep"])
-def test_the_rank_that_raised_first_is_named(collect: Collect, how: str) -> None:
-    diagnosis = diagnose(collect(*TORCHRUN, program("first_to_fail.py"), how).run)
+@pytest.mark.parametrize(
+    "command",
+    [
+        (*TORCHRUN, program("first_to_fail.py"), "connection"),
+        two_ranks("first_to_fail.py", "connection"),
+        two_ranks("first_to_fail.py", "sleep"),
+    ],
+    ids=["torchrun-connection", "connection", "sleep"],
+)
+def test_the_rank_that_raised_first_is_named(collect: Collect, command: tuple[str, ...]) -> None:
+    diagnosis = diagnose(collect(*command).run)
     finding = only(diagnosis)
     assert (finding.rule, finding.ranks, finding.confidence) == ("crash", [1], "certain")
     assert finding.title.startswith("ValueError: sample 1234 has a negative label")
@@ -36,7 +44,7 @@ def test_the_rank_that_raised_first_is_named(collect: Collect, how: str) -> None
 
 @pytest.mark.slow
 def test_a_rank_that_was_killed_is_named_and_not_the_one_that_lost_it(collect: Collect) -> None:
-    finding = only(diagnose(collect(*TORCHRUN, program("first_to_fail.py"), "kill").run))
+    finding = only(diagnose(collect(*two_ranks("first_to_fail.py", "kill")).run))
     assert (finding.rule, finding.ranks) == ("killed", [1])
     assert finding.title.startswith("Rank 1 was killed after step")
 

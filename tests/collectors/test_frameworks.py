@@ -16,15 +16,16 @@ from typing import Any
 
 import pytest
 
+from tests.fork_server import client
 from tracelyze.analyzers import diagnose
 from tracelyze.analyzers.recorded.run import Process
 from tracelyze.analyzers.recorded.run_directory import load
 from tracelyze.diagnosis import Finding
 
-from .conftest import PROGRAMS, environment
+from .conftest import PROGRAMS, environment, program
 
 FOLDER = PROGRAMS / "frameworks"
-TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+TWO_RANKS = (program("forked_ranks.py"), "2")
 
 
 def needs(*packages: str) -> pytest.MarkDecorator:
@@ -87,10 +88,14 @@ class Told:
 
 
 class Programs:
-    """Runs programs of the folder `frameworks`, plain and recorded."""
+    """Runs programs of the folder `frameworks`, plain and recorded, in processes that have torch in memory.
+
+    `started`: in processes of their own from the beginning.
+    """
 
     def __init__(self, place: Path) -> None:
         self._place = place
+        self.started = False
 
     def plain(self, name: str, *arguments: str, launcher: Sequence[str] = ()) -> Told:
         return self._run([sys.executable, *launcher, str(FOLDER / name), *arguments])
@@ -100,8 +105,12 @@ class Programs:
         return self._run([*wrapper, sys.executable, *launcher, str(FOLDER / name), *arguments])
 
     def _run(self, command: list[str]) -> Told:
-        options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 600, "cwd": self._place}
-        done = subprocess.run(command, env=environment(), check=False, **options)
+        if self.started:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=600, cwd=self._place, env=environment(), check=False
+            )
+        else:
+            done = client.shared().run(command, environment(), cwd=self._place)
         assert done.returncode == 0, done.stderr
         return Told(done, self._place / "run")
 
@@ -163,6 +172,7 @@ def test_trainer_with_a_loss_that_turns_nan(programs: Programs) -> None:
 
 @needs("accelerate")
 def test_accelerate(programs: Programs) -> None:
+    programs.started = True  # one framework that is imported after the hooks, with torch, by a new interpreter
     plain = programs.plain("accelerate_loop.py")
     recorded = programs.recorded("accelerate_loop.py")
     assert recorded.digests == plain.digests
@@ -277,8 +287,8 @@ def test_manual_optimisation_that_never_clears_one_optimizer(programs: Programs)
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_two_ranks(parallel: str, programs: Programs) -> None:
-    plain = programs.plain("parallel_loop.py", parallel, launcher=TORCHRUN)
-    recorded = programs.recorded("parallel_loop.py", parallel, launcher=TORCHRUN)
+    plain = programs.plain("parallel_loop.py", parallel, launcher=TWO_RANKS)
+    recorded = programs.recorded("parallel_loop.py", parallel, launcher=TWO_RANKS)
     assert recorded.digests == plain.digests
     recorded.assert_healthy()
     assert [process.rank for process in recorded.processes] == [0, 1]
@@ -297,8 +307,8 @@ def test_two_ranks(parallel: str, programs: Programs) -> None:
 @pytest.mark.parametrize(("parallel", "source"), [("ddp", 1), ("fsdp", 3)])
 def test_norms_of_two_ranks_that_do_not_clip(parallel: str, source: int, programs: Programs) -> None:
     """DDP's ranks have the same gradients. FSDP2's have parts, whose norms add up in squares; nobody communicates."""
-    plain = programs.plain("parallel_loop.py", parallel, "unclipped", launcher=TORCHRUN)
-    recorded = programs.recorded("parallel_loop.py", parallel, "unclipped", launcher=TORCHRUN)
+    plain = programs.plain("parallel_loop.py", parallel, "unclipped", launcher=TWO_RANKS)
+    recorded = programs.recorded("parallel_loop.py", parallel, "unclipped", launcher=TWO_RANKS)
     assert recorded.digests == plain.digests
     recorded.assert_healthy()
     rows = [list(process.steps.records()) for process in recorded.processes]
@@ -314,7 +324,7 @@ def test_norms_of_two_ranks_that_do_not_clip(parallel: str, source: int, program
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_two_ranks_that_never_clear(parallel: str, programs: Programs) -> None:
-    recorded = programs.recorded("parallel_loop.py", parallel, "no-zero-grad", launcher=TORCHRUN)
+    recorded = programs.recorded("parallel_loop.py", parallel, "no-zero-grad", launcher=TWO_RANKS)
     recorded.assert_only("missing-zero-grad", "(loss / 2).backward()")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
 
 import pytest
@@ -14,20 +13,17 @@ from tracelyze.collectors.system import flight_recorder
 from .conftest import Collect, program
 
 
-def two_ranks(collect: Collect, how: str):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    started = f'RANK=1 "$0" "$1" {how} & RANK=0 "$0" "$1" {how}; wait'
-    env = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    folder = collect("sh", "-c", started, sys.executable, program("hanging.py"), env=env, check=False).folder
+def hanging(collect: Collect, how: str):
+    """The run of two ranks that are started apart from each other, the answer of rank-hang, and all findings."""
+    command = (program("forked_ranks.py"), "2", "--independent", program("hanging.py"), how)
+    folder = collect(sys.executable, *command).folder
     diagnosis = diagnose(folder)
     (check,) = [check for check in diagnosis.checks if check.rule == "rank-hang"]
     return folder, check, {finding.rule: finding for finding in diagnosis.findings}
 
 
 def test_a_rank_that_does_something_else_is_named_with_its_line(collect: Collect) -> None:
-    folder, _, found = two_ranks(collect, "sleeps")
+    folder, _, found = hanging(collect, "sleeps")
     hang = found["rank-hang"]
     assert hang.ranks == [1]
     assert "did not join all_reduce number" in hang.summary
@@ -41,7 +37,7 @@ def test_a_rank_that_does_something_else_is_named_with_its_line(collect: Collect
 
 
 def test_a_rank_that_has_fewer_batches_is_named(collect: Collect) -> None:
-    _, _, found = two_ranks(collect, "ends")
+    _, _, found = hanging(collect, "ends")
     if "rank-hang" in found:
         assert found["rank-hang"].ranks == [1]
         assert "it ended normally after 8 steps" in found["rank-hang"].summary
@@ -51,7 +47,7 @@ def test_a_rank_that_has_fewer_batches_is_named(collect: Collect) -> None:
 
 
 def test_a_slow_evaluation_on_one_rank_that_ends_is_no_hang(collect: Collect) -> None:
-    folder, check, found = two_ranks(collect, "evaluates")
+    folder, check, found = hanging(collect, "evaluates")
     assert (check.status, check.reason) == ("passed", "No rank of 2 waits in a collective.")
     waits = load(folder).processes[1].tables["collectives"].records()
     assert any(row["state"] == "scheduled" for row in waits), "while it lasted, the other rank was seen to wait"
