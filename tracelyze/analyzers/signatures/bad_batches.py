@@ -42,14 +42,16 @@ def of_losses(losses: Floats, limits: Limits) -> BadBatches | None:
     if len(losses) < limits["losses"] or not first or losses.min() <= 0:
         return None
     highest_at_first = float(losses[:first].max())
+    if 2 * int((losses[first:] > highest_at_first).sum()) < limits["batches"]:
+        return None  # the median of so many batches cannot be above it; most runs end here, before what costs time
     # A model that is not sure of anything yet does not tell wrong labels from right ones: they stand apart later.
-    parts = (_apart(losses, begin, limits) for begin in (first, len(losses) // 2))
+    over = np.log(losses / statistics.running_median(losses, _AROUND))
+    parts = (_apart(over[begin:], begin, limits) for begin in (first, len(losses) // 2))
     return next((one for one in parts if one and float(np.median(losses[one.rows])) > highest_at_first), None)
 
 
-def _apart(losses: Floats, begin: int, limits: Limits) -> BadBatches | None:
-    """The losses from `begin` on that stand apart from all others there."""
-    over = np.log(losses / statistics.running_median(losses, _AROUND))[begin:]
+def _apart(over: Floats, begin: int, limits: Limits) -> BadBatches | None:
+    """The losses from `begin` on that stand apart from all others there. `over`: how far each is above its level."""
     high = over > max(float(np.log(limits["single"])), limits["sigmas"] * statistics.spread(over))
     if not limits["batches"] <= int(high.sum()) <= limits["rare"] * len(over):
         return None
