@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _READ: Final = ("run", "rule", "status", "severity", "title", "reason", "caused_by", "seconds_lost")
 _ABOUT: Final = ("verdict", "started_at", "host", "commit")
+
+_AT_ONCE: Final = 5_000  # rows
 
 MOST: Final = 0.5
 """A commit or host is named where more than this share of the runs with it, and none without it, have the fault: a
@@ -50,21 +52,29 @@ class Summary:
 
 def summarise(fleet: pa.Table) -> Summary:
     """The summary of a fleet's table (see :mod:`tracelyze.fleet.table`)."""
-    rows: Sequence[Row] = fleet.select([*_READ, *_ABOUT]).to_pylist()
-    about = {row["run"]: row for row in rows}
-    verdicts = Counter("error" if row["status"] == "error" else str(row["verdict"]) for row in about.values())
+    about: dict[str, Row] = {}
+    errors: list[tuple[str, str]] = []
     roots: dict[str, dict[str, Row]] = defaultdict(dict)
     passed: dict[str, list[str]] = defaultdict(list)
-    for row in rows:
-        if row["status"] == "fired" and row["caused_by"] is None:
-            roots[row["rule"]].setdefault(row["run"], row)
+    for row in _rows(fleet):
+        run = about.setdefault(row["run"], row)["run"]  # one text for all rows of a run
+        if row["status"] == "error":
+            errors.append((run, row["reason"]))
+        elif row["status"] == "fired" and row["caused_by"] is None:
+            roots[row["rule"]].setdefault(run, row)
         elif row["status"] == "passed":
-            passed[row["rule"]].append(row["run"])
+            passed[row["rule"]].append(run)
+    verdicts = Counter("error" if row["status"] == "error" else str(row["verdict"]) for row in about.values())
     faults = [_fault(rule, found, passed[rule], about) for rule, found in roots.items()]
     order = [*SEVERITIES]
     faults.sort(key=lambda fault: (-len(fault.runs), -(fault.seconds or 0.0), order.index(fault.severity), fault.rule))  # type: ignore[arg-type]
-    errors = [(row["run"], row["reason"]) for row in rows if row["status"] == "error"]
     return Summary(len(about), dict(verdicts.most_common()), errors, faults)
+
+
+def _rows(fleet: pa.Table) -> Iterator[Row]:
+    """The rows, some thousands at a time: as Python objects all of a large fleet would take ten times its size."""
+    for batch in fleet.select([*_READ, *_ABOUT]).to_batches(max_chunksize=_AT_ONCE):
+        yield from batch.to_pylist()
 
 
 def _fault(rule: str, found: Mapping[str, Row], passed: Sequence[str], about: Mapping[str, Row]) -> Fault:
