@@ -110,4 +110,5 @@ def test_reports_show_the_table(make) -> None:
     assert "equal at step 1, and no longer from step 16 on" in page
     text = " ".join(render(diagnosis, "text").split())
     assert "Ranks: weights on rank 2 since step 16: norms of the tensors" in text
+    assert "- Ranks: weights on rank 2 since step 16" in render(diagnosis, "markdown")
     assert diagnosis.to_dict()["ranks"][0]["state"] == "odd"

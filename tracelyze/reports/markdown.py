@@ -10,7 +10,7 @@ from tracelyze import formatting
 from tracelyze.reports import escaping
 from tracelyze.reports.escaping import markdown as plain
 from tracelyze.reports.escaping import markdown_code
-from tracelyze.reports.wording import run_words, story, tracebacks, words
+from tracelyze.reports.wording import rank_words, run_words, story, tracebacks, words
 from tracelyze.reports.wording.plain_tracebacks import folded
 
 if TYPE_CHECKING:
@@ -39,13 +39,19 @@ def render(diagnosis: Diagnosis, full: bool = False) -> str:
     chapters = story.chapters(diagnosis)
     brief = _brief(diagnosis, chapters)
     details = [_details(chapter, diagnosis.run.ranks) for chapter in chapters]
-    details += [*_checks(diagnosis), _run(diagnosis)]
+    details += [_ranks(diagnosis), *_checks(diagnosis), _run(diagnosis)]
     details = [section for section in details if section]
     kept = _fitting(details, LIMIT - len(brief.encode()) - 300)
     if full:
         return "\n\n".join([brief, *kept]) + "\n"
     fold = ["<details><summary>All evidence, checks and facts of the run</summary>", *kept, "</details>"]
     return "\n\n".join([brief, *(fold if kept else [])]) + "\n"
+
+
+def _ranks(diagnosis: Diagnosis) -> str:
+    """What is odd about ranks that should agree."""
+    odd = [f"- {_words(said)}" for said in rank_words.odd(diagnosis)]
+    return "\n".join(["### Ranks that should agree", "", *odd]) if odd else ""
 
 
 def _fitting(sections: list[str], room: int) -> list[str]:

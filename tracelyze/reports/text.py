@@ -42,8 +42,7 @@ def render(diagnosis: Diagnosis, color: bool = False, width: int = WIDTH) -> str
         page.words(f"Note: {note}", "  ")
     for chapter in chapters:
         page.chapter(chapter, diagnosis)
-    for said in rank_words.odd(diagnosis):
-        page.words(said, "")
+    page.ranks(diagnosis)
     page.checks(diagnosis)
     if recorded := words.recording(diagnosis.run):
         page.words(recorded, "", dim=True)
@@ -99,6 +98,12 @@ class _Page:
         self.consequences(chapter)
         self.place(finding)
         self.repair(finding)
+
+    def ranks(self, diagnosis: Diagnosis) -> None:
+        odd = rank_words.odd(diagnosis)
+        self.lines += [""] if odd else []
+        for said in odd:
+            self.words(said, "", hanging="  ")
 
     def fact(self, label: str, text: str) -> None:
         """A labelled line; what is wrapped stands below its beginning."""
