@@ -13,21 +13,29 @@ with torch as it is without them. So a machine whose speed drifts, or is shared,
 
 `--profile` prints which functions of the collector those are instead. `--always-on` leaves out the sampled signals,
 which have a budget of their own.
+
+`--loops` compares loops of several shapes (`loops.py`: accumulation, a GAN, Accelerate, the Trainer, Lightning) around
+the same small model, a row each, per backward: how many steps took the fast path, processor time of the training thread
+with and without hooks in turns, what the collector states, and its bytecodes.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import cProfile
+import importlib.util
+import multiprocessing
 import pstats
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import loops
 import torch
 import torch.nn.functional as F
 import workloads
@@ -35,10 +43,15 @@ import workloads
 from tracelyze.collectors.hooks import install
 from tracelyze.collectors.options import CollectOptions
 from tracelyze.collectors.signals import SIGNALS
+from tracelyze.collectors.storage import stream
 
 WARM_UP = 500  # steps: the first 100 are looked at closely, and then the dear signals find out what they cost
 DATA = torch.utils.data
-HOMES = (torch.nn.Module, torch.autograd, F, DATA.DataLoader, DATA.dataloader._BaseDataLoaderIter)
+HOMES = (
+    torch.nn.Module, torch.autograd, F, DATA.DataLoader, DATA.dataloader._BaseDataLoaderIter, torch.nn.utils,
+    torch.nn.utils.clip_grad, DATA._utils.fetch._MapDatasetFetcher,
+    *(kind for kind in vars(torch.optim.lr_scheduler).values() if isinstance(kind, type) and "step" in vars(kind)),
+)  # fmt: skip
 
 
 class Switch:
@@ -71,7 +84,11 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="of a block; default: 200 of the MLP, 20 of the others")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--always-on", action="store_true")
+    parser.add_argument("--loops", nargs="*", help="all, or these")
     arguments = parser.parse_args()
+    if arguments.loops is not None:
+        compare_loops(arguments.loops or list(loops.LOOPS), arguments.blocks)
+        return
     torch.manual_seed(0)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
@@ -132,6 +149,107 @@ def report(switch: Switch, train: Callable[[int], None], block: int, blocks: int
     print(f"bytecodes a step           {bytecodes(switch, train):6.0f}")
 
 
+def compare_loops(names: list[str], blocks: int) -> None:
+    """A row per loop, each measured in a process of its own: a loop leaves much behind."""
+    titles = (("backwards", 10), ("skipped", 9), ("us bare", 9), ("us added", 16), ("ratio", 8), ("stated", 8),
+              ("bytecodes", 11))  # fmt: skip
+    print(f"{'loop':22}" + "".join(f"{title:>{width}}" for title, width in titles), flush=True)
+    for name in names:
+        if importlib.util.find_spec(loops.LOOPS[name][2]) is None:
+            print(f"{name:22}left out, {loops.LOOPS[name][2]} is not installed")
+            continue
+        process = multiprocessing.get_context("spawn").Process(target=measure_loop, args=(name, blocks))
+        process.start()
+        process.join()
+
+
+def measure_loop(name: str, blocks: int) -> None:
+    loop, backwards, _ = loops.LOOPS[name]
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(sys.stderr):
+        switch = Switch(Path(folder))
+        plan = steps_of(name, switch, backwards, blocks)
+        left = next(plan)
+
+        def done() -> bool:
+            nonlocal left
+            left -= 1
+            if not left:
+                left = next(plan, 0)
+            return not left
+
+        loop(done)
+        switch.recorder.close()
+
+
+def steps_of(name: str, switch: Switch, backwards: int, blocks: int) -> Iterator[int]:
+    """Yields how many iterations to run next, and measures them; prints the row at the end."""
+    recorder, skipped = switch.recorder, SkippedSteps()
+    block, warm_up = max(10, 60 // backwards), max(150, WARM_UP // backwards)
+    taken: dict[bool, list[float]] = {True: [], False: []}
+    stated = 0.0
+    yield warm_up
+    counted, steps = skipped.count, recorder.progress.steps
+    yield 2 * block * 4  # how many of these take the fast path
+    share = (skipped.count - counted) / (recorder.progress.steps - steps)
+    for index in range(2 * blocks):
+        on = index % 4 in (0, 3)
+        switch.turn(on)
+        yield 2 if on else 1  # Python forgets what it knew of classes that change
+        begin, overhead = time.thread_time(), recorder.guard.overhead.seconds
+        yield block
+        taken[on].append((time.thread_time() - begin) / block / backwards)
+        stated += (recorder.guard.overhead.seconds - overhead) / block / backwards if on else 0.0
+    switch.turn(True)
+    yield 25
+    with bytecodes_of_ours() as codes:
+        yield 8 * block
+    per_backward = codes[0] / (8 * block * backwards)
+    bare = statistics.median(taken[False])
+    added = sorted(one - other for one, other in zip(taken[True], taken[False], strict=True))[blocks // 10 :]
+    added = added[: len(added) - blocks // 10]
+    mean, error = statistics.fmean(added), statistics.stdev(added) / len(added) ** 0.5
+    sys.__stdout__.write(
+        f"{name:22}{backwards:10}{share:9.0%}{bare * 1e6:9.0f}{mean * 1e6:9.0f} +- {error * 1e6:3.0f}"
+        f"{1 + mean / bare:8.2f}{stated / blocks * 1e6:8.0f}{per_backward:11.0f}\n"
+    )
+    sys.__stdout__.flush()
+
+
+class SkippedSteps:
+    """Counts the rows of steps that took the fast path."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        append = stream.TableStream.append_values
+
+        def counted(self_: Any, values: list[Any]) -> None:
+            self.count += 1
+            append(self_, values)
+
+        stream.TableStream.append_values = counted  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def bytecodes_of_ours() -> Iterator[list[int]]:
+    """Counts the bytecodes that the collector executes on this thread."""
+    ours, count = str(Path(install.__file__).parent.parent), [0]
+
+    def counted(frame: Any, event: str, _argument: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(ours):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        count[0] += event == "opcode"
+        return counted
+
+    sys.settrace(counted)
+    try:
+        yield count
+    finally:
+        sys.settrace(None)
+
+
 def calls(switch: Switch, train: Callable[[int], None], on: bool, steps: int = 200) -> float:
     """Function calls that a step makes on this thread."""
     switch.turn(on)
@@ -150,21 +268,9 @@ def calls(switch: Switch, train: Callable[[int], None], on: bool, steps: int = 2
 def bytecodes(switch: Switch, train: Callable[[int], None], steps: int = 200) -> float:
     """Bytecodes that the collector executes in a step on this thread."""
     switch.turn(True)
-    ours = str(Path(install.__file__).parent.parent)
-    count = 0
-
-    def counted(frame: Any, event: str, _argument: Any) -> Any:
-        nonlocal count
-        if not frame.f_code.co_filename.startswith(ours):
-            return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        count += event == "opcode"
-        return counted
-
-    sys.settrace(counted)
-    train(steps)
-    sys.settrace(None)
-    return count / steps
+    with bytecodes_of_ours() as count:
+        train(steps)
+    return count[0] / steps
 
 
 def profile(train: Callable[[int], None], steps: int) -> None:

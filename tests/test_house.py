@@ -159,6 +159,32 @@ def test_rooms_have_few_files() -> None:
     assert not {room: count for room, count in counts.items() if count > MOST_FILES}
 
 
+def attributes(kind: ast.ClassDef) -> set[str]:
+    """What its methods assign to self, and what it declares as slots or as fields of a dataclass or a named tuple."""
+    nodes = list(ast.walk(kind))
+    found = {
+        node.attr
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self"
+    }
+    slots = [one for one in kind.body if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "__slots__"]
+    found |= {node.value for one in slots for node in ast.walk(one.value) if isinstance(node, ast.Constant)}
+    if any(ast.unparse(one).startswith(("dataclass", "NamedTuple")) for one in (*kind.decorator_list, *kind.bases)):
+        found |= {ast.unparse(one.target) for one in kind.body if isinstance(one, ast.AnnAssign)}
+    return found
+
+
+def test_classes_of_the_collector_keep_to_fifteen_attributes() -> None:
+    kinds = [
+        (f"{path.relative_to(ROOT)}: {node.name}", attributes(node))
+        for path in sorted((PACKAGE / "collectors").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert len(kinds) > 100
+    assert not {name: len(found) for name, found in kinds if len(found) > 15}
+
+
 def test_modules_stay_small() -> None:
     lines = {path.relative_to(ROOT): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
     assert not {path: count for path, count in lines.items() if count > 400}

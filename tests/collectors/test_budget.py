@@ -53,7 +53,7 @@ def test_only_what_is_expensive_is_turned_down_and_within_the_budget() -> None:
     steps(budget, {expensive: 5e-3, cheap: 2e-5}, step=0.02, count=20_000)
     assert cheap.stride == 10, "as often as it asked for"
     assert set(changed) == {"expensive"}
-    assert expensive.turned_down_at is not None
+    assert expensive.decision.turned_down_at is not None
     late = 5e-3 / expensive.stride + 2e-5 / cheap.stride
     assert late <= 0.01 * 0.02 / 2, "half of it: a look costs as much again in evicted caches"
     assert late > 0.01 * 0.02 / 2 / 2, "and it uses what there is"

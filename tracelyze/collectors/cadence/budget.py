@@ -13,7 +13,7 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 WINDOW = 32  # steps between two distributions of the budget
 TIMED_EVERY = 31  # events; a prime, so that it does not keep step with the events of a training step
@@ -39,6 +39,30 @@ class Sampled(Protocol):
     max_stride: int | None
 
 
+class SampleCosts:
+    """What a sample of one signal takes: the median of the last few windows."""
+
+    def __init__(self) -> None:
+        self._of_windows: deque[float] = deque(maxlen=5)
+        self._counted = (0, 0.0)
+
+    def seconds(self, samples: int, seconds: float) -> float | None:
+        """The signal has made so many samples, which took so many seconds in all. None before the first one."""
+        known, before = self._counted
+        if samples > known:
+            self._of_windows.append((seconds - before) / (samples - known))
+            self._counted = (samples, seconds)
+        return statistics.median(self._of_windows) if self._of_windows else None
+
+
+class Decision(NamedTuple):
+    """What the budget has decided on a signal's cadence last."""
+
+    changes: int = 0  # so far
+    turned_down_at: int | None = None  # the step at which it was turned down, if it is
+    why: str = ""
+
+
 class Meter:
     """What one signal has cost, and its cadence."""
 
@@ -51,18 +75,13 @@ class Meter:
         self.max_stride = kind.max_stride
         self.stride = self.base
         self.sampling = False
-        self.paused = False  # While it is, no event in `Signal.pausable` is dispatched to the signal.
-        self.resumes_at: float = 0  # number of steps after which it no longer is
         self.samples = 0
         self.sample_seconds = 0.0
         self.seconds = 0.0
-        self.changes = 0
-        self.turned_down_at: int | None = None
-        self.why = ""
+        self.decision = Decision()
         self._began = 0.0  # when the latest sample was decided on
         self._extra = 0
-        self._costs: deque[float] = deque(maxlen=5)
-        self._counted = (0, 0.0)
+        self._costs = SampleCosts()
 
     def due(self, count: int, alert: bool = False) -> bool:
         """Whether to sample the `count`-th step (or batch, or call): all of the first ones, then every n-th."""
@@ -86,12 +105,8 @@ class Meter:
         return sampling
 
     def sample_cost(self) -> float | None:
-        """Seconds that a sample takes: median of the last few windows; None before the first sample."""
-        samples, seconds = self._counted
-        if self.samples > samples:
-            self._costs.append((self.sample_seconds - seconds) / (self.samples - samples))
-            self._counted = (self.samples, self.sample_seconds)
-        return statistics.median(self._costs) if self._costs else None
+        """Seconds that a sample takes; None before the first one."""
+        return self._costs.seconds(self.samples, self.sample_seconds)
 
     def set_stride(self, wanted: float) -> bool:
         """Sample every `wanted` steps, within the signal's limits; whether that changed anything worth mentioning."""
@@ -199,14 +214,13 @@ class Budget:
     def _explain(self, meter: Meter, cost: float, step: int) -> None:
         assert self.step_time is not None
         turned_down = meter.stride > meter.base
-        meter.turned_down_at = step if turned_down else None
-        meter.why = (
+        why = (
             f"a sample costs {cost * 1e6:,.0f} us, a step takes {self.step_time * 1e3:,.2f} ms, "
             f"recording may take {self.share * 100:g}% of that"
             if turned_down
             else ""
         )
-        meter.changes += 1
+        meter.decision = Decision(meter.decision.changes + 1, step if turned_down else None, why)
         self._changed(meter)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tracelyze.collectors.internals.by_identity import ByIdentity
@@ -56,6 +56,42 @@ class Training:
         self.loss_limit = UNUSUAL * abs(mean) + 1e-6
 
 
+class Holders:
+    """Which optimizer holds parameters of which model. `module_of` is the module of a model's number, None if it is
+    gone."""
+
+    def __init__(self, module_of: Callable[[int], Any]) -> None:
+        self._module_of = module_of
+        self._latest: dict[int, int] = {}  # by number of the model: the optimizer that took it up last
+        self._held: dict[int, set[int]] = {}  # by number of the optimizer: models of which it holds parameters
+        self._checked: Counter[tuple[int, int]] = Counter()
+
+    def latest(self, model: int) -> int | None:
+        """The optimizer that took up this model last."""
+        return self._latest.get(model)
+
+    def held_by(self, optimizer: int) -> set[int]:
+        """The models of which this optimizer holds parameters."""
+        return self._held.get(optimizer, set())
+
+    def unchecked(self, optimizer: int, models: frozenset[int]) -> frozenset[int]:
+        """Those of these models of which it has yet to be found out whether the optimizer holds parameters."""
+        return frozenset(number for number in models if self._checked[optimizer, number] < MAX_CHECKS)
+
+    def find(self, tracked: Tracked, models: frozenset[int]) -> Iterator[tuple[int, bool]]:
+        """Which of the models does this optimizer hold, and are they new to it? A scan of their parameters."""
+        index = tracked.index
+        self._checked.update((index, number) for number in models)
+        held = {id(parameter) for parameter in tracked.parameters()}
+        for number in models:
+            module = self._module_of(number)
+            if module is not None and any(id(parameter) in held for parameter in module.parameters()):
+                new = self._latest.get(number) != index
+                self._latest[number] = index
+                self._held.setdefault(index, set()).add(number)
+                yield number, new
+
+
 class Trainings:
     """The trainings of one recording. `module_of` is the module of a model's number, None if it is gone."""
 
@@ -73,13 +109,10 @@ class Trainings:
         self.clipped: Training | None = None  # whose gradients are being clipped, where there are several
         self._progress, self._now, self._emit = progress, now, emit
         self._optimizers = optimizers
-        self._module_of = module_of
+        self._holders = Holders(module_of)
         self._of_optimizer: dict[int, Training] = {}
         self._of_model: dict[int, Training] = {}
-        self._holder: dict[int, int] = {}  # by number of the model: the optimizer that took it up last
-        self._held: dict[int, set[int]] = {}  # by number of the optimizer: models of which it holds parameters
         self._seen: dict[frozenset[int], None] = {}  # sets of models, the oldest first, which are forgotten first
-        self._checked: Counter[tuple[int, int]] = Counter()
         self._new: list[tuple[int, frozenset[int]]] = []
         self._last_reached: tuple[int, ...] = ()
         self._identities: ByIdentity[tuple[int, set[int]]] = ByIdentity()
@@ -129,11 +162,11 @@ class Trainings:
 
     def holder(self, model: int) -> int | None:
         """The optimizer that holds parameters of this model; None if none that has stepped does."""
-        return self._holder.get(model)
+        return self._holders.latest(model)
 
     def models_of(self, optimizer: int) -> set[int]:
         """The models of which this optimizer holds parameters, by their numbers."""
-        return self._held.get(optimizer, set())
+        return self._holders.held_by(optimizer)
 
     def of_parameter(self, parameter: Any) -> Training | None:
         """The training whose optimizer holds this parameter."""
@@ -148,22 +181,16 @@ class Trainings:
 
     def _take_up(self, tracked: Tracked, models: frozenset[int]) -> None:
         """Which of the models does this optimizer hold? A scan of their parameters, a few times for each pair."""
-        models = frozenset(number for number in models if self._checked[tracked.index, number] < MAX_CHECKS)
-        self._checked.update((tracked.index, number) for number in models)
+        models = self._holders.unchecked(tracked.index, models)
         if not models:
             return
-        held = {id(parameter) for parameter in tracked.parameters()}
-        for number in models:
-            module = self._module_of(number)
-            if module is not None and any(id(parameter) in held for parameter in module.parameters()):
-                if self._holder.get(number) != tracked.index:
-                    self._link(tracked.index, model=number)
-                self._holder[number] = tracked.index
-                self._held.setdefault(tracked.index, set()).add(number)
-                self._join(self._of_optimizer[tracked.index], self._of_model.get(number))
-                training = self._of_optimizer[tracked.index]
-                training.models.add(number)
-                self._of_model[number] = training
+        for number, new in self._holders.find(tracked, models):
+            if new:
+                self._link(tracked.index, model=number)
+            self._join(self._of_optimizer[tracked.index], self._of_model.get(number))
+            training = self._of_optimizer[tracked.index]
+            training.models.add(number)
+            self._of_model[number] = training
         for found in self._seen:
             if not found.isdisjoint(models):
                 self._join_models(found)

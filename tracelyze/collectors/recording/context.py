@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tracelyze.collectors.cadence.budget import Budget
+from tracelyze.collectors.cadence.budget import Budget, Meter
 from tracelyze.collectors.cadence.loss_sampling import LossSampling
 from tracelyze.collectors.options import CollectOptions
 from tracelyze.collectors.program.program import Program
@@ -15,8 +15,9 @@ from tracelyze.collectors.recording.dispatch import Dispatcher
 from tracelyze.collectors.recording.fast_path.path import FastPath
 from tracelyze.collectors.recording.guards import Guard
 from tracelyze.collectors.recording.ledger import Ledger
-from tracelyze.collectors.signals.context import FastPathControl, NextCall
+from tracelyze.collectors.signals.context import FastPathControl, NextCall, PausableSignal
 from tracelyze.collectors.storage.pending import PendingSteps
+from tracelyze.collectors.system.training_thread import TrainingThread
 
 
 class Context:
@@ -40,7 +41,6 @@ class Context:
     ) -> None:
         self.torch = torch
         self.options = options
-        self.thread = guard.thread
         self.progress = progress
         self.program = program
         self.losses = losses
@@ -51,12 +51,22 @@ class Context:
         self.defer = rows.defer
         self.record_event = record_event
         self.meter = budget.meter
-        self.pause = dispatcher.pause
-        self.resume = dispatcher.resume
-        self.listeners_changed = dispatcher.listeners_changed
         self.switched_off = ledger.off
         self._guard = guard
         self._dispatcher = dispatcher
+
+    @property
+    def thread(self) -> TrainingThread:
+        return self._guard.thread
+
+    def pause(self, signal: PausableSignal, until: float) -> None:
+        self._dispatcher.pause(signal, until)
+
+    def resume(self, meter: Meter) -> None:
+        self._dispatcher.resume(meter)
+
+    def listeners_changed(self) -> None:
+        self._dispatcher.listeners_changed()
 
     def raise_alert(self) -> None:
         self.progress.alert = True

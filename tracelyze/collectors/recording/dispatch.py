@@ -33,7 +33,7 @@ class _Listener:
         self.pausable = event in signal.pausable
 
     def listens(self) -> bool:
-        return not (self.pausable and self.signal.meter.paused)
+        return not (self.pausable and self.signal.paused)
 
 
 class FastColumns:
@@ -154,10 +154,10 @@ class Dispatcher:
         """Dispatch no event in `signal.pausable` to it until so many steps have ended."""
         if self._progress.steps < self._no_pause_before:
             return
-        if not signal.meter.paused:
+        if not signal.paused:
             self._paused.append(signal)
             self._set_paused(signal, True)
-        signal.meter.resumes_at = until
+        signal.resumes_at = until
         self.resumes_at = min(self.resumes_at, until)
 
     def resume(self, meter: Meter) -> None:
@@ -176,11 +176,11 @@ class Dispatcher:
         """So many steps have ended: dispatch everything to those that were paused until then."""
         paused, self._paused = self._paused, []
         for signal in paused:
-            if signal.meter.resumes_at <= steps:
+            if signal.resumes_at <= steps:
                 self._set_paused(signal, False)
             else:
                 self._paused.append(signal)
-        self.resumes_at = min([signal.meter.resumes_at for signal in self._paused], default=math.inf)
+        self.resumes_at = min([signal.resumes_at for signal in self._paused], default=math.inf)
 
     def optimizer_changed(self) -> None:
         """Another optimizer steps than the one before: signals pause only while one and the same does."""
@@ -188,7 +188,7 @@ class Dispatcher:
         self.resume_all()
 
     def _set_paused(self, signal: PausableSignal, paused: bool) -> None:
-        signal.meter.paused = paused
+        signal.paused = paused
         for event in signal.pausable:
             self._calls[event] = None
         self._skippable = None

@@ -23,8 +23,9 @@ NUMBERS = ("seconds", "share", "every", "looks", "turned_down_at")
 class Ledger:
     """One entry per signal. Entries have all their keys from the start: they are read while a thread updates them."""
 
-    def __init__(self, kinds: Sequence[type[Signal]], extensions: Sequence[str] = ()) -> None:
+    def __init__(self, kinds: Sequence[type[Signal]], budget: Budget, extensions: Sequence[str] = ()) -> None:
         """`extensions` are the names of signals of other packages, which are imported when they are switched on."""
+        self._budget = budget
         self._own = frozenset(kind.name for kind in kinds)
         declared = [(kind.name, list(kind.columns), kind.sampled) for kind in kinds]
         declared += [(name, [], False) for name in extensions if name not in self._own]
@@ -100,7 +101,6 @@ class Ledger:
     def state_costs(
         self,
         emit: Callable[[str, dict[str, Any]], None],
-        budget: Budget,
         now: dict[str, Any],
         hooks: float,
         writer: float,
@@ -110,15 +110,19 @@ class Ledger:
         Two rows are no signals: "hooks" is all time spent on the training's own threads, the signals' included, and
         "writer" the processor time of the thread that writes.
         """
-        elapsed = budget.elapsed
+        budget, elapsed = self._budget, self._budget.elapsed
         for name, entry in self.entries.items():
             meter = budget.meters.get(name)
             if meter is not None:
                 entry["seconds"] = meter.seconds
                 entry["share"] = meter.seconds / elapsed if elapsed > 0 else None
                 if meter.sampled:
-                    entry |= {"every": meter.stride, "looks": meter.samples, "turned_down_at": meter.turned_down_at}
-                    entry["why"] = meter.why or None
+                    entry |= {
+                        "every": meter.stride,
+                        "looks": meter.samples,
+                        "turned_down_at": meter.decision.turned_down_at,
+                    }
+                    entry["why"] = meter.decision.why or None
             emit("signals", now | {"signal": name} | entry)
         for name, seconds in (("hooks", hooks), ("writer", writer)):
             share = seconds / elapsed if elapsed > 0 else None

@@ -64,8 +64,8 @@ class Recorder:
         self.writer = writer = Writer(clock.now, lambda: progress.steps, self.state_costs)
         self.guard = guard = Guard(writer, TrainingThread(thread), clock, Overhead(), *_visibility(torch))
         self.losses = losses = LossSampling()
-        self.budget = budget = Budget(options.budget / 100.0, dict(options.cadences), self._cadence_changed)
-        self.ledger = Ledger(SIGNALS, [name for name, _ in options.extensions])
+        budget = Budget(options.budget / 100.0, dict(options.cadences), self._cadence_changed)
+        self.ledger = Ledger(SIGNALS, budget, [name for name, _ in options.extensions])
         self.program = program = self._program()
         self.rows = rows = PendingSteps(writer.emit, self._values_failed)
         self.dispatcher = dispatcher = Dispatcher(progress, self._listeners_changed, self._signal_failed)
@@ -203,16 +203,15 @@ class Recorder:
         """State what every signal has cost so far."""
         now = {"time": self.guard.clock.now(), "step": self.progress.steps}
         seconds = self.guard.overhead.seconds, self.writer.seconds
-        self.ledger.state_costs(self.writer.emit, self.budget, now, *seconds)
+        self.ledger.state_costs(self.writer.emit, now, *seconds)
 
     # What the parts have to say to each other
 
     def _cadence_changed(self, meter: Meter) -> None:
         self.dispatcher.resume(meter)
-        if meter.changes <= MAX_CHANGES:
-            self.record_event(
-                "cadence", meter.name, meter.why or "back to its usual cadence", value=float(meter.stride)
-            )
+        if meter.decision.changes <= MAX_CHANGES:
+            why = meter.decision.why or "back to its usual cadence"
+            self.record_event("cadence", meter.name, why, value=float(meter.stride))
 
     def _listeners_changed(self) -> None:
         self.fast_path.interrupt()

@@ -66,6 +66,8 @@ class PausableSignal(Protocol):
     """A signal, as far as its pauses go."""
 
     meter: Meter
+    paused: bool
+    resumes_at: float
 
     @property
     def pausable(self) -> tuple[str, ...]:
@@ -78,12 +80,16 @@ class SignalContext(Protocol):
 
     torch: Any  # the program's own: nobody here imports it by name
     options: CollectOptions
-    thread: TrainingThread
     progress: Progress
     program: Program
     losses: LossSampling
     next_call: NextCall
     fast_path: FastPathControl
+
+    @property
+    def thread(self) -> TrainingThread:
+        """The one that trains."""
+        ...
 
     def now(self) -> float:
         """Seconds on the process's clock."""

@@ -128,6 +128,8 @@ class Signal:
         self.program = context.program
         self.meter = context.meter(type(self))
         self.active = False
+        self.paused = False  # While it is, no event in `pausable` is dispatched to it,
+        self.resumes_at: float = 0  # until so many steps of the process have ended.
 
     def activate(self) -> None:
         """From now on, listen to the events in `inactive` too: the program does what the signal is about."""
@@ -146,7 +148,7 @@ class Signal:
 
     def resume(self) -> None:
         """Listen to everything again, now."""
-        if self.meter.paused:
+        if self.paused:
             self.context.resume(self.meter)
 
     def fast_values(self, tracked: Tracked, time: float) -> tuple[Any, ...]:

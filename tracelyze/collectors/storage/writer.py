@@ -30,13 +30,33 @@ RESERVED_BYTES = 1024  # They are taken on the disk from the start, so that "the
 LONGEST_REASON = 500  # characters of why recording stopped, which have to fit into RESERVED_BYTES
 
 
+class Statements:
+    """When to state what everything has cost: ever more rarely. `state()` queues the rows."""
+
+    def __init__(self, now: Callable[[], float], state: Callable[[], None]) -> None:
+        self._now, self._state = now, state
+        self._next, self._between = FIRST_STATEMENT_SECONDS, FIRST_STATEMENT_SECONDS
+
+    def begin(self) -> None:
+        """There is a thread that writes from now on."""
+        self._next += self._now()
+
+    def state_if_due(self) -> None:
+        """Called twice a second."""
+        if self._now() >= self._next:
+            self._between = min(STATEMENT_SECONDS, 2 * self._between)
+            self._next += self._between
+            self._state()
+
+
 class Writer:
     """Rows of one recording on their way to the disk. `off`: nothing is recorded any more."""
 
     def __init__(self, now: Callable[[], float], steps: Callable[[], int], state_costs: Callable[[], None]) -> None:
         """`now()` is the process's clock, `steps()` how many steps were made; `state_costs()` is called by the thread
         every so often, to queue what everything has cost."""
-        self._now, self._steps, self._state_costs = now, steps, state_costs
+        self._steps = steps
+        self._statements = Statements(now, state_costs)
         self.off = False
         self.opened = False
         self.ended = False
@@ -48,7 +68,6 @@ class Writer:
         self._stopped: dict[str, Any] | None = None  # why and where recording stopped early
         self._lock = threading.Lock()
         self.threads = Threads()
-        self._next_statement, self._between_statements = FIRST_STATEMENT_SECONDS, FIRST_STATEMENT_SECONDS
         self.streams = {table.name: TableStream(table) for table in schema.TABLES}
 
     def emit(self, table: str, row: dict[str, Any]) -> None:
@@ -74,7 +93,7 @@ class Writer:
         self._in_main_thread = threading.current_thread() is threading.main_thread()
         arrow.load()  # Now, on this thread: an import on the thread that writes could meet a fork.
 
-        self._next_statement += self._now()
+        self._statements.begin()
         self.threads.start("tracelyze", self._write_forever)
 
     def _make_folder(self) -> None:
@@ -173,10 +192,7 @@ class Writer:
         pause = FIRST_FLUSH_SECONDS
         while not stop.wait(pause) and not self.off:
             pause = min(FLUSH_SECONDS, 2 * pause)
-            if self._now() >= self._next_statement:
-                self._between_statements = min(STATEMENT_SECONDS, 2 * self._between_statements)
-                self._next_statement += self._between_statements
-                self._state_costs()
+            self._statements.state_if_due()
             self.flush()
             fatal_signals.check()
             self.seconds = time.thread_time()

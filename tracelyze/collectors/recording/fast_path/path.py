@@ -27,7 +27,13 @@ from tracelyze.collectors.program.models import tensors_of
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.recording.fast_path import expected as events
 from tracelyze.collectors.recording.fast_path.cost import TimedFastPath
-from tracelyze.collectors.recording.fast_path.expected import Expected, SkippedCall, SkippedEvents, nothing
+from tracelyze.collectors.recording.fast_path.expected import (
+    Accumulation,
+    Expected,
+    SkippedCall,
+    SkippedEvents,
+    nothing,
+)
 from tracelyze.collectors.recording.fast_path.rows import SkippedRows, mean_or_sum
 from tracelyze.collectors.recording.fast_path.skippable import Skippable
 from tracelyze.collectors.recording.guards import Guard
@@ -107,31 +113,49 @@ class FastPath:
         expected, skipped, tensor = self._expected, self._skipped, self._torch.Tensor
         try:
             given: Any = args[1] if len(args) > 1 else next(iter(kwargs.values()), None)
-            as_before = expected.order[skipped.count] == events.CALL and not self._guard.function_modes()
-            as_before = as_before and type(given) is tensor and expected.in_train(args[0]) and given.dim()
-            if as_before and given.size(0) == expected.batch_size:
-                outputs = (output,) if type(output) is tensor else tensors_of(self._torch, output)
-                nodes = [one.grad_fn for one in outputs if type(one) is tensor]
-                key = None if expected.accumulation is None else key_of(self._torch, given)
-                another = key is None or all(key != call.key for call in skipped.calls)
-                if any(nodes) and len(nodes) == len(outputs) and another:
-                    graph = LiveGraph(self._skippable.program.calls)
-                    for node in nodes:
-                        if node is not None:
-                            node.metadata["tracelyze"] = graph
+            as_before = expected.order[skipped.count] == events.CALL and type(given) is tensor
+            as_before = as_before and not self._guard.function_modes() and expected.in_train(args[0])
+            if as_before and given.dim() and given.size(0) == expected.batch_size:
+                graph = self._graph_behind(output)
+                call = None if graph is None else self._call(graph, given)
+                if call is not None:
                     losses = self.losses
                     if losses.next <= losses.count:
                         losses.choose_next()
-                    self.progress.forwards += 1
-                    batches = None if expected.accumulation is None else self._skippable.program.batches
-                    batch = None if batches is None else batches.used_by_skipped()  # It may be gone before the step is.
-                    skipped.calls.append(SkippedCall(weakref.ref(graph), weakref.ref(given), key, batch))
+                    skipped.calls.append(call)
                     skipped.count += 1
                     return True
         except Exception as error:
             self._fail(error)
         self.on = False
         return False
+
+    def _graph_behind(self, output: Any) -> LiveGraph | None:
+        """Lives as long as the graph that autograd has recorded of the call; None if there is none."""
+        tensor = self._torch.Tensor
+        if type(output) is tensor:
+            nodes = [output.grad_fn]
+        else:
+            outputs = tensors_of(self._torch, output)
+            nodes = [one.grad_fn for one in outputs if type(one) is tensor and one.grad_fn is not None]
+            if any(type(one) is not tensor for one in outputs):
+                return None
+        graph = LiveGraph(self._skippable.program.calls) if nodes and nodes[0] is not None else None
+        for node in nodes if graph is not None else ():
+            node.metadata["tracelyze"] = graph
+        return graph
+
+    def _call(self, graph: LiveGraph, given: Any) -> SkippedCall | None:
+        """The call, which is counted; None if it was given what another one of the step was given."""
+        if self._expected.accumulation is None:
+            self.progress.forwards += 1
+            return SkippedCall(weakref.ref(graph), weakref.ref(given))
+        key = key_of(self._torch, given)
+        if key is not None and any(key == call.key for call in self._skipped.calls):
+            return None
+        self.progress.forwards += 1
+        batch = self._skippable.program.batches.used_by_skipped()  # It may be gone before the step is.
+        return SkippedCall(weakref.ref(graph), weakref.ref(given), key, batch)
 
     def backward_begins(self, roots: Any, retains_graph: bool) -> bool:
         """torch.autograd.backward was called."""
@@ -144,7 +168,8 @@ class FastPath:
                 loss, training = roots.item(), expected.training
                 for read, before in expected.guards:
                     as_before = as_before and read() == before
-                if as_before and -training.loss_limit < loss < training.loss_limit and self._divides_as_before(roots):
+                usual = as_before and -training.loss_limit < loss < training.loss_limit
+                if usual and (expected.accumulation is None or self._divides_as_before(roots, expected.accumulation)):
                     skipped.count += 1
                     skipped.losses.append(loss)
                     progress = self.progress
@@ -156,10 +181,9 @@ class FastPath:
         self.on = False
         return False
 
-    def _divides_as_before(self, loss: Any) -> bool:
+    def _divides_as_before(self, loss: Any, accumulation: Accumulation) -> bool:
         """Whether a loss counts as much in the loss of the step as it did. Read where the full path reads it."""
-        accumulation = self._expected.accumulation
-        usual = None if accumulation is None else accumulation.read[len(self._skipped.losses)]
+        usual = accumulation.read[len(self._skipped.losses)]
         if usual is None:
             return True
         divisor, is_part, is_mean = own_divisor(self._torch, loss.grad_fn)

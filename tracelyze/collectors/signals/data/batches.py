@@ -50,6 +50,37 @@ class _Pass:
         self.spacing = SPACING if length is None else power_of_two(math.ceil(length / PER_EPOCH))
 
 
+class _WithoutLoader:
+    """Calls of a model on what no loader has made, as one long pass. Skipped ones are counted with the next one."""
+
+    def __init__(self) -> None:
+        self.calls = _Pass(0, None)
+        self._forwards = 0  # of the process when the latest one was dispatched
+        self._goes_on = False  # The latest one had no loader, and neither had those that were skipped since.
+
+    def called(self, forwards: int, without_loader: bool) -> None:
+        """A call was dispatched, which was this one of the process."""
+        skipped, self._forwards = forwards - self._forwards - 1, forwards
+        self.calls.position += skipped * self._goes_on + without_loader
+        self._goes_on = without_loader
+
+    def left(self) -> int:
+        """Calls before the next one that is to be sampled."""
+        return self.calls.next - self.calls.position - 1
+
+
+class _Spacing:
+    """The spacing that the budget asks for, as a power of two."""
+
+    def __init__(self) -> None:
+        self._stride = self._spacing = 1
+
+    def of(self, stride: int) -> int:
+        if stride != self._stride:
+            self._stride, self._spacing = stride, power_of_two(stride)
+        return self._spacing
+
+
 class _Sampled(NamedTuple):
     """What was seen of a batch; None for one that no loader made."""
 
@@ -80,14 +111,12 @@ class Batches(Signal):
         self._pending = PendingRows(context.emit, "batches")
         self._epochs: ByIdentity[int] = ByIdentity()
         self._passes: ByIdentity[_Pass] = ByIdentity()
-        self._without_loader = _Pass(0, None)
-        self._forwards = 0  # of the process when the latest one was dispatched
-        self._no_loader = False  # The latest forward had no loader, and neither had those that were skipped since.
+        self._without_loader = _WithoutLoader()
         self._rows = 0
         self._alerts = 0
         self._places: deque[Any] = deque(maxlen=MAX_UNSETTLED)  # of batches that were sampled as they came
         self._early = EARLY_SAMPLES  # samples that may still be looked at in early passes
-        self._stride, self._spacing = 1, 1  # the spacing that the budget asks for, as a power of two
+        self._spacing = _Spacing()
         self._place: tuple[Any, ...] = None, 0, 0, 0.0, 0  # PLACE of the batch that is sampled
         self._in_use: Batch | None = None
         self._sampled: list[_Sampled] = []  # what was seen of batches that are still to be used
@@ -119,22 +148,16 @@ class Batches(Signal):
             return self.progress.steps  # It has yet to see which call uses it, and what for.
         if self.progress.loader is not None:
             return math.inf  # The batches themselves are dispatched.
-        calls = self._without_loader.next - self._without_loader.position - 1
-        return self.progress.steps + calls // max(1, len(self.program.backwards.of_step))
+        return self.progress.steps + self._without_loader.left() // max(1, len(self.program.backwards.of_step))
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
-        skipped, self._forwards = self.progress.forwards - self._forwards - 1, self.progress.forwards
-        current = self._without_loader
-        current.position += skipped * self._no_loader
-        self._in_use = call.batch
-        if call.batch is None:
-            current.position += 1
-            if current.position >= current.next and self._wanted(current):
-                given = [*fingerprints.fields(self.torch, args), *fingerprints.fields(self.torch, kwargs)]
-                self._put_away()
-                self._place = None, 0, current.position, self.context.now(), self.progress.steps
-                self._sample_new(given[: fingerprints.FIELDS], None, early=True)
-        self._no_loader = call.batch is None
+        self._without_loader.called(self.progress.forwards, call.batch is None)
+        current, self._in_use = self._without_loader.calls, call.batch
+        if call.batch is None and current.position >= current.next and self._wanted(current):
+            given = [*fingerprints.fields(self.torch, args), *fingerprints.fields(self.torch, kwargs)]
+            self._put_away()
+            self._place = None, 0, current.position, self.context.now(), self.progress.steps
+            self._sample_new(given[: fingerprints.FIELDS], None, early=True)
         for index, sampled in enumerate(self._sampled):
             if sampled.batch is call.batch:
                 self._used.append((call, sampled.rows, sampled.later))
@@ -175,10 +198,8 @@ class Batches(Signal):
 
     def _wanted(self, current: _Pass) -> bool:
         """Whether to sample the batch that has come next in this pass, which it is time to ask."""
-        if self.meter.stride != self._stride:
-            self._stride, self._spacing = self.meter.stride, power_of_two(self.meter.stride)
         position = current.position
-        spacing = 1 if current.whole else max(current.spacing, self._spacing)
+        spacing = 1 if current.whole else max(current.spacing, self._spacing.of(self.meter.stride))
         chosen = position < FIRST or position % spacing == 0
         sampling = self.meter.decide(chosen and current.wanted and self._rows < MAX_ROWS)
         current.next = position + 1 if sampling else position - position % spacing + spacing

@@ -134,7 +134,7 @@ class Reached(Signal):
             self._release()
         backwards = self.progress.backwards
         per_step, self._at_last_step = backwards - self._at_last_step, backwards
-        if not self.meter.paused or backwards >= self._rises_at:
+        if not self.paused or backwards >= self._rises_at:
             self._rises_at = self._begun + self._next_walk - 2 * per_step
             far = backwards - self._begun > FEEDS and backwards < self._rises_at
             self.pause() if far and not (self._watched or self._reached) else self.resume()

@@ -115,7 +115,7 @@ class Loss(Signal):
         self.program.sites.here("step")
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
-        if self.progress.steps >= LINES_FIRST and not self.meter.paused:
+        if self.progress.steps >= LINES_FIRST and not self.paused:
             self.pause(self.progress.steps // STEP_LINES_EVERY * STEP_LINES_EVERY + STEP_LINES_EVERY)
         if self._scaled:  # nothing of a loss whose graph is gone stays alive
             self._scaled = [pair for pair in self._scaled if pair[0]() is not None]
