@@ -145,9 +145,10 @@ def test_what_too_few_calls_show_is_not_passed(make) -> None:
     assert make.check("target-in-input", make.process(more={"loss_calls": seen}))[0] == "passed"
 
 
-def test_a_log_of_the_trainer_does_not_say_that_its_losses_were_finite(make) -> None:
+@pytest.mark.parametrize("kind", ["trainer_state", "comet", "clearml"])
+def test_a_log_of_the_trainer_does_not_say_that_its_losses_were_finite(make, kind) -> None:
     """It holds the mean of other losses in place of NaN (logging_nan_inf_filter)."""
-    log = {"source": {"kind": "trainer_state"}}
+    log = {"source": {"kind": kind}}
     evals = {"after_step": [100, 200, 300, 400], "loss": [1.0, float("nan"), float("nan"), float("nan")]}
     recorded = make.evals() | {"loss": evals["loss"]}
     assert make.check("validation-nonfinite", make.process(evals=recorded))[2].confidence == "certain"

@@ -83,6 +83,16 @@ def test_damaged_sessions_are_one_line(tmp_path: Path) -> None:
         with pytest.raises(InputError) as refused:
             recordings.import_recording(tmp_path / name, tmp_path / "run")
         assert "\n" not in str(refused.value)
+    packed = (FILES / "clearml.zip").read_bytes()
+    said = []
+    for at in range(40, len(packed) - 40, 60):  # damage anywhere is one line, or leaves a session that can be read
+        (tmp_path / "bent.zip").write_bytes(packed[:at] + bytes(4) + packed[at + 4 :])
+        try:
+            recordings.import_recording(tmp_path / "bent.zip", tmp_path / f"run{at}")
+        except InputError as error:
+            said.append(str(error))
+    assert said
+    assert not any("\n" in one for one in said)
     session = tmp_path / "session"
     session.mkdir()
     (session / "experiment.json").write_text("{}")

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Mask
 
-_KINDS = ("trainer_state", "hf-console", "tensorboard", "wandb", "mlflow", "trackio", "csv", "jsonl")
+_KINDS = (
+    "trainer_state", "hf-console", "tensorboard", "wandb", "mlflow", "trackio", "comet", "clearml", "swanlab", "aim",
+    "neptune", "csv", "jsonl",
+)  # fmt: skip
 FEW = 3  # logged zeros in a row to the end: one may be a rounded loss
 
 

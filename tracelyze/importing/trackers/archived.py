@@ -7,7 +7,9 @@ modules unpack and parse them, within limits.
 from __future__ import annotations
 
 import json
+import lzma
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +25,8 @@ _MEMBERS: Final[Mapping[str, tuple[str, str]]] = {  # what tells a session: its 
     "comet": ("experiment.json", "messages.json"),
     "clearml": ("task.json", "metrics.jsonl"),
 }
+_DAMAGED: Final = (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
+"""What unpacking raises: RuntimeError for archives with a password, or packed in a way that Python does not know."""
 _MOST_MEMBERS: Final = 100_000
 _FIRST: Final = 256  # characters of the values that tell them from other files of these names
 _SPEAKS: Final[Mapping[str, str]] = {"comet": '"payload"', "clearml": '"task"'}
@@ -39,7 +43,7 @@ def kind_of(path: Path) -> str:
             if names.issuperset(members):
                 first = next(_lines(path, members[1]), "")[:_FIRST]
                 return kind if not first or _SPEAKS[kind] in first else ""
-    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError, InputError):
+    except (*_DAMAGED, InputError):
         pass
     return ""
 
@@ -69,7 +73,7 @@ def read(path: Path) -> Log:
                 values += take(json.loads(line))
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
                 damaged += 1
-    except (OSError, zipfile.BadZipFile, EOFError, ValueError) as error:
+    except _DAMAGED as error:
         raise InputError(Cause.DAMAGED_LOG, f"{file}: damaged ({error}); give a whole copy of the session") from None
     if damaged:
         notes.append(f"{file}: {damaged} damaged lines are left out")
