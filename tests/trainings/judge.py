@@ -96,7 +96,7 @@ def diagnose(training: Training, folder: Path, run: Run = run) -> Judgement:
     started = time.monotonic()
     try:
         collected = run(
-            [sys.executable, "-m", "tracelyze", "collect", "--out", str(recorded), "--", *program],
+            [sys.executable, "-m", "tracelyze", "collect", "--out", str(recorded), *training.collect, "--", *program],
             folder,
             COLLECT_TIMEOUT,
         )

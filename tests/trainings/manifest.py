@@ -59,6 +59,7 @@ LEAKING: Final = ("host-memory-leak", "memory-leak", "retain-graph", "throughput
 class Training:
     """One labelled run: `path` is relative to this folder, `lines` are the source lines that may be pointed at.
 
+    `collect`: options of `tracelyze collect` that it is recorded with.
     `seed`: by how much the script's seeds are raised (benchmarks/reseeded.py); 0 runs it as it is.
     """
 
@@ -71,6 +72,7 @@ class Training:
     exit_code: int = 0
     fast: bool = False
     seed: int = 0
+    collect: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -103,9 +105,11 @@ def pair(
     lines: tuple[str, ...] = (),
     exit_code: int = 0,
     fast: bool = False,
+    collect: tuple[str, ...] = (),
 ) -> Training:
     """A fault that is one flag away from a healthy script of `pairs/`."""
-    return Training(f"pairs/{stem}.py", ("--fault", fault), roots, consequences, extras, lines, exit_code, fast)
+    path, args = f"pairs/{stem}.py", ("--fault", fault)
+    return Training(path, args, roots, consequences, extras, lines, exit_code, fast, collect=collect)
 
 
 def faulty(
@@ -674,6 +678,11 @@ TARGETS_AND_LAYERS: Final = (
     pair("rain_gauge", "times-batch", "reported-loss-mismatch"),
     pair("more_words", "frozen-rows", "new-tokens-untrained", fast=True),
     pair("more_words", "only-padding"),
+    pair("gait_reader", "attends-samples", "samples-mixed", fast=True, collect=("--probe",)),
+    pair("gait_reader", "view-for-permute", "samples-mixed", collect=("--probe",)),
+    pair("gait_reader", "own-dice", "nondeterministic-step", collect=("--probe",)),
+    pair("gait_reader", "among-samples", collect=("--probe",)),
+    pair("gait_reader", "centred", collect=("--probe",)),
     pair("noise_schedule", "first-steps", "narrow-timesteps", fast=True),
     pair(
         "pretrained_tagger",

@@ -20,6 +20,10 @@ ENDING: Final = "end of run"
 """Family of the rules about a program's end."""
 
 
+ASKED_FOR: Final = {"probe": "--probe"}
+"""Signals that an option of `tracelyze collect` of their own switches on."""
+
+
 @dataclass(frozen=True)
 class Threshold:
     """A number that a rule compares with. `source` says where it comes from: a paper, a derivation, a measurement."""
@@ -130,7 +134,7 @@ def missing(process: Process, column: str, absent: str = "") -> Skipped:
         return Skipped(reason)
     name, state = signal
     return (
-        Skipped(reason, record=f"--signal {name}=on")
+        Skipped(reason, record=ASKED_FOR.get(name, f"--signal {name}=on"))
         if state.get("reason")
         else Skipped(absent or reason, "not-applicable")
     )

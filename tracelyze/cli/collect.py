@@ -47,6 +47,12 @@ def collect(
             "--profile-every", metavar="N", min=0, help="Profile 4 steps in every N; they are slower.  [default: never]"
         ),
     ] = 0,
+    probe: Annotated[
+        bool,
+        typer.Option(
+            "--probe", help="Call a copy of the model again at two early steps: do samples mix, do bits repeat?"
+        ),
+    ] = False,
     diagnose: Annotated[
         bool, typer.Option("--diagnose", help="Say what went wrong when COMMAND has ended, as tracelyze diagnose does.")
     ] = False,
@@ -66,7 +72,7 @@ def collect(
         signals_off=(*_signals(no_signal or []), *(name for name, how in chosen.items() if how == "off")),
         profile_every=profile_every,
         budget=budget,
-        signals_on=tuple(name for name, how in chosen.items() if how != "off"),
+        signals_on=(*(name for name, how in chosen.items() if how != "off"), *(["probe"] if probe else [])),
         cadences=tuple((name, how) for name, how in chosen.items() if isinstance(how, int)),
         extensions=extensions.declared(),
     )

@@ -34,6 +34,7 @@ from tracelyze.schema.looks import (
     SAMPLES,
 )
 from tracelyze.schema.objectives import GROUP_RATES, LOSS_GRAPHS, NEW_ROWS, REFERENCES, TIMESTEPS
+from tracelyze.schema.probing import MIXINGS, REPLAYS
 from tracelyze.schema.traces import (
     DEVICE,
     HOST,
@@ -91,6 +92,7 @@ __all__ = [
     "LOSS_CALLS",
     "LOSS_GRAPHS",
     "MEMORY",
+    "MIXINGS",
     "MODELS",
     "NEW_ROWS",
     "NONFINITE",
@@ -101,6 +103,7 @@ __all__ = [
     "RANGES",
     "REACH",
     "REFERENCES",
+    "REPLAYS",
     "RUN_FILE",
     "SAMPLES",
     "SCALARS",
@@ -143,6 +146,7 @@ TABLES: Final[tuple[Table, ...]] = (
     STEPS, EVALS, UNSET, MODELS, OPTIMIZERS, LINKS, LOADERS, LOADS, CHECKPOINTS, LOSS_CALLS, LOSS_GRAPHS, REACH,
     REFERENCES, SCHEDULES, GROUP_RATES, NEW_ROWS, TIMESTEPS, SITES, EVENTS, SAMPLES, BATCHES, FETCHES, ACTIVATIONS,
     PARAMETERS, INITIALIZATIONS, DEVICES, SIGNALS, SCALARS, COLLECTIVES, WINDOWS,
+    REPLAYS, MIXINGS,
 )  # fmt: skip
 
 TRACE_FILE: Final = "trace.json"

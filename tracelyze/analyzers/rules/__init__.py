@@ -57,6 +57,8 @@ MODULES: Final = (
     "model.narrow_timesteps",
     "finetuning.packing_without_boundaries",
     "finetuning.unequal_microbatch_weights",
+    "model.samples_mixed",
+    "model.nondeterministic_step",
     "model.linear_stack",
     "model.train_override_bypassed",
     "model.router_collapse",

@@ -13,7 +13,7 @@ class LossSampling:
 
     def __init__(self) -> None:
         self.count = 0  # loss functions that have returned
-        self.next = 0  # 0: all losses are dispatched
+        self.next: float = 0  # 0: all losses are dispatched
         self.every = EVERY
         self._watched = FIRST_LOSSES  # losses up to this number are all dispatched
         self._trainings = 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import threading
 import time
 import types
 from collections.abc import Callable
@@ -35,6 +34,7 @@ from tracelyze.collectors.options import CollectOptions, from_environment
 from tracelyze.collectors.program import vocabularies
 from tracelyze.collectors.recording import ending
 from tracelyze.collectors.recording.backwards import Backwards
+from tracelyze.collectors.recording.calling import local
 from tracelyze.collectors.recording.fast_path.cost import TimedFastPath
 from tracelyze.collectors.recording.fast_path.path import FastPath, this_thread
 from tracelyze.collectors.recording.forwards import Forwards
@@ -55,16 +55,6 @@ OWN = (  # what wrappers call
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 
 
-class _Local(threading.local):
-    root: Any = None  # the outermost module that is being called on this thread
-    watch: Any = None
-    """Who watches the modules that are called within `root` (signals.context.ModuleWatch); False if nobody does."""
-
-    backward = False  # inside torch.autograd.backward on this thread
-    optimizer_stepped = False
-
-
-local = _Local()
 _current: list[Recorders] = []
 
 

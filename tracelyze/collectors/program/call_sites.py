@@ -78,11 +78,12 @@ class Sites:
         self._tell(number, key[0], frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
         return number
 
-    def add(self, role: str, filename: str, line: int, function: str, **more: Any) -> None:
-        """A line that is known without having been called from; `more` are columns of its own."""
+    def add(self, role: str, filename: str, line: int, function: str, **more: Any) -> int:
+        """A line that is known without having been called from; `more` are columns of its own. Returns its number."""
         with self._lock:
             number = self._numbers[role, -1 - len(self._numbers), line] = len(self._numbers)
         self._tell(number, role, filename, line, function, **more)
+        return number
 
     def place(self, site: int) -> tuple[str, int] | None:
         """File and line of a site; None if there is no such site."""

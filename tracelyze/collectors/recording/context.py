@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from tracelyze.collectors.cadence.loss_sampling import LossSampling
 from tracelyze.collectors.options import CollectOptions
 from tracelyze.collectors.program.program import Program
 from tracelyze.collectors.program.progress import Progress
+from tracelyze.collectors.recording.calling import unrecorded
 from tracelyze.collectors.recording.dispatch import Dispatcher
 from tracelyze.collectors.recording.fast_path.path import FastPath
 from tracelyze.collectors.recording.guards import Guard
@@ -71,6 +73,9 @@ class Context:
     def raise_alert(self) -> None:
         self.progress.alert = True
         self._dispatcher.resume_all()
+
+    def unrecorded(self) -> contextlib.AbstractContextManager[None]:
+        return unrecorded(self.progress, self.losses)
 
     def add_overhead(self, seconds: float) -> None:
         self._guard.overhead.seconds += seconds

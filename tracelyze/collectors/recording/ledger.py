@@ -81,7 +81,7 @@ class Ledger:
             self.off(kind.name, "switched off when the run was started")
             return None
         if not kind.default_on and kind.name not in options.signals_on:
-            self.off(kind.name, f"off unless asked for with --signal {kind.name}=on")
+            self.off(kind.name, f"off unless asked for with {kind.option or f'--signal {kind.name}=on'}")
             return None
         missing = private_names.lacks(context.torch, kind.needs)
         if missing:

@@ -54,6 +54,7 @@ CLASSES: Final = (
     "model.checkpoints.Checkpoints",
     "model.running_state.RunningState",
     "model.calls_past_modules.CallsPastModules",
+    "probing.probe.Probe",
 )
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -129,6 +130,10 @@ class SignalContext(Protocol):
 
     def switched_off(self, name: str, reason: str) -> None:
         """A signal records nothing from now on, and nothing is wrong."""
+        ...
+
+    def unrecorded(self) -> contextlib.AbstractContextManager[None]:
+        """Modules, losses and backwards that are called within are no part of the training."""
         ...
 
     def add_overhead(self, seconds: float) -> None:

@@ -96,6 +96,7 @@ class Signal:
     needs: ClassVar[tuple[str, ...]] = ()  # private names of torch (private_names.py) that it cannot do without
     may_hang: ClassVar[bool] = False  # `every_second` calls a driver that may not return, so it gets its own thread.
     default_on: ClassVar[bool] = True  # If False, it is recorded only if asked for: collect --signal NAME=on.
+    option: ClassVar[str] = ""  # or with this option of collect, where it has one of its own
     inactive: ClassVar[tuple[str, ...]] = ()  # events that are not dispatched to it before it calls `activate`
     pausable: ClassVar[tuple[str, ...]] = ()  # events that are not dispatched to it after it has called `pause`
     needs_every_step: ClassVar[bool] = False

@@ -1,0 +1,96 @@
+"""nondeterministic-step: one step, made twice from the same state, gives other bits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+Row = dict[str, Any]
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Outputs and gradients of both replays, at every look."""
+    rows = list(process.tables["replays"].records())
+    answered = [row for row in rows if not row["failed"]]
+    if not answered:
+        return Skipped("; ".join(dict.fromkeys(row["failed"] for row in rows)), "not-applicable")
+    differ = [row for row in answered if max(row["outputs"], row["gradients"]) > 0]
+    if not differ:
+        return Passed(f"{plural(len(answered), 'step')} made twice: all bits of outputs and gradients agree")
+    told = [row for row in differ if row["deterministic"] or _difference(row) > limits["rounding"]]
+    if not told:
+        return Passed(
+            f"replays differ by {max(map(_difference, differ)):.1g} of the values: sums in another order, as atomic "
+            "operations make them where nobody asked for determinism"
+        )
+    return [_finding(process, told, answered, limits)]
+
+
+def _difference(row: Row) -> float:
+    return float(max(row["outputs"], row["gradients"]))
+
+
+def _finding(process: Process, told: list[Row], answered: list[Row], limits: Limits) -> Finding:
+    row = max(told, key=_difference)
+    difference, asked = _difference(row), row["deterministic"]
+    where = f"{row['module']} ({row['kind']})" if row["module"] else row["kind"] or "the backward"
+    if difference > limits["rounding"]:
+        why = (
+            "That is more than rounding: something decides that is neither in the generators of random numbers of "
+            "Python, numpy and torch, nor in the model, nor in the batch, such as a generator of its own or the time."
+        )
+        fix = "Draw random numbers from torch's global generator, or keep the generator in the model and seed it."
+    else:
+        why = "Operations that add in no fixed order were used although torch.use_deterministic_algorithms is on."
+        fix = (
+            "Replace the operation, or set torch.use_deterministic_algorithms(True) without warn_only, which names it."
+        )
+    return Finding(
+        rule=RULE.id,
+        severity="info",
+        confidence="likely",
+        title="A step made twice from the same state gives other bits",
+        summary=(
+            f"Copies of the model made one forward and one backward twice: same weights, same batch, same random "
+            f"state. Results differ by up to {difference:.2g} of the largest value, first in {where}. {why} A run "
+            "cannot be repeated exactly, and a comparison of two runs shows this noise as well."
+        ),
+        fix=fix,
+        first_step=int(told[0]["step"]) + 1,
+        last_step=int(told[-1]["step"]) + 1,
+        evidence=[
+            Evidence("difference of the outputs", row["outputs"], "share", limits["rounding"],
+                     limits.source("rounding")),
+            Evidence("difference of the gradients", row["gradients"], "share"),
+            Evidence("steps that were made twice", len(answered), "steps"),
+            Evidence("deterministic algorithms were asked for", str(bool(asked))),
+        ],
+        location=process.site(row["site"]),
+        false_alarm="A model that counts its calls outside of itself, to change with time.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="nondeterministic-step",
+    family="model",
+    severity="info",
+    title="A step does not repeat bit for bit",
+    about="With the same weights, batch and random state a step should give the same bits. `tracelyze collect --probe` "
+    "makes one twice, in copies of the model; the program's loss is not part of it.",
+    check=check,
+    verify="Record the run again with --probe: all bits agree.",
+    needs=(("replays.outputs", "replays.gradients"), ("replays.failed",)),
+    thresholds=(
+        Threshold(
+            "rounding", 1e-2, "share",
+            "derived: sums of 16-bit values in another order differ by some of their 8 bits, 2^-8 each",
+        ),
+    ),
+    not_when="Differences of the size of rounding, unless torch.use_deterministic_algorithms is on.",
+)  # fmt: skip

@@ -1,0 +1,122 @@
+"""samples-mixed: what one sample of a batch is changes what the model answers for others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+Row = dict[str, Any]
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """The answers of the probe, model by model: each has to say the same."""
+    rows = list(process.tables["mixings"].records())
+    answered = [row for row in rows if not row["failed"]]
+    if not answered:
+        return Skipped("; ".join(dict.fromkeys(row["failed"] for row in rows)), "not-applicable")
+    reasons = []
+    for model in dict.fromkeys(row["model"] for row in answered):
+        looks = [row for row in answered if row["model"] == model]
+        healthy = [reason for row in looks if (reason := _healthy(row, limits))]
+        if not healthy:
+            return [_finding(process, looks, limits)]
+        reasons.append(healthy[0])
+    return Passed("; ".join(dict.fromkeys(reasons)))
+
+
+def _healthy(row: Row, limits: Limits) -> str:
+    """Why what one look shows is no fault; empty if it is one."""
+    if not row["others"]:
+        return f"a sample changes its own output alone, in a batch of {row['samples']}"
+    if not row["repeats"]:
+        return "the outputs change even if nothing is changed"
+    if row["squares"]:
+        return "the model answers for each pair of samples, as a contrastive one does"
+    if not row["same_others"]:
+        return "which samples reach each other changes with the batch, as under mixup and routing"
+    if not row["loader"]:
+        return "samples reach each other, and no DataLoader says that they are independent"
+    if not row["halves"]:
+        return "the model takes the whole batch only, as one that knows a fixed graph does"
+    if _along_samples(row) or 0 < row["by_position"] <= limits["reached"] * (row["samples"] - 1):
+        return ""
+    return "every sample reaches every other one, as attention over the batch and its statistics do on purpose"
+
+
+def _along_samples(row: Row) -> bool:
+    """Whether the recurrences and the attention of the model all take samples for positions."""
+    return bool(row["along_samples"]) and not row["along_others"]
+
+
+def _finding(process: Process, looks: list[Row], limits: Limits) -> Finding:
+    row = looks[0]
+    name, kind = row["module"], row["kind"]
+    where = f"{name} ({kind})" if name else kind or "the model"
+    others = plural(row["others"], "other sample")
+    if _along_samples(row):
+        first = row["along_samples"].split()[0]
+        path, _, layer = first.rpartition(":")
+        why = (
+            f"{path} ({layer}) was made without batch_first=True. It takes the first dimension of what it is given "
+            f"for positions, and that one holds the {row['samples']} samples."
+        )
+        fix = "Make the layer with batch_first=True, or swap the first two dimensions before it and after it."
+        code = f"nn.{layer}(..., batch_first=True)"
+    else:
+        why = (
+            f"One position of a sample reaches {plural(row['by_position'] or 0, 'other sample')} and not all: "
+            "memory was read in another order, as view or reshape do where dimensions had to be swapped."
+        )
+        fix = f"Look in {where} for view and reshape where permute or transpose belongs: they do not swap dimensions."
+        code = "x = x.transpose(0, 1)  # swaps; x.view(x.size(1), x.size(0), -1) does not"
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="likely",
+        title=f"Samples of a batch are mixed: one changes the output of {others}",
+        summary=(
+            f"In a copy of the model in eval mode, one sample of a batch of {row['samples']} was replaced by its "
+            f"neighbour. The outputs of {others} changed, first in {where}. {why} What the model answers for a sample "
+            "then depends on the samples that happen to lie beside it, and labels do not belong to their inputs."
+        ),
+        fix=fix,
+        fix_code=code,
+        first_step=1,
+        last_step=int(looks[-1]["step"]) + 1,
+        evidence=[
+            Evidence("other samples that changed", row["others"], "samples"),
+            Evidence("of them, by one position or field", row["by_position"], "samples",
+                     limits["reached"] * (row["samples"] - 1), limits.source("reached")),
+            Evidence("samples of the batch", row["samples"], "samples"),
+        ],
+        location=process.site(row["site"]),
+        false_alarm="Layers that relate the samples of a batch on purpose, in a fixed pattern.",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="samples-mixed",
+    family="model",
+    severity="critical",
+    title="Samples of a batch reach each other's outputs",
+    about="A view or reshape in the place of a transpose, or a layer that takes samples for positions, mixes what "
+    "belongs to different samples. Shapes fit, and the loss falls a little. `tracelyze collect --probe` looks for it: "
+    "it changes one sample in a copy of the model.",
+    check=check,
+    verify="Record the run again with --probe: a sample changes its own output alone.",
+    needs=(("mixings.others",), ("mixings.failed",)),
+    thresholds=(
+        Threshold(
+            "reached", 0.75, "share",
+            "derived: attention over the batch and batch statistics reach all others from any position; a recurrence "
+            "over it half of them from its middle, rearranged memory one",
+        ),
+    ),
+    not_when="Attention over the batch, contrastive and mixed samples, graphs, batches without a DataLoader.",
+)  # fmt: skip

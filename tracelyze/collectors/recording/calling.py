@@ -1,0 +1,37 @@
+"""What this thread is calling: the outermost module, who watches the modules in it, a backward."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from tracelyze.collectors.cadence.loss_sampling import LossSampling
+from tracelyze.collectors.program.progress import Progress
+
+
+class _Local(threading.local):
+    root: Any = None  # the outermost module that is being called on this thread
+    watch: Any = None
+    """Who watches the modules that are called within `root` (signals.context.ModuleWatch); False if nobody does."""
+
+    backward = False  # inside torch.autograd.backward on this thread
+    optimizer_stepped = False
+
+
+local = _Local()
+
+
+@contextlib.contextmanager
+def unrecorded(progress: Progress, losses: LossSampling) -> Iterator[None]:
+    """Calls of modules, losses and backwards on this thread are no part of the training within it."""
+    watch, backward = local.watch, local.backward
+    counts = progress.dropouts, progress.statistics, losses.count, losses.next
+    try:
+        local.watch, local.backward, losses.next = False, True, math.inf
+        yield
+    finally:
+        local.watch, local.backward = watch, backward
+        progress.dropouts, progress.statistics, losses.count, losses.next = counts
