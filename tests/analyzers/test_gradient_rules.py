@@ -29,7 +29,11 @@ def test_of_several_optimizers_the_own_line_is_named(make) -> None:
         "grads_carried": [0, 0] + [8 * (index % 2) for index in range(COUNT - 2)],
     }
     process = make.process(steps, optimizers=both, sites=sites)
-    assert make.check("missing-zero-grad", process)[2].location.line == 55
+    one = make.check("partial-zero-grad", process)[2]
+    assert one.location.line == 55
+    assert "Adam (optimizer 1)" in one.title
+    assert "Another optimizer's gradients are cleared" in one.summary
+    assert make.check("missing-zero-grad", process)[0] == "passed"
     assert [training.backward_location.line for training in process.optimizations] == [46, 54]
     unknown = make.process(steps, optimizers=[{"optimizer": 0}, {"optimizer": 1}], sites=sites)
     assert [training.step_location.line for training in unknown.optimizations] == [47, 47]

@@ -143,7 +143,7 @@ ZERO_GRAD: Final = (
     pair(
         "gan_toy",
         "wrong-optimizer",
-        "missing-zero-grad|partial-zero-grad",
+        "partial-zero-grad",
         consequences=BLOW_UP,
         lines=("loss_g.backward()", "optimizer_g.step()"),
         fast=True,
@@ -165,7 +165,7 @@ ZERO_GRAD: Final = (
     ),
     faulty(
         "two_optimizers_one_cleared",
-        "partial-zero-grad|missing-zero-grad",
+        "partial-zero-grad",
         consequences=BLOW_UP,
         lines=("loss.backward()", "table_optimizer.step()"),
     ),

@@ -29,6 +29,19 @@ def one_each(optimization: Optimization) -> Mask:
     return np.asarray(from_loader | (one_line & (steps["microbatches"] == backwards)), dtype=bool)
 
 
+def carries(optimization: Optimization) -> float | None:
+    """Share of the steps that used gradients of an earlier step, on whatever tensors; None where nobody looked."""
+    carried = optimization.steps["grads_carried"]
+    known = np.isfinite(carried) & (optimization.steps["parameters"] > np.nan_to_num(optimization.steps["grads_none"]))
+    return float((carried[known] > 0).mean()) if known.any() else None
+
+
+def another_is_cleared(optimization: Optimization, share: float) -> bool:
+    """Whether an optimizer beside this one has gradients that are cleared in all but `share` of its steps."""
+    others = [carries(one) for one in optimization.process.optimizations if one is not optimization]
+    return any(other is not None and other <= share for other in others)
+
+
 def at_least_one_each(optimization: Optimization) -> Mask:
     """Steps with a batch for every backward, or more: batches may be left out. Shape [steps]."""
     steps = optimization.steps

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine, missing
 from tracelyze.analyzers.signatures import growing_gradients
@@ -50,6 +51,8 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
         where = "no step" if count == 0 else f"only {count} of {int(usable.sum()):,} steps"
         return Passed(f"{where} used gradients that an earlier step had already used")
     begin, name = timing.step_at(optimization, first), timing.name_of(optimization)
+    if accumulation.another_is_cleared(optimization, 1 - limits["share"]):
+        return Passed(f"only the gradients{name} are never cleared: that is partial-zero-grad")
     return Finding(
         rule=RULE.id,
         severity="critical",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -25,7 +26,10 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     steps = optimization.steps
     present = steps["parameters"] - np.nan_to_num(steps["grads_none"])
     usable = steps.known("grads_carried") & (present > 0) & ~timing.skipped(optimization)
-    part = usable & (steps["grads_carried"] > 0) & (steps["grads_carried"] < limits["tensors"] * present)
+    part = usable & (steps["grads_carried"] > 0)
+    alone = accumulation.another_is_cleared(optimization, 1 - limits["share"])  # all of one of several optimizers
+    if not alone:
+        part &= steps["grads_carried"] < limits["tensors"] * present
     if int(part.sum()) < limits["steps"]:
         return None
     first = int(np.argmax(part))
@@ -35,19 +39,22 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     if share < limits["share"]:
         return None
     begin = timing.step_at(optimization, first)
+    name = timing.name_of(optimization)
     tensors, of = int(np.median(steps["grads_carried"][part])), int(np.median(present[part]))
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title=f"{tensors} of {of} gradients{timing.name_of(optimization)} are never cleared",
+        title=f"{tensors} of {of} gradients{name} are never cleared",
         summary=(
             f"From step {begin:,} on, {tensors} of {of} tensors kept their old gradients in {percent(share)} of the "
-            "steps, while the others were cleared. These parameters follow the sum of all their gradients. The call "
-            "that clears leaves them out: a sub-module, a parameter group or a second optimizer."
+            "steps, while the others were cleared. These parameters follow the sum of all their gradients. "
+            + (f"Another optimizer's gradients are cleared; those{name} are not." if alone else "The call that clears "
+               "leaves them out: a sub-module, a parameter group or a second optimizer.")
         ),
         fix="Clear the gradients of everything that the optimizer holds, with its own zero_grad.",
-        fix_code="optimizer.zero_grad()      # not: model.head.zero_grad()",
+        fix_code="for one in (optimizer, other_optimizer):\n    one.zero_grad()" if alone
+        else "optimizer.zero_grad()      # not: model.head.zero_grad()",
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(part)[-1])),
         first_second=timing.second_at(optimization, first),
