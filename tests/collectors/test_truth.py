@@ -53,8 +53,10 @@ def compared(process: Process, printed: str) -> dict[str, list[str]]:
         for rows in said["steps"]:
             wrong += differences(rows, [row for row in steps if row["optimizer"] == optimizer], f"step of {optimizer}")
             optimizer += 1
-        own = list(itertools.islice(passes, len(said["evals"])))
-        found[said["idiom"]] = wrong + differences(said["evals"], own, "evaluation")
+        if said["evals"] is None:  # nothing is said of them, nor of those that follow
+            passes = iter(())
+        own = list(itertools.islice(passes, len(said["evals"] or ())))
+        found[said["idiom"]] = wrong + differences(said["evals"] or [], own, "evaluation")
     assert list(passes) == [], "evaluations that the program did not have"
     return found
 

@@ -59,6 +59,11 @@ def test_ignite(collect: Collect) -> None:
     assert_true(collect(sys.executable, program("truth_ignite.py")))
 
 
+@needs("transformers", "trl", "peft", "datasets")
+def test_tuning(collect: Collect) -> None:
+    assert_true(collect(sys.executable, program("truth_tuning.py")))
+
+
 def test_two_ranks(collect_started: Collect) -> None:
     assert_true(collect_started(sys.executable, program("truth_ranks.py")))
 

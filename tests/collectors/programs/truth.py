@@ -30,7 +30,8 @@ class Truth:
         self.steps[optimizer].append(columns)
 
     def evaluated(self, **columns):
-        self.evals.append(columns)
+        if self.evals is not None:
+            self.evals.append(columns)
 
     def tell(self):
         print(json.dumps({"idiom": self.name, "steps": self.steps, "evals": self.evals}))
@@ -128,6 +129,22 @@ def divided_by_targets_of_step(truth, as_tensor=False):
 
 def divided_by_a_tensor(truth):
     divided_by_targets_of_step(truth, as_tensor=True)
+
+
+def written_out_and_divided_by_targets_of_step(truth):
+    """As the SFTTrainer of TRL does: a sum over all positions, divided by the targets of all micro-batches."""
+
+    def losses(model, step):
+        total = torch.as_tensor(sum(int((targets != -100).sum()) for _, targets in micro_batches(step)))
+        value = 0.0
+        for x, y in micro_batches(step):
+            kept = -model(x).log_softmax(1).gather(1, y.clamp(min=0).unsqueeze(1)).squeeze(1) * (y != -100)
+            loss = kept.sum() / total.clamp(min=1)
+            value += loss.item()
+            loss.backward()
+        return value, MICRO
+
+    accumulated(truth, losses)
 
 
 def divided_by_own_targets(truth):
@@ -646,7 +663,8 @@ def variational(truth):
 
 
 IDIOMS = (
-    plain, divided_by_targets_of_step, divided_by_a_tensor, divided_by_own_targets, divided_by_number,
+    plain, divided_by_targets_of_step, divided_by_a_tensor, written_out_and_divided_by_targets_of_step,
+    divided_by_own_targets, divided_by_number,
     one_backward_of_several_forwards, two_roots, clipped_by_norm, clipped_by_value, clipped_by_value_and_norm, scaled,
     bfloat16, adversarial, adversarial_in_two_backwards, adversarial_generator_first, two_in_turn, two_heads, closure,
     recurrent, sequence_first, two_views, muon, inside_backward, live_and_averaged, live_and_averaged_side_by_side,

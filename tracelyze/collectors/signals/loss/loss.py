@@ -151,6 +151,8 @@ class Loss(Signal):
             valued = valued[: sum([one.number <= at_step for one in valued]) + 1]
         if not valued:
             return
+        if len({one.divisor for one in own if one.divisor is not None}) > 1:
+            divisor = None  # Each was divided by something of its own, not by a number of micro-batches.
         factors = [1.0] * len(valued) if parts else weights(valued, divisor, self._divided_by.get(optimizer))
         if divisor is not None and divisor > 1.0 and not parts and factors == [1.0] * len(valued):
             self._divided_by[optimizer] = divisor
@@ -229,8 +231,11 @@ def beside_own_mean(torch: Any, divisor: float | None, node: Any) -> tuple[float
 
     A sum over the targets of a micro-batch that is divided by their number is its own mean. Divided by the targets of
     the whole step it is a part of the step's mean, as in the Hugging Face Trainer since 4.46 (num_items_in_batch): the
-    step's loss is then the sum of such losses. Counts of targets on a device are not read.
+    step's loss is then the sum of such losses. Counts of targets on a device are not read. So is a sum over a tensor
+    that is divided by more than the tensor has elements: other micro-batches were counted, too (SFTTrainer of TRL).
     """
+    if divisor is not None and node is not None and saved_values.operation(node) == "SumBackward0":
+        return divisor, divisor > math.prod(getattr(node, "_saved_self_sym_sizes", (math.inf,)))
     if getattr(node, "_saved_reduction", None) != SUM or divisor == 1.0:
         return divisor, False
     targets = saved_values.saved(node, "total_weight")
