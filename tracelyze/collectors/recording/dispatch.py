@@ -71,6 +71,7 @@ class Dispatcher:
         self._paused: list[PausableSignal] = []
         self._no_pause_before = 0  # number of steps of the process before which no signal may pause
         self._skippable: bool | None = None  # None: to be found out
+        self._needing: list[_Listener] = []  # to events of steps, of signals that cannot do without
         self._limits: list[Callable[[], float]] = []
 
     def listen(self, signals: Sequence[Signal]) -> None:
@@ -87,6 +88,8 @@ class Dispatcher:
         self.fast_columns = FastColumns(self._signals)
         limited = [one for one in self._signals if type(one).next_full_step is not Signal.next_full_step]
         self._limits = [one.next_full_step for one in limited]
+        of_steps = [one for event in STEP_EVENTS for one in self._listeners[event]]
+        self._needing = [one for one in of_steps if one.signal.needs_every_step]
         self._skippable = None
         self._changed()
 
@@ -102,8 +105,7 @@ class Dispatcher:
 
     def in_the_way(self) -> set[str]:
         """The names of signals that listen to steps now and cannot do without."""
-        listening = [one.signal for event in STEP_EVENTS for one in self._listeners[event] if one.listens()]
-        return {signal.name for signal in listening if signal.needs_every_step}
+        return {one.signal.name for one in self._needing if one.listens()}
 
     def next_full_step(self) -> float:
         """How many steps of the process may end before one must not be skipped."""
@@ -122,7 +124,8 @@ class Dispatcher:
             return
         calls = self._calls[event]
         if calls is None:
-            calls = self._calls[event] = tuple([one.call for one in self._listeners[event] if one.listens()])
+            listening = [one.call for one in self._listeners[event] if not (one.pausable and one.signal.paused)]
+            calls = self._calls[event] = tuple(listening)
         for call in calls:
             try:
                 call(*args)

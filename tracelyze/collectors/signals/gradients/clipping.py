@@ -7,6 +7,8 @@ from typing import Any
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
+LINES_FIRST, LINES_EVERY = 50, 16  # clips whose line is noted: walking up the stack of a framework is expensive
+
 
 class Clipping(Signal):
     name = "clipping"
@@ -23,6 +25,7 @@ class Clipping(Signal):
         self._scaled_loss = False  # this window's backward ran on a scaled loss
         self._unscaled = False
         self._clipped_scaled = False
+        self._count = 0
 
     def scale(self, original: Any, scaled: Any) -> None:
         self.activate()
@@ -38,7 +41,9 @@ class Clipping(Signal):
         self._clips.append((self.program.trainings.clipped, limit))
         if self._scaled_loss and not self._unscaled:
             self._clipped_scaled = True
-        self.program.sites.here("clip")
+        self._count += 1
+        if self._count <= LINES_FIRST or self._count % LINES_EVERY == 0:
+            self.program.sites.here("clip")
 
     def fast_values(self, tracked: Any, time: float) -> tuple[int, float | None]:
         clips, self._clips = self._clips, []
