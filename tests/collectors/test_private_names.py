@@ -13,7 +13,7 @@ from tracelyze.analyzers.recorded.run_directory import load
 from tracelyze.collectors.internals import private_names
 from tracelyze.collectors.signals import SIGNALS
 
-from .conftest import program, run_started
+from .conftest import program, run_plain
 
 SOURCES = Path(private_names.__file__).parents[1]  # all rooms of the collector
 NEEDED = sorted({name for signal in SIGNALS for name in signal.needs} | set(private_names.SUBSTITUTES))
@@ -21,7 +21,7 @@ NEEDED = sorted({name for signal in SIGNALS for name in signal.needs} | set(priv
 
 @pytest.fixture(scope="module")
 def plain() -> list[str]:
-    done = run_started(sys.executable, "-W", "ignore", program("lacking.py"))
+    done = run_plain(sys.executable, "-W", "ignore", program("lacking.py"))
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -29,7 +29,7 @@ def plain() -> list[str]:
 @pytest.mark.starts_programs
 @pytest.mark.parametrize("name", NEEDED)
 def test_a_torch_that_lacks_a_name_costs_the_signals_that_need_it(name: str, plain: list[str], tmp_path: Path) -> None:
-    done = run_started(sys.executable, "-W", "ignore", program("lacking.py"), str(tmp_path / "run"), name)
+    done = run_plain(sys.executable, "-W", "ignore", program("lacking.py"), str(tmp_path / "run"), name)
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()
     assert said == plain[: len(said)] != []

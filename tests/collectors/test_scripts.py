@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.fork_server import client
 from tracelyze.analyzers import diagnose
 from tracelyze.analyzers.recorded.run import Process
 from tracelyze.analyzers.recorded.run_directory import load
 
-from .conftest import Collect, Collected, environment, program, run_plain, run_started
+from .conftest import Collect, Collected, environment, program, run_plain, run_started, two_ranks
 
 
 def said(collect: Collect, what: str) -> Collected:
@@ -139,9 +140,9 @@ def test_workers_of_a_loader_do_not_speak_for_the_training(collect: Collect, tmp
 
 def block(what: str, place: Path, **more: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, program("blocks.py"), what, str(place)]
-    return subprocess.run(
-        command, capture_output=True, text=True, env=environment(**more), cwd=place, timeout=300, check=True
-    )
+    done = client.shared().run(command, environment(**more), cwd=place)
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 @pytest.mark.starts_programs
@@ -227,8 +228,7 @@ def test_a_block_that_cannot_record_runs_all_the_same(tmp_path: Path) -> None:
     assert run == str(tmp_path / "run-2"), "a name that is taken gets a number"
     blocked = tmp_path / "file"
     blocked.write_text("no folder")
-    command = [sys.executable, program("blocks.py"), "around", str(blocked)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=300, check=True)
+    done = client.shared().run([sys.executable, program("blocks.py"), "around", str(blocked)], environment())
     assert json.loads(done.stdout) == ["None", True]
     assert done.stderr.startswith("[tracelyze] not recording: NotADirectoryError")
     assert len(done.stderr.splitlines()) == 1
@@ -245,12 +245,9 @@ def test_ranks_share_the_run_of_their_job(tmp_path: Path) -> None:
         "    for _ in range(5):\n"
         "        optimizer.zero_grad(); (w - 1).square().sum().backward(); optimizer.step()\n"
     )
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     for _ in range(2):
-        subprocess.run(
-            [sys.executable, *launcher, str(script)], cwd=tmp_path, env=environment(), timeout=300, check=True,
-            capture_output=True,
-        )  # fmt: skip
+        done = client.shared().run(two_ranks(str(script)), environment(), cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
     for name in ("run", "run-2"):
         processes = load(tmp_path / name).processes
         assert [process.rank for process in processes] == [0, 1]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import PROGRAMS, Collect, environment, program, run_started
+from .conftest import PROGRAMS, Collect, environment, program, run_plain, run_started
 
 
 def forms(folder: Path) -> dict[str, list[str]]:
@@ -139,17 +139,17 @@ def test_warnings_as_errors_and_development_mode_change_nothing(collect_started:
     assert len(process.steps) == 20
 
 
-def test_hooks_for_saved_tensors_are_called_by_backward_alone(collect_started: Collect) -> None:
+def test_hooks_for_saved_tensors_are_called_by_backward_alone(collect: Collect) -> None:
     command = [sys.executable, program("unpacked.py")]
-    plain, collected = run_started(*command), collect_started(*command)
+    plain, collected = run_plain(*command), collect(*command)
     assert plain.returncode == 0, plain.stderr
     assert collected.process.stdout == plain.stdout
     (process,) = collected.run.processes
     assert {row["loss_divisor"] for row in process.steps.records()} == {4.0, None}, "a number is read, a tensor is not"
 
 
-def test_signals_whose_handlers_train_or_raise_neither_hang_nor_end_the_recording(collect_started: Collect) -> None:
-    collected = collect_started(sys.executable, program("interrupted.py"))
+def test_signals_whose_handlers_train_or_raise_neither_hang_nor_end_the_recording(collect: Collect) -> None:
+    collected = collect(sys.executable, program("interrupted.py"))
     assert collected.process.returncode == 0, collected.process.stderr
     assert collected.process.stdout == "handlers that raised were heard: True\n"
     assert "recording stopped" not in collected.process.stderr
