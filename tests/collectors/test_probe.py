@@ -63,6 +63,11 @@ class Model(nn.Module):
         return self.function[0](self.layer, self.enter(x))
 
 
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(5)
+
+
 def mixing(model: Any, x: Any, *more: Any, along: int = 0) -> dict[str, Any]:
     with preserved(torch, model):
         states, copied = RandomStates(torch), CopiedModel(torch, model, (x, *more), {})
@@ -97,8 +102,10 @@ def test_samples_that_are_mixed() -> None:
 
 def test_what_mixes_on_purpose_can_be_told() -> None:
     x = batch(16, 6)
-    dense = mixing(Model(lambda layer, h: torch.softmax(h @ h.T, dim=1) @ h), x)
+    dense = mixing(Model(lambda layer, h: torch.softmax(h @ h.T / 8, dim=1) @ h), x)
     assert dense["others"] == dense["by_position"] == 15
+    pooled = Model(lambda layer, h: torch.softmax((m := h.mean(1)) @ m.T, dim=1) @ m)
+    assert mixing(pooled, batch(16, 400, 6))["by_position"] >= 12, "one of 400 positions changes all a little"
     assert mixing(Model(lambda layer, h: h @ h.T), x)["squares"]
     mixed = mixing(Model(lambda layer, h: h + h[torch.randperm(len(h))]), x)
     assert not mixed["same_others"]

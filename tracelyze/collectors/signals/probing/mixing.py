@@ -68,14 +68,17 @@ class Mixing:
             "along_others": base.along_others,
         }
         if row["others"]:
-            row["by_position"] = self._by_position(base, chosen, 0) or self._by_position(base, chosen, -1)
+            row["by_position"] = max(self._by_position(base, chosen, place) for place in (0, -1))
             row["halves"] = self._takes_half()
             row["module"], row["kind"] = self._where(base, moved, chosen)
         return row
 
     def _by_position(self, base: _Run, chosen: int, place: int) -> int:
-        """How many others change where one position is replaced: the first or the last that differs."""
-        changed = self._changed(base, self._run(chosen, chosen + 1, place))
+        """How many others change at all where one position is replaced: the first or the last that differs.
+
+        Not a bit may differ in the rest. One position of many moves what all samples share by very little.
+        """
+        changed = self._changed(base, self._run(chosen, chosen + 1, place), tolerance=0.0)
         return int(sum(changed)) - changed[chosen]
 
     def _run(
@@ -108,7 +111,7 @@ class Mixing:
             if one.dim() > self._along and one.shape[self._along] == self._samples
         ]  # fmt: skip
 
-    def _changed(self, base: _Run, other: _Run) -> list[bool]:
+    def _changed(self, base: _Run, other: _Run, tolerance: float = TOLERANCE) -> list[bool]:
         """For each sample, whether its outputs differ."""
         found = [False] * self._samples
         for one, two in zip(base.outputs, other.outputs, strict=True):
@@ -118,7 +121,7 @@ class Mixing:
             if not rows[0].shape[1]:
                 continue
             scale = float(rows[0].abs().nan_to_num(0.0, 0.0, 0.0).max())
-            apart = (rows[0] - rows[1]).abs().amax(dim=1) > TOLERANCE * scale
+            apart = (rows[0] - rows[1]).abs().amax(dim=1) > tolerance * scale
             found = [was or bool(now) for was, now in zip(found, apart.tolist(), strict=True)]
         return found
 
