@@ -257,6 +257,7 @@ def test_nothing_is_left_of_a_recording_that_was_only_diagnosed(tmp_path: Path, 
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_what_lightning_writes_is_read(tmp_path: Path) -> None:
     loggers = pytest.importorskip("lightning.pytorch.loggers", reason="lightning is not installed")
     logger = loggers.CSVLogger(str(tmp_path), name="lightning_logs")

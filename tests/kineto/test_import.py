@@ -94,6 +94,7 @@ def test_odd_traces_are_imported_as_they_are_read(tmp_path, events, others):
     assert outcomes[0] == outcomes[1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no real traces in {FOLDER}; set TRACELYZE_TRACES")
 @pytest.mark.parametrize(
     "name",

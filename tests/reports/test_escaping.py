@@ -113,6 +113,7 @@ def test_known_attacks_stay_words_on_the_page(known: set[tuple[str, str]]) -> No
     assert '"><img src=x onerror=alert(1)>' in words
 
 
+@pytest.mark.slow
 @QUICK
 @given(SEVERAL)
 def test_any_text_stays_words_on_the_page(known: set[tuple[str, str]], texts: list[str]) -> None:
