@@ -35,3 +35,11 @@ def test_seeds_that_were_given_before_torch_was_imported(collect_started: Any) -
     command = (sys.executable, program("seeds.py"), "torch", "numpy before", "python before")
     diagnosis = diagnose(collect_started(*command).run, select=["partial-seeding"])
     assert diagnosis.checks[0].status == "passed", diagnosis.checks[0].reason
+
+
+@pytest.mark.starts_programs
+@pytest.mark.parametrize(("said", "expected"), [(("torch", "numpy"), "passed"), (("draws", "torch"), "fired")])
+def test_numpy_that_imports_its_generators_late(collect_started: Any, said: tuple[str, ...], expected: str) -> None:
+    """The fork server has them in memory already."""
+    diagnosis = diagnose(collect_started(sys.executable, program("seeds.py"), *said).run, select=["partial-seeding"])
+    assert diagnosis.checks[0].status == expected, diagnosis.checks[0].reason

@@ -674,6 +674,8 @@ TARGETS_AND_LAYERS: Final = (
         "group-rate-overwritten",
         lines=("scheduler.step()",),
     ),
+    pair("harbour_tides", "past-call", "direct-forward-call", lines=("mse_loss(call(x), y)",), fast=True),
+    pair("harbour_tides", "numpy-unseeded", "partial-seeding"),
     pair("rain_gauge", "never-reset", "reported-loss-mismatch", fast=True),
     pair("rain_gauge", "times-batch", "reported-loss-mismatch"),
     pair("more_words", "frozen-rows", "new-tokens-untrained", fast=True),

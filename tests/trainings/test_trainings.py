@@ -36,9 +36,8 @@ WITHOUT_A_TRAINING = {
     "clipping-always-active", "gradient-spikes", "loss-plateau", "validation-fluctuation",
     "validation-nonfinite",
     # are shown by tests on runs in memory alone so far
-    "autocast-not-applied", "batch-dimension-mismatch", "class-imbalance", "debug-mode-left-on", "direct-forward-call",
+    "autocast-not-applied", "batch-dimension-mismatch", "class-imbalance", "debug-mode-left-on",
     "epoch-boundary-stall", "fp16-underflow", "no-checkpoint", "no-validation", "packing-without-boundaries",
-    "partial-seeding",
     "prompt-in-loss", "slow-steps", "too-many-workers",
 }  # fmt: skip
 EVERYTHING = os.environ.get("TRACELYZE_ALL_TRAININGS", "") not in ("", "0")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib
 import random
 import sys
 from collections.abc import Callable
@@ -14,7 +16,13 @@ wrappers: list[Any] = []  # functions of ours in the place of theirs
 
 
 def install(seeded: Callable[[str], None]) -> None:
-    """Wrap what seeds them or sets their state. `seeded("python")` is called after each."""
+    """Wrap what seeds them or sets their state. `seeded("python")` is called after each.
+
+    NumPy imports its `random` when that is first asked for, mostly by the very call that seeds it: it is imported here.
+    """
+    if "numpy" in sys.modules:
+        with contextlib.suppress(Exception):  # a module of the program's own that is called numpy
+            importlib.import_module("numpy.random")
     for home, name, names in (
         (random, "python", ("seed", "setstate")),
         (sys.modules.get("numpy.random"), "numpy", ("seed", "set_state")),
