@@ -121,3 +121,19 @@ def test_a_model_that_is_called_and_no_longer_trained_is_noticed(collect: Collec
     run = collect(sys.executable, program("settled.py"), "unused")
     evaluated = sum(row["forwards"] for row in run.run.processes[0].tables["evals"].records())
     assert evaluated >= 200 - 2 * SKIPPED_STEPS, "not before the next call that is watched"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("loop", "package"), [("trainer_accumulation", "transformers"), ("lightning", "lightning")])
+def test_settled_loops_of_frameworks_are_skipped_as_if_they_were_not(loop: str, package: str, collect: Collect) -> None:
+    pytest.importorskip(package)
+    options = [word for name, every in CADENCES.items() for word in ("--signal", f"{name}=every:{every}")]
+    one, other = (
+        collect(sys.executable, program("settled_framework.py"), loop, *more, options=tuple(options))
+        for more in ([], ["--full"])
+    )
+    fast, full = one.run.processes[0], other.run.processes[0]
+    for table in ("steps", "parameters", "batches"):
+        assert len(rows(fast, table)) == len(rows(full, table)) > 10, table
+        assert differences(rows(fast, table), rows(full, table)) == [], table
+    assert int(one.process.stdout.split()[-1]) > 60
