@@ -240,7 +240,7 @@ def test_every_signal_fills_columns_that_the_schema_has() -> None:
     for column in claimed:
         table, _, name = column.partition(".")
         schema.table(table).column(name)
-    several = {"loss_calls", "events"}  # rows of written losses beside those of functions; notes of any signal
+    several = {"loss_calls", "events", "scalars"}  # rows of written losses beside those of functions; notes of any signal
     alone = [column for column in claimed if column.partition(".")[0] not in several]
     assert len(alone) == len(set(alone)), "one signal per column"
     recorder_fills = {"optimizer", "step", "time", "overhead"}
