@@ -105,9 +105,15 @@ class Loop:
         self.fetch(iterator, loading)
         return self.update(computing, host)
 
-    def update(self, computing: float, host: float = 0.0) -> dict[str, Any]:
+    def backward(self, computing: float) -> None:
+        """The batch in hand goes through the model, forward and backward."""
+        self.progress.forwards += 1
+        self.program.batches.used_by(None)
         self.signal.before_backward(())
         self.device.launch(computing)
+
+    def update(self, computing: float, host: float = 0.0) -> dict[str, Any]:
+        self.backward(computing)
         self.device.now += host
         row: dict[str, Any] = {}
         self.signal.after_step(self.tracked, row)
@@ -192,8 +198,7 @@ def test_micro_batches_add_up() -> None:
     loop.step(iterator, 0.04, 0.01)
     loop.arrive({})
     loop.fetch(iterator, 0.03)
-    loop.signal.before_backward(())
-    loop.device.launch(0.01)
+    loop.backward(0.01)
     row = loop.arrive(loop.step(iterator, 0.03, 0.01))
     assert row["device_wait"] == pytest.approx(0.03 + 0.02)
     assert row["loader_batches"] == 2

@@ -38,7 +38,7 @@ def test_a_torch_that_lacks_a_name_costs_the_signals_that_need_it(name: str, pla
     assert len(process.steps) >= 24
     assert [row["text"] for row in process.events.records() if row["kind"] == "collector-error"] == []
     states = process.signals
-    off = {signal.name for signal in SIGNALS if name in signal.needs}
+    off = {signal.name for signal in SIGNALS if name in signal.needs and signal.default_on}
     assert {states[signal]["state"] for signal in off} <= {"off"}
     assert all(f"lacks torch.{name}" in states[signal]["reason"] for signal in off)
     assert {other for other, entry in states.items() if "lacks torch." in (entry.get("reason") or "")} == off

@@ -240,7 +240,8 @@ def test_every_signal_fills_columns_that_the_schema_has() -> None:
     for column in claimed:
         table, _, name = column.partition(".")
         schema.table(table).column(name)
-    several = {"loss_calls", "events", "scalars"}  # rows of written losses beside those of functions; notes of any signal
+    # Written losses stand beside those of functions, logged scalars beside those of loggers; any signal notes events.
+    several = {"loss_calls", "events", "scalars"}
     alone = [column for column in claimed if column.partition(".")[0] not in several]
     assert len(alone) == len(set(alone)), "one signal per column"
     recorder_fills = {"optimizer", "step", "time", "overhead"}
