@@ -38,7 +38,7 @@ class Limits(Mapping[str, float]):
     """The thresholds of one rule as numbers by name: defaults, overridden by the configuration."""
 
     def __init__(self, thresholds: tuple[Threshold, ...], overrides: Mapping[str, float] | None = None) -> None:
-        self._declared = {threshold.name: threshold for threshold in thresholds}
+        self._declared = thresholds
         self._values = {threshold.name: threshold.default for threshold in thresholds} | dict(overrides or {})
 
     def __getitem__(self, name: str) -> float:
@@ -52,7 +52,7 @@ class Limits(Mapping[str, float]):
 
     def source(self, name: str) -> str:
         """Where the number comes from; says so when the user's configuration set it."""
-        declared = self._declared[name]
+        declared = next(threshold for threshold in self._declared if threshold.name == name)
         return declared.source if self._values[name] == declared.default else "set in the configuration"
 
 

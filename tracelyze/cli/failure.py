@@ -9,7 +9,8 @@ import tempfile
 import traceback
 from collections.abc import Sequence
 
-from tracelyze import __version__, redaction
+from tracelyze import redaction
+from tracelyze.version import __version__
 
 LONGEST = 200  # characters of the error's own text on the user's line
 

@@ -16,7 +16,6 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import tracelyze
 from tracelyze.fleet import table
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class _Worker:
     """A process (:mod:`tracelyze.fleet.worker`) that judges one run after another."""
 
     def __init__(self, filesystem: FileSystem | None) -> None:
-        package = str(Path(tracelyze.__file__).parents[1])
+        package = str(Path(__file__).resolve().parents[2])
         path = os.pathsep.join(entry for entry in (package, os.environ.get("PYTHONPATH")) if entry)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tracelyze.fleet.worker"],

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from tracelyze import __version__
 from tracelyze.fleet.summary import Fault, Summary
 from tracelyze.formatting import duration, plural
 from tracelyze.reports.html.head import asset, head
 from tracelyze.reports.html.icons import icon
 from tracelyze.reports.markup import Child, Markup, element
+from tracelyze.version import __version__
 
 LISTED: Final = 20  # runs of a fault, and errors, that are named on the page; the table holds all
 _STYLE: Final = "table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.4em .8em;vertical-align:top}"
