@@ -223,3 +223,15 @@ def test_slow_steps_of_a_short_run(make) -> None:
     taken = [0.288 if index in (30, 71, 180) else 0.001 for index in range(240)]  # hiccups of a busy machine
     more |= {"seconds": taken, "time": ends(taken)}
     assert make.check("slow-steps", make.process(make.steps(240) | more, evals={}))[0] == "passed"
+
+
+def test_regular_slow_steps_of_a_short_run_are_noted_below_half_of_its_time(make) -> None:
+    """At an even distance no hiccups come; for a warning, a second is too little where it is not most of the time."""
+    taken = [0.2 if index % 40 == 39 else 0.01 for index in range(320)]
+    more = {"seconds": taken, "time": ends(taken), "loader_wait": [0.0] * 320, "loader_first": [False] * 320}
+    _, _, finding = make.check("slow-steps", make.process(make.steps(320) | more, evals={}))
+    assert (finding.severity, "every 40 steps" in finding.summary) == ("info", True)
+    assert 0.1 < finding.cost.share < 0.5
+    taken = [0.2 if index in (30, 71, 115, 160, 190, 240, 301) else 0.01 for index in range(320)]
+    more |= {"seconds": taken, "time": ends(taken)}
+    assert make.check("slow-steps", make.process(make.steps(320) | more, evals={}))[0] == "passed"

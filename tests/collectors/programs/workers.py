@@ -52,7 +52,7 @@ def train(_rank=0):
 
 
 def facts(method):
-    loader = DataLoader(Transformed(), batch_size=None, num_workers=2, multiprocessing_context=method)
+    loader = DataLoader(Transformed(), batch_size=None, num_workers=1, multiprocessing_context=method)
     batches = list(loader)
     assert len(batches) == 8
     return {name: int(max(batch[name] for batch in batches)) for name in FACTS}

@@ -24,7 +24,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     found = outliers.slow(seconds, judged, limits["ratio"], limits["spreads"], limits["least"])
     share = len(found.rows) / int(judged.sum())
     short = float(found.excess.sum()) < limits["worth"]
-    often = found.lost >= limits["most"] and outliers.rhythm([timing.step_at(optimization, int(r)) for r in found.rows])
+    regular = outliers.rhythm([timing.step_at(optimization, int(row)) for row in found.rows])
+    often = regular and (found.lost >= limits["most"] or len(found.rows) >= limits["regular"])
     if len(found.rows) == 0 or found.lost < limits["lost"] or (short and not often):
         slowest = float(seconds[judged].max()) / max(found.typical, 1e-9)
         return Passed(f"the slowest of {plural(int(judged.sum()), 'step')} took {number(slowest)} times the median")
@@ -40,7 +41,8 @@ def _finding(optimization: Optimization, found: outliers.Slow, seconds: Floats, 
     curable = reason.name != outliers.CROWDED and (rhythm or reason.name != outliers.UNKNOWN)
     slowest = float(seconds[found.rows].max())
     excess = float(found.excess.sum())
-    costly = found.lost >= limits["grave"] and excess >= limits["second"]
+    worth = excess >= limits["worth"] or found.lost >= limits["most"]
+    costly = worth and found.lost >= limits["grave"] and excess >= limits["second"]
     return Finding(
         rule=RULE.id,
         severity="warning" if curable and costly else "info",
@@ -90,6 +92,7 @@ RULE = Rule(
         Threshold("lost", 0.1, "share", "derived: a tenth of the time is worth a look"),
         Threshold("worth", 5, "s", "measured: hiccups of a busy machine cost 150 short runs up to 1.5 s each"),
         Threshold("most", 0.5, "share", "derived: more than all else, at an even distance, as no hiccup comes"),
+        Threshold("regular", 6, "slow steps", "derived: 6 hiccups lie that evenly by chance once in 100,000 runs"),
         Threshold("second", 1, "s", "derived: below it nobody has waited"),
         Threshold("grave", 0.2, "share", "derived: a fifth of the time is worth a change"),
     ),
