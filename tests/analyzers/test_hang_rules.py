@@ -83,5 +83,15 @@ def test_ranks_that_all_ended(make) -> None:
     assert make.check("rank-hang", *ended)[0] == "passed"
 
 
+def test_the_last_collective_of_a_rank_that_ended_normally_is_complete(make) -> None:
+    """The dump that is written as a program ends may still call its last collective scheduled."""
+    ended = Exit("finished", 0, "")
+    complete = [rank(make, number, 7, 7, end=ended) for number in (0, 2)]
+    assert make.check("rank-hang", *complete, rank(make, 1, 7, 6, end=ended))[0] == "passed"
+    waiting = [rank(make, number, 8, 7) for number in (0, 2)]
+    status, _, finding = make.check("rank-hang", *waiting, rank(make, 1, 7, 6, end=ended))
+    assert (status, finding.ranks) == ("fired", [1]), "it ended before the others"
+
+
 def test_without_dumps_it_is_skipped(make) -> None:
     assert make.check("rank-hang", make.process())[:2] == ("skipped", "The run has no dumps of collectives.")

@@ -104,8 +104,9 @@ def read(process: Process) -> Rank:
         one.received.clear()
     for group, pending in one.pending.items():
         one.pending[group] = sorted(pending, key=lambda call: call.sequence)[:MOST_PENDING]
-    if times and times[-1] < doing.last_step(process):
-        one.pending.clear()  # it went on
+    went_on = bool(times) and times[-1] < doing.last_step(process)
+    if went_on or process.exit.kind == "finished":  # a dump at the end may miss that the last ones were complete
+        one.pending.clear()
         one.received.clear()
     return one
 
