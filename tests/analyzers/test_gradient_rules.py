@@ -270,11 +270,13 @@ def test_gradient_spikes(make) -> None:
     norm = np.exp(np.random.default_rng(0).normal(0, 0.3, COUNT))
     norm[[150, 220, 310]] = 80
     status, _, finding = make.check("gradient-spikes", make.process(make.steps() | {"grad_norm": norm.tolist()}))
-    assert status == "fired"
+    assert (status, finding.severity) == ("fired", "warning")
     assert "151, 221, 311" in finding.summary
     for limit, status in ((2.0, "passed"), (50.0, "fired")):
         clipped = {"grad_norm": norm.tolist(), "clip_max_norm": [limit] * COUNT}
         assert make.check("gradient-spikes", make.process(make.steps() | clipped))[0] == status
+    finding = make.check("gradient-spikes", make.process(make.steps() | clipped))[2]
+    assert (finding.severity, "Clipping at 50 already bounds" in finding.summary) == ("info", True)
     healthy = np.abs(1 + 0.3 * np.random.default_rng(0).standard_t(4, COUNT))
     assert make.check("gradient-spikes", make.process(make.steps() | {"grad_norm": healthy.tolist()}))[0] == "passed"
     few = make.steps(50)

@@ -26,9 +26,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     if reason:
         return Skipped(reason)
     rows = np.flatnonzero(np.isfinite(optimization.steps["grad_norm"]) & _settled(optimization))
-    norm = np.fmin(optimization.steps["grad_norm"], optimization.steps["clip_max_norm"])[
-        rows
-    ]  # what reached the weights
+    clip = optimization.steps["clip_max_norm"][rows]
+    norm = np.fmin(optimization.steps["grad_norm"][rows], clip)  # what reached the weights
     if len(norm) < limits["norms"]:
         return Skipped(
             f"{plural(len(norm), 'norm')} were measured; {limits['norms']:.0f} are needed to know what is usual"
@@ -43,17 +42,22 @@ def check(process: Process, limits: Limits) -> Outcome:
     ratio = float(np.median(norm[found]) / np.median(norm))
     batches = logged.batches(process, [int(rows[index]) for index in found])
     which = f" They came from these batches: {', '.join(batches[:8])}." if batches else ""
+    clipped = bool((norm[found] == clip[found]).all())
+    harm = (
+        f"Clipping at {number(float(np.median(clip[found])))} already bounds what they do."
+        if clipped
+        else "Each such step may undo many others."
+    )
     at = listed(steps, most=8)
     return [
         Finding(
             rule=RULE.id,
-            severity="warning",
+            severity="info" if clipped else "warning",
             confidence="likely",
             title=f"Gradients spike at {plural(len(found), 'step')}, to {number(ratio)} times the usual norm",
             summary=(
                 f"At steps {at} the gradient norm leapt to about {number(ratio)} times its usual size and came "
-                "back. Single batches do that: mislabelled, empty or extreme samples. Each such step may undo many "
-                f"others.{which}"
+                f"back. Single batches do that: mislabelled, empty or extreme samples. {harm}{which}"
             ),
             fix="Clip the gradient norm a little above its usual size, and look at the batches of these steps.",
             fix_code="torch.nn.utils.clip_grad_norm_("
