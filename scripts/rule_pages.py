@@ -59,6 +59,9 @@ def page(entry: Entry, example: Example | None) -> str:
         lines += [paragraph, ""]
     if example:
         lines += _example(entry.id, example)
+    for heading, reasons in pages.chain(entry):
+        lines += [f"## {heading}", ""]
+        lines += [f"- {', '.join(f'[{rule}]({rule}.md)' for rule in rules)}: {why}" for rules, why in reasons] + [""]
     if entry.thresholds:
         lines += ["## Thresholds", "", f"Set them under `[tool.tracelyze.thresholds.{entry.id}]`.", ""]
         lines += ["| threshold | default | unit | where it comes from |", "|---|---|---|---|"]

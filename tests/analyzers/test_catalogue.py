@@ -42,11 +42,6 @@ def test_a_declaration_is_complete(rule: Rule) -> None:
             schema.table(table).column(column)
 
 
-@pytest.mark.parametrize("rule", rules.RULES, ids=IDS)
-def test_causes_are_other_rules(rule: Rule) -> None:
-    assert set(rule.consequence_of) <= set(IDS) - {rule.id}
-
-
 @given(st.dictionaries(st.sampled_from(IDS), st.none() | st.integers(0, 5)))
 def test_explanations_end_in_a_root(onsets: dict[str, int | None]) -> None:
     found = [Finding(rule, "info", "certain", rule, ".", ".", first_step=step) for rule, step in onsets.items()]

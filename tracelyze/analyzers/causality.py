@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers import consequences
 from tracelyze.analyzers.merging import gravity
 from tracelyze.diagnosis import SEVERITIES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from tracelyze.analyzers.kineto.rule import TraceRule
-    from tracelyze.analyzers.rule import Rule
+    from tracelyze.analyzers.consequences import Consequence
+    from tracelyze.analyzers.rule import Declaration
     from tracelyze.diagnosis import Finding, Verdict
+
+SAYS_WHAT: Final = ("exception", "message")
+"""The evidence in which a finding quotes what the program said of itself."""
 
 
 def on_rank(finding: Finding, rank: int) -> Finding:
@@ -21,22 +25,13 @@ def on_rank(finding: Finding, rank: int) -> Finding:
     return finding if finding.ranks != [0] else replace(finding, ranks=[rank])
 
 
-def explain(findings: Sequence[Finding], rules: Sequence[Rule | TraceRule]) -> list[Finding]:
-    """Set `caused_by` of each finding (one per rule) to the nearest cause that began no later.
+def explain(findings: Sequence[Finding], rules: Sequence[Declaration], run_steps: int = 0) -> list[Finding]:
+    """Set `caused_by` of each finding (one per rule) to the nearest of its possible causes.
 
-    The nearest cause has the longest chain of causes behind it, and is the latest of those. Two rules may name each
-    other as a cause (a loss that diverges and gradients that explode): the one that began first is it, and at the same
-    step the one that comes first in the catalogue. So there are no cycles.
+    The nearest has the longest chain of causes behind it, and is the latest of those.
     """
-    causes = {rule.id: rule.consequence_of for rule in rules}
-    between_ranks = {rule.id for rule in rules if getattr(rule, "gather", None) is not None}  # they concern all ranks
-    place = {rule.id: index for index, rule in enumerate(rules)}
-    by_rule = {finding.rule: finding for finding in findings}
+    possible, began = possible_causes(findings, rules, run_steps), _onsets(findings, rules)
     chosen: dict[str, str | None] = {}
-
-    def began(rule: str) -> tuple[int, int]:
-        onset = by_rule[rule].first_step
-        return (-1 if onset is None else onset, place.get(rule, len(place)))
 
     def depth(rule: str) -> int:
         cause = cause_of(rule)
@@ -44,19 +39,75 @@ def explain(findings: Sequence[Finding], rules: Sequence[Rule | TraceRule]) -> l
 
     def cause_of(rule: str) -> str | None:
         if rule not in chosen:
-            ranks = set(by_rule[rule].ranks)
-            fired = [
-                cause
-                for cause in causes.get(rule, ())
-                if cause in by_rule
-                and (cause in between_ranks or ranks & set(by_rule[cause].ranks))
-                and _same_training(by_rule[rule], by_rule[cause])
-            ]
-            earlier = [cause for cause in fired if began(cause) < began(rule)]
-            chosen[rule] = max(earlier, key=lambda cause: (depth(cause), *began(cause)), default=None)
+            chosen[rule] = max(possible[rule], key=lambda cause: (depth(cause), *began[cause]), default=None)
         return chosen[rule]
 
     return [replace(finding, caused_by=cause_of(finding.rule)) for finding in findings]
+
+
+def possible_causes(
+    findings: Sequence[Finding], rules: Sequence[Declaration], run_steps: int
+) -> dict[str, dict[str, Consequence]]:
+    """The rows of the table (`consequences`) that hold between these findings: by effect, by cause.
+
+    A cause began no later than its effect, on a rank and in a training of its, and was seen shortly before, where the
+    effect follows at once. Two rules may name each other as a cause (a loss that diverges and gradients that explode):
+    the one that began first is it, and at the same step the one that comes first in the catalogue. So there are no
+    cycles.
+    """
+    table, began = consequences.with_declared(rules), _onsets(findings, rules)
+    between_ranks = {rule.id for rule in rules if getattr(rule, "gather", None) is not None}  # they concern all ranks
+    by_rule = {finding.rule: finding for finding in findings}
+    return {
+        effect.rule: {
+            name: row
+            for name, row in table.get(effect.rule, {}).items()
+            if (cause := by_rule.get(name)) is not None
+            and began[name] < began[effect.rule]
+            and (name in between_ranks or set(effect.ranks) & set(cause.ranks))
+            and _same_training(effect, cause)
+            and _holds(row, cause, effect, run_steps)
+        }
+        for effect in findings
+    }
+
+
+def other_names(
+    findings: Sequence[Finding], rules: Sequence[Declaration], run_steps: int = 0
+) -> dict[str, tuple[str, Consequence]]:
+    """The findings that only rename what a certain one says, by rule: the certain rule and the row that says why.
+
+    Beside a cause that is less than certain they may be the right name, and are kept.
+    """
+    certain = {finding.rule for finding in findings if finding.confidence == "certain"}
+    return {
+        effect: (cause, row)
+        for effect, rows in possible_causes(findings, rules, run_steps).items()
+        for cause, row in rows.items()
+        if row.left_out and cause in certain
+    }
+
+
+def _onsets(findings: Sequence[Finding], rules: Sequence[Declaration]) -> dict[str, tuple[int, int]]:
+    """When each finding began, to be compared: step, and place in the catalogue. Unknown comes before all."""
+    place = {rule.id: index for index, rule in enumerate(rules)}
+
+    def step(finding: Finding) -> int:
+        if finding.first_step is None:
+            return -1
+        return finding.first_step - (1 if finding.rule in consequences.UNCLEARED else 0)
+
+    return {finding.rule: (step(finding), place.get(finding.rule, len(place))) for finding in findings}
+
+
+def _holds(row: Consequence, cause: Finding, effect: Finding, run_steps: int) -> bool:
+    """Whether this effect may come from this cause by what it says of itself, and by the steps between the two."""
+    told = " ".join(str(one.value) for one in effect.evidence if one.name in SAYS_WHAT)
+    told = f"{effect.title} {effect.summary} {told}".lower()
+    if any(word.lower() in told for word in row.unless):
+        return False
+    seen = cause.first_step if cause.last_step is None else cause.last_step
+    return seen is None or effect.first_step is None or row.delay.reaches(seen, effect.first_step, run_steps)
 
 
 def _same_training(one: Finding, other: Finding) -> bool:
@@ -65,16 +116,17 @@ def _same_training(one: Finding, other: Finding) -> bool:
 
 
 def order(findings: Sequence[Finding]) -> list[Finding]:
-    """Roots first by severity, confidence and cost; each root is followed by its consequences in order of onset."""
+    """Roots first by severity, confidence and cost; each root is followed by all that came of it, in order of onset."""
     ordered: list[Finding] = []
 
-    def place(finding: Finding) -> None:
-        ordered.append(finding)
-        for effect in sorted((f for f in findings if f.caused_by == finding.rule), key=_onset):
-            place(effect)
+    def following(cause: Finding) -> Iterator[Finding]:
+        for effect in findings:
+            if effect.caused_by == cause.rule:
+                yield effect
+                yield from following(effect)
 
     for root in sorted((finding for finding in findings if finding.caused_by is None), key=gravity):
-        place(root)
+        ordered += [root, *sorted(following(root), key=_onset)]
     return ordered
 
 

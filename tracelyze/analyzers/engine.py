@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers import attempts, causality, context, extensions, overview, selection, surroundings
-from tracelyze.analyzers.ranks import agreement, cores
+from tracelyze.analyzers import causality, context, extensions, overview, selection, surroundings
+from tracelyze.analyzers.ranks import agreement, attempts, cores
 from tracelyze.analyzers.ranks.answers import Answers
 from tracelyze.analyzers.ranks.source import Head, InMemory, OnDisk, Source
 from tracelyze.analyzers.ranks.summary import (
@@ -228,16 +228,19 @@ def _put_together(
     source, facts, windows = judged.source, judged.facts, judged.windows
     outcomes |= {rule: joined(outcomes[rule], seen) if rule in outcomes else seen for rule, seen in profiled.items()}
     told: list[Rule | TraceRule] = [*rules[0], *(rule for rule in rules[1] if rule.id not in judged.answers)]
-    command = overview.command_of(source.manifest)
-    checks = [selection.check_of(rule, outcomes[rule.id], command) for rule in told]
+    facts_of_run = facts.run(source.path, source.manifest, judged.notes)
     found = [
         replace(finding, title=context.fitted(finding.title))
         for rule in told
         for finding in _findings(outcomes[rule.id])
     ]
-    findings = causality.order(causality.explain(found, told))
+    for effect, (cause, row) in causality.other_names(found, told, facts_of_run.steps).items():
+        found = [finding for finding in found if finding.rule != effect]
+        outcomes[effect] = Skipped(f"{cause}, which is certain, explains what it sees: {row.why}", "not-applicable")
+    findings = causality.order(causality.explain(found, told, facts_of_run.steps))
+    command = overview.command_of(source.manifest)
+    checks = [selection.check_of(rule, outcomes[rule.id], command) for rule in told]
     shown, profiled_charts = windows.picture() if picture and windows.found else (None, [])
-    facts_of_run = facts.run(source.path, source.manifest, judged.notes)
     facts_of_run.notes.extend([*clocks.notes(judged.ends), *windows.notes])
     unknown = facts.why_unknown(judged.notes) or _why_unchecked(told, outcomes)
     verdict = causality.verdict_of(findings, unknown)

@@ -85,8 +85,8 @@ CheckFunction = Callable[["Process", Limits], Outcome]
 class Declaration:
     """What a diagnosis of the catalogue says of itself, whether recorded runs or profiler traces tell it.
 
-    `consequence_of`: rules whose finding explains this one if it began no later. `verify`: how to see that the repair
-    worked; findings take it over.
+    `consequence_of`: only for rules from outside, rules whose finding explains this one if it began no later; those of
+    the catalogue stand in `consequences`. `verify`: how to see that the repair worked; findings take it over.
     """
 
     id: str

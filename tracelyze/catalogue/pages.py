@@ -5,13 +5,15 @@ from __future__ import annotations
 import inspect
 import json
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tracelyze import schema
+from tracelyze.analyzers import consequences
 from tracelyze.errors import GROUPS, Cause
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.consequences import Consequence
     from tracelyze.analyzers.kineto.rule import TraceRule
     from tracelyze.analyzers.rule import Rule
     from tracelyze.catalogue.entries import Entry
@@ -119,6 +121,11 @@ def rule_page(entry: Entry) -> str:
     ]
     for paragraph in paragraphs(entry):
         lines += ["", *textwrap.wrap(paragraph, 100)]
+    for heading, reasons in chain(entry):
+        lines += ["", f"{heading}:"]
+        for rules, why in reasons:
+            lines += textwrap.wrap(f"{', '.join(rules)}. {why}", 96, initial_indent="  ", subsequent_indent="    ",
+                                   break_on_hyphens=False)  # fmt: skip
     if entry.thresholds:
         lines += ["", f"Thresholds, to be set under [tool.tracelyze.thresholds.{entry.id}]:"]
         for threshold in entry.thresholds:
@@ -141,7 +148,8 @@ def rules_json(entries: Sequence[Entry]) -> str:
             "not_when": entry.rule.not_when,
             "reads": reads(entry),
             "needs": [list(alternative) for alternative in entry.run.needs] if entry.run else [],
-            "consequence_of": _causes(entry),
+            "consequence_of": list(_causes(entry)),
+            "can_lead_to": [effect for effect, _ in consequences.effects_of(entry.id)],
             "thresholds": [
                 {"name": t.name, "default": t.default, "unit": t.unit, "source": t.source} for t in entry.thresholds
             ],
@@ -186,9 +194,23 @@ def paragraphs(entry: Entry) -> list[str]:
             found.append(f"Does not fire on: {rule.not_when}")
     if entry.run and entry.run.needs:
         found.append(f"Needs {', or '.join(' and '.join(alternative) for alternative in entry.run.needs)}.")
-    if causes := _causes(entry):
-        found.append(f"Counts as a consequence of {', '.join(causes)}, if that began first.")
     return found
+
+
+def chain(entry: Entry) -> list[tuple[str, list[tuple[list[str], str]]]]:
+    """What it can follow from, and what it can lead to: for each a heading, and the rules with the sentence of why."""
+    sides = (
+        ("Can follow from", _by_reason(_causes(entry).items())),
+        ("Can lead to", _by_reason(consequences.effects_of(entry.id))),
+    )
+    return [(heading, reasons) for heading, reasons in sides if reasons]
+
+
+def _by_reason(rows: Iterable[tuple[str, Consequence]]) -> list[tuple[list[str], str]]:
+    reasons: dict[str, list[str]] = {}
+    for rule, row in rows:
+        reasons.setdefault(row.why, []).append(rule)
+    return [(rules, why) for why, rules in reasons.items()]
 
 
 def _rules(entry: Entry) -> list[Rule | TraceRule]:
@@ -200,8 +222,9 @@ def reads(entry: Entry) -> list[str]:
     return ["run"] * (entry.run is not None) + ["trace"] * (entry.trace is not None)
 
 
-def _causes(entry: Entry) -> list[str]:
-    return list(dict.fromkeys(cause for rule in _rules(entry) for cause in rule.consequence_of))
+def _causes(entry: Entry) -> dict[str, Consequence]:
+    declared = consequences.with_declared(_rules(entry))
+    return declared[entry.id]
 
 
 def references(entry: Entry) -> list[str]:

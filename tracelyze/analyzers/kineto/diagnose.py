@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers import causality, context, selection
+from tracelyze.analyzers import causality, consequences, context, selection
 from tracelyze.analyzers.kineto.attribution import collectives
 from tracelyze.analyzers.kineto.attribution.attribution import CAUSE_TEXT, CAUSES
 from tracelyze.analyzers.kineto.attribution.collectives import Arrivals
@@ -190,7 +190,7 @@ def _completed(finding: Finding, rule: TraceRule) -> Finding:
 
 def _explained(findings: Sequence[Finding], rules: Sequence[TraceRule]) -> list[Finding]:
     """Findings with the first of their possible causes that was found too. A straggler may sit on another rank."""
-    causes = {rule.id: rule.consequence_of for rule in rules}
+    causes = consequences.with_declared(rules)
     fired = {finding.rule for finding in findings}
     return [
         replace(finding, caused_by=next((cause for cause in causes[finding.rule] if cause in fired), None))

@@ -122,6 +122,5 @@ RULE = Rule(
             "empty", 0.5, "share", "of these steps: it decides which harm the finding names, not whether it fires"
         ),
     ),
-    consequence_of=("zero-gradients",),
     not_when="Closures (LBFGS), several optimizers, gradients from autograd.grad, a step or two at the start.",
 )

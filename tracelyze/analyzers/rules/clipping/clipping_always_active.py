@@ -111,11 +111,6 @@ RULE = Rule(
         Threshold("share", 0.95, "share", "of all steps and of the later half: a warm-up is over by then"),
         Threshold("steps", 100, "steps", "the first steps of a training are steep"),
     ),
-    consequence_of=(
-        "clip-per-microbatch", "missing-zero-grad", "partial-zero-grad", "exploding-gradients",
-        "learning-rate-too-high", "loss-divergence", "loss-nonfinite", "fp16-overflow", "unscaled-accumulation",
-        "input-normalization",
-    ),
     not_when="Outliers, warm-up, norms that are a few times max_norm, several clips in each step, gradients "
     "that are still multiplied by a loss scale.",
     references=("https://arxiv.org/abs/1211.5063",),

@@ -88,6 +88,5 @@ RULE = Rule(
         Threshold("share", 0.9, "share", "of the clipped steps: not outliers, the usual gradient"),
         Threshold("gain", 20, "", "update over rate times gradient: 1 of SGD, 10 with momentum, far more of Adam"),
     ),
-    consequence_of=("missing-zero-grad", "partial-zero-grad", "unscaled-accumulation", "clip-before-unscale"),
     not_when="Optimizers that do not go by the size of a gradient, clips of outliers, losses that fall.",
 )

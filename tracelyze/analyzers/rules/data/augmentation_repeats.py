@@ -92,7 +92,6 @@ RULE = Rule(
         "Chance: states of generators agree bit for bit in three passes.",
     ),
     absent="The run reads no dataset with an index through a DataLoader.",
-    consequence_of=("same-order-every-epoch", "duplicate-augmentation"),
     needs=(("fetches.moved", "loaders.num_workers"),),
     thresholds=(Threshold("passes", 3, "passes", "two equal ones may be a restart; a third says that it goes on"),),
     not_when="Validation loaders, streams, samples that draw nothing, several trainings in one process.",

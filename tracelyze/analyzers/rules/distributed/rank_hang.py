@@ -126,7 +126,6 @@ RULE = Rule(
     gather=late_ranks.read,
     verify="Start the job again: it passes the step at which it stood.",
     absent="The run has no dumps of collectives.",
-    consequence_of=("out-of-memory",),
     whole_process=True,
     not_when="Ranks that ended normally, dumps of a job that moves.",
     references=("https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html",),

@@ -123,7 +123,6 @@ RULE = Rule(
     gather=gather,
     verify="Record the run again: all ranks make the same number of steps with batches of the same size.",
     absent="The run has one rank.",
-    consequence_of=("rank-hang", "crash", "killed"),
     needs=(("steps.batch_size",),),
     thresholds=(
         Threshold("steps", 10, "steps", "derived: fewer may all be of the first or last kind"),

@@ -139,6 +139,5 @@ RULE = Rule(
         "An exception that the script handled: this one reached the interpreter, and ended the process.",
         "A rank that only lost its peers: of all ranks that ended with an exception this one was the first.",
     ),
-    consequence_of=("loss-nonfinite", "missing-zero-grad", "partial-zero-grad", "learning-rate-too-high", "rank-hang"),
     not_when="Exceptions that the script handles, and KeyboardInterrupt.",
 )

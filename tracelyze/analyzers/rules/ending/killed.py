@@ -135,6 +135,5 @@ RULE = Rule(
         Threshold("left", 0.05, "share", "the kernel starts to kill when reclaiming yields next to nothing"),
         Threshold("unseen", 2.0, "s", "one second between two looks at memory, and up to one that was not written yet"),
     ),
-    consequence_of=("memory-leak",),
     not_when="The program is still running.",
 )

@@ -103,7 +103,6 @@ RULE = Rule(
             "apart", 0.1, "share", "of the steps: skipped ones set a schedule apart by less, another unit by far more"
         ),
     ),
-    consequence_of=("learning-rate-schedule",),
     not_when="Early stopping, interrupted runs, schedules that are longer than the training on purpose.",
     references=("https://docs.pytorch.org/docs/stable/generated/torch.optim.lr_scheduler.OneCycleLR.html",),
 )

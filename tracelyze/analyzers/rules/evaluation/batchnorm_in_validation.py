@@ -75,6 +75,5 @@ RULE = Rule(
     absent="The run has no validation pass.",
     needs=(("evals.statistics", "evals.trained"),),
     thresholds=(Threshold("share", 0.5, "share", "a habit, not one odd pass: most validation passes"),),
-    consequence_of=("eval-in-train-mode", "train-override-bypassed"),
     not_when="BatchNorm in eval mode, statistics gathered for an average of weights, passes that measure nothing.",
 )

@@ -130,6 +130,5 @@ RULE = Rule(
         Threshold("passes", 10, "passes", "simulation: with fewer, no rise below 60% stands out from 1% of noise"),
         Threshold("blocks", 60, "blocks", "derived: medians of many passes show a slow rise that their noise hides"),
     ),
-    consequence_of=("eval-in-train-mode", "train-in-eval-mode", "missing-zero-grad", "partial-zero-grad"),
     not_when="Noise around a flat minimum, a training loss that rises too, several optimizers, negative losses.",
 )  # fmt: skip

@@ -91,6 +91,5 @@ RULE = Rule(
         Threshold("steps", 1, "steps", "before the first step nothing can have been learned"),
         Threshold("forwards", 2, "forwards", "a single call may only ask for a shape"),
     ),
-    consequence_of=("train-in-eval-mode", "ema-not-updated", "weights-not-loaded"),
     not_when="track_running_stats=False, statistics that were loaded, sanity passes before training.",
 )

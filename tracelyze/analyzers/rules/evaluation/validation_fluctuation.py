@@ -73,6 +73,5 @@ RULE = Rule(
         Threshold("ratio", 6, "", "simulation: training noise of 10% per step, averaged between validations"),
         Threshold("samples", 200, "samples", "the mean over 200 samples varies by 7% of one sample's spread"),
     ),
-    consequence_of=("eval-in-train-mode", "train-in-eval-mode", "learning-rate-too-high"),
     not_when="Tiny validation sets, fewer than ten passes, several optimizers.",
 )

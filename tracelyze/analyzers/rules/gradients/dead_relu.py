@@ -127,9 +127,5 @@ RULE = Rule(
         Threshold("part", 0.25, "share", "of the run: what dies at its very end has cost little"),
         Threshold("low", 0.1, "share", "of the first losses: a hinge that is satisfied puts out zeros, rightly"),
     ),
-    consequence_of=(
-        "missing-zero-grad", "partial-zero-grad", "learning-rate-too-high", "exploding-gradients", "loss-divergence",
-        "gradient-spikes", "learning-rate-schedule", "fp16-overflow", "unscaled-accumulation",
-    ),
     not_when="Sparse outputs that some samples wake, losses that are low, modules whose layer is frozen.",
 )  # fmt: skip

@@ -130,6 +130,5 @@ RULE = Rule(
         Threshold("late", 0.9, "share", "of the steps: the last tenth tells how the run ended"),
         Threshold("losses", 20, "losses", "a tenth of fewer is a single loss, whose noise decides"),
     ),
-    consequence_of=("missing-zero-grad", "partial-zero-grad", "loss-divergence", "learning-rate-too-high"),
     not_when="Warm-up within an order of magnitude, single spikes, several optimizers, reinforcement learning.",
 )

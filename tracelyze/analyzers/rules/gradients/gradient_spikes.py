@@ -104,6 +104,5 @@ RULE = Rule(
         Threshold("norms", 48, "norms", "two windows of the 24 norms that then have to define what is usual"),
         Threshold("few", 200, "norms", "three windows of the 64 norms that define what is usual"),
     ),
-    consequence_of=("exploding-gradients", "fp16-overflow", "learning-rate-too-high"),
     not_when="Heavy-tailed but stationary norms, clipped norms, the first steps, several optimizers, acting models.",
 )

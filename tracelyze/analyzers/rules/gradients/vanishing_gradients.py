@@ -121,11 +121,6 @@ RULE = Rule(
         Threshold("moved", 0.01, "share", "weights within a percent of where they began compute the same features"),
         Threshold("lasts", 0.5, "share", "of the run, to its end: less may be a passing phase"),
     ),
-    consequence_of=(
-        "missing-zero-grad", "partial-zero-grad", "learning-rate-too-high", "exploding-gradients", "loss-divergence",
-        "gradient-spikes", "frozen-parameters", "double-softmax", "double-sigmoid", "softmax-wrong-dim",
-        "nll-of-probabilities", "loss-broadcast", "learning-rate-schedule", "zero-gradients", "dead-relu",
-    ),
     not_when="Frozen layers, models that have converged, losses that fall, cuts of the script's own (detach, weights).",
     references=("https://proceedings.mlr.press/v9/glorot10a.html",),
 )  # fmt: skip

@@ -114,6 +114,5 @@ RULE = Rule(
         ),
         Threshold("least", 3, "steps", "for a run that never had a gradient"),
     ),
-    consequence_of=("labels-all-ignored", "zero-advantage", "zero-grad-after-backward", "dead-relu", "fp16-underflow"),
     not_when="Alternating optimizers, steps skipped by GradScaler, losses that become exactly zero on the way.",
 )

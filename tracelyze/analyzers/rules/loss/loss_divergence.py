@@ -113,14 +113,6 @@ RULE = Rule(
         Threshold("alone", 100, "", "of a validation loss alone: overfitting raises it by less than a power of ten"),
         Threshold("sigmas", 6, "", "autocorrelated noise exceeds 3 in one run of twenty, 6 in one of a hundred"),
     ),
-    consequence_of=(
-        "missing-zero-grad",
-        "partial-zero-grad",
-        "exploding-gradients",
-        "fp16-overflow",
-        "train-in-eval-mode",
-        "learning-rate-too-high",
-    ),
     not_when="Another objective or other data from a step on, a term whose weight grows, excursions that recover, "
     "larger inputs from then on, negative losses, several optimizers, acting models.",
 )

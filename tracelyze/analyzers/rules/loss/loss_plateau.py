@@ -75,16 +75,5 @@ RULE = Rule(
         Threshold("better", 1.5, "", "accuracy over that at first: less than half as much again is no skill"),
         Threshold("evaluations", 5, "passes", "of the second half at least two"),
     ),
-    consequence_of=(
-        "zero-gradients",
-        "updates-not-applied",
-        "learning-rate-schedule",
-        "frozen-parameters",
-        "update-ratio",
-        "clipping-freezes-updates",
-        "fp16-underflow",
-        "fp16-without-scaler",
-        "learning-rate-too-high",
-    ),
     not_when="Losses that converged, models that were trained before, very short runs, warm-up.",
 )

@@ -122,13 +122,6 @@ RULE = Rule(
         Threshold("long", 0.25, "share", "of the evaluations inside of a single leap: a quarter of the run was lost"),
         Threshold("regained", 1.3, "", "as for loss-divergence"),
     ),
-    consequence_of=(
-        "learning-rate-too-high",
-        "missing-zero-grad",
-        "partial-zero-grad",
-        "exploding-gradients",
-        "fp16-overflow",
-    ),
     not_when="One bad batch, heavy-tailed noise, a single leap that is soon regained, several optimizers.",
     references=("https://arxiv.org/abs/2204.02311",),
 )

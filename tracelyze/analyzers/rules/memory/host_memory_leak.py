@@ -130,7 +130,6 @@ RULE = Rule(
         Threshold("share", 0.2, "share", "derived: of what they had after four batches; less is a buffer that grew"),
         Threshold("pace", 0.2, "share", "a leak keeps its pace (1); pages that come apart slow down; a cache ends (0)"),
     ),
-    consequence_of=("memory-leak", "retain-graph"),
     not_when="The first pass over the data, mapped files (page cache), buffers that fill and stay, kept graphs.",
     references=("https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading",),
 )

@@ -53,7 +53,6 @@ RULE = Rule(
     excluded=("Memory that only the allocator holds: what tensors took is counted.",),
     needs=(("steps.device_peak",),),
     whole_process=True,
-    consequence_of=("memory-leak", "memory-fragmentation", "out-of-memory"),
     thresholds=(
         Threshold("share", 0.95, "share", "derived: context, libraries and collectives take the last twentieth"),
     ),

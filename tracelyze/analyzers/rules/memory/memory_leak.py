@@ -126,7 +126,6 @@ RULE = Rule(
         Threshold("absolute", 8, "MiB", "page-sized noise of resident memory stays within a few MiB"),
         Threshold("horizon", 10, "runs", "critical if memory would end within ten times the run so far"),
     ),
-    consequence_of=("retain-graph",),
     not_when="Allocator warm-up, first-epoch caches, buffers that fill and stay, sawtooth of batch shapes.",
     references=("https://docs.pytorch.org/docs/stable/notes/faq.html",),
 )

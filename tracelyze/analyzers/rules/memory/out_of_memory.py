@@ -98,7 +98,6 @@ RULE = Rule(
     check=check,
     verify="The next run gets past this step; its peak memory stays below the device's.",
     excluded=("An exception that the script handled: this one ended the program, and says that an allocation failed.",),
-    consequence_of=("memory-leak", "eval-with-grad", "memory-fragmentation"),
     not_when="Exceptions that the script handles.",
     references=("https://docs.pytorch.org/docs/stable/notes/faq.html",),
 )

@@ -111,14 +111,5 @@ RULE = Rule(
         loss_calls.CALLS,
         Threshold("ignored", 0.5, "share", "of the targets: most of them have to count"),
     ),
-    consequence_of=(
-        "dead-relu", "learning-rate-too-high", "vanishing-gradients", "zero-gradients", "frozen-parameters",
-        "loss-divergence", "softmax-wrong-dim", "input-normalization", "class-imbalance",
-        "zero-grad-after-backward", "updates-not-applied", "lost-updates", "double-sigmoid", "double-softmax",
-        "loss-broadcast", "loss-nonfinite", "nonfinite-input", "missing-zero-grad", "learning-rate-schedule",
-        "exploding-gradients", "fp16-overflow", "step-without-backward", "batchnorm-small-batch",
-        "clip-before-unscale", "partial-zero-grad", "update-ratio", "clipping-freezes-updates", "fp16-underflow",
-        "fp16-without-scaler", "batch-dimension-mismatch",
-    ),
     not_when="First steps, several optimizers, constant targets, batches of fewer than eight samples.",
 )  # fmt: skip

@@ -135,9 +135,5 @@ RULE = Rule(
         Threshold("recovered", 5, "steps", "weights that hold a NaN give no finite loss ever again"),
         Threshold("share", 0.1, "share", "a bad batch now and then is below a tenth of the steps"),
     ),
-    consequence_of=(
-        "labels-all-ignored", "nonfinite-input", "missing-zero-grad", "partial-zero-grad", "exploding-gradients",
-        "nonfinite-gradients", "fp16-overflow", "fp16-without-scaler", "loss-divergence", "learning-rate-too-high",
-    ),
     not_when="Steps that GradScaler skipped.",
 )  # fmt: skip

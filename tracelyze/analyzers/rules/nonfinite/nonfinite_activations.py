@@ -97,14 +97,5 @@ RULE = Rule(
         "Weights that had become NaN before: they were finite.",
     ),
     needs=(("activations.nonfinite", "steps.loss"),),
-    consequence_of=(
-        "labels-all-ignored",
-        "nonfinite-input",
-        "loss-nonfinite",
-        "exploding-gradients",
-        "fp16-without-scaler",
-        "fp16-overflow",
-        "learning-rate-too-high",
-    ),
     not_when="Masked logits of minus infinity, and losses that stay finite.",
 )

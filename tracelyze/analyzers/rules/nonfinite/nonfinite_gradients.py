@@ -100,15 +100,5 @@ RULE = Rule(
     ),
     absent="The run has no gradient norm.",
     needs=(("steps.grads_nonfinite",), ("steps.grad_norm",)),
-    consequence_of=(
-        "labels-all-ignored",
-        "nonfinite-input",
-        "missing-zero-grad",
-        "partial-zero-grad",
-        "exploding-gradients",
-        "loss-divergence",
-        "fp16-without-scaler",
-        "learning-rate-too-high",
-    ),
     not_when="Overflow that GradScaler caught and skipped, and gradients of a loss that is not finite itself.",
 )

@@ -102,13 +102,6 @@ RULE = Rule(
         Threshold("settling", 50, "steps", "from 65,536 down to 1 takes 16 halvings; three times that to settle"),
         Threshold("dead", 0.5, "share", "of the recent steps: where most are skipped the training has all but stopped"),
     ),
-    consequence_of=(
-        "missing-zero-grad",
-        "partial-zero-grad",
-        "exploding-gradients",
-        "loss-divergence",
-        "learning-rate-too-high",
-    ),
     not_when="The scaler finding its level in the first steps, and one skip per growth interval.",
     references=("https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling",),
 )

@@ -101,7 +101,6 @@ RULE = Rule(
         Threshold("quanta", 16, "", "steps of the format from zero: half of what is left has four bits or fewer"),
         Threshold("share", 0.3, "share", "of the elements: a large part of the model, not one odd layer"),
     ),
-    consequence_of=("fp16-without-scaler", "scaler-misuse", "fp16-overflow"),
     not_when="Zeros of ReLUs and masks, bfloat16, gradients of the usual size.",
     references=("https://arxiv.org/abs/1710.03740",),
 )

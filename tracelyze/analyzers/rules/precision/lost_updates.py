@@ -107,7 +107,6 @@ RULE = Rule(
         Threshold("looks", 3, "looks", "one look may meet an unusual step"),
         Threshold("steps", 200, "steps", "weights that do not change at all in so many steps are not trained"),
     ),
-    consequence_of=("fp16-without-scaler",),
     not_when="float32 master weights, stochastic rounding, rates that have ended near zero, weights of 32 bits.",
     references=("https://arxiv.org/abs/2010.06192",),
 )

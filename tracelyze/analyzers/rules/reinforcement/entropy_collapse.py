@@ -82,7 +82,6 @@ RULE = Rule(
         Threshold("multiple", 3, "", "a wide margin: the healthy GRPO run of the labelled set changes by 6%"),
         Threshold("steps", 20, "steps", "five in each fifth at least four times over"),
     ),
-    consequence_of=("learning-rate-too-high",),
     not_when="A slow decline to a plateau while the reward rises.",
     references=("https://arxiv.org/abs/2505.22617", "https://arxiv.org/abs/2503.14476"),
 )

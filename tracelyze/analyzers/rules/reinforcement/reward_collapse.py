@@ -93,6 +93,5 @@ RULE = Rule(
         Threshold("kl", 3, "", "a jump: growth that is steady over the run makes less of it in its last part"),
         Threshold("rewards", 40, "", "two in each of twenty blocks"),
     ),
-    consequence_of=("learning-rate-too-high", "entropy-collapse"),
     not_when="Slow growth of the KL divergence with a rising reward.",
 )

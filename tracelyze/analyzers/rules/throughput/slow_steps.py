@@ -96,6 +96,5 @@ RULE = Rule(
         Threshold("second", 1, "s", "derived: below it nobody has waited"),
         Threshold("grave", 0.2, "share", "derived: a fifth of the time is worth a change"),
     ),
-    consequence_of=("epoch-boundary-stall", "dataloader-bottleneck", "memory-leak"),
     not_when="Warm-up, evaluation passes, first batches of epochs, profiled steps, two kinds of steps.",
 )

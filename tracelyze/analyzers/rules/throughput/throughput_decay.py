@@ -127,6 +127,5 @@ RULE = Rule(
         Threshold("model", 0.25, "share", "derived: three quarters of a late step are spent elsewhere"),
         Threshold("work", 1.1, "times", "derived: a tenth more to do is no longer the same work"),
     ),
-    consequence_of=("memory-leak", "retain-graph", "dataloader-bottleneck", "missing-zero-grad", "partial-zero-grad"),
     not_when="Longer sequences, larger batches, more calls, layers that thaw, evaluations, other programs, recording.",
 )

@@ -79,7 +79,6 @@ RULE = Rule(
         Threshold("times", 2, "times", "two for each processor still help where they wait for a disk"),
         Threshold("wait", 0.1, "share", "a tenth of the time is worth a look"),
     ),
-    consequence_of=("dataloader-bottleneck", "epoch-boundary-stall"),
     not_when="Workers that the training does not wait for, as many as there are processors or twice that.",
     references=("https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading",),
 )

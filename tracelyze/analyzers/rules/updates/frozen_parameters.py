@@ -98,6 +98,5 @@ RULE = Rule(
         Threshold("steps", 20, "steps", "a branch that is taken now and then is taken by then"),
         Threshold("share", 0.1, "share", "unused extras (poolers, spare heads) are below a tenth of a model"),
     ),
-    consequence_of=("zero-gradients",),
     not_when="requires_grad=False, sparse embeddings, branches taken now and then, tied layers, teachers and averages.",
 )

@@ -121,14 +121,6 @@ RULE = Rule(
         Threshold("raised", 2.0, "", "derived: the limit of stability is sharp, curvature itself drifts by less"),
         Threshold("ended", 10, "", "of the smoothed minimum in the last two losses; noise seldom reaches twice that"),
     ),
-    consequence_of=(
-        "missing-zero-grad",
-        "partial-zero-grad",
-        "unscaled-accumulation",
-        "nonfinite-input",
-        "learning-rate-schedule",
-        "train-in-eval-mode",
-    ),
     not_when="Several optimizers, acting models, losses below zero, a loss that is lost without having risen before.",
     references=("https://arxiv.org/abs/2103.00065",),
 )

@@ -133,12 +133,6 @@ RULE = Rule(
         Threshold("skill", 0.5, "", "predictions that differ half as much as the targets come of a trained model"),
         Threshold("climbs", 2.0, "", "times the median of its first half: a rate that is still on its way up"),
     ),
-    consequence_of=(
-        "learning-rate-too-high", "learning-rate-schedule", "clipping-freezes-updates", "lost-updates",
-        "scaler-misuse", "clip-before-unscale", "missing-zero-grad", "partial-zero-grad", "exploding-gradients",
-        "zero-gradients", "updates-not-applied", "frozen-parameters", "step-without-backward", "vanishing-gradients",
-        "loss-divergence", "zero-grad-after-backward", "fp16-underflow",
-    ),
     not_when="Warm-up, layers that begin at zero, trained models, losses that fall, reinforcement learning.",
     references=("https://cs231n.github.io/neural-networks-3/#ratio",),
 )  # fmt: skip

@@ -91,7 +91,6 @@ RULE: Final = TraceRule(
         ),
         Threshold("severe", 0.5, "share of the step", "derived: more time goes into allocation than into all else"),
     ),
-    consequence_of=("memory-fragmentation",),
     not_when="allocations belong to the first steps",
     references=("https://pytorch.org/docs/stable/notes/cuda.html#memory-management",),
 )

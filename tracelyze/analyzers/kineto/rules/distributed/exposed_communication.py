@@ -99,7 +99,6 @@ RULE: Final = TraceRule(
         *ENOUGH,
         Threshold("exposed", 0.1, "share of the step", "PyTorch's TensorBoard plugin advised from 10% of the step on"),
     ),
-    consequence_of=("straggler",),
     not_when="communication runs beside computation, or is a wait for a slower rank",
     references=("https://pytorch.org/docs/stable/notes/ddp.html",),
 )

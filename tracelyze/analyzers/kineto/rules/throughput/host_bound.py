@@ -115,7 +115,6 @@ RULE: Final = TraceRule(
         ),
         Threshold("much", 0.25, "of the idle time", "derived: a quarter is worth a sentence of its own in the fix"),
     ),
-    consequence_of=("sync-stalls",),
     not_when="the kernels come from CUDA graphs, or the queue is kept filled",
     references=("https://pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",),
 )

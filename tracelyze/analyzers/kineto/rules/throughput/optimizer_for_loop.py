@@ -97,7 +97,6 @@ RULE: Final = TraceRule(
         Threshold("tiny", 20, "us", "derived: a launch takes the host 5 to 20 us; longer kernels keep the device busy"),
         Threshold("at_once", 0.1, "share", "derived: a foreach optimizer may do a few tensors apart, not most"),
     ),
-    consequence_of=("sync-stalls",),
     not_when="a foreach, fused or compiled optimizer; few tensors; a loop that hides behind queued work",
     references=("https://pytorch.org/docs/stable/optim.html#algorithms",),
 )  # fmt: skip

@@ -122,6 +122,5 @@ RULE: Final = TraceRule(
         Threshold("grave", 0.2, "share of the steps", "derived: a fifth of the time is worth a change"),
         Threshold("explained", 0.5, "share of the excess", "derived: more than all other causes together"),
     ),
-    consequence_of=("epoch-boundary-stall", "dataloader-bottleneck", "allocator-stalls", "straggler"),
     not_when="the first step is slow, which is warm-up and compilation",
 )

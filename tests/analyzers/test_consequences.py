@@ -1,0 +1,176 @@
+"""What can follow from what: the table holds together, and explains findings as it says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tracelyze.analyzers import causality, consequences, diagnose
+from tracelyze.analyzers.consequences import ANY_TIME, AT_ONCE, CONSEQUENCES, Consequence
+from tracelyze.analyzers.kineto.rules import RULES as TRACE_RULES
+from tracelyze.analyzers.rule import Passed, Rule
+from tracelyze.analyzers.rules import RULES
+from tracelyze.catalogue import pages
+from tracelyze.catalogue.entries import entries
+from tracelyze.diagnosis import Diagnosis, Evidence, Finding
+
+DECLARED = [*RULES, *TRACE_RULES]
+IDS = {rule.id for rule in DECLARED}
+COUNT = 400
+RUN = 2000
+
+
+def finding(rule: str, first: int | None, last: int | None = None, **changes) -> Finding:
+    base = Finding(rule, "critical", "likely", rule, ".", ".", first_step=first, last_step=last)
+    return replace(base, **changes)
+
+
+def causes(*found: Finding, steps: int = RUN) -> dict[str, str | None]:
+    return {one.rule: one.caused_by for one in causality.explain(found, DECLARED, steps)}
+
+
+def crash(step: int, exception: str, message: str) -> Finding:
+    told = [Evidence("exception", exception), Evidence("message", message)]
+    return finding("crash", step, step, confidence="certain", evidence=told)
+
+
+def test_every_rule_of_the_table_exists_and_no_row_is_said_twice() -> None:
+    pairs = [(row.effect, cause) for row in CONSEQUENCES for cause in row.causes]
+    assert {rule for pair in pairs for rule in pair} <= IDS
+    assert len(set(pairs)) == len(pairs)
+    assert [pair for pair in pairs if pair[0] == pair[1]] == []
+
+
+@pytest.mark.parametrize("row", CONSEQUENCES, ids=lambda row: f"{row.effect}<-{row.causes[0]}")
+def test_every_row_says_why_in_a_sentence(row: Consequence) -> None:
+    assert row.causes
+    assert row.why[0].isupper() or row.why.startswith("float16")
+    assert row.why.endswith(".")
+
+
+def test_no_rule_of_the_catalogue_declares_causes_of_its_own() -> None:
+    assert [rule.id for rule in DECLARED if rule.consequence_of] == []
+
+
+def test_a_rule_from_outside_declares_its_causes() -> None:
+    outside = Rule(
+        id="licence-lost", family="own", severity="warning", title=".", about=".", check=lambda p, c: Passed("."),
+        consequence_of=("memory-leak",),
+    )  # fmt: skip
+    found = [finding("memory-leak", 5), finding("licence-lost", 1900)]
+    explained = causality.explain(found, [*DECLARED, outside], RUN)
+    assert explained[1].caused_by == "memory-leak"
+
+
+@pytest.mark.parametrize("row", [row for row in CONSEQUENCES if row.delay is AT_ONCE], ids=lambda row: row.effect)
+def test_what_follows_at_once_does_not_follow_late(row: Consequence) -> None:
+    reach = int(AT_ONCE.steps + AT_ONCE.share * RUN)
+    for cause in row.causes:
+        soon = causes(finding(cause, 100, 300), finding(row.effect, 300 + reach))
+        late = causes(finding(cause, 100, 300), finding(row.effect, 300 + reach + 1))
+        assert (soon[row.effect], late[row.effect]) == (cause, None), "counted from when it was last seen"
+        once = causes(finding(cause, 100), finding(row.effect, 100 + reach + 1))
+        assert once[row.effect] is None, "a cause without an end was seen once"
+
+
+@pytest.mark.parametrize("row", [row for row in CONSEQUENCES if row.delay is ANY_TIME], ids=lambda row: row.effect)
+def test_what_lasts_has_consequences_at_any_time_after_but_none_before(row: Consequence) -> None:
+    for cause in row.causes:
+        assert causes(finding(cause, 5, 10), finding(row.effect, RUN))[row.effect] == cause
+        assert causes(finding(cause, 500), finding(row.effect, 400))[row.effect] is None
+
+
+def test_a_crash_over_a_file_is_an_incident_of_its_own() -> None:
+    explosion, broken = finding("missing-zero-grad", 2, RUN), finding("loss-nonfinite", 1990, RUN)
+    lost = causes(explosion, broken, crash(RUN, "FileNotFoundError", "[Errno 2] No such file: 'best.pt'"))
+    assert (lost["loss-nonfinite"], lost["crash"]) == ("missing-zero-grad", None)
+    found = causes(explosion, broken, crash(RUN, "ValueError", "the loss is nan"))
+    assert found["crash"] == "loss-nonfinite"
+
+
+def test_a_loss_that_recovered_explains_no_crash_much_later() -> None:
+    message = "probability tensor contains either inf or nan"
+    assert causes(finding("loss-nonfinite", 10, 12), crash(60, "RuntimeError", message))["crash"] == "loss-nonfinite"
+    assert causes(finding("loss-nonfinite", 10, 12), crash(1900, "RuntimeError", message))["crash"] is None
+
+
+def test_a_segmentation_fault_is_no_consequence_of_a_leak() -> None:
+    leak = finding("host-memory-leak", 10, RUN)
+    assert causes(leak, finding("killed", RUN, RUN))["killed"] == "host-memory-leak"
+    fault = finding("killed", RUN, RUN, summary="A signal ended the program: Segmentation fault.")
+    assert causes(leak, fault)["killed"] is None
+
+
+def test_two_incidents_stay_two_each_with_its_own_consequences_in_order_of_onset() -> None:
+    """Gradients that are never cleared, and a leak that runs out of memory: neither explains the other."""
+    found = [
+        finding("out-of-memory", 1900, 1900),
+        finding("dead-relu", 300),
+        finding("memory-leak", 50, RUN),
+        finding("loss-divergence", 200, RUN),
+        finding("missing-zero-grad", 2, RUN, confidence="certain"),
+        finding("exploding-gradients", 100, RUN),
+        finding("constant-output", 250),
+    ]
+    ordered = causality.order(causality.explain(found, DECLARED, RUN))
+    roots = [one.rule for one in ordered if one.caused_by is None]
+    assert roots == ["missing-zero-grad", "memory-leak"]
+    assert [one.rule for one in ordered] == [
+        "missing-zero-grad", "exploding-gradients", "loss-divergence", "constant-output", "dead-relu",
+        "memory-leak", "out-of-memory",
+    ]  # fmt: skip
+
+
+def test_a_rate_that_is_too_high_only_by_gradients_that_add_up_is_left_out(make) -> None:
+    """The loss grows from the first step on, under gradients that are seen to be carried over from the second on."""
+    count = 40
+    looks = [
+        {"step": step, "optimizer": 0, "elements": 64, "weight_norm": 1.0, "update_norm": 0.5, "parameter": "w"}
+        for step in (1, 2, 11)
+    ]
+    optimizers = [{"optimizer": 0, "name": "SGD", "device": "cpu", "dtype": "float32", "parameters": 8}]
+    steps = {name: column[:count] for name, column in make.steps(COUNT).items()}
+    steps |= {"loss": [2.0**index for index in range(count)], "lr": [0.1] * count}
+
+    def judged(more: dict) -> Diagnosis:
+        process = make.process(steps | more, evals={}, optimizers=optimizers, more={"parameters": looks})
+        return diagnose(make.run(process))
+
+    alone = judged({})
+    rate = next(one for one in alone.findings if one.rule == "learning-rate-too-high")
+    assert (rate.first_step, rate.caused_by) == (1, None), "without another cause the rate is the cause"
+    diagnosis = judged({"grads_carried": [0] + [8] * (count - 1)})
+    assert "learning-rate-too-high" not in {one.rule for one in diagnosis.findings}
+    assert [(one.rule, one.first_step) for one in diagnosis.roots()] == [("missing-zero-grad", 2)]
+    check = next(one for one in diagnosis.checks if one.rule == "learning-rate-too-high")
+    assert (check.status, check.why) == ("skipped", "not-applicable")
+    assert check.reason.startswith("missing-zero-grad, which is certain")
+
+
+@pytest.mark.parametrize(("confidence", "kept"), [("certain", False), ("likely", True), ("possible", True)])
+def test_a_weaker_root_leaves_no_other_name_out(confidence, kept) -> None:
+    found = [finding("missing-zero-grad", 2, RUN, confidence=confidence), finding("learning-rate-too-high", 1, RUN)]
+    assert ("learning-rate-too-high" not in causality.other_names(found, DECLARED, RUN)) is kept
+
+
+def test_a_rate_that_was_too_high_before_is_kept() -> None:
+    found = [finding("missing-zero-grad", 200, RUN, confidence="certain"), finding("learning-rate-too-high", 2, RUN)]
+    assert causality.other_names(found, DECLARED, RUN) == {}
+
+
+def test_pages_name_causes_and_effects_from_the_table() -> None:
+    page = {entry.id: pages.rule_page(entry) for entry in entries()}
+    explosion = page["exploding-gradients"]
+    assert "Can follow from:" in explosion
+    assert "missing-zero-grad, partial-zero-grad. Gradients that are not cleared add up" in explosion
+    assert "Can lead to:" in explosion
+    for row in CONSEQUENCES:
+        for cause in row.causes:
+            assert cause in page[row.effect].split("Can follow from:")[1]
+            assert row.effect in page[cause].split("Can lead to:")[1]
+
+
+def test_trace_findings_are_explained_by_the_same_table() -> None:
+    assert dict(consequences.causes_of("exposed-communication")).keys() == {"straggler"}
+    assert {effect for effect, _ in consequences.effects_of("straggler")} == {"slow-steps", "exposed-communication"}

@@ -1,0 +1,243 @@
+"""What can follow from what: the causes of each diagnosis, how soon it follows on them, and why.
+
+`causality` explains findings by this table, and the pages of the rules print it. A row holds where the cause is found,
+began no later than the effect, and, where the effect follows `AT_ONCE`, was last seen shortly before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tracelyze.analyzers.rule import Declaration
+
+
+@dataclass(frozen=True)
+class Delay:
+    """For how long after a cause was last seen its effect may begin: `steps`, and a `share` of the run's steps."""
+
+    steps: float
+    share: float
+
+    def reaches(self, cause_seen: int, effect_began: int, run_steps: int) -> bool:
+        """Whether an effect that began at this step may still come from a cause that was last seen at that one."""
+        return effect_began <= cause_seen + self.steps + self.share * run_steps
+
+
+ANY_TIME: Final = Delay(float("inf"), 0.0)
+"""The cause changes the weights, or what the program holds, for good."""
+AT_ONCE: Final = Delay(50, 0.05)
+"""The cause passes. 50 steps are five times what a momentum of 0.9 remembers; sampled signals and smoothed curves place
+an onset within a twentieth of the run."""
+
+UNCLEARED: Final = ("missing-zero-grad", "partial-zero-grad")
+"""They are there a step before they are seen: at the first step there are no old gradients to add to."""
+BLOWN_UP: Final = (*UNCLEARED, "learning-rate-too-high", "exploding-gradients", "loss-divergence")
+NO_NUMBERS: Final = (
+    "AttributeError", "ConnectionError", "FileExistsError", "FileNotFoundError", "ImportError", "KeyError",
+    "ModuleNotFoundError", "NameError", "NotImplementedError", "OSError", "PermissionError", "StopIteration",
+    "TimeoutError", "TypeError", "UnboundLocalError", "cannot be multiplied", "expected scalar type", "same device",
+    "size of tensor",
+)  # fmt: skip
+"""Exceptions and messages that speak of names, files, types and shapes: wrong numbers do not raise them."""
+NOT_MEMORY: Final = ("a signal ended the program", "probably not killed for memory", "time limit", "preempt")
+"""Ends that have another explanation."""
+
+
+@dataclass(frozen=True)
+class Consequence:
+    """`effect` can follow from each of `causes`, within `delay`, because of `why`.
+
+    `unless`: an effect that says one of these of itself (in its title, summary, exception or message) comes from
+    something else. `left_out`: the effect is no harm of its own but another name for what the causes do, and is not
+    told beside one that is certain.
+    """
+
+    effect: str
+    causes: tuple[str, ...]
+    why: str
+    delay: Delay = ANY_TIME
+    unless: tuple[str, ...] = ()
+    left_out: bool = False
+
+
+CONSEQUENCES: Final = (
+    # gradients and updates
+    Consequence("exploding-gradients", UNCLEARED, "Gradients that are not cleared add up from step to step."),
+    Consequence("exploding-gradients", ("loss-divergence", "learning-rate-too-high"),
+                "The further the weights are thrown, the steeper the loss is there."),
+    Consequence("gradient-spikes", (*UNCLEARED, "exploding-gradients", "learning-rate-too-high"),
+                "Weights that are thrown about meet steep places of the loss again and again."),
+    Consequence("gradient-spikes", ("fp16-overflow",), "Gradients close to the limit of float16 jump.", AT_ONCE),
+    Consequence("vanishing-gradients", BLOWN_UP, "Weights that blew up leave saturated and dead units behind."),
+    Consequence("vanishing-gradients", ("gradient-spikes",), "One large step can saturate or kill units.", AT_ONCE),
+    Consequence("vanishing-gradients", ("dead-relu", "zero-gradients"), "Nothing flows back through dead units."),
+    Consequence("vanishing-gradients", ("frozen-parameters",), "What is frozen or not reached has no gradient."),
+    Consequence("vanishing-gradients",
+                ("double-softmax", "double-sigmoid", "softmax-wrong-dim", "nll-of-probabilities", "loss-broadcast"),
+                "A loss that is applied to the wrong thing is flat almost everywhere."),
+    Consequence("vanishing-gradients", ("learning-rate-schedule",), "A wrong rate saturates units."),
+    Consequence("zero-gradients", ("labels-all-ignored", "zero-advantage"),
+                "A loss without a target or an advantage has no gradient."),
+    Consequence("zero-gradients", ("zero-grad-after-backward",), "They are cleared before the step uses them."),
+    Consequence("zero-gradients", ("dead-relu",), "Nothing flows back through dead units."),
+    Consequence("zero-gradients", (*UNCLEARED, "learning-rate-too-high"),
+                "Weights that blew up leave units that are dead for every sample."),
+    Consequence("zero-gradients", ("fp16-underflow",), "Gradients below the smallest float16 become zero."),
+    Consequence("dead-relu", BLOWN_UP, "A step that is far too large pushes units below zero for every sample."),
+    Consequence("dead-relu", ("unscaled-accumulation", "learning-rate-schedule"),
+                "A step that is far too large pushes units below zero for every sample."),
+    Consequence("dead-relu", ("gradient-spikes", "fp16-overflow"),
+                "One step that is far too large pushes units below zero for every sample.", AT_ONCE),
+    Consequence("frozen-parameters", ("zero-gradients",), "Parameters whose gradient is always zero never move."),
+    Consequence("step-without-backward", ("zero-gradients",), "Nothing reached the parameters that the step updates."),
+    Consequence("learning-rate-too-high", UNCLEARED,
+                "Gradients that add up make every rate too high in the end; the rate itself may be sound.",
+                left_out=True),
+    Consequence("learning-rate-too-high", ("unscaled-accumulation",),
+                "Summed micro-batches multiply the step by their number."),
+    Consequence("learning-rate-too-high", ("learning-rate-schedule",), "The schedule sets the rate that is too high."),
+    Consequence("learning-rate-too-high", ("nonfinite-input", "train-in-eval-mode"),
+                "On broken data, or with stale statistics, a model blows up at rates that are sound."),
+    Consequence("update-ratio", (*BLOWN_UP, "learning-rate-schedule"), "The size of the updates follows from it."),
+    Consequence("update-ratio",
+                ("clipping-freezes-updates", "clip-before-unscale", "lost-updates", "scaler-misuse", "fp16-underflow"),
+                "The gradients are cut or rounded away before they reach the weights."),
+    Consequence("update-ratio",
+                ("zero-gradients", "zero-grad-after-backward", "vanishing-gradients", "frozen-parameters",
+                 "step-without-backward", "updates-not-applied"),
+                "Without gradients, or without updates, the weights stay as they are."),
+    # numbers that are no longer finite
+    Consequence("nonfinite-gradients", ("labels-all-ignored", "nonfinite-input"),
+                "NaN in, NaN out: it spreads to all that is computed from it.", AT_ONCE),
+    Consequence("nonfinite-gradients", BLOWN_UP, "Numbers that grow without bound overflow."),
+    Consequence("nonfinite-gradients", ("fp16-without-scaler",), "float16 overflows above 65,504."),
+    Consequence("loss-nonfinite", ("labels-all-ignored", "nonfinite-input", "nonfinite-gradients"),
+                "NaN in, NaN out: it spreads to all that is computed from it.", AT_ONCE),
+    Consequence("loss-nonfinite", BLOWN_UP, "Numbers that grow without bound overflow."),
+    Consequence("loss-nonfinite", ("fp16-overflow", "fp16-without-scaler"), "float16 overflows above 65,504."),
+    Consequence("nonfinite-activations", ("labels-all-ignored", "nonfinite-input", "loss-nonfinite"),
+                "NaN in, NaN out: it spreads to all that is computed from it.", AT_ONCE),
+    Consequence("nonfinite-activations", ("exploding-gradients", "learning-rate-too-high"),
+                "Numbers that grow without bound overflow."),
+    Consequence("nonfinite-activations", ("fp16-overflow", "fp16-without-scaler"), "float16 overflows above 65,504."),
+    Consequence("fp16-overflow", BLOWN_UP, "Numbers that grow without bound overflow."),
+    Consequence("fp16-underflow", ("fp16-without-scaler", "scaler-misuse"),
+                "Without a loss scale small gradients fall below the smallest float16."),
+    Consequence("fp16-underflow", ("fp16-overflow",), "Each overflow halves the loss scale until they underflow."),
+    Consequence("lost-updates", ("fp16-without-scaler",), "float16 rounds small updates away."),
+    # the loss
+    Consequence("loss-divergence", (*UNCLEARED, "exploding-gradients", "learning-rate-too-high"),
+                "Steps that overshoot raise the loss, each one further."),
+    Consequence("loss-divergence", ("fp16-overflow",), "Steps are skipped, or made with gradients that overflowed."),
+    Consequence("loss-divergence", ("train-in-eval-mode",), "BatchNorm normalises with statistics that grow stale."),
+    Consequence("loss-spikes", (*UNCLEARED, "exploding-gradients", "learning-rate-too-high"),
+                "Steps that overshoot raise the loss."),
+    Consequence("loss-spikes", ("fp16-overflow",), "A step with gradients that overflowed raises the loss.", AT_ONCE),
+    Consequence("loss-plateau",
+                ("zero-gradients", "zero-grad-after-backward", "vanishing-gradients", "frozen-parameters",
+                 "updates-not-applied", "update-ratio", "clipping-freezes-updates"),
+                "Weights that do not move learn nothing."),
+    Consequence("loss-plateau", ("learning-rate-schedule",), "At a rate near zero nothing is learned."),
+    Consequence("loss-plateau", ("fp16-underflow", "fp16-without-scaler", "lost-updates"),
+                "Updates that are rounded away teach nothing."),
+    Consequence("loss-plateau", (*UNCLEARED, "learning-rate-too-high", "dead-relu", "constant-output"),
+                "What the model says no longer depends on its input."),
+    Consequence("loss-plateau", ("softmax-wrong-dim", "double-softmax", "double-sigmoid", "loss-broadcast"),
+                "The loss is flat, or lowest where every sample gets the same answer."),
+    Consequence("constant-output", ("dead-relu", "vanishing-gradients", "zero-gradients"),
+                "Dead units say the same for every sample, and do not learn."),
+    Consequence("constant-output", (*BLOWN_UP, "learning-rate-schedule"),
+                "Weights that blew up saturate the model: it says the same for every sample."),
+    Consequence("constant-output", ("fp16-overflow", "loss-nonfinite", "nonfinite-input"),
+                "Numbers that are not finite say nothing of the input."),
+    Consequence("constant-output",
+                ("softmax-wrong-dim", "double-sigmoid", "double-softmax", "loss-broadcast", "batch-dimension-mismatch"),
+                "The loss is lowest, or flat, where every sample gets the same answer."),
+    Consequence("constant-output", ("class-imbalance",), "The commonest class is the cheapest answer."),
+    Consequence("constant-output", ("input-normalization", "batchnorm-small-batch"),
+                "Differences between samples are lost in their scale."),
+    Consequence("constant-output",
+                ("frozen-parameters", "zero-grad-after-backward", "updates-not-applied", "lost-updates",
+                 "step-without-backward", "update-ratio", "clip-before-unscale", "clipping-freezes-updates",
+                 "fp16-underflow", "fp16-without-scaler"),
+                "A model that is hardly trained answers with the mean."),
+    # clipping
+    Consequence("clipping-always-active", (*BLOWN_UP, "fp16-overflow", "loss-nonfinite"),
+                "Norms that grew out of bounds are above every limit."),
+    Consequence("clipping-always-active", ("clip-per-microbatch", "unscaled-accumulation"),
+                "Sums of micro-batches have larger norms than the limit is meant for."),
+    Consequence("clipping-always-active", ("input-normalization",), "Large inputs make large gradients."),
+    Consequence("clipping-freezes-updates", (*UNCLEARED, "unscaled-accumulation"),
+                "Norms that add up are cut to nothing by a limit for single batches."),
+    Consequence("clipping-freezes-updates", ("clip-before-unscale",), "The limit cuts the loss scale away."),
+    # evaluation and data
+    Consequence("overfitting", ("eval-in-train-mode", "train-in-eval-mode", *UNCLEARED),
+                "Validation is made worse by something other than too long a training."),
+    Consequence("validation-fluctuation", ("eval-in-train-mode", "train-in-eval-mode"),
+                "Dropout, or statistics of single batches, make validation noisy."),
+    Consequence("validation-fluctuation", (*UNCLEARED, "learning-rate-too-high"),
+                "Weights that are thrown about validate differently each time."),
+    Consequence("batchnorm-in-validation", ("eval-in-train-mode", "train-override-bypassed"),
+                "BatchNorm in train mode takes in the statistics of validation data."),
+    Consequence("unset-running-state", ("train-in-eval-mode", "ema-not-updated", "weights-not-loaded"),
+                "The statistics are never estimated, or never copied."),
+    Consequence("augmentation-repeats", ("same-order-every-epoch", "duplicate-augmentation"),
+                "The same seed draws the same augmentation."),
+    # memory and speed
+    Consequence("memory-leak", ("retain-graph",), "Graphs that are retained are kept."),
+    Consequence("host-memory-leak", ("memory-leak", "retain-graph"), "What is kept alive lies in the host's memory."),
+    Consequence("out-of-memory", ("memory-leak", "memory-fragmentation"), "The memory is used up step by step."),
+    Consequence("out-of-memory", ("eval-with-grad",), "Graphs of validation need the memory that is missing."),
+    Consequence("memory-headroom", ("memory-leak", "memory-fragmentation"), "The memory is used up step by step."),
+    Consequence("memory-headroom", ("out-of-memory",), "The memory is used up."),
+    Consequence("allocator-stalls", ("memory-fragmentation",), "The allocator frees and asks for memory again."),
+    Consequence("slow-steps", ("epoch-boundary-stall", "dataloader-bottleneck"), "The slow steps wait for their data."),
+    Consequence("slow-steps", ("memory-leak", "allocator-stalls"), "The slow steps wait for memory."),
+    Consequence("slow-steps", ("straggler",), "All ranks wait for the slowest."),
+    Consequence("exposed-communication", ("straggler",), "All ranks wait for the slowest."),
+    Consequence("host-bound", ("sync-stalls",), "A host that waits for the device cannot run ahead of it."),
+    Consequence("optimizer-for-loop", ("sync-stalls",), "A host that waits for the device cannot run ahead of it."),
+    Consequence("throughput-decay", ("memory-leak", "retain-graph"), "More is kept and walked through at each step."),
+    Consequence("throughput-decay", ("dataloader-bottleneck",), "Steps wait longer for their data."),
+    Consequence("throughput-decay", UNCLEARED, "Numbers that overflow or fall below the normal range compute slowly."),
+    Consequence("too-many-workers", ("dataloader-bottleneck", "epoch-boundary-stall"),
+                "The workers were raised against the wait."),
+    # reinforcement learning
+    Consequence("entropy-collapse", ("learning-rate-too-high",), "Steps that overshoot make the policy deterministic."),
+    Consequence("reward-collapse", ("learning-rate-too-high", "entropy-collapse"),
+                "A policy that no longer explores does not find its way back."),
+    # how the program ended
+    Consequence("crash", ("loss-nonfinite",), "The program checks for numbers that are not finite, or cannot use them.",
+                AT_ONCE, NO_NUMBERS),
+    Consequence("crash", (*UNCLEARED, "learning-rate-too-high"),
+                "The program checks for a loss that went wrong, or cannot use its numbers.", unless=NO_NUMBERS),
+    Consequence("crash", ("rank-hang",), "The time-out ends the ranks that wait."),
+    Consequence("killed", ("memory-leak", "host-memory-leak"), "The system kills what uses too much memory.",
+                unless=NOT_MEMORY),
+    Consequence("rank-hang", ("out-of-memory",), "The others wait for the rank that died.", AT_ONCE),
+    Consequence("uneven-batches", ("rank-hang", "crash", "killed"), "A rank that is gone counts fewer batches."),
+    Consequence("stops-short", ("learning-rate-schedule",), "The schedule ends the training before it has converged."),
+)  # fmt: skip
+
+
+def causes_of(effect: str) -> Iterator[tuple[str, Consequence]]:
+    """Each cause of a diagnosis with its row, in the order of the table."""
+    return ((cause, row) for row in CONSEQUENCES if row.effect == effect for cause in row.causes)
+
+
+def effects_of(cause: str) -> Iterator[tuple[str, Consequence]]:
+    """Each diagnosis that can follow from this one with its row, in the order of the table."""
+    return ((row.effect, row) for row in CONSEQUENCES if cause in row.causes)
+
+
+def with_declared(rules: Iterable[Declaration]) -> dict[str, dict[str, Consequence]]:
+    """Row by cause for each of the rules: the table, and what rules from outside declare of themselves."""
+    return {
+        rule.id: dict(causes_of(rule.id))
+        | {cause: Consequence(rule.id, (cause,), "The rule declares it.") for cause in rule.consequence_of}
+        for rule in rules
+    }
