@@ -159,6 +159,13 @@ def test_rooms_have_few_files() -> None:
     assert not {room: count for room, count in counts.items() if count > MOST_FILES}
 
 
+def test_what_can_follow_from_what_stands_in_one_table() -> None:
+    """In tracelyze/analyzers/consequences.py, and nowhere else: `consequence_of` is for rules from outside."""
+    rules = [path for path in MODULES if "rules" in path.parts and "analyzers" in path.parts]
+    assert len(rules) > 100
+    assert [path.name for path in rules if "consequence_of" in path.read_text(encoding="utf-8")] == []
+
+
 def attributes(kind: ast.ClassDef) -> set[str]:
     """What its methods assign to self, and what it declares as slots or as fields of a dataclass or a named tuple."""
     nodes = list(ast.walk(kind))
