@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from tracelyze import schema
 from tracelyze.analyzers.recorded.run_directory import load
+from tracelyze.collectors.storage.writer import EXIT_SECONDS
 
 from .conftest import Collect, environment, program, run_plain
 
@@ -129,6 +131,20 @@ def test_a_full_disk_ends_the_recording_and_not_the_training(collect: Collect) -
     assert "too large" in json.loads(stopped)["reason"]
     assert any("recording stopped" in note for note in [*process.notes, *collected.run.notes])
     assert "recording stopped, the program goes on" in collected.process.stderr
+
+
+def test_a_slow_disk_delays_no_step_and_its_rows_are_all_there(collect_started: Collect) -> None:
+    """The program ends while the first rows are being written: what waits behind them is written, not converted."""
+    collected = collect_started(sys.executable, program("slow_disk.py"), "0.15")
+    assert collected.process.returncode == 0
+    (process,) = collected.run.processes
+    assert (len(process.steps), process.exit.kind) == (60, "finished")
+    operations = json.loads(collected.process.stdout)
+    assert max(seconds for _, _, seconds in operations) > EXIT_SECONDS, "slow enough to pass the deadline"
+    ours = [(name, seconds) for name, thread, seconds in operations if thread == "MainThread"]
+    assert all(seconds > 0 for _, seconds in ours), "no step waits for the disk"
+    assert [name for name, _ in ours if name == "fsync"] == [], "no stream is converted"
+    assert len(ours) <= 2 * len(schema.TABLES)
 
 
 @pytest.mark.starts_programs

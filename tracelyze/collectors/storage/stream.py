@@ -98,31 +98,43 @@ class TableStream:
 
     def flush(self) -> int:
         """Write what is queued as one batch; returns the number of rows. Raises OSError when the disk refuses."""
-        if not self._values or self.folder is None:
-            return 0
-        with self._lock:
-            values, self._values = self._values, []
-        batch = column_batch(self.table, *columns_of(values))
-        file = self._file or self._open(batch.schema)
-        self._writer.write_batch(batch, custom_metadata={schema.CHECKSUM: schema.checksum(batch)})
-        self._write(file)
-        self._bytes += batch.nbytes
-        if self._bytes > SEGMENT_BYTES:
-            self.close(convert=True)
-            self._part += 1
-        return int(batch.num_rows)
+        rows = self._encode_queued()
+        if rows:
+            self._write()
+            if self._bytes > SEGMENT_BYTES:
+                self.close(convert=True)
+                self._part += 1
+        return rows
 
-    def close(self, convert: bool) -> None:
-        """End the current part. `convert` turns it into Parquet; without, the next reader does."""
+    def close(self, *, convert: bool, mark_end: bool = True) -> None:
+        """Write what is queued and end the current part. `convert` makes it Parquet; without, the next reader does so.
+
+        `mark_end=False` saves a write to the disk where nothing is queued: a stream can be read without its end mark.
+        """
+        self._encode_queued()
         if self._writer is None or self._file is None:
             return
-        self._writer.close()
-        self._write(self._file)
+        if mark_end:
+            self._writer.close()
+        self._write()
         self._file.close()
         self._writer = self._file = None
         self._bytes = 0
         if convert:
             to_parquet(self._path(schema.STREAM_SUFFIX))
+
+    def _encode_queued(self) -> int:
+        """Have Arrow encode what is queued as one batch; returns the number of rows."""
+        if not self._values or self.folder is None:
+            return 0
+        with self._lock:
+            values, self._values = self._values, []
+        batch = column_batch(self.table, *columns_of(values))
+        if self._writer is None:
+            self._open(batch.schema)
+        self._writer.write_batch(batch, custom_metadata={schema.CHECKSUM: schema.checksum(batch)})
+        self._bytes += batch.nbytes
+        return int(batch.num_rows)
 
     def leave_to_parent(self) -> None:
         """In a forked child: close the child's copy of the open file, into which nothing is written."""
@@ -130,21 +142,21 @@ class TableStream:
             self._file.close()
         self._file = self._writer = None
 
-    def _open(self, arrow_schema: Any) -> OwnFile:
+    def _open(self, arrow_schema: Any) -> None:
         import pyarrow.ipc
 
-        self._file = file = OwnFile(self._path(schema.STREAM_SUFFIX))
+        self._file = OwnFile(self._path(schema.STREAM_SUFFIX))
         self._encoded = io.BytesIO()
         self._writer = pyarrow.ipc.new_stream(self._encoded, arrow_schema)
-        return file
 
-    def _write(self, file: OwnFile) -> None:
+    def _write(self) -> None:
         """Write what Arrow has encoded, all at once: it asks for a write per buffer, which a slow disk turns into
         minutes."""
         encoded = self._encoded.getvalue()
         self._encoded.seek(0)
         self._encoded.truncate()
-        file.write(encoded)
+        if encoded and self._file is not None:
+            self._file.write(encoded)
 
     def _path(self, suffix: str) -> Path:
         assert self.folder is not None

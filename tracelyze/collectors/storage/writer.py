@@ -24,7 +24,7 @@ FLUSH_SECONDS = 0.5  # half of the second that may be lost
 FIRST_FLUSH_SECONDS = 0.05  # doubles up to the above: a run that dies young leaves something too
 FIRST_STATEMENT_SECONDS, STATEMENT_SECONDS = 1.0, 60.0  # between two statements of what everything cost; doubles too
 CONVERT_BYTES = 64 * 2**20  # streams above this are left to the first reader: exit must not take seconds
-EXIT_SECONDS = 2.0  # after which no further stream is converted, on a slow disk: the first reader does it
+EXIT_SECONDS = 2.0  # after which only rows are written, on a slow disk: the first reader converts the streams
 MOST_FOLDERS = 1000  # of one process: `os.execv` starts another program under the same process id
 RESERVED_BYTES = 1024  # They are taken on the disk from the start, so that "the disk is full" can be written down.
 LONGEST_REASON = 500  # characters of why recording stopped, which have to fit into RESERVED_BYTES
@@ -132,12 +132,16 @@ class Writer:
 
     def close(self) -> None:
         """Write the rest and, unless that would take long, turn the streams into Parquet."""
-        self.flush()
+        until = time.monotonic() + EXIT_SECONDS
         with self._lock:
-            until = time.monotonic() + EXIT_SECONDS
+            if not self.opened or self.off:
+                return
             try:
+                if self.folder is None and self._run is not None:
+                    self._make_folder()
                 for stream in self.streams.values():
-                    stream.close(convert=stream.size < CONVERT_BYTES and time.monotonic() < until)
+                    in_time = time.monotonic() < until
+                    stream.close(convert=in_time and stream.size < CONVERT_BYTES, mark_end=in_time)
                 if self.folder is not None:
                     identity.write_json(self.folder / schema.PROCESS_FILE, self._facts)
             except Exception as error:
