@@ -235,3 +235,56 @@ def test_regular_slow_steps_of_a_short_run_are_noted_below_half_of_its_time(make
     taken = [0.2 if index in (30, 71, 115, 160, 190, 240, 301) else 0.01 for index in range(320)]
     more |= {"seconds": taken, "time": ends(taken)}
     assert make.check("slow-steps", make.process(make.steps(320) | more, evals={}))[0] == "passed"
+
+
+def every(distance: int, slow: float, usual: float, count: int = 600, more: dict[int, float] | None = None) -> list:
+    return seconds(count, dict.fromkeys(range(distance - 1, count, distance), slow) | (more or {}), usual)
+
+
+@pytest.mark.parametrize(
+    ("taken", "severity"),
+    [
+        (every(20, 0.18, 0.006), "warning"),  # most of the time
+        (every(8, 0.09, 0.006), "warning"),  # more than every tenth step: weights are saved
+        (every(20, 0.18, 0.006, more={113: 0.4, 311: 0.3}), "warning"),  # two hiccups beside them
+        (every(20, 0.04, 0.004, 1200), "info"),  # less than a hiccup takes each, and 2 s in all
+        (every(20, 0.04, 0.006, 6000), "warning"),  # 10 s in all
+    ],
+)
+def test_every_nth_step_of_a_short_run_is_slow(make, taken, severity) -> None:
+    process = make.process(steps(make, len(taken), seconds=taken, time=ends(taken)), evals={})
+    status, reason, finding = make.check("slow-steps", process)
+    assert status == "fired", reason
+    assert finding.severity == severity
+    assert "every 20 steps" in finding.summary or "every 8 steps" in finding.summary
+    crowded = looks(ends(taken)[-1], [0.0, ends(taken)[-1] / 2, ends(taken)[-1]])
+    process = make.process(steps(make, len(taken), seconds=taken, time=ends(taken)), evals={}, samples=crowded)
+    assert make.check("slow-steps", process)[2].severity == severity, "others do not come every n-th step"
+
+
+def with_validation(taken: list[float | None], distance: int) -> dict:
+    """A validation pass in every slow step, which takes a part of what the step takes beyond the others."""
+    rows = range(distance - 1, len(taken), distance)
+    return {
+        "time_start": [ends(taken)[row] - 0.012 for row in rows],
+        "time_end": [ends(taken)[row] - 0.01 for row in rows],
+        "after_step": list(rows),
+    }
+
+
+@pytest.mark.parametrize(
+    ("taken", "evals", "columns"),
+    [
+        (every(20, 0.024, 0.006), {}, {}),  # four times as long: a lazy penalty
+        (every(4, 0.09, 0.006), {}, {}),  # a second kind of step
+        (seconds(600, dict.fromkeys((31, 90, 171, 204, 322, 415, 501, 560), 0.12), 0.006), {}, {}),  # hiccups
+        (seconds(600, dict.fromkeys((99, 199, 299, 399), 0.3), 0.006), {}, {}),  # too few for a rhythm
+        (every(20, 0.05, 0.006), with_validation(every(20, 0.05, 0.006), 20), {}),  # and what belongs to it
+        (every(8, 0.05, 0.006), {}, {"loader_wait": [v - 0.006 if v else 0 for v in every(8, 0.05, 0.006)]}),  # workers
+        (every(20, 0.05, 0.006), {}, {"overhead": [v - 0.006 if v else 0 for v in every(20, 0.05, 0.006)]}),  # ours
+    ],
+)
+def test_recurring_steps_that_are_none_or_are_told_elsewhere(make, taken, evals, columns) -> None:
+    table = steps(make, len(taken), seconds=taken, time=ends(taken), **columns)
+    status, _, finding = make.check("slow-steps", make.process(table, evals=evals))
+    assert status == "passed", finding and finding.title

@@ -24,11 +24,15 @@ if TYPE_CHECKING:
 EXPLAINED: Final = 0.5  # share of the excess: see EXPLAINED_SOURCE
 CROWDED: Final = "other programs on the processors"
 UNKNOWN: Final = "nothing that was recorded"
+WAITING: Final = "waiting for a batch"
+RECORDING: Final = "recording by tracelyze"
 EXPLAINED_SOURCE: Final = "derived: more than all other causes together"
 _SAVES: Final = ("serialization.py", "checkpoint", "safetensors", " save")
 _LARGER: Final = 1.5
 """Times the median from which on a batch counts as larger than usual."""
 _FEWEST_FOR_RHYTHM: Final = 3  # slow steps: two are always equally far apart
+_FEWEST_REGULAR: Final = 5  # slow steps: of five by chance, at most 1 in 200 lie so where a tenth of all steps is slow
+_ON_TIME: Final = 0.8  # share: a hiccup may come in between, or hide in the warm-up; most of the cost may not
 
 
 @dataclass(frozen=True)
@@ -89,14 +93,44 @@ def rhythm(steps: Sequence[int]) -> str:
     return f", every {int(np.median(distance)):,} steps"
 
 
+def regular(optimization: Optimization, found: Slow) -> Slow:
+    """The slow steps that come at one distance, where these are nearly all of the excess and hardly one is left out.
+
+    None of them if they do not, or if validation ran in most of them: what belongs to it is no step of its own kind.
+    """
+    numbers = timing.numbers(optimization)[found.rows].astype(int)
+    none = Slow(found.rows[:0], found.excess[:0], found.typical, 0.0)
+    if len(numbers) < _FEWEST_REGULAR:
+        return none
+    distance = max(1, int(np.median(np.diff(numbers))))
+    phases, counts = np.unique(numbers % distance, return_counts=True)
+    off = np.abs(numbers % distance - phases[np.argmax(counts)])
+    # One step early or late: the loop may count otherwise than the optimizer.
+    chosen = np.minimum(off, distance - off) <= 1
+    here = numbers[chosen]
+    expected = (here[-1] - here[0]) // distance + 1
+    cost = float(found.excess[chosen].sum())
+    rows = found.rows[chosen]
+    times = optimization.steps
+    validated = validation.seconds_within_steps(optimization.process, times["time"], times["seconds"])[rows] > 0
+    if (
+        len(here) < max(_FEWEST_REGULAR, _ON_TIME * expected)
+        or cost < _ON_TIME * float(found.excess.sum())
+        or validated.mean() > 1 - _ON_TIME
+    ):
+        return none
+    return Slow(rows, found.excess[chosen], found.typical, found.lost * cost / float(found.excess.sum()))
+
+
 def coincidence(optimization: Optimization, found: Slow) -> Reason:
     """The measured cause that explains most of the excess, else what the program was seen doing meanwhile."""
     reasons = [
         _waiting(optimization, found),
         _larger(optimization, found),
         _recording(optimization, found),
-        _crowded(optimization, found),
     ]
+    if not len(regular(optimization, found).rows):  # Other programs do not come every n-th step.
+        reasons.append(_crowded(optimization, found))
     best = max(reasons, key=lambda reason: reason.share)
     if best.share >= EXPLAINED:
         return best
@@ -111,7 +145,7 @@ def coincidence(optimization: Optimization, found: Slow) -> Reason:
 def _waiting(optimization: Optimization, found: Slow) -> Reason:
     share = _part(optimization.steps["loader_wait"], found)
     return Reason(
-        "waiting for a batch",
+        WAITING,
         share,
         f"{percent(share)} of that was waiting for a batch.",
         "Find the samples that take so long to load, or the disk they come from; let workers fetch further ahead.",
@@ -136,7 +170,7 @@ def _larger(optimization: Optimization, found: Slow) -> Reason:
 def _recording(optimization: Optimization, found: Slow) -> Reason:
     share = _part(optimization.steps["overhead"], found)
     return Reason(
-        "recording by tracelyze",
+        RECORDING,
         share,
         f"{percent(share)} of that was tracelyze's own recording.",
         "Record less: see tracelyze collect --help for what can be turned off.",

@@ -12,7 +12,7 @@ from tracelyze.formatting import duration, listed, number, percent, plural, shar
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
-    from tracelyze.analyzers.recorded.table import Floats
+    from tracelyze.analyzers.recorded.table import Floats, Mask
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -26,12 +26,26 @@ def check(process: Process, limits: Limits) -> Outcome:
     short = float(found.excess.sum()) < limits["worth"]
     regular = outliers.rhythm([timing.step_at(optimization, int(row)) for row in found.rows])
     often = regular and (found.lost >= limits["most"] or len(found.rows) >= limits["regular"])
-    if len(found.rows) == 0 or found.lost < limits["lost"] or (short and not often):
-        slowest = float(seconds[judged].max()) / max(found.typical, 1e-9)
-        return Passed(f"the slowest of {plural(int(judged.sum()), 'step')} took {number(slowest)} times the median")
-    if share > limits["rare"]:
+    single = len(found.rows) > 0 and found.lost >= limits["lost"] and (not short or often)
+    recurring = _recurring(optimization, seconds, judged, limits)
+    if recurring is not None:
+        return [_finding(optimization, recurring, seconds, limits)]
+    if single and share <= limits["rare"]:
+        return [_finding(optimization, found, seconds, limits)]
+    if single:
         return Passed(f"{share_of(share, 'steps')} are slow: two kinds of steps, not single ones that stand out")
-    return [_finding(optimization, found, seconds, limits)]
+    slowest = float(seconds[judged].max()) / max(found.typical, 1e-9)
+    return Passed(f"the slowest of {plural(int(judged.sum()), 'step')} took {number(slowest)} times the median")
+
+
+def _recurring(optimization: Optimization, seconds: Floats, judged: Mask, limits: Limits) -> outliers.Slow | None:
+    """Every n-th step, where these take so much longer than the others that even a short run loses by it."""
+    slow = outliers.slow(seconds, judged, limits["contrast"], limits["spreads"], limits["regular_least"])
+    found = outliers.regular(optimization, slow)
+    if found.lost < limits["grave"] or len(found.rows) > limits["regular_share"] * int(judged.sum()):
+        return None
+    told_elsewhere = outliers.coincidence(optimization, found).name in (outliers.WAITING, outliers.RECORDING)
+    return None if told_elsewhere else found
 
 
 def _finding(optimization: Optimization, found: outliers.Slow, seconds: Floats, limits: Limits) -> Finding:
@@ -93,8 +107,12 @@ RULE = Rule(
         Threshold("worth", 5, "s", "measured: hiccups of a busy machine cost 150 short runs up to 1.5 s each"),
         Threshold("most", 0.5, "share", "derived: more than all else, at an even distance, as no hiccup comes"),
         Threshold("regular", 6, "slow steps", "derived: 6 hiccups lie that evenly by chance once in 100,000 runs"),
+        Threshold("contrast", 5, "times the median", "derived: twice and three times as long are long sequences, lazy "
+                  "penalties, a second optimizer"),
+        Threshold("regular_least", 0.01, "s", "derived: at an even distance, as no scheduling of others comes"),
+        Threshold("regular_share", 0.2, "share", "derived: more often than every fifth step is a second kind of step"),
         Threshold("second", 1, "s", "derived: below it nobody has waited"),
         Threshold("grave", 0.2, "share", "derived: a fifth of the time is worth a change"),
     ),
     not_when="Warm-up, evaluation passes, first batches of epochs, profiled steps, two kinds of steps.",
-)
+)  # fmt: skip
