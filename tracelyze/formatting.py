@@ -116,7 +116,7 @@ def quantity(value: float | int | str | None, unit: str, digits: int = 3) -> str
         return duration(value * _TIME[unit], digits)
     if unit in _SIZE:
         return size(value * _SIZE[unit], digits)
-    return f"{number(value, digits)} {unit}".strip()
+    return f"{number(value, digits)} {_singular_of(unit) if value == 1 else unit}".strip()
 
 
 def plural(count: int, one: str, many: str = "") -> str:
@@ -133,6 +133,12 @@ def listed(names: Iterable[object], most: int) -> str:
 def shortened(text: str, most: int) -> str:
     """The text, or its first characters with an ellipsis."""
     return text if len(text) <= most else text[:most].rstrip() + "…"
+
+
+def _singular_of(nouns: str) -> str:
+    """The noun of which a unit is the regular plural; any other unit as it is."""
+    forms = (f"{nouns[:-3]}y", nouns[:-2], nouns[:-1])
+    return nouns if "/" in nouns else next((one for one in forms if one and _plural_of(one) == nouns), nouns)
 
 
 def _plural_of(noun: str) -> str:

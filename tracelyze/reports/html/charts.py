@@ -274,11 +274,15 @@ def _unnamed(chart: Chart, x: axes.Axis | None) -> Child:
     rest = [mark for mark in svg.unlabelled(chart, x) if mark.label]
     if not rest:
         return None
-    said = "; ".join(
-        f"{escaping.shortened(escaping.one_line(mark.label), 200)} ({formatting.number(mark.x)})" for mark in rest[:20]
-    )
+    said = "; ".join(_mark(escaping.shortened(escaping.one_line(mark.label), 200), mark.x) for mark in rest[:20])
     more = f"; and {len(rest) - 20:,} more" if len(rest) > 20 else ""
     return element("p", f"Also marked: {said}{more}.", class_="quiet small")
+
+
+def _mark(label: str, x: float) -> str:
+    """The label of a mark with its place, which labels of consequences begin with already."""
+    place = formatting.number(x)
+    return label if label.startswith(f"step {place}:") else f"{label} ({place})"
 
 
 def _finite(value: float | None) -> bool:

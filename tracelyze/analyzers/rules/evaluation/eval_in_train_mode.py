@@ -11,13 +11,14 @@ from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import restless_validation
 from tracelyze.diagnosis import Chart, Evidence, Finding, Mark
-from tracelyze.formatting import percent, plural
+from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.analyzers.recorded.table import Mask
 
 TORCHS = ("Norm", "Dropout", "LSTM", "GRU", "RNN", "MultiheadAttention", "RReLU")
+DROPPING = ("Dropout", "dropout", "LSTM", "GRU", "RNN", "MultiheadAttention")
 FIX = "Call model.eval() before each validation and model.train() before training goes on."
 FIX_CODE = "model.eval()\nwith torch.no_grad():\n    ...  # validation\nmodel.train()"
 FIX_FUNCTIONAL = "Functional dropout does not know the mode of the model: hand it over."
@@ -67,20 +68,17 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
     begin = int(np.nan_to_num(evals["after_step"][rows[0]]))
     if functional:
         title = "Functional dropout stays active in validation: it ignores eval mode"
-        cause = "A dropout function dropped values although the model was in eval mode: it ignores the mode."
+        passes = f"{len(rows)} of {plural(count, 'validation pass')}, the first one after step {begin}"
+        cause = f"A dropout function dropped values although the model was in eval mode, in {passes}."
     else:
         title = f"{len(rows)} of {plural(count, 'validation pass')} ran in train mode, with {kinds} active"
-        cause = (
-            f"The model was still in train mode, so {kinds} behaved as in training: dropout drops values, BatchNorm "
-            "uses the batch's own statistics and lets validation data change what it stores."
-        )
+        cause = f"The model was still in train mode, first in the validation after step {begin}: {_effect(kinds)}."
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain" if measured.mean() >= limits["measured"] else "likely",
         title=title,
         summary=(
-            f"{len(rows)} of {plural(count, 'validation pass')} ({percent(share)}), the first one after step {begin}. "
             f"{cause} Validation numbers of these passes do not say how good the model is, and any choice made by "
             "them (early stopping, best checkpoint) is unreliable."
         ),
@@ -102,6 +100,14 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
         false_alarm="Sampling with dropout on purpose (Monte Carlo dropout), or batch statistics by design "
         "(meta-learning).",
     )  # fmt: skip
+
+
+def _effect(kinds: str) -> str:
+    """What modules of these kinds do to a validation in train mode."""
+    norms = [kind.partition(" x")[0] for kind in kinds.split(", ") if "Norm" in kind]
+    told = ["values are dropped at random"] if any(kind in kinds for kind in DROPPING) else []
+    told += [f"{norms[0]} uses each batch's own statistics, and validation data change what it stores"] if norms else []
+    return "; ".join(told) or f"{kinds} behave as in training"
 
 
 def _charts(process: Process, begin: int) -> list[Chart]:

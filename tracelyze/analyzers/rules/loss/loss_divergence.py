@@ -69,10 +69,10 @@ def _finding(optimization: Optimization, first: int, seen: statistics.Divergence
         rule=RULE.id,
         severity="critical" if worse else "warning",
         confidence="likely",
-        title=f"The loss diverged: {number(seen.end)} at the end, {number(seen.minimum)} at its lowest",
+        title=f"The loss diverged: {number(seen.minimum)} at its lowest, about {number(seen.end)} at the end",
         summary=(
             f"The loss reached {number(seen.minimum)} around step {begin}, rose after that and stayed high: "
-            f"{number(seen.end)} at the end" + (", above where it had started." if worse else ".") + " Everything "
+            f"about {number(seen.end)} at the end" + (", above where it had started." if worse else ".") + " All steps "
             "since the minimum made the model worse on its own training data."
         ),
         fix="Go back to a checkpoint from before the rise, and lower the learning rate, warm it up, or clip gradients.",

@@ -68,10 +68,11 @@ def _is_flat(optimization: Optimization, limits: Limits) -> bool:
 
 def _tell(process: Process, line: Line, stretch: list[Row], bound: float, limits: Limits) -> Finding:
     ratio = float(np.median([row["varies"] / row["target_varies"] for row in stretch]))
+    said = "" if percent(ratio) == "0%" else f": predictions vary {percent(ratio)} as much as targets"
     return loss_calls.finding(
         process, line, stretch, limits,
         rule=RULE.id,
-        title="The model answers the same whatever it is given",
+        title="The model gives every input the same answer" + said,
         summary=(
             f"At step {int(stretch[0]['step']) + 1:,}, the predictions in {line.where} differ from sample to sample by "
             f"{percent(ratio)} of what the targets do: the model gives one answer to everything, about the mean of the "

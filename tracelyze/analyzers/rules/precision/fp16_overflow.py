@@ -19,7 +19,11 @@ FIX = (
     "Use bfloat16 where the hardware has it (no scaler needed). Otherwise find what overflows: clip gradients after "
     "scaler.unscale_, lower the learning rate, keep softmax, norms, exponentials and the loss in float32."
 )
-FIX_CODE = 'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = criterion(model(x), y)'
+FIX_FORWARD = (
+    "Use bfloat16 where the hardware has it (no scaler needed). Otherwise compute in float32 what overflows in the "
+    "forward pass: large inputs and targets, softmax, norms, exponentials, and the loss. No loss scale helps there."
+)
+FIX_CODE = 'with torch.autocast("{device}", dtype=torch.bfloat16):\n    loss = criterion(model(x), y)'
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -50,6 +54,8 @@ def _finding(optimization: Optimization, seen: Overflows, limits: Limits) -> Fin
     forward = bool(optimization.steps.known("loss")[seen.bad].any()) and not np.isfinite(loss).any()
     share = f", {percent(seen.recent)} of the last {seen.window}," if seen.recent > 0 else ""
     told = f"{plural(seen.count, 'step')}{share} overflowed and were skipped: they cost their time and changed nothing."
+    if seen.count == len(seen.bad):
+        told = "Every step overflowed and was skipped, so nothing was trained."
     if seen.scale is not None and seen.backoffs:
         told += (
             f" The loss scale fell to {number(seen.scale)} and did not recover; small gradients vanish in float16 then."
@@ -63,8 +69,8 @@ def _finding(optimization: Optimization, seen: Overflows, limits: Limits) -> Fin
         confidence="certain" if optimization.steps.has("skipped") else "likely",
         title=title if seen.scale is None else f"{title}, loss scale at {number(seen.scale)}",
         summary=told,
-        fix=FIX,
-        fix_code=FIX_CODE,
+        fix=FIX_FORWARD if forward else FIX,
+        fix_code=FIX_CODE.format(device=str(optimization.facts.get("device") or "cuda").partition(":")[0]),
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(seen.bad)[-1])),
         first_second=timing.second_at(optimization, first),

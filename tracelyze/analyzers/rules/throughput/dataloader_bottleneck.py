@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,7 +60,8 @@ def _finding(
     alone = contention.was_alone(optimization, limits["others"])
     begin = timing.step_at(optimization, int(np.argmax(seen.rows)))
     seconds, share = waiting.lost(optimization, seen, predicted)
-    fix, promise = advice.of(way, predicted)
+    gain = predicted.saved / seen.step if seen.step > 0 else 0.0  # of the step as it was, crowded processors included
+    fix, promise = advice.of(way, replace(predicted, share=gain))
     live = " The dataset is a stream: if it comes from a live source at a fixed rate, nothing makes it faster."
     return Finding(
         rule=RULE.id,
