@@ -53,6 +53,31 @@ print("asked", Stream.asked)
 """
 
 
+HEAD = """
+import torch
+from torch import nn
+body, head = nn.Linear(3, 8), nn.Linear(8, 1)
+optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.05)
+for _ in range(12):
+    loss = head(torch.relu(body(torch.rand(16, 3)))).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        body.weight.mul_(1e20)
+"""
+
+
+def test_what_one_model_hands_to_another_is_no_batch(collect: Collect) -> None:
+    """The body overflows: its output is not finite, and no input of the training was."""
+    done = collect(sys.executable, "-c", HEAD)
+    (process,) = done.run.processes
+    rows = list(process.tables["batches"].records())
+    assert {row["shape"] for row in rows} == {"16x3"}
+    assert not any(row["nonfinite"] for row in rows)
+    assert process.steps["loss"][-1] != process.steps["loss"][-1] or process.steps["loss"][-1] == float("inf")
+
+
 def test_a_stream_is_not_asked_for_its_length(collect: Collect) -> None:
     """torch remembers that somebody asked, and then warns of a stream that gives more than it said."""
     done = collect(sys.executable, "-c", STREAM)

@@ -83,6 +83,8 @@ def test_templates_and_prompts() -> None:
     parted = told([[*row[:-1], SEP, 5 + n, 9, EOS] for n, row in enumerate(TEXTS)])
     assert (parted["separator"], 0.5 < parted["separator_share"] < 0.8) == (SEP, True)
     assert told(TEXTS)["separator"] == -1.0, "an end symbol parts nothing"
+    same = told([TEXTS[0]] * 4)
+    assert (same["prefix"], same["separator"]) == (0.0, -1.0), "one text several times: nothing tells where it parts"
 
 
 def test_several_samples_in_a_row() -> None:

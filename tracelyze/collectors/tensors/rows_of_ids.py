@@ -84,9 +84,12 @@ def _begins(torch: Any, ids: Any, tail: Any, end: Any) -> Values:
 
 
 def _shared_start(torch: Any, ids: Any, counts: Any) -> Values:
-    """The positions that hold the same ids in all rows from the start, and their share of the targets that count."""
+    """The positions that hold the same ids in all rows from the start, and their share of the targets that count.
+
+    None where rows do not differ at all: what they share is then the whole text.
+    """
     alike = (ids == ids[:1]).all(0).cumprod(0)
-    length = alike.sum() * (ids.shape[0] > 1)
+    length = alike.sum() * ~alike.all()
     places = torch.arange(ids.shape[1], device=ids.device)
     share = (counts & (places < length - 1)).sum() / counts.sum().clamp(min=1)
     return {"prefix": length, "prefix_share": share}
@@ -104,7 +107,7 @@ def _separator(torch: Any, ids: Any, tail: Any, counts: Any) -> Values:
     before = places < at.unsqueeze(1) - 1
     share = (counted & before).sum() / counted.sum().clamp(min=1)
     answers = (counted & (places > at.unsqueeze(1))).sum(1).amin()  # one target behind it, and it ends the text
-    known = once.any() & (ids.shape[0] > 1) & (at.amin() > 0) & (answers > 1)
+    known = once.any() & (ids != ids[:1]).any() & (at.amin() > 0) & (answers > 1)
     return {"separator": torch.where(known, separator, -1), "separator_share": share * known}
 
 

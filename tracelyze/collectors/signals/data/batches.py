@@ -153,8 +153,11 @@ class Batches(Signal):
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         self._without_loader.called(self.progress.forwards, call.batch is None)
         current, self._in_use = self._without_loader.calls, call.batch
-        if call.batch is None and current.position >= current.next and self._wanted(current):
+        given: list[tuple[str, Any]] = []
+        if call.batch is None and current.position >= current.next:
             given = [*fingerprints.fields(self.torch, args), *fingerprints.fields(self.torch, kwargs)]
+        # What another module has put out, as a backbone for a head that is called by itself, is no batch.
+        if given and all(tensor.grad_fn is None for _, tensor in given) and self._wanted(current):
             self._put_away()
             self._place = None, 0, current.position, self.context.now(), self.progress.steps
             self._sample_new(given[: fingerprints.FIELDS], None, early=True)
