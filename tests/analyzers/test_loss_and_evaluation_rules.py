@@ -103,6 +103,22 @@ def test_eval_in_train_mode(make) -> None:
     assert (finding.confidence, finding.first_step, finding.location.line) == ("certain", 100, 60)
 
 
+@pytest.mark.parametrize(
+    ("modules", "said", "unsaid"),
+    [
+        ("Dropout", "dropped at random", "Norm"),
+        ("BatchNorm2d x2, Dropout2d", "BatchNorm2d uses each batch's own statistics", " x2 uses"),
+        ("BatchNorm1d, BatchNorm2d x3", "BatchNorm1d uses each batch's own statistics", "dropped"),
+    ],
+)
+def test_eval_in_train_mode_says_what_the_modules_of_the_model_do(make, modules, said, unsaid) -> None:
+    evals = train_mode(make.evals())
+    evals["modules"] = [modules] * len(evals["modules"])
+    _, _, finding = make.check("eval-in-train-mode", make.process(evals=evals))
+    assert said in finding.summary
+    assert unsaid not in finding.summary
+
+
 def test_eval_in_train_mode_of_a_single_pass_without_loader(make) -> None:
     evals = train_mode(make.evals(1)) | {"loader": [None], "losses": [0], "loss": [None]}
     _, _, finding = make.check("eval-in-train-mode", make.process(evals=evals))

@@ -36,6 +36,18 @@ def test_fp16_overflow_when_many_steps_are_skipped(make) -> None:
     assert make.check("fp16-overflow", make.process(steps))[0] == "fired"
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda:1"])
+@pytest.mark.parametrize("forward", [True, False])
+def test_fp16_overflow_has_a_fix_for_where_it_overflows(make, device, forward) -> None:
+    steps = make.steps() | {"scale": [2.0**-19] * COUNT, "skipped": [True] * COUNT}
+    steps |= {"loss": [float("inf")] * COUNT} if forward else {}
+    optimizers = [{"optimizer": 0, "name": "SGD", "device": device, "dtype": "float32", "parameters": 8}]
+    _, _, finding = make.check("fp16-overflow", make.process(steps, optimizers=optimizers))
+    assert finding.summary.startswith("Every step overflowed")
+    assert f'autocast("{device[:4].rstrip(":")}"' in finding.fix_code
+    assert ("clip gradients" in finding.fix) is not forward, "no clipping helps a loss that is not finite"
+
+
 def test_fp16_overflow_signature_from_the_scale_alone(make) -> None:
     columns = scaled([1024.0] * 100 + falling(1024, 30) + [2.0**-19] * 270)
     log = {"step": list(range(1, COUNT + 1)), "scale": columns["scale"]}
