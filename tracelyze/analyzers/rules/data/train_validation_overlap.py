@@ -45,24 +45,34 @@ def check(process: Process, limits: Limits) -> Outcome:
         if overlap.size_of(passes, lengths[numbers[0]]) > limits["size"] * min(sizes):
             return Passed("what is evaluated is too large a part of the training data to have been held out of them")
         found = overlap.of_validation(passes, trained, lengths, limits["splits"], limits["enough"])
-        if not _told(process, found, numbers, overlap.continuous(trained), limits):
+        if not _beyond_chance(found, overlap.continuous(trained), limits):
             if found.expected * limits["share"] < limits["enough"]:
                 return Skipped(f"too few validation samples were compared: {found.looked:,}")
             return Passed(f"{found.hits:,} of {found.looked:,} samples of a validation set were met in training")
+        if not _validates(process, found, numbers, limits):
+            return Skipped(
+                f"{found.hits:,} of {found.looked:,} evaluated samples are trained on, and no loss is computed: "
+                "a measure of training accuracy looks the same"
+            )
         judged[numbers[0]] = found, passes[0]
     index = max(judged, key=lambda one: judged[one][0].share)
     return [_finding(process, loaders[index], *judged[index], limits)]
 
 
-def _told(process: Process, found: Overlap, loaders: list[int], continuous: bool, limits: Limits) -> bool:
-    """Whether the overlap is beyond chance, and the passes measure something rather than show a few examples."""
+def _beyond_chance(found: Overlap, continuous: bool, limits: Limits) -> bool:
+    """Whether more samples are on both sides than are equal by chance."""
+    beyond = continuous or found.rate >= limits["beyond"] * found.chance
+    fewest = limits["few"] if beyond and found.expected >= found.looked else limits["hits"]
+    return found.hits >= fewest and found.share >= limits["share"] and beyond
+
+
+def _validates(process: Process, found: Overlap, loaders: list[int], limits: Limits) -> bool:
+    """Whether the passes measure something on held-out data, rather than training accuracy or a few examples."""
     evals = process.evals
     rows = np.isin(evals["loader"], loaders)
     losses = np.nansum(evals["losses"][rows]) > 0
     several = float(np.median(np.nan_to_num(evals["forwards"][rows]))) >= 2 and found.share < limits["complete"]
-    beyond = continuous or found.rate >= limits["beyond"] * found.chance
-    fewest = limits["few"] if beyond and found.expected >= found.looked else limits["hits"]
-    return found.hits >= fewest and found.share >= limits["share"] and beyond and bool(losses or several)
+    return bool(losses or several)
 
 
 def _finding(process: Process, loader: dict[str, Any], found: Overlap, first: Seen, limits: Limits) -> Finding:
