@@ -229,6 +229,12 @@ NO_GRADIENT: Final = (
     pair("two_tower", "layers-in-forward", "frozen-parameters", consequences=STUCK, lines=("loss.backward()",)),
 )
 
+COMPILING: Final = (
+    pair("compiled_gate", "item-in-forward", "graph-breaks", lines=("h.abs().max().item()",), fast=True),
+    pair("compiled_gate", "branch-on-tensor", "graph-breaks", lines=("h.abs().max() > 20",)),
+    pair("compiled_gate", "list-in-forward", "graph-breaks", lines=("self.means.append",)),
+)
+
 DATA_LOADING: Final = tuple(
     Training(entry, args, ("dataloader-bottleneck",), ("sync-stalls",), (), lines, 0, fast)
     for entry, args, lines, fast in (
@@ -715,6 +721,7 @@ TRAININGS: Final[tuple[Training, ...]] = (
     *ZERO_GRAD,
     *NO_GRADIENT,
     *DATA_LOADING,
+    *COMPILING,
     *MEMORY,
     *LOADED,
     *SAVED,

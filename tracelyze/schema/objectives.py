@@ -1,4 +1,4 @@
-"""Tables of what a loss is made of, what it is compared with, and at which rates its parts are followed."""
+"""Tables of what a loss is made of and compared with, at which rates parts are followed, and what is compiled."""
 
 from __future__ import annotations
 
@@ -77,5 +77,22 @@ TIMESTEPS: Final = Table(
         Column("high", "float64", "", "its largest"),
         Column("lowest", "float64", "", "smallest value of all looks so far"),
         Column("highest", "float64", "", "their largest"),
+    ),
+)
+
+COMPILATIONS: Final = Table(
+    "compilations",
+    "Functions that torch.compile has compiled, and lines at which it broke a graph, as torch._dynamo notes them.",
+    (
+        Column("step", "int64", "", "optimizer steps (all optimizers) that were done when it was read: a second later"),
+        Column("kind", "string", "", "graph: a function was compiled; break: a line could not be (once per reason)"),
+        Column("function", "string", "", "the function of the program; of what runs after a break, the whole one"),
+        Column("resumed", "bool", "", "it is the part of that function that runs after a break"),
+        Column("site", "int32", "", "the line: of the break, of the condition that failed, else where it begins"),
+        Column("reason", "string", "", "of a break: what torch says; of a graph: the condition that failed before"),
+        Column("operators", "int32", "", "in the graph"),
+        Column("seconds", "float64", "s", "that compiling took"),
+        Column("frame", "int32", "", "number that torch gives the function"),
+        Column("again", "int32", "", "how often it had been compiled before"),
     ),
 )

@@ -108,6 +108,7 @@ MODULES: Final = (
     "checkpoints.resume_discontinuity",
     "checkpoints.no_checkpoint",
     "throughput.debug_mode_left_on",
+    "throughput.graph_breaks",
     "distributed.ranks_out_of_sync",
     "distributed.data_parallel",
     "distributed.straggler",

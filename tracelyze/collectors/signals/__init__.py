@@ -50,6 +50,7 @@ CLASSES: Final = (
     "loss.scalars.Scalars",
     "loss.reported_losses.ReportedLosses",
     "machine.profiler_windows.ProfilerWindows",
+    "machine.compilations.Compilations",
     "model.state_loads.StateLoads",
     "model.checkpoints.Checkpoints",
     "model.running_state.RunningState",

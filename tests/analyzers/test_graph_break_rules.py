@@ -1,0 +1,68 @@
+"""graph-breaks: functions in pieces, functions that are compiled again and again, and what only looks like it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+RULE = "graph-breaks"
+ITEM = "Unsupported Tensor.item() call with capture_scalar_outputs=False Explanation: Dynamo does not support tracing"
+WHOLE = {"step": 0, "kind": "graph", "function": "forward", "resumed": False, "site": 3, "operators": 9,
+         "seconds": 1.5, "frame": 0, "again": 0}  # fmt: skip
+REST = WHOLE | {"resumed": True, "operators": 4, "frame": 1}
+
+
+def broken(reason: str = ITEM, **more: Any) -> dict[str, Any]:
+    return {"step": 0, "kind": "break", "function": "forward", "site": 3, "reason": reason} | more
+
+
+def judged(make: Any, *rows: dict[str, Any], count: int = 400) -> Any:
+    return make.check(RULE, make.process(make.steps(count), more={"compilations": list(rows)}))
+
+
+def test_a_forward_in_two_pieces(make: Any) -> None:
+    status, _, finding = judged(make, broken(), WHOLE, REST)
+    assert (status, finding.severity, finding.confidence, finding.location.line) == ("fired", "warning", "certain", 60)
+    assert "the value of a tensor is read" in finding.summary
+    other = judged(make, broken("some reason that is new in a later torch"), WHOLE, REST)[2]
+    assert "some reason that is new" in other.summary
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        (WHOLE,),
+        (broken(), WHOLE),  # at the end: nothing is compiled behind it
+        (broken(), WHOLE, REST | {"operators": 0}),
+        (broken("Unsupported Tensor.backward() call"), WHOLE, REST),  # a compiled training step
+        (broken("Attempted to inline function marked as skipped Explanation: `Optimizer.zero_grad`"), WHOLE, REST),
+        (broken("Call to `torch._dynamo.graph_break()`"), WHOLE, REST),
+        (broken("Skip calling `torch.compiler.disable()`d function"), WHOLE, REST),
+        (broken(site=None), WHOLE, REST),  # in a library, where nobody can change it
+        (broken(function="validate"), WHOLE, REST),  # what goes on is another function
+        (WHOLE, WHOLE | {"again": 1, "reason": "tensor 'x' size mismatch at index 0. expected 20, actual 32"}),
+    ],
+)
+def test_what_is_in_order(make: Any, rows: tuple[dict[str, Any], ...]) -> None:
+    assert judged(make, *rows)[0] == "passed"
+
+
+def test_a_run_that_has_hardly_begun(make: Any) -> None:
+    assert judged(make, broken(), WHOLE, REST, count=40)[0] == "passed"
+    assert judged(make, broken(), WHOLE, REST, count=60)[0] == "fired"
+
+
+def test_compiled_as_often_as_torch_does(make: Any) -> None:
+    often = [WHOLE | {"again": n, "reason": f"len(self.means) == {n}" if n else None} for n in range(8)]
+    status, _, finding = judged(make, *often)
+    assert (status, finding.confidence) == ("fired", "likely")
+    assert "8 times" in finding.title
+    assert finding.cost.seconds == pytest.approx(7 * 1.5)
+    assert judged(make, *often[:7])[0] == "passed"
+    layers = [WHOLE | {"frame": n} for n in range(12)]
+    assert judged(make, *layers)[0] == "passed", "twelve functions, each compiled once"
+
+
+def test_runs_without_compiling(make: Any) -> None:
+    assert make.check(RULE, make.process())[0] == "skipped"

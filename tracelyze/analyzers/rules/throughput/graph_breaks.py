@@ -1,0 +1,150 @@
+"""graph-breaks: torch.compile splits a function into pieces, or compiles it again and again, in the steady loop."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.diagnosis import Cost, Evidence, Finding
+from tracelyze.formatting import duration, plural, shortened
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
+
+Row = dict[str, Any]
+# A compiled training step breaks at its backward and its optimizer in any case; the others are asked for.
+ON_PURPOSE = ("backward", "Optimizer", "_dynamo.graph_break()", "compiler.disable", "dynamo.disable")
+WORDS = (
+    ("Tensor.item", "the value of a tensor is read"),
+    ("generic_jump", "Python decides by the value of a tensor"),
+    ("ata-dependent", "Python decides by the value of a tensor"),
+    ("`print`", "something is printed"),
+)
+
+
+def check(process: Process, limits: Limits) -> Outcome:
+    """Breaks with work behind them, else functions that were compiled as often as torch allows."""
+    rows = list(process.tables["compilations"].records())
+    if not rows:
+        return Skipped("nothing was compiled", "not-applicable")
+    steps = len(process.longest.steps)
+    if steps < limits["steps"]:
+        return Passed(f"{plural(steps, 'step')}: what is compiled has hardly been used")
+    graphs = [row for row in rows if row["kind"] == "graph"]
+    breaks = [row for row in rows if row["kind"] == "break"]
+    found = [*_broken(process, breaks, graphs), *_compiled_again(process, graphs, limits)]
+    return found or Passed(f"{plural(len(graphs), 'graph')} compiled, none of them in pieces or again and again")
+
+
+def _broken(process: Process, breaks: list[Row], graphs: list[Row]) -> list[Finding]:
+    """One finding of all breaks behind which the same function goes on computing."""
+    behind = [_place(process, row) for row in graphs if row["resumed"] and (row["operators"] or 0) > 0]
+    at: dict[int, str] = {}
+    for row in breaks:
+        deliberate = any(word in row["reason"] for word in ON_PURPOSE)
+        if row["site"] is not None and not deliberate and _place(process, row) in behind:
+            at.setdefault(int(row["site"]), _in_words(row["reason"]))
+    if not at:
+        return []
+    lines = {site: line for site in at if (line := process.site(site)) is not None}
+    first = next(iter(lines))
+    return [
+        Finding(
+            rule=RULE.id,
+            severity="warning",
+            confidence="certain",
+            title=f"torch.compile breaks the graph at {plural(len(lines), 'line')}: what it compiles runs in pieces",
+            summary=(
+                f"{_where(lines[first])}, {at[first]}, which torch.compile cannot put into a graph. At every call it "
+                "goes back to Python there and starts another graph: nothing is fused across the break."
+            ),
+            fix="Keep Python out of the compiled function there: decide with torch.where, read and print outside. "
+            "torch.compile(..., fullgraph=True) then raises at any break that is left.",
+            fix_code="model = torch.compile(model, fullgraph=True)  # an error instead of a break\n"
+            "h = torch.where(h.abs().max() > 20, h / 2, h)  # instead of: if h.abs().max().item() > 20",
+            first_step=timing.step_at(process.longest, 0),
+            evidence=[
+                *(Evidence(_where(line), at[site]) for site, line in list(lines.items())[:5]),
+                Evidence("graphs that begin behind a break", len(behind)),
+            ],
+            location=lines[first],
+            charts=pictures.time_split(process.longest),
+            false_alarm="A break in code that runs rarely, or whose work on either side is long anyway.",
+        )
+    ]
+
+
+def _compiled_again(process: Process, graphs: list[Row], limits: Limits) -> list[Finding]:
+    """The function that was compiled most often, if that reached the limit."""
+    by_frame: dict[int, list[Row]] = defaultdict(list)
+    for row in graphs:
+        if row["frame"] is not None and row["again"] is not None:
+            by_frame[int(row["frame"])].append(row)
+    often = max(by_frame.values(), key=lambda rows: max(row["again"] for row in rows), default=[])
+    count = 1 + max((int(row["again"]) for row in often), default=0)
+    if count < limits["again"]:
+        return []
+    last = often[-1]
+    name, seconds = shortened(last["function"], 30), sum(row["seconds"] or 0.0 for row in often if row["again"])
+    usual = timing.cost_of(process.longest, timing.numbers(process.longest) > 0)
+    share = min(1.0, seconds * usual.share / usual.seconds) if usual and usual.seconds and usual.share else None
+    because = f" The last time, this no longer held: {last['reason']}." if last["reason"] else ""
+    return [
+        Finding(
+            rule=RULE.id,
+            severity="warning",
+            confidence="likely",
+            title=f"torch.compile compiled {name} {count} times, which is as often as it does",
+            summary=(
+                f"{name} was compiled {count} times, in {duration(seconds)} after the first.{because} "
+                "After eight times torch.compile gives up, unless told otherwise, and runs the function uncompiled."
+            ),
+            fix="Keep what changes from call to call out of the compiled function: pass tensors, keep lists outside.",
+            fix_code="torch._dynamo.config.error_on_recompile = True  # for a test: raises where it compiles anew",
+            first_step=timing.step_at(process.longest, 0),
+            evidence=[
+                Evidence("times it was compiled", count, "", limits["again"], limits.source("again")),
+                *(Evidence("no longer held", row["reason"]) for row in often[-5:] if row["reason"]),
+            ],
+            cost=Cost(seconds, share),
+            location=process.site(last["site"]),
+            charts=pictures.time_split(process.longest),
+            false_alarm="A function that is meant for a few shapes, each of which is compiled once.",
+        )
+    ]
+
+
+def _place(process: Process, row: Row) -> tuple[str, str]:
+    line = process.site(row["site"])
+    return (line.file if line is not None else "", row["function"])
+
+
+def _where(line: Location) -> str:
+    return f"In line {line.line} of {line.file.rpartition('/')[2]}"
+
+
+def _in_words(reason: str) -> str:
+    return next((words for mark, words in WORDS if mark in reason), reason.partition(" Explanation:")[0][:80])
+
+
+RULE = Rule(
+    id="graph-breaks",
+    family="throughput",
+    severity="warning",
+    title="torch.compile breaks graphs, or compiles again and again",
+    about="A line that cannot be compiled splits a graph in two, and a function that changes is compiled anew.",
+    check=check,
+    verify="Record the run again: the function is one graph, compiled once or twice.",
+    excluded=("A break at the end: more of the same function was compiled behind it.",),
+    absent="The run compiles nothing.",
+    needs=(("compilations.kind",),),
+    thresholds=(
+        Threshold("steps", 50, "steps", "below it, compiling takes longer than the steps it is for"),
+        Threshold("again", 8, "times", "torch._dynamo.config.recompile_limit: then torch.compile gives up"),
+    ),
+    not_when="First compilations, one more for other sizes, breaks at backward, at the optimizer, or asked for.",
+    references=("https://docs.pytorch.org/docs/stable/torch.compiler_faq.html#graph-breaks",),
+)
