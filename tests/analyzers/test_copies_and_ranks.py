@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 COUNT = 400
@@ -50,7 +51,7 @@ def test_one_rank_has_nobody_to_agree_with(make) -> None:
     assert judged(make, rank(make, 0, NORMS))[0] == "skipped"
 
 
-def copies(make: Any, losses: list[float], trained: bool = False, **more: Any) -> Any:
+def copies(make: Any, losses: list[float], trained: bool = False, curve: Any = None, **more: Any) -> Any:
     evals = make.evals(len(losses), 40) | {
         "loss": losses,
         "trained": [trained] * len(losses),
@@ -59,13 +60,39 @@ def copies(make: Any, losses: list[float], trained: bool = False, **more: Any) -
     evals |= more
     models = [{"model": number, "name": "Net", "parameters": 4, "elements": 899} for number in (0, 1)]
     links = [{"optimizer": 0, "model": 0}]
-    return make.check("ema-not-updated", make.process(evals=evals, models=models, more={"links": links}))
+    steps = make.steps() | ({} if curve is None else {"loss": curve.tolist()})
+    return make.check("ema-not-updated", make.process(steps, evals=evals, models=models, more={"links": links}))
 
 
 def test_a_copy_that_never_changes(make) -> None:
     status, _, finding = copies(make, [1.113] * 6)
     assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
     assert finding.location.line == 60
+
+
+LEARNED = 0.1 + np.exp(-np.arange(COUNT) / 60)  # a training loss from 1.1 to 0.1
+
+
+def test_a_copy_whose_decay_is_too_slow_for_the_run(make) -> None:
+    status, _, finding = copies(make, [1.09, 1.085, 1.08, 1.07, 1.065, 1.06], curve=LEARNED)
+    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
+    assert "decay is too slow" in finding.title
+    assert "while that of the training fell from 1.0" in finding.summary
+
+
+@pytest.mark.parametrize(
+    ("losses", "curve"),
+    [
+        ([1.09, 1.06, 1.02, 0.97, 0.92, 0.86], LEARNED),  # late, but it follows
+        ([0.14, 0.139, 0.138, 0.137, 0.136, 0.135], LEARNED),  # has converged
+        ([1.09, 1.08, 1.09, 1.1, 1.11, 1.12], LEARNED),  # labels without a pattern are learned by heart
+        ([1.09, 1.085, 1.08, 1.07, 1.065, 1.06], 0.7 + 0.4 * LEARNED),  # the model itself has learned little
+        ([1.09, 1.09, 1.09, 1.09, 1.08, 1.07], LEARNED),  # an average that begins late
+        ([220.0, 219.0, 218.0, 217.0, 216.0, 215.0], LEARNED),  # a sum, which is another scale
+    ],
+)
+def test_copies_that_are_slow_rightly_or_cannot_be_compared(make, losses, curve) -> None:
+    assert copies(make, losses, curve=curve)[0] == "passed"
 
 
 def test_copies_that_follow_and_baselines(make) -> None:

@@ -705,6 +705,7 @@ TARGETS_AND_LAYERS: Final = (
     pair("one_cycle_vae", "left-early", "stops-short"),
     pair("shared_trunk", "both-hold-trunk", "shared-parameter-two-optimizers", fast=True),
     pair("shared_trunk", "stale-average", "ema-not-updated"),
+    pair("averaged_classifier", "slow-average", "ema-not-updated"),
 )
 
 HEALTHY_FAST: Final = frozenset(

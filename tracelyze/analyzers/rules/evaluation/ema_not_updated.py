@@ -1,4 +1,4 @@
-"""ema-not-updated: the copy of the model that is validated never changes, while the model is trained."""
+"""ema-not-updated: the copy of the model that is validated never changes, or hardly, while the model is trained."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.recorded.table import Floats
+
+    Indices = npt.NDArray[np.intp]
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -33,39 +38,85 @@ def check(process: Process, limits: Limits) -> Outcome:
     if len(np.unique(evals["samples"][rows])) > 1:
         return Skipped("the copy is validated on sets of different sizes, whose losses cannot be compared")
     if float(np.ptp(losses)) > limits["equal"] * abs(float(losses[0])):
-        return Passed(f"the copy that is validated changes: its loss goes from {number(losses[0])} to "
-                      f"{number(losses[-1])}")  # fmt: skip
+        level = _level_of_the_start(process, losses, limits)
+        if level is None or after[-1] - after[0] < limits["steps"]:
+            return Passed(f"the copy that is validated changes: its loss goes from {number(losses[0])} to "
+                          f"{number(losses[-1])}")  # fmt: skip
+        return [_finding(process, rows, level, limits)]
     if after[-1] - after[0] < limits["steps"]:
         return Skipped(f"only {after[-1] - after[0]:.0f} steps lie between the validations of the copy")
-    return [_finding(process, rows, limits)]
+    return [_finding(process, rows, None, limits)]
 
 
-def _finding(process: Process, rows: np.ndarray, limits: Limits) -> Finding:
+def _level_of_the_start(process: Process, losses: Floats, limits: Limits) -> tuple[float, float] | None:
+    """Training loss at its start and its end, if the copy stays at the former in all its validations.
+
+    A copy that overfits leaves that level, and one that has converged is below it.
+    """
+    if len(process.trainings) != 1:
+        return None
+    loss = process.longest.steps["loss"]
+    known = loss[np.isfinite(loss)]
+    count = int(limits["ends"])
+    if len(known) < limits["steps"] or not (np.diff(losses) < 0).all():
+        return None
+    start, end = float(np.median(known[:count])), float(np.median(known[-count:]))
+    if start <= 0 or end > limits["falls"] * start:
+        return None
+    near = np.abs(losses - start) <= limits["near"] * start
+    moves = float(np.ptp(losses)) > limits["follows"] * (start - end)
+    return (start, end) if near.all() and not moves else None
+
+
+def _finding(process: Process, rows: Indices, level: tuple[float, float] | None, limits: Limits) -> Finding:
     evals, optimization = process.evals, process.longest
-    loss, last = float(evals["loss"][rows[0]]), int(evals["after_step"][rows[-1]])
-    first = int(evals["after_step"][rows[0]])
+    losses = evals["loss"][rows]
+    first, last = int(evals["after_step"][rows[0]]), int(evals["after_step"][rows[-1]])
+    count = Evidence("validations of the copy", len(rows), "passes", limits["passes"], limits.source("passes"))
+    if level is None:
+        title = f"The copy of the model that is validated has not changed in {plural(last - first, 'step')}"
+        seen = f"each gives the same loss, {number(losses[0])}. The average of the weights is never updated"
+        evidence = [count, Evidence("their loss", float(losses[0]))]
+    else:
+        start, end = level
+        title = f"The averaged copy is where it began after {plural(last, 'step')}: its decay is too slow"
+        seen = (
+            f"their loss went from {number(losses[0])} to {number(losses[-1])} only, while that of the training fell "
+            f"from {number(start)} to {number(end)}. The average of the weights is hardly updated"
+        )
+        share = float(np.ptp(losses)) / (start - end)
+        evidence = [
+            Evidence(
+                "fall of the copy's loss in that of the training",
+                share,
+                "share",
+                limits["follows"],
+                limits.source("follows"),
+            ),
+            Evidence(
+                "training loss at its end and start", end / start, "share", limits["falls"], limits.source("falls")
+            ),
+            count,
+        ]
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title=f"The copy of the model that is validated has not changed in {plural(last - first, 'step')}",
+        title=title,
         summary=(
             f"All {len(rows)} validations, from step {first:,} to step {last:,}, are made with a copy of the model "
-            f"that no optimizer holds, and each gives the same loss, {number(loss)}. The average of the weights is "
-            "never updated, or so slowly that it is where it began: what is validated, and perhaps saved, is not what "
-            "was trained."
+            f"that no optimizer holds, and {seen}, or so slowly that it is where it began: what is validated, and "
+            "perhaps saved, is not what was trained."
         ),
         fix="Update the average after every optimizer step, and let its decay fit the length of the run: it looks "
         "back on 1 / (1 - decay) steps.",
-        fix_code="optimizer.step()\nema.update_parameters(model)   # torch.optim.swa_utils.AveragedModel",
+        fix_code="optimizer.step()\ndecay = min(0.999, (1 + step) / (10 + step))   # short at first, then long\n"
+        "with torch.no_grad():\n    for average, current in zip(ema.parameters(), model.parameters()):\n"
+        "        average.lerp_(current, 1 - decay)",
         first_step=first,
         last_step=last,
-        evidence=[
-            Evidence("validations with the same loss", len(rows), "passes", limits["passes"], limits.source("passes")),
-            Evidence("their loss", loss),
-            Evidence("steps between the first and the last", last - first, "steps", limits["steps"],
-                     limits.source("steps")),
-        ],
+        evidence=[*evidence, Evidence("steps between the first and the last", last - first, "steps", limits["steps"],
+                                      limits.source("steps"))],
         location=process.site(evals["site"][rows[0]]) or optimization.step_location,
         charts=pictures.loss(optimization),
         false_alarm="A copy that is kept as a baseline on purpose, without a validation of the model itself.",
@@ -84,6 +135,10 @@ RULE = Rule(
     thresholds=(
         Threshold("passes", 3, "passes", "two equal losses may be a pass that was made twice"),
         Threshold("steps", 50, "steps", "an average may begin late"),
+        Threshold("falls", 0.5, "share", "derived: a model that learned, and whose average has to show it"),
+        Threshold("near", 0.1, "share", "of the loss at the start: that of a model which was not trained"),
+        Threshold("follows", 0.1, "share", "derived: of a quadratic loss, by an average that looks back on ten runs"),
+        Threshold("ends", 5, "steps", "the median of five is not moved by a batch"),
         Threshold("equal", 1e-6, "share", "the resolution of a float32 loss: any update shows"),
     ),
     not_when="Copies whose loss changes, baselines beside validations of the model, frozen teachers.",
