@@ -70,3 +70,15 @@ def test_tables_of_timesteps() -> None:
     model = nn.ModuleDict({"time": nn.Embedding(60, 2), "label": nn.Embedding(1000, 2)})
     assert timesteps._range(torch, model) == ("embedding", 60)
     assert timesteps._range(torch, nn.ModuleDict({"label": nn.Embedding(60, 2)})) == ("embedding", 0)
+    nested = nn.ModuleDict({"inner": nn.ModuleDict({"t": nn.Embedding(60, 2)}), "text": nn.Embedding(90, 2)})
+    assert timesteps._range(torch, nested) == ("embedding", 60)
+
+
+def test_products_of_alphas_are_schedules() -> None:
+    for name in ("abar", "a_bar", "alphas_cumprod", "snr"):
+        model = Denoiser()
+        model.register_buffer(name, torch.ones(80))
+        assert timesteps._range(torch, model) == ("schedule", 80)
+    model = Denoiser()
+    model.register_buffer("data_bar", torch.ones(80))
+    assert timesteps._range(torch, model) == ("embedding", 0)

@@ -13,7 +13,7 @@ from typing import Any
 
 from tracelyze.collectors.program.call_sites import is_library
 
-NAMED = re.compile(r"alpha|beta|sigma", re.IGNORECASE)
+NAMED = re.compile(r"alpha|beta|sigma|(?<![a-z])a_?bar|snr", re.IGNORECASE)
 SHORTEST = 20  # steps: what is shorter may be anything
 FRAMES, VARIABLES = 4, 300  # functions of the program that are looked into, and variables of each
 _OPTIMIZED = 0x1  # inspect.CO_OPTIMIZED: the code of a function

@@ -18,7 +18,7 @@ from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute, unseen
 
 ARGUMENT = re.compile(r"(?:diffusion_|noise_)?(?:t|ts|times?|time_?steps?|steps?|noise_levels?)", re.IGNORECASE)
-TABLE = re.compile(r"time|step|noise|temb", re.IGNORECASE)
+TABLE = re.compile(r"time|step|noise|t_?emb", re.IGNORECASE)
 LOOKS = sorted({int(1.25**n) for n in range(56)})  # steps of the process: 45 in the first 230,000
 TOLERANCE = 1  # schedules of T and T + 1 values stand side by side
 LONGEST = 100_000  # steps of a schedule
@@ -127,7 +127,12 @@ def _range(torch: Any, model: Any) -> tuple[str, int]:
         return "schedule", max(found) if agree else 0
     tables = [
         int(one.num_embeddings) for name, one in model.named_modules()
-        if isinstance(one, torch.nn.Embedding) and TABLE.search(name)
+        if isinstance(one, torch.nn.Embedding) and _is_table(name)
     ]  # fmt: skip
     one = len(tables) == 1 and noise_schedules.SHORTEST <= tables[0] <= LONGEST
     return "embedding", tables[0] if one else 0
+
+
+def _is_table(name: str) -> bool:
+    """Whether an embedding of this name in the model is one of timesteps: called so, or as such an argument is."""
+    return bool(TABLE.search(name) or ARGUMENT.fullmatch(name.rpartition(".")[2]))
