@@ -152,13 +152,22 @@ def test_batches_left_over_join_the_next_epoch(make) -> None:
         ({"backwards": [4] * 99 + [7] + [4] * 299 + [7]}, "passed"),  # long epochs
         ({"skipped": [index % 2 == 0 for index in range(COUNT)]}, "passed"),
         ({"loader_batches": [1] * COUNT}, "skipped"),  # several losses of one batch
-        ({"grads_discarded": [None, 0, 0] + [None] * (COUNT - 3)}, "skipped"),  # not watched for long
+        ({"grads_discarded": [None, 0] + [None] * (COUNT - 2)}, "skipped"),  # not watched in a longer one
+        ({"grads_discarded": [None, 0, 6] + [None] * (COUNT - 3)}, "passed"),  # cleared in the one that was watched
         ({"optimizer": [0, 1] * (COUNT // 2)}, "skipped"),
         ({"loss_divisor": [None] * COUNT}, "skipped"),
     ],
 )
 def test_windows_that_differ_rightly_or_cannot_be_told(make, columns, status) -> None:
     assert make.check("irregular-accumulation", make.process(carrying_over(make, **columns)))[0] == status
+
+
+@pytest.mark.parametrize(("watched", "confidence"), [(3, "likely"), (5, "certain")])
+def test_one_longer_window_that_was_watched_makes_it_likely(make, watched, confidence) -> None:
+    columns = carrying_over(make, grads_discarded=[None] + [0] * (watched - 1) + [None] * (COUNT - watched))
+    status, reason, finding = make.check("irregular-accumulation", make.process(columns))
+    assert status == "fired", reason
+    assert finding.confidence == confidence
 
 
 def test_frameworks_divide_by_themselves(make) -> None:

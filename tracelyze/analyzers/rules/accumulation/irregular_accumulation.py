@@ -40,12 +40,12 @@ def check(process: Process, limits: Limits) -> Outcome:
     gone = (optimization.steps["grads_discarded"] > 0) | (optimization.steps["grads_cleared"] > 0)
     if (watched & gone).any():
         return Passed(f"{told}, but what was left over is cleared before they begin")
-    if watched.sum() < limits["watched"]:
+    if not watched.any():
         return Skipped(f"{told}, but whether gradients were cleared within them was not watched")
-    return [_finding(optimization, long, usual, limits)]
+    return [_finding(optimization, long, usual, watched.sum() >= limits["watched"], limits)]
 
 
-def _finding(optimization: Optimization, long: Mask, usual: float, limits: Limits) -> Finding:
+def _finding(optimization: Optimization, long: Mask, usual: float, sure: bool, limits: Limits) -> Finding:
     steps = optimization.steps
     first = int(np.argmax(long))
     begin = timing.step_at(optimization, first)
@@ -63,7 +63,7 @@ def _finding(optimization: Optimization, long: Mask, usual: float, limits: Limit
     return Finding(
         rule=RULE.id,
         severity="warning" if matters else "info",
-        confidence="certain",
+        confidence="certain" if sure else "likely",
         title=f"{often.capitalize()} sum {count:.0f} micro-batches but divide by {usual:.0f}",
         summary=(
             f"Losses are divided by {usual:.0f}, the usual number of backwards per step, but in {int(long.sum()):,} "
@@ -112,7 +112,7 @@ RULE = Rule(
         Threshold("off", 1.25, "times", "derived: a learning rate is not tuned to within a quarter"),
         Threshold("share", 0.05, "share", "derived: with less, epochs are long and one step of each changes little"),
         Threshold("steps", 5, "steps", "a few may be a warm-up or a restart"),
-        Threshold("watched", 2, "steps", "one may have begun before gradients were watched"),
+        Threshold("watched", 2, "steps", "to be certain: one may have begun before gradients were watched"),
         Threshold("boundary", 0.8, "share", "derived: by chance it would be the share of such steps itself"),
     ),
     not_when="Short windows at the end of an epoch, divisors that follow the window, leftovers that are cleared, "
