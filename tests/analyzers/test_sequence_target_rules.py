@@ -9,6 +9,8 @@ import pytest
 
 COPY, PADDING = "target-in-input", "padding-in-loss"
 COPIED = {"ids_compared": 600.0, "ids_equal": 1.0, "sees_later": 0.0}
+LEAKING = {"ids_compared": 600.0, "ids_equal": 0.0, "sees_later": 0.4, "next_targets": 700.0, "sees_next": 1.0}
+MASKED = LEAKING | {"sees_later": 0.0, "sees_next": 0.0}
 SHIFTED = COPIED | {"ids_equal": 0.0}
 PADDED = {"pad_share": 0.4, "pad_rows": 0.9, "pad_target": 0.0, "pad_same": 1.0}
 FULL = PADDED | {"pad_share": 0.0, "pad_rows": 0.0}
@@ -33,6 +35,9 @@ UNTOLD = calls(20, **dict.fromkeys((*COPIED, *PADDED)))  # looked at, when the g
         (COPY, [*calls(**COPIED), *UNTOLD], "critical"),
         (COPY, [*calls(**COPIED), *calls(2, **COPIED | {"ids_compared": 3.0, "ids_equal": 0.0})], "critical"),
         (COPY, calls(**COPIED, **PADDED), "critical"),
+        (COPY, calls(**LEAKING), "critical"),
+        (COPY, calls(**LEAKING | {"sees_next": 0.95}), "critical"),  # padding behind the last token counts
+        (COPY, [*calls(**LEAKING), *UNTOLD], "critical"),
         (PADDING, calls(**PADDED), "warning"),
         (PADDING, [*calls(**PADDED), *UNTOLD], "warning"),
         (PADDING, [*calls(7, **PADDED | {"pad_share": 0.6}), *calls(2)], "warning"),
@@ -51,6 +56,9 @@ def test_the_fault_is_found(make, rule: str, rows: list[dict[str, Any]], severit
         (COPY, calls()),
         (COPY, calls(**COPIED | {"ids_equal": 0.97})),  # denoising
         (COPY, [*calls(5), *calls(4, **COPIED)]),  # several models at one line
+        (COPY, calls(**MASKED)),
+        (COPY, calls(**MASKED | {"sees_next": 0.6})),  # a long prefix that sees itself, and counts
+        (COPY, [*calls(5, **MASKED), *calls(4, **LEAKING)]),  # several models at one line
         (PADDING, calls()),
         (PADDING, calls(**PADDED | {"pad_share": 0.0})),  # ignored, or of weight zero
         (PADDING, calls(**PADDED | {"pad_same": 0.9})),  # real targets at the ends
@@ -71,6 +79,9 @@ def test_the_look_alike_is_not(make, rule: str, rows: list[dict[str, Any]]) -> N
         (COPY, calls(**COPIED | {"sees_later": math.nan})),  # shifts its input itself, or nobody knows
         (COPY, calls(**COPIED | {"ids_compared": 4.0})),
         (COPY, UNTOLD + [row | {"site": 4} for row in calls(1, **COPIED | {"sees_later": None})]),
+        (COPY, calls(**LEAKING | {"next_targets": 0.0, "sees_next": math.nan})),  # the targets are other ids
+        (COPY, calls(2, **LEAKING)),
+        (COPY, calls(**LEAKING | {"next_targets": 9.0})),
         (PADDING, [*UNTOLD, *calls(3, function="mse_loss", **PADDED)]),
     ],
 )

@@ -11,7 +11,8 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
-from tracelyze.collectors.tensors import masked_attention, policy_weights, saved_values  # noqa: E402
+from tracelyze.collectors.tensors import policy_weights, saved_values  # noqa: E402
+from tracelyze.collectors.tensors.attention import masked_attention  # noqa: E402
 
 B, T, H, V = 4, 9, 16, 12
 QKV, HEAD = nn.Linear(H, 3 * H), nn.Linear(H, V)

@@ -509,6 +509,7 @@ LOSS_ARGUMENTS: Final = (
         fast=True,
         lines=("loss = None if targets is None else F.cross_entropy(",),
     ),
+    pair("sea_shanties", "no-mask", "target-in-input", fast=True),
     faulty(
         "place_names_padded",
         "padding-in-loss",

@@ -35,10 +35,7 @@ STEPS = Table(
         Column("microbatches", "int32", "batches", "different inputs of the model that these backwards went back to"),
         Column("loss_divisor", "float64", "", "constant by which each backward's loss was divided (sampled)"),
         Column(
-            "loss_is_mean",
-            "bool",
-            "",
-            "each is the mean of one loss function, constants aside (with loss_divisor)",
+            "loss_is_mean", "bool", "", "each is the mean of one loss function, constants aside (with loss_divisor)"
         ),
         Column("batch_size", "int32", "samples", "samples in the step's batches; without a loader, in its inputs"),
         Column("grad_norm", "float64", "", "global L2 norm of the gradients before clipping (sampled)"),
@@ -225,6 +222,8 @@ LOSS_CALLS = Table(
         Column("ids_equal", "float64", "share", "of those, targets that are the id embedded at their own position"),
         Column("ids_ahead", "float64", "share", "of those, targets that are the id embedded two positions later"),
         Column("sees_later", "float64", "", "largest weight of a position on later ones; 0: it sees none, nan: untold"),
+        Column("next_targets", "float64", "", "targets that are the id embedded at the next position; 0: not all are"),
+        Column("sees_next", "float64", "share", "of these, whose position attends to the next one; nan: untold"),
         Column("pad_share", "float64", "share", "positions that fill up ends of rows, with a target that counts"),
         Column("pad_rows", "float64", "share", "of the rows that end in two positions that fill them up, or more"),
         Column("pad_target", "float64", "", "target at the positions of pad_share"),

@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from tracelyze.collectors.tensors import rows_of_ids, saved_values
+from tracelyze.collectors.tensors.attention import next_seen
 from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.collectors.tensors.saved_values import saved
 
@@ -86,13 +87,16 @@ def columns(torch: Any, given: Any, target: Any, ignored: int, weight: Any) -> d
     graph = Graph(given.grad_fn)
     if not graph.whole:
         return {}
-    pairs = [
+    placed = [
         (node, *pair) for node in graph.of_kind("Embedding") if (pair := _placed(torch, node, given, target, ignored))
     ]
+    pairs = [(node, ids[:ROWS, :COLUMNS], beside[:ROWS, :COLUMNS]) for node, ids, beside in placed]
     rows = [_beside(torch, graph, node, given, ids, beside, ignored, weight) for node, ids, beside in pairs]
     attending = _attending(graph)
     texts = [rows_of_ids.columns(torch, attending, ids, beside, ignored) for _, ids, beside in pairs]
-    return _best(torch, rows, "ids_equal") | _best(torch, rows, "pad_share") | rows_of_ids.best(torch, texts)
+    ways = [way for place in placed for way in next_seen.columns(torch, graph, *place, ignored, IN_PLACE)]
+    told = _best(torch, rows, "ids_equal") | _best(torch, rows, "pad_share")
+    return told | rows_of_ids.best(torch, texts) | next_seen.best(torch, ways)
 
 
 def _placed(torch: Any, embedding: Any, given: Any, target: Any, ignored: int) -> tuple[Any, Any] | None:
@@ -109,7 +113,7 @@ def _placed(torch: Any, embedding: Any, given: Any, target: Any, ignored: int) -
         beside = torch.nn.functional.pad(beside.reshape(samples, length - 1), (0, 1), value=ignored)
     elif target.shape not in (ids.shape, (ids.numel(),)):
         return None
-    return ids.detach()[:ROWS, :COLUMNS], beside.reshape(ids.shape)[:ROWS, :COLUMNS]
+    return ids.detach(), beside.reshape(ids.shape)
 
 
 def _beside(

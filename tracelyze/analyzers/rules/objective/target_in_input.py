@@ -1,4 +1,4 @@
-"""target-in-input: a model that reads a sequence from the left is to name the id that it was just given."""
+"""target-in-input: a model of sequences is to name an id that it sees: targets not shifted, or no causal mask."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Targets that are the ids embedded at their own positions, of models that see nothing later."""
+    """Targets that are the ids embedded at their own positions, of models that see nothing later; and targets that are
+    the next ids, of models whose attention sees them."""
     findings: list[Finding] = []
     causal = looked = False
     for line in loss_calls.lines(process, ("cross_entropy", "nll_loss")):
@@ -29,10 +30,18 @@ def check(process: Process, limits: Limits) -> Outcome:
         same = [row for row in told if row["ids_equal"] >= limits["equal"]]
         if len(same) >= limits["calls"] and len(same) >= limits["share"] * len(rows):
             findings.append(_finding(process, line, rows, same, limits))
+        told = [
+            row for row in line.rows if row.get("sees_next") is not None and row["next_targets"] >= limits["targets"]
+        ]
+        looked |= bool(told)
+        leaking = [row for row in told if row["sees_next"] >= limits["seen"]]
+        causal |= len(told) - len(leaking) >= limits["calls"]
+        if len(leaking) >= max(limits["calls"], limits["share"] * len(told)):
+            findings.append(_unmasked(process, line, told, leaking, limits))
     if findings:
         return findings
     if causal:
-        return Passed("the targets of the models that see no later position are not the ids at their own position")
+        return Passed("no model that reads from the left was seen to be given the id that it is to name")
     if looked:
         return Skipped("at too few calls a position was seen to see only itself and earlier ones", "not-applicable")
     return Skipped("no training loss names a class for every token of an embedded sequence", "not-applicable")
@@ -68,16 +77,43 @@ def _finding(process: Process, line: Line, rows: list[Row], same: list[Row], lim
     )  # fmt: skip
 
 
+def _unmasked(process: Process, line: Line, rows: list[Row], bad: list[Row], limits: Limits) -> Finding:
+    seen = float(np.median([row["sees_next"] for row in bad]))
+    shape, values = loss_calls.shown(bad[0]["target_shape"]), [row["value"] for row in line.rows]
+    known = [value for value in values if value is not None]
+    fall = f" The loss went from {number(known[0])} to {number(known[-1])}." if len(known) > 1 else ""
+    return loss_calls.finding(
+        process, replace(line, rows=rows), bad, limits,
+        rule=RULE.id,
+        title="No causal mask: the model sees the next token that it is to predict",
+        summary=(
+            f"The targets {shape} of {line.function} are the next tokens of the model's input, and at {percent(seen)} "
+            f"of them attention gives weight to that next token.{fall} It learns to copy what it sees. When it "
+            "generates, there is no next token to see: the loss says nothing about the model."
+        ),
+        fix="Mask attention so that no position sees a later one, in every layer that mixes positions.",
+        fix_code="mask = nn.Transformer.generate_square_subsequent_mask(x.size(1), device=x.device)\n"
+        "h = encoder(x, mask=mask, is_causal=True)\n"
+        "# or: F.scaled_dot_product_attention(q, k, v, is_causal=True)",
+        evidence=[
+            Evidence("next tokens that attention sees", seen, "share", limits["seen"], limits.source("seen")),
+            Evidence("targets compared at a call", float(np.median([row["next_targets"] for row in bad])), "targets",
+                     limits["targets"], limits.source("targets")),
+        ],
+        false_alarm="A model that sees its whole input and is to shift it by one on purpose, as a test.",
+    )  # fmt: skip
+
+
 RULE = Rule(
     id="target-in-input",
     family="loss",
     severity="critical",
-    title="Targets that were not shifted",
-    about="A model that reads from the left and is to name its own input copies it: loss near 0, nothing learned.",
+    title="Targets that the model sees in its input",
+    about="Targets that were not shifted, or attention without a causal mask: the model copies, and learns nothing.",
     check=check,
-    verify="Record the run again: hardly any target equals the token at its own position.",
+    verify="Record the run again: no target is a token that its position was given or attends to.",
     excluded=(
-        "Autoencoders and masked language models: no position of this model sees later ones.",
+        "Autoencoders, masked language models and encoders beside a decoder: their targets are not the next tokens.",
         "Models that shift their input themselves: the tokens compared are those that were embedded.",
     ),
     absent="The run calls no loss over sequences of tokens.",
@@ -86,9 +122,11 @@ RULE = Rule(
         Threshold("equal", 0.99, "share", "all are where nothing was shifted; shifted ones none, where ids differ from "
                   "the next; inputs corrupted for denoising differ in more than one of a hundred"),
         Threshold("targets", 16, "targets", "of two classes at random, 16 agree once in 65,000 calls"),
+        Threshold("seen", 0.9, "share", "1 without a mask, but for padding that counts; 0 with one; a prefix that sees "
+                  "itself leaves out what follows it"),
         loss_calls.SHARE,
         loss_calls.CALLS,
     ),
-    not_when="Autoencoders, masked language models, denoising, taggers and copying by models that see both sides, "
-    "models that shift their input themselves.",
+    not_when="Autoencoders, masked language models, prefixes that see themselves, denoising, taggers and copying by "
+    "models that see both sides, models that shift their input themselves.",
 )  # fmt: skip

@@ -11,7 +11,8 @@ from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
-from tracelyze.collectors.tensors import masked_attention, policy_weights, saved_values
+from tracelyze.collectors.tensors import policy_weights, saved_values
+from tracelyze.collectors.tensors.attention import masked_attention
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
 

@@ -19,6 +19,7 @@ from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.precision.autocast import dtype_code
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors import loss_targets, rows_of_ids, saved_values
+from tracelyze.collectors.tensors.attention import next_seen
 from tracelyze.collectors.tensors.embedded_ids import columns
 from tracelyze.collectors.tensors.loss_targets import CLASS_LOSSES, some
 from tracelyze.collectors.tensors.readback import Readback
@@ -47,7 +48,7 @@ class LossInputs(Signal):
             "target_integer", "made_by", "made_dim", "made_whole", "lowest", "highest", "sum_error", "log_sum_error",
             "target_lowest", "target_highest", "value", "ignored", "varies", "target_varies", "ids_compared",
             "ids_equal", "ids_ahead", "sees_later", "pad_share", "pad_rows", "pad_target", "pad_same", "autocast",
-            *rows_of_ids.COLUMNS, *two_models.COLUMNS,
+            *next_seen.COLUMNS, *rows_of_ids.COLUMNS, *two_models.COLUMNS,
         )
     )  # fmt: skip
     about = "Arguments of torch's loss functions: shapes, ranges, whether rows are probabilities, and what made them."

@@ -1,0 +1,1 @@
+"""What autograd saved of attention: weights masked too late, and positions that see the next one."""

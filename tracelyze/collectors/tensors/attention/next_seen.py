@@ -1,0 +1,187 @@
+"""Whether the scores of a position could see the id that they are to name: attention without a causal mask.
+
+The graph behind the scores is walked down where it leaves positions alone. Attention that is met there, whose queries
+and keys come from one tensor, has saved its weights or its mask: what it gives to the next position is read from them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tracelyze.collectors.tensors.saved_values import saved
+
+COLUMNS = ("next_targets", "sees_next")
+ROWS = 64  # of a batch that are looked at
+SHORTEST = 4  # positions of a sequence
+NEXT = 0.99  # share of the targets that have to be the id of the next position
+WEIGHT = 1e-6  # of a position that is seen: masks of -1e4 and below leave exactly 0, a softmax over 10,000 leaves more
+PRODUCTS, LINEAR = ("Bmm", "Baddbmm"), ("Mm", "Addmm", "Bmm", "Baddbmm")
+BETWEEN = 64  # operations between a product and the softmax that belongs to it
+
+
+class Streams:
+    """Where values of the embedded positions flow, on the way from scores down to one embedding."""
+
+    def __init__(self, graph: Any, embedding: Any, ids: Any, keeping: frozenset[str]) -> None:
+        self.graph, self.keeping = graph, keeping
+        samples, length = ids.shape
+        self.counts = (samples * length, samples * (length - 1), (samples - 1) * length)  # with the last ones cut off
+        users: dict[Any, list[Any]] = {}
+        for user, used, _ in graph.edges:
+            users.setdefault(used, []).append(user)
+        self.depends, waiting = {embedding}, [embedding]
+        while waiting:
+            fresh = set(users.get(waiting.pop(), ())) - self.depends
+            self.depends |= fresh
+            waiting += fresh
+
+    def below(self, node: Any) -> list[Any]:
+        return [one for one, _ in node.next_functions if one in self.depends]
+
+    def keeps(self, node: Any) -> bool:
+        """Whether every value stays at its position. What is cut off behind the last one moves nothing."""
+        kind = self.graph.nodes[node]
+        return kind in self.keeping or (kind == "Slice along another" and getattr(node, "_saved_start", 1) == 0)
+
+    def projects(self, node: Any) -> bool:
+        """Whether it is a product with weights that takes every position by itself."""
+        made: Any = getattr(node, "_input_metadata", ()) if self.graph.nodes[node] in ("Mm", "Addmm") else ()
+        return bool(made) and made[0].shape[0] in self.counts
+
+    def sources(self, node: Any) -> set[Any]:
+        """What goes into the products that make queries or keys of it, behind views."""
+        found: set[Any] = set()
+        for product in self._first(node, LINEAR):
+            for one in self.below(product):
+                while self.graph.nodes[one] in MOVING and len(self.below(one)) == 1:
+                    one = self.below(one)[0]
+                found.add(one)
+        return found
+
+    def _first(self, node: Any, kinds: tuple[str, ...]) -> list[Any]:
+        found, seen, waiting = [], {node}, [node]
+        while waiting:
+            one = waiting.pop()
+            if self.graph.nodes[one] in kinds:
+                found.append(one)
+            elif self.keeps(one) or self.graph.nodes[one] in SPLITTING:
+                fresh = set(self.below(one)) - seen
+                seen |= fresh
+                waiting += fresh
+        return found
+
+    def attention(self, node: Any) -> tuple[Any, Any, Any] | None:
+        """What holds the weights, and what makes queries and keys, if this is the product with the values."""
+        kind = self.graph.nodes[node]
+        edges = node.next_functions
+        if kind.startswith("ScaledDotProduct"):
+            return (node, edges[0][0], edges[1][0]) if len(edges) > 1 else None
+        if kind not in PRODUCTS:
+            return None
+        softmax = self._followed(edges[-2][0], SOFTMAX)
+        scores = softmax and self._followed(softmax.next_functions[0][0], PRODUCTS)
+        return (softmax, scores.next_functions[-2][0], scores.next_functions[-1][0]) if scores else None
+
+    def _followed(self, node: Any, kinds: tuple[str, ...]) -> Any:
+        """The only operation of a kind below, behind those that leave every value of it in its place."""
+        for _ in range(BETWEEN):
+            if node is None or self.graph.nodes.get(node) in kinds:
+                return node
+            following = self.below(node) if node in self.depends else []
+            if len(following) != 1 or not (self.keeps(node) or self.graph.nodes[node] in MASKING):
+                return None
+            node = following[0]
+        return None
+
+
+MOVING = ("View", "UnsafeView", "ReshapeAlias", "Transpose", "T", "Permute", "Squeeze", "Unsqueeze", "Expand", "Clone",
+          "Alias", "ToCopy")  # fmt: skip
+SOFTMAX, MASKING = ("Softmax", "SafeSoftmax"), ("MaskedFill", "Where")
+SPLITTING = ("Unbind", "Select", "Split along last", "SplitWithSizes along last", "Slice along last", "Cat along last",
+             "Stack")  # fmt: skip
+
+
+def columns(torch: Any, graph: Any, embedding: Any, ids: Any, target: Any, ignored: int, keeping: Any) -> list[Any]:
+    """Pairs of the two columns, for either order of samples and time: both as tensors without dimensions."""
+    attending, whole = _attending(Streams(graph, embedding, ids, keeping))
+    found = []
+    for rows, beside in ((ids, target), (ids.T, target.T)):
+        samples, length = rows.shape
+        if length < SHORTEST or length == samples:  # Of a square batch the weights do not tell which way they run.
+            continue
+        seen = [_seen(torch, node, samples, length, ids.device) for node in attending]
+        if not seen or any(one is None for one in seen):
+            continue
+        rows, beside = rows[:ROWS], beside[:ROWS]
+        tells = (rows[:, 1:] != rows[:, :-1]) & (beside[:, :-1] != ignored)
+        same = tells & (rows[:, 1:] == beside[:, :-1])
+        count = same.sum()
+        shares = torch.stack([(one & same).sum() / count.clamp(min=1) for one in seen])
+        share = shares.amax()
+        known = (count >= NEXT * tells.sum()) & (count > 0) & ((share > 0) | whole)
+        found.append((count.double() * known, torch.where(known, share, math.nan)))
+    return found
+
+
+def best(torch: Any, pairs: list[Any]) -> dict[str, Any]:
+    """The embedding, and the order of its dimensions, of which most targets are the next id."""
+    if not pairs:
+        return {}
+    counts, shares = (torch.stack(list(values)) for values in zip(*pairs, strict=True))
+    index = (counts + 0.5 * shares.nan_to_num(0.0)).argmax().reshape(1)  # of equal counts, the one that sees more
+    return dict(zip(COLUMNS, (counts.gather(0, index)[0], shares.gather(0, index)[0]), strict=True))
+
+
+def _attending(streams: Streams) -> tuple[list[Any], bool]:
+    """What holds weights of attention of the positions to each other, and whether nothing else may mix positions."""
+    found, seen, waiting, whole = [], {streams.graph.root}, [streams.graph.root], True
+    while waiting:
+        node = waiting.pop()
+        if node not in streams.depends:
+            continue
+        parts = streams.attention(node)
+        if parts is not None:
+            weights, query, key = parts
+            queries = streams.sources(query) if query in streams.depends else set()
+            keys = streams.sources(key) if key in streams.depends else set()
+            following = queries & keys
+            if following:
+                found.append(weights)
+            else:  # Attention to something else: the positions are those of its queries.
+                following, whole = queries, whole and key not in streams.depends
+        elif streams.keeps(node) or streams.projects(node):
+            following = set(streams.below(node))
+        else:
+            following, whole = set(), False
+        fresh = following - seen
+        seen |= fresh
+        waiting += fresh
+    return found, whole
+
+
+def _seen(torch: Any, node: Any, samples: int, length: int, device: Any) -> Any:
+    """For every sample and position but the last: whether any head gives weight to the next one. None: unknown."""
+    if hasattr(node, "_saved_is_causal"):
+        query, key = saved(node, "query"), saved(node, "key")
+        if query is None or key is None or query.shape[-2] != length or key.shape[-2] != length:
+            return None
+        if node._saved_is_causal:
+            return torch.zeros((1, length - 1), dtype=torch.bool, device=device)
+        name = next((one for one in ("attn_mask", "attn_bias") if hasattr(node, f"_raw_saved_{one}")), None)
+        mask = saved(node, name) if name else None
+        if mask is None:  # There is none, as queries and keys could be read.
+            return torch.ones((1, length - 1), dtype=torch.bool, device=device)
+        given = mask if mask.dtype is torch.bool else mask > torch.finfo(mask.dtype).min / 2
+    else:
+        result = saved(node, "result")
+        if result is None:
+            return None
+        given = result > WEIGHT
+    if given.dim() < 2 or given.shape[-1] != length or given.shape[-2] not in (1, length):
+        return None
+    given = given.detach().expand(*given.shape[:-2], length, length).diagonal(1, -2, -1)
+    heads = given.numel() // (length - 1)
+    if heads > 1 and heads % samples:
+        return None
+    return given.reshape(samples if heads > 1 else 1, -1, length - 1).any(1)[:ROWS]
