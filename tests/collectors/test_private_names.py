@@ -59,4 +59,6 @@ def test_all_names_that_are_used_are_known() -> None:
         if not line.lstrip().startswith("#")
         for name in used.findall(line.partition("  # ")[0])
     }
-    assert {name for name in found if not any(name.startswith(known) for known in NEEDED)} <= {"_dynamo"}
+    # torch._dynamo is looked for among the modules that the program has imported: asking torch for it imports it.
+    allowed = {"_dynamo", "_dynamo.utils"}
+    assert {name for name in found if not any(name.startswith(known) for known in NEEDED)} <= allowed
