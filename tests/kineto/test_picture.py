@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tracelyze.analyzers.kineto import diagnose_traces, summarise
 from tracelyze.analyzers.kineto.attribution.kernel_names import LONGEST, short
 from tracelyze.analyzers.kineto.page import listings, picture
-from tracelyze.analyzers.kineto.page.thinning import MOST_SLICES, Slices, lane
+from tracelyze.analyzers.kineto.page.decimation import MOST_SLICES, Slices, lane
 from tracelyze.analyzers.kineto.reading.blocks import Blocks
 from tracelyze.analyzers.kineto.reading.detail import innermost, look_again, parents
 from tracelyze.analyzers.kineto.reading.importer import import_traces
@@ -102,7 +102,7 @@ def slices(draw):
 
 
 @given(slices())
-def test_thinning_keeps_count_and_time_and_every_long_slice(found):
+def test_decimation_keeps_count_and_time_and_every_long_slice(found):
     drawn = lane("lane", found, 0.0, 8_000.0)
     inside = (found.end > 0) & (found.start < 8_000)
     if not inside.any():

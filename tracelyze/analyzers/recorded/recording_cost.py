@@ -43,7 +43,7 @@ def of_steps(process: Process) -> Cost | None:
 
 
 def signals_of(process: Process) -> list[SignalFacts]:
-    """One entry per signal of this process, the dearest first."""
+    """One entry per signal of this process, the most expensive first."""
     found = []
     for name, entry in process.signals.items():
         if name not in NO_SIGNALS:
@@ -67,9 +67,9 @@ def joined(known: Iterable[SignalFacts], more: Iterable[SignalFacts]) -> list[Si
     found = {signal.name: signal for signal in known}
     for signal in more:
         before = found.setdefault(signal.name, signal)
-        dearer, other = sorted((signal, before), key=lambda one: -(one.share or 0.0))
-        worse = next((one for one in (dearer, other) if one.state == "failed"), dearer)
-        found[signal.name] = replace(worse, seconds=dearer.seconds, share=dearer.share)
+        costlier, other = sorted((signal, before), key=lambda one: -(one.share or 0.0))
+        worse = next((one for one in (costlier, other) if one.state == "failed"), costlier)
+        found[signal.name] = replace(worse, seconds=costlier.seconds, share=costlier.share)
     return sorted(found.values(), key=lambda signal: -(signal.seconds or 0.0))
 
 

@@ -1,4 +1,4 @@
-"""Validation in train mode, seen in curves alone: validation losses jump about far more than training explains."""
+"""Validation in train mode, seen in curves alone: validation losses fluctuate far more than training explains."""
 
 from __future__ import annotations
 

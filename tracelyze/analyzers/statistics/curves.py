@@ -187,7 +187,7 @@ def sawtooth(values: Floats, *, drop: float = 0.5) -> tuple[int, float] | None:
     """Periods and median height of a sawtooth that climbs step by step and falls at once, or None.
 
     A fall is a decrease by more than `drop` of the whole range. Between falls at least nine of ten steps must not
-    decrease, so that a value that merely jumps about is none.
+    decrease, so that a value that merely fluctuates is none.
     """
     values = values[np.isfinite(values)]
     if len(values) < _FEWEST_TEETH:

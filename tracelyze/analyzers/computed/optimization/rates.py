@@ -20,7 +20,7 @@ SMOOTH = 8  # losses
 FEWEST_LOSSES = 3  # two losses show a change, three whether it goes on
 _RAISED_WITHIN = 3 * SMOOTH  # losses: a fall, its end, and what came after it
 _FELL = 0.9  # of the first losses: a loss that never fell by a tenth was not trained at the lower rate
-BORNE = 0.9  # share of the steps before the minimum whose rate was borne
+STABLE = 0.9  # share of the steps before the minimum whose rate was stable
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class Curve:
 @dataclass(frozen=True)
 class TooHigh:
     """`first`: row from which on the loss suffered (known to within some steps), `raised`: row of the first step at a
-    rate that is too high. `borne`: a rate at which the loss fell, if any."""
+    rate that is too high. `stable`: a rate at which the loss fell, if any."""
 
     first: int
     raised: int
     rate: float
-    borne: float | None
+    stable: float | None
     highest: float  # loss
     lowest: float
     update: float | None = None  # share of a weight's norm that one update made up
@@ -103,7 +103,7 @@ def stuck(optimization: Optimization, seen: Curve, limits: Limits) -> TooHigh | 
     lowest = float(levels.min()) / float(loss[0])
     early = loss[: int(limits["early"])]
     updates = _updates(optimization, timing.step_at(optimization, int(seen.rows[0])) + int(limits["early"]))
-    thrown = min(reached, lowest / BORNE) >= limits["regained"] and _often(updates, limits["update"], limits)
+    thrown = min(reached, lowest / STABLE) >= limits["regained"] and _often(updates, limits["update"], limits)
     thrown |= reached >= limits["hardly"] and lowest >= limits["ever"] and _often(updates, limits["large"], limits)
     burst = float(early.max()) >= limits["burst"] * float(loss[0])
     thrown |= burst and reached >= limits["ever"] and _often(updates, limits["large"], limits)
@@ -132,14 +132,14 @@ def raised(seen: Curve, limits: Limits) -> TooHigh | None:
     diverged = statistics.divergence(loss)
     if not ended and diverged is None:
         return None
-    borne = float(np.quantile(rate[: lowest + 1], BORNE))
+    stable = float(np.quantile(rate[: lowest + 1], STABLE))
     later = rate[lowest - SMOOTH + 1 :]
-    if borne <= 0 or later.max() <= limits["raised"] * borne:
+    if stable <= 0 or later.max() <= limits["raised"] * stable:
         return None
-    higher = int(np.argmax(rate > borne))
+    higher = int(np.argmax(rate > stable))
     first = higher if diverged is None else min(higher, diverged.turned)
     highest = float(loss[lowest:].max())
-    return TooHigh(int(seen.rows[first]), int(seen.rows[higher]), float(later.max()), borne, highest, level)
+    return TooHigh(int(seen.rows[first]), int(seen.rows[higher]), float(later.max()), stable, highest, level)
 
 
 def _often(updates: Floats, size: float, limits: Limits) -> bool:

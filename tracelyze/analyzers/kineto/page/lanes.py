@@ -11,9 +11,9 @@ from tracelyze.analyzers.kineto.attribution import attribution
 from tracelyze.analyzers.kineto.attribution.attribution import CAUSE_TEXT, CAUSES
 from tracelyze.analyzers.kineto.attribution.kernel_names import short
 from tracelyze.analyzers.kineto.attribution.summary import Attributed
+from tracelyze.analyzers.kineto.page.decimation import Slices, lane
 from tracelyze.analyzers.kineto.page.host_detail import HostDetail, Nest, spoken
 from tracelyze.analyzers.kineto.page.pictures import CAUSE_KINDS
-from tracelyze.analyzers.kineto.page.thinning import Slices, lane
 from tracelyze.analyzers.kineto.timeline.categories import Activity
 from tracelyze.analyzers.kineto.timeline.steps import Steps
 from tracelyze.analyzers.kineto.timeline.table import Array, Floats, Integers

@@ -16,8 +16,8 @@ import numpy as np
 from tracelyze.analyzers.kineto.attribution.collectives import Arrivals
 from tracelyze.analyzers.kineto.attribution.summary import Attributed, TraceSummary, summarise_file
 from tracelyze.analyzers.kineto.page import lanes, listings, ranks
+from tracelyze.analyzers.kineto.page.decimation import UNITS
 from tracelyze.analyzers.kineto.page.host_detail import HostDetail
-from tracelyze.analyzers.kineto.page.thinning import UNITS
 from tracelyze.analyzers.kineto.reading.detail import look_again
 from tracelyze.analyzers.kineto.rule import MICROSECONDS, steady
 from tracelyze.analyzers.kineto.timeline.steps import Steps

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from tracelyze.analyzers.kineto.attribution.collectives import Arrivals
-from tracelyze.analyzers.kineto.page.thinning import UNITS, Slices, lane
+from tracelyze.analyzers.kineto.page.decimation import UNITS, Slices, lane
 from tracelyze.analyzers.kineto.timeline.table import Floats
 from tracelyze.diagnosis import KINDS, Lane, Timeline
 from tracelyze.formatting import duration, plural

@@ -1,4 +1,4 @@
-"""rank-hang: a job stands still because one rank, or a few, did not join a collective in which the others wait."""
+"""rank-hang: a job hangs because one rank, or a few, did not join a collective in which the others wait."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def _summary(
     said = shortened(message, LONGEST_MESSAGE)
     told = f"{what} ended {when} with an exception that nothing caught: {said.rstrip('.')}."
     if lost:
-        told += " That is how a rank ends when another one is gone or stands still."
+        told += " That is how a rank ends when another one is gone or hangs."
     elif family:
         told += f" That means: {family.title}. {family.meaning}"
     if others:

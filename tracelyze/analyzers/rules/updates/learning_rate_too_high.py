@@ -1,4 +1,4 @@
-"""learning-rate-too-high: the loss blew up from the first steps, or when the rate was raised beyond what was borne."""
+"""learning-rate-too-high: the loss blew up from the first steps, or when the rate was raised beyond what was stable."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
     begin, raised = timing.step_at(optimization, found.first), timing.step_at(optimization, found.raised)
     affected = np.zeros(len(optimization.steps), dtype=bool)
     affected[found.first :] = True
-    marks = [Mark(float(raised), "rate raised" if found.borne else "first step")]
+    marks = [Mark(float(raised), "rate raised" if found.stable else "first step")]
     rate, name = number(found.rate), optimization.facts.get("name") or "the optimizer"
-    if found.borne:
+    if found.stable:
         title = f"A learning rate of {rate} is too high: the loss blew up when it was raised"
         summary = (
-            f"Up to a rate of {number(found.borne)} the loss fell, to {number(found.lowest)}. From step {raised} "
+            f"Up to a rate of {number(found.stable)} the loss fell, to {number(found.lowest)}. From step {raised} "
             f"on the rate was higher, up to {rate}, and the loss rose to {number(found.highest)}. A step that "
             "overshoots the valley lands higher on its other side, and each one lands higher still."
         )
-        fix = f"Go back to a checkpoint from before step {raised} and keep the rate at {number(found.borne)} or below."
-        code = f'for group in optimizer.param_groups:\n    group["lr"] = min(group["lr"], {found.borne:.2g})'
+        fix = f"Go back to a checkpoint from before step {raised} and keep the rate at {number(found.stable)} or below."
+        code = f'for group in optimizer.param_groups:\n    group["lr"] = min(group["lr"], {found.stable:.2g})'
     elif found.stuck:
         where = "never got below its start" if found.above else "stays near its start"
         title = f"The learning rate of {name}, {rate}, is too high: the loss {where}"
@@ -82,9 +82,9 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, found.first),
         evidence=[
-            Evidence("highest learning rate", found.rate, "", limits["raised"] * found.borne if found.borne else None,
-                     limits.source("raised") if found.borne else ""),
-            *([Evidence("rate while the loss fell", found.borne)] if found.borne else []),
+            Evidence("highest learning rate", found.rate, "", limits["raised"] * found.stable if found.stable else None,
+                     limits.source("raised") if found.stable else ""),
+            *([Evidence("rate while the loss fell", found.stable)] if found.stable else []),
             *([Evidence("update per weight, median over tensors", found.update, "", limits["update"],
                         limits.source("update"))] if found.update is not None else []),
             Evidence("highest loss", found.highest),
@@ -93,7 +93,7 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
         cost=timing.cost_of(optimization, affected),
         location=optimization.step_location,
         charts=pictures.loss(optimization, marks) + pictures.grad_norm(optimization, marks),
-        false_alarm="A search for the highest rate that is borne, which is to end like this.",
+        false_alarm="A search for the highest stable rate, which is meant to end like this.",
     )  # fmt: skip
 
 

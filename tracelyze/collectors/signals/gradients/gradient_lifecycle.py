@@ -151,8 +151,8 @@ class GradientLifecycle(Signal):
         if not state.sampling or tracked.inside_backward:
             row.update(state.row)
             state.row, state.kept, state.any_kept = {}, [], False
-            by_hand = isinstance(tracked.optimizer, ManualOptimizer) or tracked.inside_backward
-            if tracked.count > FIRST_STEPS and not by_hand and len(self.program.optimizers.active()) == 1:
+            manual = isinstance(tracked.optimizer, ManualOptimizer) or tracked.inside_backward
+            if tracked.count > FIRST_STEPS and not manual and len(self.program.optimizers.active()) == 1:
                 self._skipped = tracked.index
                 self._pause(tracked)
             return

@@ -1,4 +1,4 @@
-"""Slices of a lane, thinned to what a screen can show: what is too short to be seen is drawn with its neighbours."""
+"""Slices of a lane, decimated to what a screen can show: what is too short to be seen is drawn with its neighbours."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def lane(name: str, slices: Slices, begin: float, end: float) -> Lane | None:
     length = stop - start
     covered = intervals.length(intervals.merge(*_sorted(start, stop)))
     unit = max((end - begin) / UNITS, 1e-9)
-    drawn = _thin(start, stop, slices, unit)
+    drawn = _decimate(start, stop, slices, unit)
     while len(drawn[0]) > MOST_SLICES and unit < end - begin:
         unit *= 1.5
-        drawn = _thin(start, stop, slices, unit)
+        drawn = _decimate(start, stop, slices, unit)
     first, last, lead, merged, busy = drawn
     return Lane(
         name=name,
@@ -80,7 +80,7 @@ def _launched(slices: Slices, lead: Integers, merged: Integers, begin: float) ->
     return [round(moment, 1) if told else None for moment, told in zip(moments.tolist(), known.tolist(), strict=True)]
 
 
-def _thin(start: Floats, stop: Floats, slices: Slices, unit: float) -> tuple[Array, ...]:
+def _decimate(start: Floats, stop: Floats, slices: Slices, unit: float) -> tuple[Array, ...]:
     """Start, end, leading row, count and time of what is drawn, in order of level and start."""
     length = stop - start
     small = length < unit
