@@ -247,6 +247,12 @@ def test_a_run_without_a_step_is_unknown_and_says_why(make, kind: str, reason: s
     assert (diagnosis.verdict, diagnosis.verdict_reason) == ("unknown", reason)
 
 
+def test_backward_passes_without_a_step_are_counted(make) -> None:
+    diagnosis = diagnose(make.run(make.process(facts={"backwards": 400}, steps={})))
+    expected = "Nothing trained in this run: 400 backward passes ran, and no optimizer took a step."
+    assert (diagnosis.verdict, diagnosis.verdict_reason) == ("unknown", expected)
+
+
 def test_a_run_of_which_every_check_was_skipped_is_unknown(make) -> None:
     needs = replace(RULE, needs=(("steps.grad_norm",),))
     diagnosis = diagnose(make.run(make.process(steps={"loss": [1.0, 1.0]})), rules=[needs])

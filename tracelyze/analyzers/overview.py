@@ -12,6 +12,7 @@ import numpy as np
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.recorded import deaths, recording_cost
 from tracelyze.diagnosis import Chart, Exit, Finding, Mark, RunFacts, SignalFacts, TrainingFacts
+from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +38,7 @@ class ProcessFacts:
     signals: list[SignalFacts]
     death: Death | None = None
     trainings: list[TrainingFacts] = field(default_factory=list)
+    backwards: int = 0  # of a process without an optimizer step
 
 
 def facts_of(process: Process) -> ProcessFacts:
@@ -54,6 +56,7 @@ def facts_of(process: Process) -> ProcessFacts:
         started_at=_maybe(facts.get("started_at")),
         signals=recording_cost.signals_of(process),
         death=deaths.of(process),
+        backwards=int(facts.get("backwards") or 0),
     )
 
 
@@ -74,6 +77,7 @@ class Facts:
     signals: list[SignalFacts] = field(default_factory=list)
     trainings: list[TrainingFacts] = field(default_factory=list)
     drawn: list[Chart] = field(default_factory=list)
+    backwards: int = 0
 
     def add(self, told: ProcessFacts) -> bool:
         """Take one process into account. Whether it trained for longer than those before it."""
@@ -91,6 +95,7 @@ class Facts:
         self.started_at = self.started_at or told.started_at
         self.signals = recording_cost.joined(self.signals, told.signals)
         self.trainings += told.trainings
+        self.backwards += told.backwards
         longer = told.steps > self.steps
         self.steps = max(self.steps, told.steps)
         return longer
@@ -100,6 +105,8 @@ class Facts:
         if self.steps:
             return None
         known = "; ".join(notes) if not self.processes and notes else "no optimizer took a step"
+        if self.backwards:
+            known = f"{plural(self.backwards, 'backward pass')} ran, and no optimizer took a step"
         return f"nothing trained in this run: {known}"
 
     def why_unknown(self, notes: Sequence[str]) -> str:

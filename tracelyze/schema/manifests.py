@@ -43,6 +43,7 @@ PROCESS: Final[Shape] = {
     "argv": "words",
     "command": "words",
     "cpus": "number",
+    "backwards": "count",
     "host_memory_bytes": "number",
     "device": {"memory_bytes": "number"},
     "environment": {},

@@ -196,6 +196,8 @@ class Recorder:
         self.fire("finished")
         self.rows.release(wait=True)
         self.state_costs()
+        if not self.progress.steps:
+            self.writer.add_facts({"backwards": self.progress.backwards})  # that no optimizer step followed
         self.writer.close()
 
     @never_raises

@@ -28,8 +28,8 @@ def section(run: RunFacts) -> Child:
             f"srun tracelyze collect -- {command}",
         ),
         (
-            "The training does not use `torch.optim`",
-            "Then report each step from the script.",
+            "Nothing calls `optimizer.step()`, or the training does not use `torch.optim`",
+            "Look for a condition around the step. A training with steps of its own can report each from the script.",
             "tracelyze.log(step=step, loss=loss)",
         ),
     ]
