@@ -52,7 +52,7 @@ class LossInputs(Signal):
         )
     )  # fmt: skip
     about = "Arguments of torch's loss functions: shapes, ranges, whether rows are probabilities, and what made them."
-    cost = "100 us per sample (1 to 20 ms at the first few of a sequence model), 2 us per call that is not sampled"
+    cost = "100 us per sample (1 to 50 ms at the first few of a sequence model), 2 us per call that is not sampled"
     sampled = True
     every = loss_sampling.EVERY
     first_steps = 20  # calls of each function
