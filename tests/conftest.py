@@ -47,10 +47,10 @@ def _starts_only_what_it_says(request: pytest.FixtureRequest) -> Iterator[None]:
     _quiet.clear()
 
 
-def _hears(event: str, arguments: tuple[Any, ...]) -> None:
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
     if _quiet and event in ("subprocess.Popen", "os.fork", "os.posix_spawn"):
         test = _quiet.pop()
         raise RuntimeError(f"{test} starts a process ({arguments[0] if arguments else event}): mark it starts_programs")
 
 
-sys.addaudithook(_hears)
+sys.addaudithook(_audit)

@@ -1,4 +1,4 @@
-"""A loss that stands still at a level that is not low: that of a guess, or one without skill in what is evaluated."""
+"""A loss that stays at a level that is not low: that of a guess, or one without skill in what is evaluated."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BLOCKS = 10
 
 @dataclass(frozen=True)
 class Flat:
-    """What stands still: its level, the first step of the plateau, the guess it equals, and a metric that says why."""
+    """A plateau: its level, its first step, the guess that it equals, and a metric that says why."""
 
     level: float
     first: int
@@ -71,7 +71,7 @@ def at_a_guess(optimization: Optimization, limits: Limits) -> Flat | None:
 
 
 def without_skill(process: Process, limits: Limits) -> Flat | None:
-    """Evaluated training data whose loss stands still while word errors, or accuracy, are no better than a guess."""
+    """Evaluated training data whose loss does not improve while word errors or accuracy are no better than a guess."""
     curves = evaluated_losses.evaluated(process)
     if curves is None or len(curves.after) < limits["evaluations"]:
         return None

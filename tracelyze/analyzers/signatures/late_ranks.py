@@ -1,4 +1,4 @@
-"""Which rank holds up a job that stands still, from the collectives that every rank had enqueued (Flight Recorder).
+"""Which rank holds up a job that hangs, from the collectives that every rank had enqueued (Flight Recorder).
 
 A collective is complete when all ranks of its group have joined it. So a rank that waits has one that is not complete,
 and a rank that is waited for has enqueued fewer than its peers, or has none to show. Most ranks of a hang are both:

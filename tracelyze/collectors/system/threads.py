@@ -1,4 +1,4 @@
-"""The collector's own threads of one process: daemons that nobody waits for, and that stand still while it forks.
+"""The collector's own threads of one process: daemons that nobody waits for, and that pause while it forks.
 
 A fork copies the thread that calls it and no other; from Python 3.12 on it warns where there are others. So a program
 that forks finds itself as it would be without us.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """A loss that stays at the value of a guess, or stands still while a metric is no better than at first."""
+    """A loss that stays at the value of a guess, or does not improve while a metric is no better than at first."""
     optimization = process.longest
     reason = style.unjudgeable(optimization)
     if reason:
