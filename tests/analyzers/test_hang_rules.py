@@ -88,6 +88,10 @@ def test_the_last_collective_of_a_rank_that_ended_normally_is_complete(make) -> 
     ended = Exit("finished", 0, "")
     complete = [rank(make, number, 7, 7, end=ended) for number in (0, 2)]
     assert make.check("rank-hang", *complete, rank(make, 1, 7, 6, end=ended))[0] == "passed"
+    failed = [rank(make, number, 8, 7, end=Exit("finished", 1)) for number in (0, 2)]
+    gone = Exit("signal", None, "asked to terminate (SIGTERM), in read at line 6 of a.py")
+    _, _, finding = make.check("rank-hang", *failed, rank(make, 1, 7, 7, end=gone))
+    assert (finding.ranks, finding.location.line) == ([1], 6), "exit code 1 of those that waited is no normal end"
     waiting = [rank(make, number, 8, 7) for number in (0, 2)]
     status, _, finding = make.check("rank-hang", *waiting, rank(make, 1, 7, 6, end=ended))
     assert (status, finding.ranks) == ("fired", [1]), "it ended before the others"

@@ -329,6 +329,16 @@ def test_a_peers_error_is_the_consequence_even_if_it_came_first(make) -> None:
     assert make.check("killed", asked, first)[0] == "passed"
 
 
+def test_a_rank_that_ends_with_an_exit_code_takes_the_others_along(make) -> None:
+    """torch.multiprocessing.spawn catches a rank's exception, ends it with 1 and asks the others to end."""
+    failed = rank(make, 0, 2.0, "", "", Exit("finished", 1))
+    asked = rank(make, 1, 3.0, "", "", Exit("signal", None, "asked to terminate (SIGTERM), in read at line 6 of a.py"))
+    assert make.check("killed", failed, asked)[0] == "passed"
+    well = rank(make, 0, 2.0, "", "", Exit("finished", 0))
+    _, _, finding = make.check("killed", well, asked)
+    assert (finding.location.file, finding.location.line) == ("a.py", 6)
+
+
 def test_the_first_of_several_exceptions_by_wall_clock_is_named(make) -> None:
     ranks = [rank(make, number, 3.0 - number, "ValueError", f"ValueError: number {number}") for number in range(3)]
     _, _, finding = make.check("crash", *ranks)

@@ -28,8 +28,14 @@ LOST_PEERS: Final = re.compile(
 
 
 def of(process: Process) -> Death | None:
-    """The death of a process; None if it ended well or still runs."""
-    if process.exit.kind not in DIED:
+    """The death of a process; None if it ended well or still runs.
+
+    A rank of a job that ends with another exit code than 0 has died, too: `torch.multiprocessing.spawn` catches its
+    exception, and hands that to the process that started it.
+    """
+    end = process.exit
+    failed = end.kind == "finished" and bool(end.code) and _in_a_job(process)
+    if end.kind not in DIED and not failed:
         return None
     if "death" not in process.known:
         process.known["death"] = _of(process)
@@ -72,7 +78,7 @@ def _of(process: Process) -> Death:
         exit=end,
         at=_when(process, raised),
         follows=follows,
-        what=end.detail or end.kind,
+        what=end.detail or (f"exit code {end.code}" if end.kind == "finished" else end.kind),
         steps=len(process.steps),
         job=facts.get("world_size") if _in_a_job(process) else None,
         host=facts.get("host"),
@@ -84,8 +90,9 @@ def _others(process: Process, own: Death) -> list[Death]:
     return [peer.death for peer in process.peers if peer.death is not None and _one_job(peer.death, own)]
 
 
-def _order(death: Death) -> tuple[bool, float, int, str]:
-    return death.follows, death.at, death.rank, death.name
+def _order(death: Death) -> tuple[bool, bool, float, int, str]:
+    """What follows another death last; an exit code says less than an exception or a signal."""
+    return death.follows, death.exit.kind == "finished", death.at, death.rank, death.name
 
 
 def _in_a_job(process: Process) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracelyze import reading, schema
-from tracelyze.diagnosis import Exit
+from tracelyze.diagnosis import Exit, Location
 from tracelyze.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 PID_NAMESPACE = Path("/proc/self/ns/pid")
 STILL_SECONDS = 300.0  # clocks of hosts differ, and a disk may hang for a while
+
+
+_PLACE = re.compile(r", in (?P<function>\S+) at line (?P<line>\d+) of (?P<file>.+)$")  # as _fatal words it
 
 
 def exit_of(folder: Path, facts: Mapping[str, Any], events: Table) -> Exit:
@@ -104,6 +107,12 @@ def _fatal(stacks: str) -> str:
         return what
     file, line, function = own[0]
     return f"{what}, in {function} at line {line} of {Path(file).name}"
+
+
+def place_of(end: Exit) -> Location | None:
+    """The innermost line of the program in the stacks that a signal left, as the detail of its end names it."""
+    found = _PLACE.search(end.detail)
+    return Location(found["file"], int(found["line"]), found["function"]) if found else None
 
 
 def _message(row: Mapping[str, Any]) -> str:

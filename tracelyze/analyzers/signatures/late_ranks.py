@@ -105,7 +105,8 @@ def read(process: Process) -> Rank:
     for group, pending in one.pending.items():
         one.pending[group] = sorted(pending, key=lambda call: call.sequence)[:MOST_PENDING]
     went_on = bool(times) and times[-1] < doing.last_step(process)
-    if went_on or process.exit.kind == "finished":  # a dump at the end may miss that the last ones were complete
+    ended_well = process.exit.kind == "finished" and not process.exit.code
+    if went_on or ended_well:  # a dump at the end may miss that the last ones were complete
         one.pending.clear()
         one.received.clear()
     return one

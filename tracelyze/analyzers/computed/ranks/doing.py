@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tracelyze.analyzers.recorded import exits
 from tracelyze.diagnosis import Location
 from tracelyze.formatting import plural, shortened
 
@@ -46,11 +47,11 @@ def of(process: Process) -> Doing:
     end = process.exit
     after = f"after {plural(len(process.steps), 'step')}"
     if end.kind == "finished":
-        return Doing(f"ended normally {after}")
+        return Doing(f"ended with exit code {end.code} {after}" if end.code else f"ended normally {after}")
     if end.kind == "exception" and seen is None:
         return Doing(f"ended {after} in {shortened(end.detail, 120)}")
     if end.kind in ("vanished", "signal") and seen is None:
-        return Doing(f"was gone {after} ({shortened(end.detail or end.kind, 120)})")
+        return Doing(f"was gone {after} ({shortened(end.detail or end.kind, 120)})", exits.place_of(end))
     if seen is None:
         return Doing(f"was at work, {after}", running=end.kind == "running")
     return Doing(what, place, stack, end.kind == "running")

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures
-from tracelyze.analyzers.recorded import deaths
+from tracelyze.analyzers.recorded import deaths, exits
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.diagnosis import Evidence, Finding, Location, Mark
+from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent, size
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
-STACK = re.compile(r", in (?P<function>\S+) at line (?P<line>\d+) of (?P<file>.+)$")  # as exits.py words it
 FIX_SIGNAL = (
     "Read signals.txt in the run directory: it holds the Python stacks at that moment. A segmentation fault or "
     "an abort "
@@ -64,12 +62,6 @@ def _starved(process: Process, limits: Limits) -> tuple[bool, float | None]:
     return bool(size > 0 and left - max(pace, 0.0) * limits["unseen"] < limits["left"] * size), left
 
 
-def _place(process: Process) -> Location | None:
-    """The innermost line of the program in the stacks that a fatal signal left."""
-    found = STACK.search(process.exit.detail)
-    return Location(found["file"], int(found["line"]), found["function"]) if found else None
-
-
 def _finding(process: Process, starved: bool, left: float | None, stopped: str | None, limits: Limits) -> Finding:
     end = process.exit
     steps = len(process.steps)
@@ -112,7 +104,7 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
             Evidence("memory left to the process", None if left is None else size(left), "",
                      f"{percent(limits['left'])} of all", limits.source("left")),
         ],
-        location=_place(process),
+        location=exits.place_of(process.exit),
         charts=pictures.memory(optimization, [Mark(float(last), "last recorded step")]) if optimization else [],
         false_alarm="A run directory copied from another machine while the program was still running there.",
     )  # fmt: skip
