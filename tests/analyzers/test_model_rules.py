@@ -26,7 +26,7 @@ def linear(make: Any, *layers: tuple[int, int, str | None]) -> Any:
 
 def test_layers_in_a_row(make) -> None:
     status, _, finding = linear(make, (8, 64, None), (64, 64, "l0"), (64, 1, "l1"))
-    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "certain")
+    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
     assert finding.title.startswith("3 layers")
     assert linear(make, (8, 64, None), (64, 10, "l0"))[2].severity == "info", "one pair"
 

@@ -57,7 +57,7 @@ def _finding(
     return Finding(
         rule=RULE.id,
         severity="warning" if serious else "info",
-        confidence="certain",
+        confidence="likely",  # whether something else uses the output between them is not seen
         title=f"{count} layers in a row without an activation between them are no more than one linear layer",
         summary=(
             f"In all {looks} forwards that were looked at, the output of a layer went unchanged into the next: {pairs}"
@@ -76,7 +76,8 @@ def _finding(
         ],
         location=process.location("forward"),
         charts=pictures.loss(optimization),
-        false_alarm="A factorised layer, or a linear model that is deep on purpose (a study of its dynamics).",
+        false_alarm="An output that something else uses as well, as a residual branch or a gate; a factorised layer; "
+        "a linear model that is deep on purpose.",
     )
 
 
