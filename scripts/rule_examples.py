@@ -25,7 +25,7 @@ from rule_pages import Example  # noqa: E402
 
 from tests.trainings.judge import diagnose  # noqa: E402
 from tests.trainings.manifest import TRAININGS, Training  # noqa: E402
-from tracelyze import catalogue  # noqa: E402
+from tracelyze.catalogue.entries import entries  # noqa: E402
 
 PAGES = ROOT / "docs" / "rules"
 COLORS = ("#1b57c9", "#a8450a", "#0a6b62", "#8b93a1")
@@ -37,7 +37,7 @@ def main(chosen: list[str]) -> int:
     for folder in ("examples", "figures"):
         (PAGES / folder).mkdir(parents=True, exist_ok=True)
     without = []
-    for rule in chosen or [entry.id for entry in catalogue.entries()]:
+    for rule in chosen or [entry.id for entry in entries()]:
         for training in candidates(rule)[:ATTEMPTS]:
             if finding := recorded(training, rule):
                 write(rule, training, finding)
@@ -91,7 +91,7 @@ def write(rule: str, training: Training, finding: dict[str, Any]) -> None:
         figure=chart["title"] if chart else "",
     )
     text = json.dumps(asdict(example), indent=2, ensure_ascii=False) + "\n"
-    if str(ROOT) in text or str(Path.home()) in text:
+    if any(folder in text for folder in (str(ROOT), str(Path.home()), tempfile.gettempdir())):
         raise SystemExit(f"{rule}: the example names a folder of this machine")
     (PAGES / "examples" / f"{rule}.json").write_text(text, encoding="utf-8")
     if chart:

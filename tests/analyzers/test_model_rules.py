@@ -95,6 +95,28 @@ def test_a_loss_that_never_gets_below_its_start(make) -> None:
     assert make.check("learning-rate-too-high", process)[0] == "passed", "it learns"
 
 
+def test_first_updates_after_which_the_model_gives_one_answer(make) -> None:
+    """The first loss, of large scores, is far above that of the best constant, at which the run then stays."""
+    loss = np.random.default_rng(0).normal(1.6, 0.02, COUNT)
+    loss[:30] = np.linspace(4.0, 1.6, 30)
+
+    def judged(varies: float, sizes: list[float]) -> str:
+        rows = [
+            {"step": step, "function": "cross_entropy", "site": 1, "training": True, "input_shape": "32x10",
+             "value": 1.6, "varies": varies, "target_varies": 0.5}
+            for step in [*range(20), 250, 390]
+        ]  # fmt: skip
+        more = {"parameters": updates(sizes), "loss_calls": rows}
+        return str(
+            make.check("learning-rate-too-high", make.process(make.steps() | {"loss": loss.tolist()}, more=more))[0]
+        )
+
+    overwritten = [2.9, 0.6, 0.04] + [0.001] * 9
+    assert judged(0.0005, overwritten) == "fired"
+    assert judged(0.3, overwritten) == "passed", "it tells samples apart"
+    assert judged(0.0005, [0.5] + [0.003] * 11) == "passed", "a sound rate: something else makes it constant"
+
+
 def test_a_loss_of_exactly_zero_from_the_first_step_on(make) -> None:
     steps = make.steps() | {"grads_zero": [8] * COUNT, "loss": [0.0] * COUNT}
     status, _, finding = make.check("zero-gradients", make.process(steps))

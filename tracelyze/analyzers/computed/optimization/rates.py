@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import statistics
+from tracelyze.analyzers.computed.data import predictions
 from tracelyze.analyzers.computed.optimization import ratios
 from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.rule import Limits
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats
-    from tracelyze.analyzers.rule import Limits
 
 SMOOTH = 8  # losses
 FEWEST_LOSSES = 3  # two losses show a change, three whether it goes on
@@ -51,6 +52,7 @@ class TooHigh:
     stuck: bool = False  # the loss does not grow on and on, but it does not fall either
     at_once: bool = True  # it grew from the first steps on
     above: bool = True  # nor ever gets below its start for good
+    constant: bool = False  # and the model gives one answer to everything
 
 
 def curve(optimization: Optimization) -> Curve:
@@ -116,6 +118,25 @@ def stuck(optimization: Optimization, seen: Curve, limits: Limits) -> TooHigh | 
     begin, shown = int(seen.rows[0]), int(seen.rows[1])
     rate, highest, above = float(seen.rate[0]), float(loss.max()), reached >= limits["regained"]
     return TooHigh(shown, begin, rate, None, highest, float(loss.min()), large, stuck=True, above=above)
+
+
+def overwritten(optimization: Optimization, seen: Curve, limits: Limits) -> TooHigh | None:
+    """First updates that left nothing of the weights as they were drawn, of a model that ends with one answer to
+    everything. Its loss is that of the best constant, which may be far below a first loss of large scores."""
+    loss = seen.loss
+    if len(loss) < limits["early"] or seen.lost:
+        return None
+    updates = _updates(optimization, timing.step_at(optimization, int(seen.rows[0])) + int(limits["early"]))
+    if not _often(updates, limits["large"], limits):
+        return None
+    measured = Limits(predictions.THRESHOLDS)
+    if len(loss) < measured["steps"] or predictions.constant(optimization.process, optimization, measured)[0] is None:
+        return None
+    begin, shown = int(seen.rows[0]), int(seen.rows[1])
+    largest, lowest = float(loss.max()), float(loss.min())
+    return TooHigh(
+        shown, begin, float(seen.rate[0]), None, largest, lowest, float(updates.max()), stuck=True, constant=True
+    )
 
 
 def raised(seen: Curve, limits: Limits) -> TooHigh | None:

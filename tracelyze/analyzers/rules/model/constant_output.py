@@ -6,20 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.data import loss_calls
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.computed.data import loss_calls, predictions
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
-    from tracelyze.analyzers.recorded.run import Optimization, Process
-
-CLASSES = ("cross_entropy", "nll_loss")
-FUNCTIONS = (
-    "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-)  # fmt: skip
+    from tracelyze.analyzers.recorded.run import Process
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -32,38 +26,12 @@ def check(process: Process, limits: Limits) -> Outcome:
     optimization = process.optimizations[0]
     if len(optimization.steps) < limits["steps"]:
         return Skipped(f"{plural(len(optimization.steps), 'step')}: the first ones begin with nearly constant outputs")
-    judged = 0
-    for line in (one for one in loss_calls.lines(process, FUNCTIONS) if one.training):
-        rows = [row for row in line.rows if _tells(row, limits)]
-        late = [row for row in rows if row["step"] >= limits["late"] * len(optimization.steps)]
-        if len(rows) < limits["looks"] or not late:
-            continue
-        judged += 1
-        bound = limits["shares"] if line.function in CLASSES else limits["varies"]
-        if all(row["varies"] < bound * row["target_varies"] for row in late) and _is_flat(optimization, limits):
-            return [_tell(process, line, late, bound, limits)]
+    found, judged = predictions.constant(process, optimization, limits)
+    if found is not None:
+        return [_tell(process, found.line, found.late, found.bound, limits)]
     if not judged:
         return Skipped("no loss whose predictions and targets could be compared sample by sample late in the run")
     return Passed(f"predictions differ from sample to sample at {plural(judged, 'line')} that computes a loss")
-
-
-def _tells(row: Row, limits: Limits) -> bool:
-    """Whether targets of the look differ, so that predictions should; most of them have to count, and of tokens and
-    other large sets of classes the frequencies alone take long to learn."""
-    known = row["varies"] is not None and row["target_varies"] is not None
-    shape = loss_calls.sizes(row["input_shape"])
-    few = row["function"] not in CLASSES or (len(shape) > 1 and shape[1] <= limits["classes"])
-    return bool(known and few and row["target_varies"] > 0 and (row["ignored"] or 0.0) < limits["ignored"])
-
-
-def _is_flat(optimization: Optimization, limits: Limits) -> bool:
-    """Whether the loss of the last fifth is that of the third fifth: what is slow to begin is on its way down."""
-    loss = optimization.steps["loss"]
-    fifth = len(loss) // 5
-    middle, end = loss[2 * fifth : 3 * fifth], loss[-fifth:]
-    if not (np.isfinite(middle).any() and np.isfinite(end).any()):
-        return False
-    return float(np.nanmedian(end)) >= limits["falls"] * float(np.nanmedian(middle))
 
 
 def _tell(process: Process, line: Line, stretch: list[Row], bound: float, limits: Limits) -> Finding:
@@ -101,16 +69,6 @@ RULE = Rule(
     check=check,
     verify="Record the run again: predictions differ from sample to sample.",
     needs=(("loss_calls.varies", "loss_calls.target_varies"),),
-    thresholds=(
-        Threshold("varies", 0.1, "share", "derived: its square, a hundredth, is the variance that is explained"),
-        Threshold("shares", 0.05, "share", "of class shares, which are smooth: a quarter of a hundredth is explained"),
-        Threshold("classes", 20, "classes", "of many, the frequencies alone take hundreds of steps to learn"),
-        Threshold("looks", 8, "looks", "without them it is not known how much targets differ"),
-        Threshold("late", 0.4, "share", "of the run: the first part of a long training may look so"),
-        Threshold("steps", 150, "steps", "the first steps begin with nearly constant outputs"),
-        Threshold("falls", 0.9, "share", "last fifth of the run against the third: less is noise"),
-        loss_calls.CALLS,
-        Threshold("ignored", 0.5, "share", "of the targets: most of them have to count"),
-    ),
+    thresholds=predictions.THRESHOLDS,
     not_when="First steps, several optimizers, constant targets, batches of fewer than eight samples.",
 )  # fmt: skip

@@ -27,7 +27,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     if len(seen.loss) < rates.FEWEST_LOSSES:
         return Skipped(f"{plural(len(seen.loss), 'finite loss')} with a known learning rate: too few to judge")
     found = rates.from_the_start(optimization, seen, limits) or rates.raised(seen, limits)
-    found = found or rates.stuck(optimization, seen, limits)
+    found = found or rates.stuck(optimization, seen, limits) or rates.overwritten(optimization, seen, limits)
     if found is None:
         return Passed("the loss did not blow up, nor stay at its start after updates as large as the weights")
     return [_finding(optimization, found, limits)]
@@ -48,6 +48,16 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
         )
         fix = f"Go back to a checkpoint from before step {raised} and keep the rate at {number(found.stable)} or below."
         code = f'for group in optimizer.param_groups:\n    group["lr"] = min(group["lr"], {found.stable:.2g})'
+    elif found.constant:
+        title = f"The learning rate of {name}, {rate}, is too high: the model ends with one answer for all"
+        summary = (
+            f"The first updates changed the weights by up to {number(found.update or 0.0)} times their own size, which "
+            "leaves nothing of the weights as they were drawn. The loss then settled where it stays: the predictions "
+            "hardly differ from sample to sample, as with dead or saturated units, and what comes later does not "
+            "recover."
+        )
+        fix = "Try a tenth and a hundredth of the rate, from fresh weights."
+        code = f"optimizer = torch.optim.{name}(model.parameters(), lr={found.rate / 10:.2g})"
     elif found.stuck:
         where = "never got below its start" if found.above else "stays near its start"
         title = f"The learning rate of {name}, {rate}, is too high: the loss {where}"

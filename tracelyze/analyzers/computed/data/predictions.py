@@ -1,0 +1,77 @@
+"""Whether predictions tell samples apart: their deviation from sample to sample, against that of the targets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.rule import Limits, Threshold
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.data.loss_calls import Line, Row
+    from tracelyze.analyzers.recorded.run import Optimization, Process
+
+CLASSES = ("cross_entropy", "nll_loss")
+FUNCTIONS = (
+    "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+)  # fmt: skip
+THRESHOLDS = (
+    Threshold("varies", 0.1, "share", "derived: its square, a hundredth, is the variance that is explained"),
+    Threshold("shares", 0.05, "share", "of class shares, which are smooth: a quarter of a hundredth is explained"),
+    Threshold("classes", 20, "classes", "of many, the frequencies alone take hundreds of steps to learn"),
+    Threshold("looks", 8, "looks", "without them it is not known how much targets differ"),
+    Threshold("late", 0.4, "share", "of the run: the first part of a long training may look so"),
+    Threshold("steps", 150, "steps", "the first steps begin with nearly constant outputs"),
+    Threshold("falls", 0.9, "share", "last fifth of the run against the third: less is noise"),
+    loss_calls.CALLS,
+    Threshold("ignored", 0.5, "share", "of the targets: most of them have to count"),
+)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A line whose predictions hardly differ, its looks late in the run, and the share of the targets' deviation below
+    which they were."""
+
+    line: Line
+    late: list[Row]
+    bound: float
+
+
+def constant(process: Process, optimization: Optimization, limits: Limits) -> tuple[Constant | None, int]:
+    """The first line whose predictions are one answer to everything while its loss no longer falls, and how many lines
+    could be judged up to it."""
+    judged = 0
+    for line in (one for one in loss_calls.lines(process, FUNCTIONS) if one.training):
+        rows = [row for row in line.rows if _tells(row, limits)]
+        late = [row for row in rows if row["step"] >= limits["late"] * len(optimization.steps)]
+        if len(rows) < limits["looks"] or not late:
+            continue
+        judged += 1
+        bound = limits["shares"] if line.function in CLASSES else limits["varies"]
+        if all(row["varies"] < bound * row["target_varies"] for row in late) and _is_flat(optimization, limits):
+            return Constant(line, late, bound), judged
+    return None, judged
+
+
+def _tells(row: Row, limits: Limits) -> bool:
+    """Whether targets of the look differ, so that predictions should; most of them have to count, and of tokens and
+    other large sets of classes the frequencies alone take long to learn."""
+    known = row["varies"] is not None and row["target_varies"] is not None
+    shape = loss_calls.sizes(row["input_shape"])
+    few = row["function"] not in CLASSES or (len(shape) > 1 and shape[1] <= limits["classes"])
+    return bool(known and few and row["target_varies"] > 0 and (row["ignored"] or 0.0) < limits["ignored"])
+
+
+def _is_flat(optimization: Optimization, limits: Limits) -> bool:
+    """Whether the loss of the last fifth is that of the third fifth: what is slow to begin is on its way down."""
+    loss = optimization.steps["loss"]
+    fifth = len(loss) // 5
+    middle, end = loss[2 * fifth : 3 * fifth], loss[-fifth:]
+    if not (np.isfinite(middle).any() and np.isfinite(end).any()):
+        return False
+    return float(np.nanmedian(end)) >= limits["falls"] * float(np.nanmedian(middle))
