@@ -169,7 +169,8 @@ def test_the_run_and_the_report_say_what_everything_cost(collect: Collect) -> No
     assert process.signals["loss"]["seconds"] > 0
     whole = process.signals["hooks"]["seconds"]
     on_steps = [entry for entry in process.signals.values() if any("steps." in c for c in entry.get("columns", ()))]
-    assert sum(entry["seconds"] or 0.0 for entry in on_steps) < 1.5 * whole, "those on other threads aside"
+    # One event in 64 is timed and stands for all: a process that loses the processor just then counts that 64 times.
+    assert sum(entry["seconds"] or 0.0 for entry in on_steps) < 1.5 * whole + 64 * 0.02, "those on other threads aside"
     diagnosis = diagnose(done.folder)
     assert {signal.name for signal in diagnosis.run.signals} >= {"loss", "gradient_norm", "memory"}
     assert "Recording took" in render(diagnosis, "text")
