@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers import causality, context, extensions, overview, selection, surroundings
-from tracelyze.analyzers.ranks import agreement, attempts, cores
+from tracelyze.analyzers.ranks import agreement, attempts, cores, ends
 from tracelyze.analyzers.ranks.answers import Answers
 from tracelyze.analyzers.ranks.source import Head, InMemory, OnDisk, Source
 from tracelyze.analyzers.ranks.summary import (
@@ -253,7 +253,7 @@ def _put_together(
         __version__,
         picture=shown,
         verdict_reason=unknown if verdict == "unknown" else "",
-        ranks=agreement.of(judged.portraits),
+        ranks=[*ends.of(facts.died), *agreement.of(judged.portraits)],
     )
 
 

@@ -43,6 +43,11 @@ def of(process: Process) -> Death | None:
     return found
 
 
+def in_order(deaths: Iterable[Death]) -> list[Death]:
+    """The deaths as they came: those of lost peers last, else by time."""
+    return sorted(deaths, key=_order)
+
+
 def first(deaths: Iterable[Death]) -> Death | None:
     """The death that the others followed: not one of a lost peer if there is another one, then the earliest."""
     return min(deaths, key=_order, default=None)
