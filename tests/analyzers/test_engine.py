@@ -221,6 +221,18 @@ def test_merging_keeps_the_gravest_and_the_earliest() -> None:
     assert merging.merge([]) == []
 
 
+def test_merging_says_where_else_and_on_which_ranks() -> None:
+    lead = finding("a", title="twice", location=Location("src/train.py", 9))
+    again = [replace(lead, severity="warning", location=Location("src/train.py", line)) for line in (9, 40, 40)]
+    (merged,) = merging.merge([lead, *again])
+    assert merged.summary.count("twice") == 0, "the title stands above it already"
+    assert merged.summary.endswith("The same holds elsewhere: train.py:40.")
+    (told,) = merging.merge([lead, replace(lead, title="thrice")])
+    assert told.summary.endswith("The same holds elsewhere: thrice.")
+    (every,) = merging.merge([replace(lead, ranks=[rank]) for rank in range(8)])
+    assert every.summary.endswith("Seen on 8 ranks: 0 to 7.")
+
+
 def test_the_worst_end_is_the_end_of_the_run(make) -> None:
     run = make.run(make.process(), make.process(end=Exit("vanished")))
     assert diagnose(run).run.exit.kind == "vanished"

@@ -45,6 +45,26 @@ def test_ranks_that_keep_pace(make, own, backward) -> None:
     assert make.check("straggler", *ranks)[0] == "passed"
 
 
+def test_a_rank_that_others_took_the_processors_from_is_no_straggler(make) -> None:
+    """Half of its time it was ready to run, and other programs ran."""
+    looks = [float(second) for second in range(12)]
+    crowded = {"time": looks, "delayed": [0.5 * second for second in looks], "cpu_seconds": [0.4 * t for t in looks]}
+    usual, slow = rank(make, 0, 0.02, 0.05), rank(make, 1, 0.05, 0.02)
+    held_up = make.process(
+        make.steps(COUNT) | {"seconds": [0.07] * COUNT, "backward_seconds": [0.02] * COUNT},
+        facts={"rank": 1}, models=DDP, evals={}, samples=crowded,
+    )  # fmt: skip
+    assert make.check("straggler", *named(usual, slow))[0] == "fired"
+    assert make.check("straggler", *named(usual, held_up))[0] == "passed"
+
+
+def test_a_second_is_too_short_to_call_a_rank_slow(make) -> None:
+    brief = [rank(make, 0, 0.002, 0.005, count=15), rank(make, 1, 0.005, 0.002, count=15)]
+    for process in brief:
+        assert process.steps["time"].max() < 1.0
+    assert make.check("straggler", *named(*brief))[0] == "skipped"
+
+
 def test_one_rank_has_nobody_to_hold_up(make) -> None:
     assert make.check("straggler", *named(rank(make, 0)))[0] == "skipped"
     assert make.check("uneven-batches", *named(rank(make, 0)))[0] == "skipped"

@@ -27,8 +27,9 @@ def merge(findings: Sequence[Finding]) -> list[Finding]:
     ranks = sorted({rank for finding in findings for rank in finding.ranks})
     summary = lead.summary
     elsewhere = [finding for finding in others if finding.ranks == lead.ranks]
-    if elsewhere:
-        summary += " The same holds in another place: " + "; ".join(finding.title for finding in elsewhere[:3]) + "."
+    places = list(dict.fromkeys(told for finding in elsewhere if (told := _place(finding, lead))))
+    if places:
+        summary += f" The same holds elsewhere: {'; '.join(places[:3])}."
     if len(ranks) > 1:
         summary += f" Seen on {plural(len(ranks), 'rank')}: {_listed(ranks)}."
     charts = [chart for finding in ordered for chart in finding.charts][: max(MAX_CHARTS, len(lead.charts))]
@@ -70,6 +71,17 @@ def _largest(costs: Sequence[Cost | None]) -> Cost | None:
     return max(known, key=lambda cost: (cost.seconds or 0.0, cost.share or 0.0), default=None)
 
 
+def _place(finding: Finding, lead: Finding) -> str:
+    """What tells a finding from the one that is told: its title, else its line; empty where neither differs."""
+    if finding.title != lead.title:
+        return finding.title
+    where = finding.location
+    same = where is None or (lead.location is not None and where.line == lead.location.line)
+    return "" if where is None or same else f"{where.file.rsplit('/', 1)[-1]}:{where.line}"
+
+
 def _listed(ranks: Sequence[int]) -> str:
+    if len(ranks) > 2 and ranks[-1] - ranks[0] == len(ranks) - 1:
+        return f"{ranks[0]} to {ranks[-1]}"
     shown = ", ".join(str(rank) for rank in ranks[:8])
     return shown if len(ranks) <= 8 else f"{shown} and {len(ranks) - 8} more"

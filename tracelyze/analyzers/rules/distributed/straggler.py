@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tracelyze.analyzers.computed.throughput import contention
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding
 from tracelyze.formatting import duration, percent
@@ -15,13 +16,19 @@ if TYPE_CHECKING:
 
 
 class Pace(NamedTuple):
-    """Medians over the steps that were looked at: time outside of backward, within it, and for the loader."""
+    """Medians over the steps that were looked at: time outside of backward, within it, and for the loader.
+
+    `seconds`: from the first of these steps to the last; `crowded`: share of them for which other programs held the
+    processors.
+    """
 
     own: float
     backward: float
     loading: float
     steps: int
     device: str
+    seconds: float
+    crowded: float
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -37,12 +44,14 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped("on a device the host does not see when work is done", record="--profile-every 100")
     if min(pace.steps for pace in paces.values()) < limits["steps"]:
         return Skipped(f"fewer than {limits['steps']:.0f} steps of a rank were looked at")
+    if min(pace.seconds for pace in paces.values()) < limits["seconds"]:
+        return Skipped("the ranks were seen too briefly to tell a slow one from a machine that others use")
     slowest = max(paces, key=lambda rank: paces[rank].own)
     others = [pace for rank, pace in paces.items() if rank != slowest]
     own, usual = paces[slowest].own, float(np.median([pace.own for pace in others]))
     waited = float(np.median([pace.backward for pace in others])) - paces[slowest].backward
     step = own + paces[slowest].backward
-    excess = own - usual
+    excess = own - usual - paces[slowest].crowded * step
     if excess < max(limits["share"] * step, limits["least"]) or own < limits["ratio"] * usual:
         return Passed(f"the ranks' own work takes {duration(usual)} to {duration(own)} a step")
     if waited < limits["waited"] * excess:
@@ -67,6 +76,8 @@ def gather(process: Process) -> Pace | None:
         float(np.median(np.nan_to_num(steps["loader_wait"][known]))),
         int(known.sum()),
         process.device,
+        float(np.ptp(steps["time"][known])),
+        contention.shares(process.longest).own,
     )
 
 
@@ -117,6 +128,9 @@ RULE = Rule(
     needs=(("steps.backward_seconds",),),
     thresholds=(
         Threshold("steps", 10, "steps", "derived: the median of ten is not moved by four odd ones"),
+        Threshold(
+            "seconds", contention.SHORTEST, "s", "derived: what others do to the processors is read once a second"
+        ),
         Threshold("share", 0.15, "share", "derived: of a step; machines of one kind differ by less"),
         Threshold("least", 0.002, "s", "derived: scheduling on a shared machine costs a step up to 2 ms"),
         Threshold("ratio", 1.5, "times", "derived: half as much again as the others"),
@@ -125,5 +139,6 @@ RULE = Rule(
         ),
         Threshold("loading", 0.5, "share", "derived: of what it takes longer; most of it has to be its loader"),
     ),
-    not_when="Ranks equally slow, first batches of an epoch, evaluation and saving on one rank now and then.",
+    not_when="Ranks equally slow, a rank whose processors other programs held, first batches of an epoch, evaluation "
+    "and saving on one rank now and then.",
 )
