@@ -337,6 +337,9 @@ def test_a_rank_that_ends_with_an_exit_code_takes_the_others_along(make) -> None
     well = rank(make, 0, 2.0, "", "", Exit("finished", 0))
     _, _, finding = make.check("killed", well, asked)
     assert (finding.location.file, finding.location.line) == ("a.py", 6)
+    known = [{"site": 1, "role": "forward", "file": "/home/me/a.py", "line": 3, "function": "main", "source": ""}]
+    asked.tables["sites"] = make.process(sites=known).tables["sites"]
+    assert make.check("killed", well, asked)[2].location.file == "/home/me/a.py", "as the program's other lines"
 
 
 def test_the_first_of_several_exceptions_by_wall_clock_is_named(make) -> None:

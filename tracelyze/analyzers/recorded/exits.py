@@ -13,7 +13,7 @@ from tracelyze.diagnosis import Exit, Location
 from tracelyze.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from tracelyze.analyzers.recorded.table import Table
 
@@ -109,10 +109,16 @@ def _fatal(stacks: str) -> str:
     return f"{what}, in {function} at line {line} of {Path(file).name}"
 
 
-def place_of(end: Exit) -> Location | None:
-    """The innermost line of the program in the stacks that a signal left, as the detail of its end names it."""
+def place_of(end: Exit, files: Iterable[str | None] = ()) -> Location | None:
+    """The innermost line of the program in the stacks that a signal left, as the detail of its end names it.
+
+    That names the file without its folder, which is taken from `files`, those of the program that are known.
+    """
     found = _PLACE.search(end.detail)
-    return Location(found["file"], int(found["line"]), found["function"]) if found else None
+    if found is None:
+        return None
+    named = {file for file in files if file and Path(file).name == found["file"]}
+    return Location(named.pop() if len(named) == 1 else found["file"], int(found["line"]), found["function"])
 
 
 def _message(row: Mapping[str, Any]) -> str:

@@ -51,7 +51,8 @@ def of(process: Process) -> Doing:
     if end.kind == "exception" and seen is None:
         return Doing(f"ended {after} in {shortened(end.detail, 120)}")
     if end.kind in ("vanished", "signal") and seen is None:
-        return Doing(f"was gone {after} ({shortened(end.detail or end.kind, 120)})", exits.place_of(end))
+        place = exits.place_of(end, process.sites.text("file"))
+        return Doing(f"was gone {after} ({shortened(end.detail or end.kind, 120)})", place)
     if seen is None:
         return Doing(f"was at work, {after}", running=end.kind == "running")
     return Doing(what, place, stack, end.kind == "running")

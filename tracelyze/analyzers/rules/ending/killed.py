@@ -104,7 +104,7 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
             Evidence("memory left to the process", None if left is None else size(left), "",
                      f"{percent(limits['left'])} of all", limits.source("left")),
         ],
-        location=exits.place_of(process.exit),
+        location=exits.place_of(process.exit, process.sites.text("file")),
         charts=pictures.memory(optimization, [Mark(float(last), "last recorded step")]) if optimization else [],
         false_alarm="A run directory copied from another machine while the program was still running there.",
     )  # fmt: skip

@@ -52,7 +52,7 @@ def _seen(finding: Finding, run: RunFacts) -> Markup | None:
             element("h2", f"Seen at {escaping.one_line(name)}:{where.line}"),
             element("code", escaping.shortened(escaping.one_line(note), 120)) if note else None,
         ),
-        _excerpt(where, finding.excerpt),
+        _excerpt(where, finding.excerpt) or paragraphs("The text of this line was not recorded."),
         class_=f"card code seen {finding.severity}",
     )
 
