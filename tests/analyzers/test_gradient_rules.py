@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -113,6 +115,27 @@ def test_partial_zero_grad(make) -> None:
     assert finding.title.startswith("3 of 8")
     for carried in ([0] * COUNT, [0] + [8] * (COUNT - 1), [3 if i % 5 == 0 else 0 for i in range(COUNT)]):
         assert make.check("partial-zero-grad", make.process(make.steps() | {"grads_carried": carried}))[0] == "passed"
+
+
+def test_gradients_of_another_optimizers_loss(make) -> None:
+    both = [{"optimizer": 0, "name": "Adam"}, {"optimizer": 1, "name": "Adam"}]
+
+    def answer(mixed: list[int | None]) -> tuple[str, str, Any]:
+        steps = make.steps() | {"optimizer": [index % 2 for index in range(COUNT)], "grads_mixed": mixed}
+        return make.check("partial-zero-grad", make.process(steps, optimizers=both))
+
+    status, _, finding = answer([8 * (index % 2) for index in range(COUNT)])
+    assert (status, finding.severity, finding.confidence) == ("fired", "critical", "likely")
+    assert "Adam (optimizer 1)" in finding.title
+    assert answer([8 if index % 10 == 1 else 0 for index in range(COUNT)])[0] == "fired", "a critic that steps often"
+    for mixed in (
+        [0] * COUNT,
+        [None] * COUNT,
+        [3] * COUNT,
+        [8] * 9 + [0] * (COUNT - 9),
+        [8 * (i % 50 == 1) for i in range(COUNT)],
+    ):
+        assert answer(mixed)[0] == "passed"
 
 
 def test_zero_grad_after_backward(make) -> None:

@@ -166,6 +166,27 @@ def test_batchnorm_small_batch(make) -> None:
     assert answer(modules_in_train=[0] * COUNT) == "passed", "frozen"
 
 
+def test_batchnorm_over_few_values(make) -> None:
+    """Two samples of one value each leave nothing but a sign; two images hold many values of each channel."""
+
+    def answer(elements: int, looks: int = 3, **columns: Any) -> tuple[str, Any]:
+        steps = make.steps() | {"backwards": [1] * COUNT, "batch_size": [2] * COUNT} | columns
+        models = [{"model": 0, "name": "Net", "sensitive": "BatchNorm1d"}]
+        row = {"module": "norm", "kind": "BatchNorm1d", "outputs": 16, "elements": elements}
+        rows = [row | {"step": 10 * look} for look in range(looks)]
+        status, _, finding = make.check(
+            "batchnorm-small-batch", make.process(steps, models=models, more={"activations": rows})
+        )
+        return status, finding
+
+    status, finding = answer(32)
+    assert (status, finding.confidence) == ("fired", "likely")
+    assert "norm normalises each channel" in finding.summary
+    assert answer(2 * 16 * 144)[0] == "passed", "images"
+    assert answer(32, looks=1)[0] == "passed"
+    assert answer(32, modules_in_train=[0] * COUNT)[0] == "passed", "frozen"
+
+
 def test_data_parallel(make) -> None:
     model = {"model": 0, "name": "DataParallel"}
     assert make.check("data-parallel", make.process(models=[model]))[2].severity == "info"

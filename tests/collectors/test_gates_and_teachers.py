@@ -32,9 +32,46 @@ def test_gates_of_experts() -> None:
         assert gates.facts(gate) == {"experts": 4}
         scores = torch.zeros(40, 4)
         scores[:, 2] = 1.0
-        assert [float(one) for one in gates.numbers(scores, 4)] == [2.0, 1.0, 3.0]
-    head = Mixture("head")
-    assert Gates(torch, head).facts(head.head) == {}
+        assert [float(one) for one in gates.numbers(gate, scores, 4)] == [2.0, 1.0, 3.0]
+
+
+class Dispatch(nn.Module):
+    """Four blocks beside a layer with four outputs: they get the tokens that it chooses, or all of them, or before."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way = way
+        self.pick = nn.Linear(6, 4)
+        self.parts = nn.ModuleList(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 6)) for _ in range(4))
+
+    def forward(self, x: Any, gates: Gates) -> None:
+        blocks = list(self.parts)
+        if self.way == "before":
+            for block in blocks:
+                gates.returned(block, block(x))
+        scores = self.pick(x)
+        gates.called(self.pick, scores, 4)
+        for index, block in enumerate(blocks):
+            chosen = scores.argmax(1) == index if self.way == "chosen" else torch.ones(len(x), dtype=torch.bool)
+            if self.way == "two" and index not in (0, 1):
+                continue
+            if self.way != "before" and chosen.any():
+                gates.returned(block, block(x[chosen]))
+
+
+@pytest.mark.parametrize("way", ["chosen", "all", "before", "two"])
+def test_a_gate_of_another_name_is_known_by_the_tokens_that_its_experts_get(way: str) -> None:
+    """Blocks that all run, heads of which two are in use, and a head that follows its blocks are no experts."""
+    torch.manual_seed(0)
+    model = Dispatch(way)
+    gates = Gates(torch, model)
+    assert gates.facts(model.pick) == {"experts": 4}
+    model(torch.randn(40, 6), gates)
+    told = [float(one) for one in gates.values()]
+    assert (way == "chosen") == all(one == one for one in told)
+    narrow = nn.Module()
+    narrow.head, narrow.blocks = nn.Linear(6, 4), nn.ModuleList(nn.Linear(4, 4) for _ in range(4))
+    assert Gates(torch, narrow).facts(narrow.head) == {}, "it does not read what the blocks read"
 
 
 def held(*modules: nn.Module) -> list[Tracked]:

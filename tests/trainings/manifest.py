@@ -148,6 +148,17 @@ ZERO_GRAD: Final = (
         lines=("loss_g.backward()", "optimizer_g.step()"),
         fast=True,
     ),
+    *(
+        pair(
+            "gan_toy",
+            fault,
+            "partial-zero-grad",
+            consequences=BLOW_UP,
+            lines=("loss_d.backward()", "loss_g.backward()", "optimizer_d.step()", "optimizer_g.step()"),
+            fast=True,
+        )
+        for fault in ("clear-after-step", "attached-samples")
+    ),
     faulty("zero_grad_once", "missing-zero-grad", consequences=BLOW_UP, lines=STEP),
     faulty("translation_no_clearing", "missing-zero-grad", consequences=BLOW_UP, lines=STEP),
     faulty("zero_grad_wrong_copy", "missing-zero-grad", consequences=BLOW_UP, lines=STEP),
@@ -549,6 +560,8 @@ SETTINGS: Final = (
         fast=True,
     ),
     pair("tremor_rnn", "tiny-microbatches", "batchnorm-small-batch"),
+    pair("batchnorm_tabular", "batches-of-two", "batchnorm-small-batch", extras=STUCK),
+    pair("experts_mixture", "unnamed-gate", "router-collapse"),
     faulty("seeded_every_epoch", "same-order-every-epoch", lines=("loader = DataLoader(TensorDataset(",), fast=True),
     faulty(
         "split_drawn_twice",

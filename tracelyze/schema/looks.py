@@ -124,7 +124,7 @@ ACTIVATIONS = Table(
             "dead", "float64", "share", "ReLU: units that were zero for all samples, in this look and the one before"
         ),
         Column("inputs", "int32", "", "linear layers and convolutions: features or channels that go in"),
-        Column("outputs", "int32", "", "the same: features or channels that come out"),
+        Column("outputs", "int32", "", "the same, and batch normalisation: features or channels that come out"),
         Column("fed_by", "string", "", "the same: layer of this kind, with a bias, whose output went in as it was"),
         Column("nonfinite", "int8", "", "whether all elements are finite", NONFINITE),
         Column("weights_finite", "bool", "", "the module's own parameters are (looked at on alert)"),

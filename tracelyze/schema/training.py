@@ -50,6 +50,7 @@ STEPS = Table(
         Column("grads_carried", "int32", "tensors", "gradients that still held what an earlier step had consumed"),
         Column("grads_cleared", "int32", "tensors", "gradients that a backward had filled, cleared before the step"),
         Column("grads_discarded", "int32", "tensors", "gradients cleared between two backwards of the step"),
+        Column("grads_mixed", "int32", "tensors", "at its step before: gradients added to those of another's step"),
         Column("grads_changes", "int32", "", "in-place changes of a gradient between backward and step; -1: replaced"),
         Column("lr", "float64", "", "learning rate of the first parameter group"),
         Column("scale", "float64", "", "GradScaler's loss scale in force at the step"),

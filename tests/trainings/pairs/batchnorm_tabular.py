@@ -1,7 +1,7 @@
 """Tabular classifier with BatchNorm; the loader drops the incomplete last batch, early stopping on validation loss.
 
 Faults: `keep-last` keeps the last batch, which has a single row; `float64-input` reads the table in double
-precision; `late-key` asks for a metric that only exists in the first epochs.
+precision; `late-key` asks for a metric that only exists in the first epochs; `batches-of-two` has batches of two rows.
 """
 
 import argparse
@@ -23,7 +23,10 @@ def main():
     y_val = (x_val[:, 0] * x_val[:, 1] + x_val[:, 2] > 0).long()
     if args.fault == "float64-input":
         x = x.double()
-    loader = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True, drop_last=args.fault != "keep-last")
+    size = 32
+    if args.fault == "batches-of-two":
+        x, y, size = x[:400], y[:400], 2
+    loader = DataLoader(TensorDataset(x, y), batch_size=size, shuffle=True, drop_last=args.fault != "keep-last")
     model = nn.Sequential(
         nn.Linear(12, 48),
         nn.BatchNorm1d(48),

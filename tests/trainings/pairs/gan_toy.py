@@ -1,6 +1,8 @@
 """A small GAN on a ring of eight Gaussians, one discriminator and one generator step per batch.
 
-Faults: `wrong-optimizer` clears the discriminator's gradients where the generator's belong.
+Faults: `wrong-optimizer` clears the discriminator's gradients where the generator's belong. `clear-after-step` clears
+those of the discriminator right after its step, so that the generator's loss fills them before the next one.
+`attached-samples` runs the discriminator's loss through the generator, whose gradients were cleared before.
 """
 
 import argparse
@@ -41,14 +43,18 @@ def main():
         real = sample_ring(batch)
         fake = generator(torch.randn(batch, 16))
 
-        optimizer_d.zero_grad()
-        loss_d = bce(discriminator(real), ones) + bce(discriminator(fake.detach()), zeros)
+        if opt.fault == "attached-samples":
+            optimizer_g.zero_grad()
+        if opt.fault != "clear-after-step":
+            optimizer_d.zero_grad()
+        shown = generator(torch.randn(batch, 16)) if opt.fault == "attached-samples" else fake.detach()
+        loss_d = bce(discriminator(real), ones) + bce(discriminator(shown), zeros)
         loss_d.backward()
         optimizer_d.step()
 
-        if opt.fault == "wrong-optimizer":
+        if opt.fault in ("wrong-optimizer", "clear-after-step"):
             optimizer_d.zero_grad()
-        else:
+        if opt.fault not in ("wrong-optimizer", "attached-samples"):
             optimizer_g.zero_grad()
         loss_g = bce(discriminator(fake), ones)
         loss_g.backward()

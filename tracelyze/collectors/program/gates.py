@@ -1,4 +1,8 @@
-"""Gates of mixtures of experts: which expert is the first choice for how many tokens."""
+"""Gates of mixtures of experts: which expert is the first choice for how many tokens.
+
+A gate is known by its name (gate, router, switch) beside as many experts as it has outputs. One of another name is
+known by what follows: it reads what the experts read, is called before them, and they get the tokens that it gave them.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +16,26 @@ IDLE = 0.1  # of an even share of the tokens: an expert that gets less is not us
 NUMBERS = ("busiest", "busiest_share", "idle")
 
 
+class _Unnamed:
+    """A layer that may be a gate, with the tokens that the experts beside it get after it, in one forward."""
+
+    def __init__(self, gate: Any, experts: list[Any]) -> None:
+        self.gate = gate
+        self.tokens = dict.fromkeys(map(id, experts), 0)
+        self.early = False  # an expert was called before the gate
+        self.chosen: Any = None  # tokens by first choice, on their device
+        self.asked = 0  # tokens of the gate
+
+
 class Gates:
-    """The gates in a model: modules of such a name beside as many experts as they have outputs."""
+    """The gates in a model."""
 
     def __init__(self, torch: Any, root: Any) -> None:
         self._torch = torch
         self._experts: dict[int, int] = {}  # by identity of the gate
+        self._unnamed: dict[int, _Unnamed] = {}  # by identity of the layer
+        self._beside: dict[int, _Unnamed] = {}  # by identity of an expert
+        self._read: list[tuple[int, list[Any]]] = []  # identity and NUMBERS of each gate that was called
         for parent in root.modules():
             children = dict(parent.named_children())
             gates = {name: one for name, one in children.items() if NAMED.search(name)}
@@ -26,20 +44,81 @@ class Gates:
                 outputs = _outputs(gate)
                 if outputs is not None and outputs > 1 and outputs in numbers:
                     self._experts[id(gate)] = outputs
+            if not gates:
+                self._search(children)
+
+    def _search(self, children: dict[str, Any]) -> None:
+        """Layers that may be gates: one for each list of modules that are alike, which it has as many outputs as."""
+        for experts in children.values():
+            members = list(experts) if type(experts).__name__ == "ModuleList" else []
+            inputs = {_inputs(one) for one in members}
+            if len(members) < 2 or len({type(one) for one in members}) > 1 or len(inputs) != 1:
+                continue
+            width, number = inputs.pop(), len(members)
+            if width is None or width <= number:
+                continue
+            others = [one for one in children.values() if one is not experts]
+            alike = [one for one in others if (_inputs(one), _outputs(one)) == (width, number)]
+            if len(alike) == 1:
+                found = _Unnamed(alike[0], members)
+                self._experts[id(found.gate)] = number
+                self._unnamed[id(found.gate)] = found
+                self._beside |= dict.fromkeys(found.tokens, found)
+
+    def returned(self, module: Any, output: Any) -> None:
+        """A module within was called: was it an expert beside a layer that may be a gate?"""
+        beside = self._beside.get(id(module))
+        if beside is not None and isinstance(output, self._torch.Tensor) and output.dim():
+            beside.early |= not beside.asked
+            beside.tokens[id(module)] += output.numel() // max(1, output.shape[-1])
 
     def facts(self, module: Any) -> dict[str, int]:
         """Columns of the table activations that are known of a gate; empty for other modules."""
         experts = self._experts.get(id(module))
         return {} if experts is None else {"experts": experts}
 
-    def numbers(self, output: Any, experts: int) -> list[Any]:
+    def numbers(self, module: Any, output: Any, experts: int) -> list[Any]:
         """NUMBERS of a gate's output, on its device. NaN where its last dimension is not that of the experts."""
         torch = self._torch
         if output.dim() < 2 or output.shape[-1] != experts or not is_plain(torch, output):
             return [torch.full((), float("nan"), device=output.device)] * len(NUMBERS)
         choices = output.detach().reshape(-1, experts).argmax(1)
-        shares = (choices.unsqueeze(1) == torch.arange(experts, device=choices.device)).float().mean(0)
+        chosen = (choices.unsqueeze(1) == torch.arange(experts, device=choices.device)).float()
+        unnamed = self._unnamed.get(id(module))
+        if unnamed is not None:
+            unnamed.chosen, unnamed.asked = chosen.sum(0), unnamed.asked + len(choices)
+        shares = chosen.mean(0)
         return [shares.argmax(), shares.amax(), (shares < IDLE / experts).sum()]
+
+    def called(self, module: Any, output: Any, experts: int) -> None:
+        """A gate put this out."""
+        self._read.append((id(module), self.numbers(module, output, experts)))
+
+    def values(self) -> list[Any]:
+        """NUMBERS of every gate that was called, one after the other; NaN of one that turned out to be none."""
+        found: list[Any] = []
+        for gate, numbers in self._read:
+            refuted = self._refuted(gate)
+            found += numbers if refuted is None else [one + refuted for one in numbers]
+        return found
+
+    def _refuted(self, gate: int) -> Any:
+        """NaN, on its device, if what is called like no gate is none, as its experts got other tokens; else 0.
+
+        Each expert gets the tokens whose first choice it is, and all together get as many for each token, but not all
+        of them get all: a layer with as many outputs as there are heads or blocks beside it chooses nothing.
+        """
+        torch, unnamed = self._torch, self._unnamed.get(gate)
+        if unnamed is None or unnamed.chosen is None:
+            return None
+        tokens = list(unnamed.tokens.values())
+        each, rest = divmod(sum(tokens), max(1, unnamed.asked))
+        nan = torch.full((), float("nan"), device=unnamed.chosen.device)
+        if unnamed.early or rest or not 0 < each < len(tokens):
+            return nan
+        pairs = zip(unnamed.chosen.unbind(), tokens, strict=True)
+        fits = torch.stack([first == got if each == 1 else first <= got for first, got in pairs]).all()
+        return torch.where(fits, torch.zeros_like(nan), nan)
 
 
 def _experts(module: Any) -> int | None:
@@ -54,3 +133,9 @@ def _outputs(gate: Any) -> int | None:
     """Outputs of a gate: of its own weight, or of the last layer within."""
     weights = [p for p in gate.parameters() if p.dim() == 2]
     return int(weights[-1].shape[0]) if weights else None
+
+
+def _inputs(module: Any) -> int | None:
+    """Features that the first layer within reads."""
+    weights = [p for p in module.parameters() if p.dim() == 2]
+    return int(weights[0].shape[1]) if weights else None

@@ -55,7 +55,10 @@ class Products:
         self.outputs: int | None = None  # of the last layer that was seen
 
     def facts(self, module: Any, name: str, output: Any) -> dict[str, Any]:
-        """Columns of the table activations: sizes of the layer and what it was fed by. Empty for other modules."""
+        """Columns of the table activations: sizes of the layer and what it was fed by; channels of a batch
+        normalisation that uses the batch. Empty for other modules."""
+        if isinstance(module, self._torch.nn.modules.batchnorm._BatchNorm) and module.training:
+            return {"outputs": int(module.num_features)} if module.num_features else {}
         weight = module._parameters.get("weight") if isinstance(module, self._kinds) else None
         if weight is None or not is_plain(self._torch, weight):
             return {}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.gradients import foreign_gradients
 from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 def check(process: Process, limits: Limits) -> Outcome:
     """Steps that consumed old gradients on a part of their tensors, on and on."""
     findings = [found for optimization in process.optimizations if (found := _find(optimization, limits)) is not None]
+    if not findings:
+        mixed = [foreign_gradients.finding(optimization, RULE.id, limits) for optimization in process.optimizations]
+        findings = [one for one in mixed if one is not None]
     return findings or Passed("no optimizer keeps using old gradients of a part of its tensors")
 
 
@@ -91,6 +95,8 @@ RULE = Rule(
         Threshold("tensors", 0.9, "share", "above it nearly nothing is cleared: that is missing-zero-grad"),
         Threshold("share", 0.9, "share", "what is left out of the clearing is left out every time"),
         Threshold("steps", 10, "steps", "longer than the odd step around a change of phase"),
+        Threshold("mixed", 0.1, "share", "of the steps: a critic that steps ten times for each of the generator's"),
     ),
-    not_when="Frozen parameters, and optimizers that clear their own gradients at another cadence (GAN).",
+    not_when="Frozen parameters, and optimizers that clear their own gradients at another cadence (GAN), "
+    "two optimizers that take the same last backward, losses that are summed over parts of a model on purpose.",
 )

@@ -1,4 +1,5 @@
-"""batchnorm-small-batch: BatchNorm sees micro-batches of a few samples while gradients are accumulated over many."""
+"""batchnorm-small-batch: BatchNorm takes its statistics of a few values, or sees micro-batches of a few samples while
+gradients are accumulated over many."""
 
 from __future__ import annotations
 
@@ -33,6 +34,8 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
         return Skipped(f"fewer than {limits['steps']:.0f} steps whose batch and modes are known")
     backwards, size = np.median(steps["backwards"][known]), np.median((steps["batch_size"] / steps["backwards"])[known])
     all_in_train = (steps["modules_in_train"] == steps["modules_sensitive"])[known].mean() >= limits["share"]
+    if all_in_train and (few := _few_values(optimization, limits)) is not None:
+        return _noise(optimization, *few, float(size), limits)
     if backwards < limits["backwards"] or size > limits["samples"] or not all_in_train:
         return Passed(f"{size:.0f} samples per forward, {backwards:.0f} backwards per step")
     return Finding(
@@ -61,11 +64,49 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
     )
 
 
+def _few_values(optimization: Optimization, limits: Limits) -> tuple[str, float] | None:
+    """The layer whose mean and variance come from the fewest values of each channel, if they are too few."""
+    layers: dict[str, list[float]] = {}
+    for row in optimization.process.tables["activations"].records():
+        if "BatchNorm" in (row["kind"] or "") and row["outputs"]:
+            layers.setdefault(row["module"] or "", []).append(row["elements"] / row["outputs"])
+    usual = {name: float(np.median(values)) for name, values in layers.items() if len(values) >= limits["looks"]}
+    name = min(usual, key=lambda one: usual[one], default=None)
+    return None if name is None or usual[name] > limits["values"] else (name, usual[name])
+
+
+def _noise(optimization: Optimization, layer: str, values: float, samples: float, limits: Limits) -> Finding:
+    exact = " With two values, one becomes +1 and the other -1: nothing but their order is left." if values == 2 else ""
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="likely",
+        title=f"BatchNorm takes mean and variance of {values:.0f} values: its statistics are noise",
+        summary=(
+            f"Forwards in training hold {samples:.0f} samples, and {layer or 'a BatchNorm layer'} normalises each "
+            f"channel by the mean and variance of {values:.0f} values.{exact} What one sample becomes depends on which "
+            "others are in its batch, and the averages that are stored for validation fit badly."
+        ),
+        fix="Make batches larger, use GroupNorm or LayerNorm, or keep BatchNorm in eval mode when fine-tuning.",
+        fix_code="loader = DataLoader(dataset, batch_size=32, shuffle=True, drop_last=True)\n"
+        "# or: nn.LayerNorm(features) instead of nn.BatchNorm1d(features)",
+        first_step=1,
+        last_step=timing.last_step(optimization),
+        evidence=[
+            Evidence("values per channel", values, "values", limits["values"], limits.source("values")),
+            Evidence("samples per forward", samples, "samples"),
+        ],
+        location=optimization.backward_location,
+        charts=pictures.loss(optimization),
+        false_alarm="A model that is to work like this, whose validation uses statistics of its batches as well.",
+    )
+
+
 RULE = Rule(
     id="batchnorm-small-batch",
     family="evaluation",
     severity="warning",
-    title="BatchNorm on tiny micro-batches",
+    title="BatchNorm on tiny batches",
     about="BatchNorm's statistics come from the micro-batch, however many of them are accumulated for a step.",
     check=check,
     verify="Compare the validation loss before and after: it should be lower and steadier.",
@@ -73,9 +114,12 @@ RULE = Rule(
     thresholds=(
         Threshold("samples", 2, "samples", "Wu and He 2018, Group Normalization: ImageNet error 10 points higher at 2"),
         Threshold("backwards", 4, "", "accumulation that is meant to make the batch several times larger"),
+        Threshold("values", 4, "values", "derived: the variance of four values is off by 80%, sqrt(2 / 3), of itself"),
+        Threshold("looks", 2, "looks", "one of them may be the last batch of an epoch"),
         Threshold("steps", 10, "steps", "a first try is no habit"),
         Threshold("share", 0.9, "share", "of the steps with all mode-sensitive modules in train mode"),
     ),
-    not_when="BatchNorm in eval mode, SyncBatchNorm, GroupNorm and LayerNorm, no accumulation.",
+    not_when="BatchNorm in eval mode, SyncBatchNorm, GroupNorm and LayerNorm, few samples of many positions each "
+    "without accumulation.",
     references=("https://arxiv.org/abs/1803.08494",),
 )

@@ -17,7 +17,7 @@ ADAPTERS = ("lora", "adapter")
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Layers that were fed by another one, in every look, and are no bottleneck."""
-    rows = [row for row in process.tables["activations"].records() if row["outputs"] is not None]
+    rows = [row for row in process.tables["activations"].records() if row["inputs"] is not None]
     looks = len({row["step"] for row in rows})
     if looks < limits["looks"]:
         return Skipped(f"linear layers or convolutions were looked at in {plural(looks, 'forward')}: too few")

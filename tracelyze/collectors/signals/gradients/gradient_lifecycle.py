@@ -8,6 +8,9 @@ so (is None, _version) read at four points per optimizer tells every way of clea
     after a backward   its new versions (needed only when several optimizers share the model)
     before a step      untouched since consumed, and added to: carried over
 
+What an optimizer did not consume itself may have been consumed by another one whose backward ran through both (the
+generator's loss fills the discriminator's gradients): see `foreign_gradients`.
+
 The first steps of a run are all sampled, then as many as the budget allows; all of them on suspicion.
 """
 
@@ -18,6 +21,7 @@ from typing import Any
 from tracelyze.collectors.program.manual_updates import ManualOptimizer
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.gradients.foreign_gradients import Foreign
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors import shards
 from tracelyze.collectors.tensors.readback import Readback
@@ -46,6 +50,7 @@ class _State:
         self.discarded = 0
         self.were_zero = False  # The latest backward left gradients that are zero.
         self.sampling = True  # The step that is being made is sampled.
+        self.foreign = Foreign()
 
 
 class GradientLifecycle(Signal):
@@ -57,6 +62,7 @@ class GradientLifecycle(Signal):
         "steps.grads_cleared",
         "steps.grads_discarded",
         "steps.grads_changes",
+        "steps.grads_mixed",
     )
     about = "Whether gradients were cleared between steps, and whether any were lost: seen on the gradients themselves."
     cost = "0.3 us per parameter tensor and sample"
@@ -89,6 +95,8 @@ class GradientLifecycle(Signal):
                 self._watch_backward = True
             if several or state.fresh:
                 self._check_kept(one)
+            if several and state.sampling:
+                state.foreign.before_backward(versions(one))
 
     def after_backward(self, roots: Any) -> None:
         if not self._active:
@@ -99,6 +107,7 @@ class GradientLifecycle(Signal):
             state = self._state(tracked)
             if self._watch_backward and state.sampling:
                 state.last = versions(tracked)
+                state.foreign.after_backward(state.last, self.progress.backwards)
                 state.were_zero = self._are_zero([p.grad for p in tracked.parameters() if p.grad is not None])
             if training is None or training is tracked.training:
                 state.fresh = False
@@ -115,6 +124,7 @@ class GradientLifecycle(Signal):
                 False,
             )  # It did not step for long, and was not sampled.
         if not state.sampling or tracked.inside_backward:
+            state.foreign.unknown()
             state.row = {"parameters": len(tracked.parameters())}
             if isinstance(tracked.optimizer, ManualOptimizer):  # Its step is noticed too late to be sampled.
                 state.at_step = versions(tracked)
@@ -132,12 +142,15 @@ class GradientLifecycle(Signal):
             "grads_cleared": cleared,
             "grads_discarded": state.discarded if self._watch_backward else None,
             "grads_changes": self._changes(state, now),
+            "grads_mixed": state.foreign.before_step(now) if len(self._states) > 1 else None,
         }
         state.discarded = 0
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if row.get("skipped"):
             return  # No step has consumed gradients yet.
+        if len(self._states) > 1:
+            self._used_beside(tracked)
         due = self.due(tracked)
         if tracked.index == self._skipped:
             if not due:
@@ -167,6 +180,14 @@ class GradientLifecycle(Signal):
         state.consumed = state.last = now
         state.kept = [version != NONE for version in now]
         state.any_kept = any(state.kept)
+
+    def _used_beside(self, tracked: Tracked) -> None:
+        """A step consumed gradients of a backward that may have filled those of other optimizers as well."""
+        backward = self._state(tracked).foreign.filled_at
+        for one in self.program.optimizers.active():
+            if one is not tracked:
+                state = self._state(one)
+                state.foreign.another_stepped(backward, state.last if state.sampling else [], idle=state.fresh)
 
     def _pause(self, tracked: Tracked) -> None:
         """Until the end of the step before the next one that is sampled."""

@@ -103,7 +103,6 @@ class _Forward:
         self._alert = alert
         self._rows: list[Row] = []
         self._values: list[Any] = []
-        self._routed: list[Any] = []  # gates.NUMBERS of each gate, read back behind the values
         self._gates: Gates | None = None
         self._names: dict[int, str] = {}
         self._products = Products(self._torch)
@@ -123,7 +122,7 @@ class _Forward:
             return None
         start = time.perf_counter()
         try:
-            self._rows, self._values, self._routed, self._order = [], [], [], 0
+            self._rows, self._values, self._order = [], [], 0
             self._products, self._functions = Products(self._torch), FunctionalRelus()
             self._names = {id(module): name for name, module in root.named_modules()}
             self._gates = Gates(torch, root)
@@ -139,6 +138,8 @@ class _Forward:
         start = time.perf_counter()
         try:
             self._order += 1
+            if self._gates is not None and self.error is None:
+                self._gates.returned(module, output)
             if self._order % self._every == 0 and self.error is None:
                 with unseen(self._torch):
                     self._sample(module, output)
@@ -155,13 +156,14 @@ class _Forward:
                 if self._rows and self.error is None:
                     self._sample_functions(output)
                 if self._rows and self.error is None and len({value.device for value in self._values}) == 1:
-                    self._signal._watched(self._rows, self._values + self._routed)
+                    routed = self._gates.values() if self._gates is not None else []  # read back behind the values
+                    self._signal._watched(self._rows, self._values + routed)
         except Exception as error:
             self.error = error
         spent = self._seconds + time.perf_counter() - start
         self._signal.meter.spent(spent)
         self._signal.context.add_overhead(spent)
-        self._names, self._rows, self._values, self._routed, self._gates = {}, [], [], [], None
+        self._names, self._rows, self._values, self._gates = {}, [], [], None
         self._products, self._functions = Products(self._torch), FunctionalRelus()
 
     def _sample(self, module: Any, output: Any) -> None:
@@ -185,7 +187,7 @@ class _Forward:
         if self._gates is not None and (gate := self._gates.facts(module)):
             row |= gate
             with torch.no_grad():
-                self._routed += self._gates.numbers(tensor, gate["experts"])
+                self._gates.called(module, tensor, gate["experts"])
         self._rows.append(row)
         self._functions.returned(module, str(name), row, tensor)
 
@@ -235,6 +237,8 @@ def fill(rows: list[Row], read: list[float]) -> None:
         if "experts" in row:
             numbers = dict(zip(NUMBERS, routed, strict=False))
             row |= {name: number for name, number in numbers.items() if not math.isnan(number)}
+            if "idle" not in row:
+                row["experts"] = None  # It turned out to be no gate.
 
 
 def kind_of(total: float) -> int:
