@@ -88,3 +88,22 @@ def test_what_makes_a_training_one_of_reinforcement(make: Any) -> None:
     assert played(make, loss_graphs=[{"step": 1, **row} for row in weights(0.0)])
     assert style.acts(process(make, weights(0.0, 0.0))), "advantages, whatever is called between the steps"
     assert not style.acts(process(make, masked(0.0)))
+
+
+def attention(over: float, summed: float, count: int = 4) -> list[dict[str, Any]]:
+    return [
+        {"products": 2.0, "products_wrong": 2.0 * (over != summed), "softmax_axis": over, "summed_axis": summed}
+    ] * count
+
+
+def test_attention_over_the_queries(make: Any) -> None:
+    for over in (-2.0, -3.0):
+        status, reason, finding = make.check("softmax-wrong-dim", process(make, attention(over, -1.0)))
+        assert status == "fired", reason
+        assert (finding.severity, finding.confidence, finding.location.line) == ("critical", "likely", 41)
+
+
+def test_attention_over_the_keys(make: Any) -> None:
+    for rows in (attention(-1.0, -1.0), attention(-2.0, -2.0), attention(-2.0, -1.0, count=1),
+                 [*attention(-2.0, -1.0), *attention(-1.0, -1.0)]):  # fmt: skip
+        assert make.check("softmax-wrong-dim", process(make, rows))[0] == "passed"

@@ -98,3 +98,43 @@ def test_runs_without_the_columns_are_skipped(make, rule: str) -> None:
 
 def test_two_calls_tell_nothing(make) -> None:
     assert make.check(COPY, make.process(more={"loss_calls": calls(2, **COPIED)}))[0] == "skipped"
+
+
+def table(function: str = "cross_entropy", **columns: Any) -> list[dict[str, Any]]:
+    """Calls of a loss with one target for each sample of a table, whose last column is the label."""
+    row = {
+        "function": function, "site": 3, "training": True, "reduction": "mean", "input_shape": "32x2",
+        "target_shape": "32", "column_rows": 32.0, "columns": 10.0, "column": 9.0, "column_same": 1.0,
+        "column_other": 0.3,
+    }  # fmt: skip
+    return [{**row, "step": index, **columns} for index in range(9)]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        table(),
+        table("binary_cross_entropy_with_logits"),
+        table("mse_loss", column_other=0.9),
+        table("written out", column_other=0.9),
+    ],
+)
+def test_a_label_that_is_an_input(make, rows: list[dict[str, Any]]) -> None:
+    status, reason, finding = make.check(COPY, make.process(more={"loss_calls": rows}))
+    assert status == "fired", reason
+    assert (finding.severity, finding.confidence, finding.location.line) == ("critical", "likely", 60)
+    assert "One of the model's 10 inputs" in finding.title
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        table(column_same=0.97),  # a feature that foretells the class
+        [*table(), *table(column_same=0.999)],
+        table(column_rows=16.0),  # 144 samples: a feature that is right in 98% may be right in all
+        table("mse_loss", column_other=0.4),  # a number to be copied, among others that have nothing to do with it
+        table("mse_loss", column_other=0.9, column_rows=16.0, columns=150.0),  # as like as chance makes one of so many
+    ],
+)
+def test_an_input_that_may_be_the_target(make, rows: list[dict[str, Any]]) -> None:
+    assert make.check(COPY, make.process(more={"loss_calls": rows}))[0] == "passed"

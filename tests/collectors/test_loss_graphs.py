@@ -12,7 +12,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from tracelyze.collectors.tensors import policy_weights, saved_values  # noqa: E402
-from tracelyze.collectors.tensors.attention import masked_attention  # noqa: E402
+from tracelyze.collectors.tensors.attention import masked_attention, softmax_dimension  # noqa: E402
 
 B, T, H, V = 4, 9, 16, 12
 QKV, HEAD = nn.Linear(H, 3 * H), nn.Linear(H, V)
@@ -98,3 +98,40 @@ def test_losses_without_a_policy() -> None:
     labels = torch.randint(0, V, (B, T)).flatten()
     masked = (F.cross_entropy(scores.flatten(0, 1), labels, reduction="none") * mask.repeat(B)).mean()
     assert float(policy_weights.columns(torch, masked.grad_fn)["weights"]) == 0.0, "a mask is no weight"
+
+
+def shared_out(dim: int, product: str, drop: float = 0.0, heads: int = 2) -> dict[str, float]:
+    q, k, v = (one.view(B, T, heads, -1).transpose(1, 2) for one in QKV(torch.randn(B, T, H)).chunk(3, -1))
+    scores = (q @ k.transpose(-1, -2)) / 4 + torch.zeros(T, T)
+    if product == "transposed":
+        weights = scores.transpose(-1, -2).softmax(dim)
+        mixed = weights.transpose(-1, -2) @ v
+    else:
+        weights = F.dropout(scores.masked_fill(CAUSAL == 0, -1e9).softmax(dim), drop)
+        mixed = torch.einsum("bhqk,bhkd->bhqd", weights, v) if product == "einsum" else weights @ v
+    loss = HEAD(mixed.transpose(1, 2).reshape(B, T, H)).square().mean()
+    found = softmax_dimension.columns(torch, loss.grad_fn, loss.device)
+    return {name: float(value) for name, value in found.items()}
+
+
+@pytest.mark.parametrize("product", ["matmul", "einsum"])
+@pytest.mark.parametrize("drop", [0.0, 0.2])
+def test_a_softmax_over_another_dimension_than_the_keys(product: str, drop: float) -> None:
+    for dim, axis in ((-1, -1.0), (3, -1.0), (2, -2.0), (1, -3.0), (0, -4.0)):
+        found = shared_out(dim, product, drop)
+        assert (found["products"], found["softmax_axis"], found["summed_axis"]) == (1.0, axis, -1.0)
+        assert found["products_wrong"] == (axis != -1.0)
+
+
+def test_scores_that_are_transposed() -> None:
+    assert shared_out(-2, "transposed")["products_wrong"] == 0.0
+    assert shared_out(-1, "transposed")["products_wrong"] == 1.0
+
+
+def test_a_softmax_that_is_no_attention_over_keys() -> None:
+    x, centres = torch.randn(B, T, H), nn.Parameter(torch.randn(5, H))
+    clusters = HEAD(x).softmax(-1).transpose(1, 2) @ HEAD(x)  # soft assignments of a layer's scores, summed over tokens
+    slots = (centres @ QKV(x)[..., :H].transpose(1, 2)).softmax(1)
+    slots = (slots / slots.sum(-1, keepdim=True)) @ HEAD(x)  # they compete for the inputs, and are normalised again
+    for made in (clusters, slots):
+        assert softmax_dimension.columns(torch, made.sum().grad_fn, made.device) == {}

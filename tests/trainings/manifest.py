@@ -562,6 +562,10 @@ SETTINGS: Final = (
     pair("tremor_rnn", "tiny-microbatches", "batchnorm-small-batch"),
     pair("batchnorm_tabular", "batches-of-two", "batchnorm-small-batch", extras=STUCK),
     pair("experts_mixture", "unnamed-gate", "router-collapse"),
+    pair("churn_table", "label-column", "target-in-input", lines=("loss = measure(answer, yb)",), fast=True),
+    pair("churn_table", "label-written-out", "target-in-input", lines=("loss.backward()",)),
+    pair("churn_table", "open-window", "target-in-input", lines=("loss = measure(answer, yb)",)),
+    pair("churn_table", "queries", "softmax-wrong-dim", lines=("loss.backward()",)),
     faulty("seeded_every_epoch", "same-order-every-epoch", lines=("loader = DataLoader(TensorDataset(",), fast=True),
     faulty(
         "split_drawn_twice",

@@ -33,7 +33,15 @@ from tracelyze.schema.looks import (
     PARAMETERS,
     SAMPLES,
 )
-from tracelyze.schema.objectives import COMPILATIONS, GROUP_RATES, LOSS_GRAPHS, NEW_ROWS, REFERENCES, TIMESTEPS
+from tracelyze.schema.objectives import (
+    COMPILATIONS,
+    GROUP_RATES,
+    LOSS_CALLS,
+    LOSS_GRAPHS,
+    NEW_ROWS,
+    REFERENCES,
+    TIMESTEPS,
+)
 from tracelyze.schema.probing import MIXINGS, REPLAYS
 from tracelyze.schema.traces import (
     DEVICE,
@@ -51,7 +59,6 @@ from tracelyze.schema.training import (
     GRAD_MODE,
     LINKS,
     LOADERS,
-    LOSS_CALLS,
     MODELS,
     NORM_SOURCE,
     OPTIMIZERS,

@@ -1,10 +1,77 @@
-"""Tables of what a loss is made of and compared with, at which rates parts are followed, and what is compiled."""
+"""Tables of what a loss is given, made of and compared with, at which rates parts follow, and what is compiled."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from tracelyze.schema.declaration import Column, Table
+from tracelyze.schema.training import AUTOCAST
+
+LOSS_CALLS: Final = Table(
+    "loss_calls",
+    "Calls of torch's loss functions that were looked at: the first of each function, then one in many.",
+    (
+        Column("step", "int64", "", "optimizer steps (all optimizers) that were done before the call"),
+        Column("function", "string", "", "function of torch.nn.functional; written out: the script computes the loss"),
+        Column("site", "int32", "", "line of the script that calls it (table sites)"),
+        Column("loader", "int16", "", "DataLoader whose batch was in hand (table loaders)"),
+        Column("training", "bool", "", "autograd was recording and the input depends on something trainable"),
+        Column("reduction", "string", "", "mean, sum or none"),
+        Column("input_shape", "string", "", "sizes of the input, as in 32x10"),
+        Column("target_shape", "string", "", "sizes of the target"),
+        Column("target_integer", "bool", "", "the target holds integers (class indices)"),
+        Column("made_by", "string", "", "autograd operation that made the input, views and casts aside: Softmax, ..."),
+        Column("made_dim", "int8", "", "dimension that a softmax ran over, if it is still the same in the input"),
+        Column("made_whole", "bool", "", "the input holds all values that the operation made"),
+        Column("lowest", "float64", "", "smallest value of the input (first samples and positions)"),
+        Column("highest", "float64", "", "largest value of them"),
+        Column("sum_error", "float64", "", "largest distance of a sum over the classes from 1: 0 for probabilities"),
+        Column("log_sum_error", "float64", "", "largest absolute logsumexp over the classes: 0 for log-probabilities"),
+        Column("target_lowest", "float64", "", "smallest class or label in the batch, of one label per sample"),
+        Column("target_highest", "float64", "", "largest of them"),
+        Column("value", "float64", "", "the loss, where it is one number"),
+        Column("ignored", "float64", "share", "class targets that are ignore_index and do not count"),
+        Column("varies", "float64", "", "deviation of the prediction (of classes: their shares) from sample to sample"),
+        Column("target_varies", "float64", "", "the same of the target; with it, what a constant prediction misses"),
+        Column("ids_compared", "float64", "", "targets set beside embedded ids, where the next id is another"),
+        Column("ids_equal", "float64", "share", "of those, targets that are the id embedded at their own position"),
+        Column("ids_ahead", "float64", "share", "of those, targets that are the id embedded two positions later"),
+        Column("sees_later", "float64", "", "largest weight of a position on later ones; 0: it sees none, nan: untold"),
+        Column("next_targets", "float64", "", "targets that are the id embedded at the next position; 0: not all are"),
+        Column("sees_next", "float64", "share", "of these, whose position attends to the next one; nan: untold"),
+        Column("pad_share", "float64", "share", "positions that fill up ends of rows, with a target that counts"),
+        Column("pad_rows", "float64", "share", "of the rows that end in two positions that fill them up, or more"),
+        Column("pad_target", "float64", "", "target at the positions of pad_share"),
+        Column("autocast", "int8", "", "autocast dtype in force at the call", AUTOCAST),
+        Column("pad_same", "float64", "share", "of these positions that have this target"),
+        Column("ids_next", "float64", "share", "targets that are the next id, where that is another one"),
+        Column("end_id", "float64", "", "id that most rows of ids end in"),
+        Column("end_rows", "float64", "share", "rows that end in it"),
+        Column("end_least", "float64", "", "positions of it that every row ends in, at least"),
+        Column("end_counts", "float64", "", "targets that are this id and count"),
+        Column("stop_id", "float64", "", "last target that counts, the commonest among the rows"),
+        Column("stop_same", "float64", "share", "rows that have it"),
+        Column("targets_least", "float64", "", "targets that count, in the row with the fewest of them"),
+        Column("targets_most", "float64", "", "the same, in the row with the most of them"),
+        Column("begin_id", "float64", "", "id that most rows begin with, after what fills them up on the left"),
+        Column("begin_twice", "float64", "share", "rows that begin with it twice; 0 where it stands elsewhere, too"),
+        Column("prefix", "float64", "", "positions at their start at which all rows hold the same ids"),
+        Column("prefix_share", "float64", "share", "of the targets that count, those within these positions"),
+        Column("separator", "float64", "", "first id that stands once in each of the first rows, within it; -1: none"),
+        Column("separator_share", "float64", "share", "of their targets that count, those before it"),
+        Column("parts", "float64", "", "samples in a row, by an id that ends or begins all; 0: no row ends in one"),
+        Column("column_rows", "float64", "samples", "targets set beside the numbers that the model was given"),
+        Column("columns", "float64", "", "how many numbers it was given for each sample"),
+        Column("column", "float64", "", "place of the one that is most like the target"),
+        Column("column_same", "float64", "", "its correlation with the target (classes: least of their own); 1: same"),
+        Column("column_other", "float64", "", "largest correlation of another one with the target"),
+        Column("target_trained", "int32", "tensors", "trained ones behind the target alone, where both depend on such"),
+        Column("input_model", "int16", "", "model that those behind the input alone belong to (table models)"),
+        Column("target_model", "int16", "", "model that those behind the target alone belong to"),
+        Column("target_in_train", "bool", "", "that model was in train mode"),
+        Column("crosses", "float64", "", "largest weight of attention on another sample of the row; nan: untold"),
+    ),
+)
 
 LOSS_GRAPHS: Final = Table(
     "loss_graphs",
@@ -17,6 +84,10 @@ LOSS_GRAPHS: Final = Table(
         Column("weights_negative", "float64", "share", "of them, those below zero"),
         Column("softmaxes", "float64", "", "softmaxes behind the loss that were read (at the first looks)"),
         Column("masked_rows", "float64", "share", "rows of attention that a mask behind the softmax took weight from"),
+        Column("products", "float64", "", "softmaxes of scores that were followed to their product with the values"),
+        Column("products_wrong", "float64", "", "those that run over another dimension than this product sums over"),
+        Column("softmax_axis", "float64", "", "dimension that such a softmax runs over, from the end: -1 is the last"),
+        Column("summed_axis", "float64", "", "dimension of it that the product sums over"),
         Column("masked_regularly", "float64", "", "1: the mask is one of the order or of whole positions; 0: another"),
     ),
 )

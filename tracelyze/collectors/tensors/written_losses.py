@@ -2,7 +2,7 @@
 
 `((prediction - target) ** 2).mean()` calls no loss function. But its graph knows the shape of what every operation put
 out and of what came in, as far as that can be trained; and squares and products have saved their operands. Nothing is
-computed but a difference of a few saved elements.
+computed but a difference of a few saved elements; and, where the values are asked for, the last linear layer again.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ ELEMENTWISE = frozenset((
 ))  # fmt: skip
 MEETING = ("Sub", "Mul", "Div", "Add")
 TARGET_MEETS = ("Sub", "Mul")
+VIEWS = ("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Alias")
+MAX_VIEWS, MAX_ELEMENTS = 4, 2**22
 Shape = tuple[int, ...]
 
 
@@ -32,6 +34,9 @@ class Meeting:
     operation: str
     given: Shape
     target: Shape
+    node: Any = None  # the operation in the graph,
+    side: int = 0  # which of its inputs is trained,
+    consumer: Any = None  # and what its result goes into
 
     @property
     def crossed(self) -> bool:
@@ -60,6 +65,32 @@ def meeting(torch: Any, root: Any) -> Meeting | None:
     return first
 
 
+def sides(torch: Any, found: Meeting) -> tuple[Any, Any] | None:
+    """Prediction and target of a difference that was squared, or whose size was taken: the difference is saved, and the
+    prediction is worked out again where a linear layer made it. None where either is not known."""
+    if found.operation != "Sub" or _kind(found.consumer) not in ("Pow", "Abs", "Mul", "Square"):
+        return None
+    difference: Any = saved_values.saved(found.consumer, "self")
+    if not isinstance(difference, torch.Tensor) or tuple(difference.shape) != found.given:
+        return None
+    layer, _ = found.node.next_functions[found.side]
+    for _ in range(MAX_VIEWS):
+        if _kind(layer) not in VIEWS:
+            break
+        layer = layer.next_functions[0][0]
+    if _kind(layer) != "Addmm":
+        return None
+    data: Any = saved_values.saved(layer, "mat1")
+    weight: Any = saved_values.saved(layer, "mat2")
+    bias: Any = getattr(layer.next_functions[0][0], "variable", None)
+    if not all(type(one) in (torch.Tensor, torch.nn.Parameter) for one in (data, weight, bias)):
+        return None
+    if data.numel() > MAX_ELEMENTS or data.dtype != difference.dtype or data.dtype != weight.dtype:
+        return None
+    prediction = torch.addmm(bias.detach(), data.detach(), weight.detach()).reshape(found.given)
+    return prediction, prediction - difference.detach() if found.side == 0 else prediction + difference.detach()
+
+
 def sizes(shape: Shape) -> list[int]:
     """The sizes that are not 1."""
     return [size for size in shape if size > 1]
@@ -79,7 +110,7 @@ def _of(torch: Any, node: Any, consumer: Any, kind: str) -> Meeting | None:
         other = saved_values.saved(node, "other" if trained[0] == 0 else "self")
         return Meeting(kind, given, tuple(other.shape)) if isinstance(other, torch.Tensor) and other.dim() else None
     if given == out:
-        return Meeting(kind, given, out)
+        return Meeting(kind, given, out, node, trained[0], consumer)
     padded = (1,) * (len(out) - len(given)) + given
     target = tuple(size if own == 1 else 1 for own, size in zip(padded, out, strict=True))
     while target and target[0] == 1:

@@ -1,12 +1,14 @@
-"""softmax-wrong-dim: the softmax before the loss runs over the batch (or another dimension) instead of the classes."""
+"""softmax-wrong-dim: the softmax before the loss runs over the batch (or another dimension) instead of the classes, or
+that of attention over the queries or the heads instead of the keys."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.computed.data import loss_calls
-from tracelyze.analyzers.rule import Limits, Outcome, Rule, Threshold
+from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
@@ -17,7 +19,8 @@ ELEMENTWISE = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cr
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Which dimension the softmax behind the loss ran over; else whether what it gave is normalised over classes."""
+    """Which dimension the softmax behind the loss ran over; else whether what it gave is normalised over classes. And
+    which one attention's softmax ran over, against the one that its product with the values sums over."""
 
     def wrong(row: Row) -> bool | None:
         shape, maker = loss_calls.sizes(row["input_shape"]), row["made_by"]
@@ -39,7 +42,13 @@ def check(process: Process, limits: Limits) -> Outcome:
         return not loss_calls.normalised_logs(row, limits["error"])
 
     functions = (*OVER_CLASSES, *ELEMENTWISE)
-    return loss_calls.judge(process, functions, wrong, lambda line, bad: _tell(process, line, bad, limits), limits)
+    told = loss_calls.judge(process, functions, wrong, lambda line, bad: _tell(process, line, bad, limits), limits)
+    attention, looks = softmax_axes.finding(process, RULE.id, limits)
+    if attention is not None:
+        return [*told, attention] if isinstance(told, list) else [attention]
+    if looks and isinstance(told, Skipped):
+        return Passed(f"in {plural(looks, 'look')} at the graph, attention's softmax ran over what is summed over")
+    return told
 
 
 def _tell(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
@@ -79,7 +88,7 @@ RULE = Rule(
     family="loss",
     severity="critical",
     title="Softmax over the wrong dimension",
-    about="Over the batch dimension a softmax makes samples compete instead of classes.",
+    about="Over the batch dimension a softmax makes samples compete instead of classes; over the queries, positions.",
     check=check,
     verify="Record the run again: the softmax runs over dimension 1.",
     excluded=(
@@ -87,12 +96,14 @@ RULE = Rule(
         "One-dimensional inputs are not counted.",
     ),
     absent="The run calls no loss over classes.",
-    needs=(("loss_calls.made_by",),),
+    needs=(("loss_calls.made_by",), ("loss_graphs.products",)),
     thresholds=(
         Threshold("error", 0.1, "nats", "log-probabilities have logsumexp 0, within 0.01 in bfloat16"),
+        Threshold("looks", 2, "looks", "a graph that was looked at once may be that of a first try"),
         loss_calls.SHARE,
         loss_calls.CALLS,
     ),
-    not_when="Attention over its keys, tensors with one dimension, all pairs of a batch (contrastive losses).",
+    not_when="Attention over its keys (transposed as well), slots and clusters, weights that are normalised again, "
+    "tensors with one dimension, all pairs of a batch (contrastive losses).",
     references=("https://docs.pytorch.org/docs/stable/generated/torch.nn.LogSoftmax.html",),
 )

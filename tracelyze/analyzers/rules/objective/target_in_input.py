@@ -1,4 +1,4 @@
-"""target-in-input: a model of sequences is to name an id that it sees: targets not shifted, or no causal mask."""
+"""target-in-input: a model sees what it is to say: targets not shifted, no causal mask, the label among the inputs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.computed.data import label_columns, loss_calls
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import number, percent
+from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Targets that are the ids embedded at their own positions, of models that see nothing later; and targets that are
-    the next ids, of models whose attention sees them."""
-    findings: list[Finding] = []
+    """Targets that are the ids embedded at their own positions, of models that see nothing later; targets that are the
+    next ids, of models whose attention sees them; and targets that are one of the numbers a model is given."""
+    findings, judged = label_columns.findings(process, RULE.id, limits)
     causal = looked = False
     for line in loss_calls.lines(process, ("cross_entropy", "nll_loss")):
         rows = [row for row in line.rows if row["ids_equal"] is not None and row["ids_compared"] >= limits["targets"]]
@@ -42,9 +42,14 @@ def check(process: Process, limits: Limits) -> Outcome:
         return findings
     if causal:
         return Passed("no model that reads from the left was seen to be given the id that it is to name")
+    if judged:
+        return Passed(f"no input is the target of its sample, at {plural(judged, 'line')} that computes a loss")
     if looked:
         return Skipped("at too few calls a position was seen to see only itself and earlier ones", "not-applicable")
-    return Skipped("no training loss names a class for every token of an embedded sequence", "not-applicable")
+    return Skipped(
+        "no training loss has a target for every token of a sequence, or one for each sample of a table of numbers",
+        "not-applicable",
+    )
 
 
 def _finding(process: Process, line: Line, rows: list[Row], same: list[Row], limits: Limits) -> Finding:
@@ -109,7 +114,8 @@ RULE = Rule(
     family="loss",
     severity="critical",
     title="Targets that the model sees in its input",
-    about="Targets that were not shifted, or attention without a causal mask: the model copies, and learns nothing.",
+    about="Targets that were not shifted, attention without a causal mask, the label left in among the columns of a "
+    "table: the model copies, and learns nothing.",
     check=check,
     verify="Record the run again: no target is a token that its position was given or attends to.",
     excluded=(
@@ -117,16 +123,20 @@ RULE = Rule(
         "Models that shift their input themselves: the tokens compared are those that were embedded.",
     ),
     absent="The run calls no loss over sequences of tokens.",
-    needs=(("loss_calls.ids_equal", "loss_calls.sees_later"),),
+    needs=(("loss_calls.ids_equal", "loss_calls.sees_later"), ("loss_calls.column_same",)),
     thresholds=(
         Threshold("equal", 0.99, "share", "all are where nothing was shifted; shifted ones none, where ids differ from "
                   "the next; inputs corrupted for denoising differ in more than one of a hundred"),
         Threshold("targets", 16, "targets", "of two classes at random, 16 agree once in 65,000 calls"),
         Threshold("seen", 0.9, "share", "1 without a mask, but for padding that counts; 0 with one; a prefix that sees "
                   "itself leaves out what follows it"),
+        Threshold("correlation", 1 - 1e-6, "", "derived: float32 rounds to 6e-8, which leaves 1 - 1e-12 of a copy"),
+        Threshold("samples", 200, "samples", "a feature that is right about a class in 98% is wrong in one of them"),
+        Threshold("foretells", 0.2, "", "of the correlation, above the largest one that chance gives so many columns"),
         loss_calls.SHARE,
         loss_calls.CALLS,
     ),
-    not_when="Autoencoders, masked language models, prefixes that see themselves, denoising, taggers and copying by "
+    not_when="Features that foretell a class almost always, numbers to be copied that stand among unrelated ones, "
+    "autoencoders, masked language models, prefixes that see themselves, denoising, taggers and copying by "
     "models that see both sides, models that shift their input themselves.",
 )  # fmt: skip

@@ -1,4 +1,5 @@
-"""The graph behind the loss, at some backwards: weights of a policy's loss, and masks that come after a softmax."""
+"""The graph behind the loss, at some backwards: weights of a policy's loss, masks that come after a softmax, and the
+dimension that attention's softmax runs over."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors import policy_weights, saved_values
-from tracelyze.collectors.tensors.attention import masked_attention
+from tracelyze.collectors.tensors.attention import masked_attention, softmax_dimension
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
 
@@ -25,7 +26,8 @@ class LossGraphs(Signal):
     name = "loss_graphs"
     needs = (*UNSEEN, SAVED)
     columns = tuple(
-        f"loss_graphs.{name}" for name in ("step", "site", *policy_weights.COLUMNS, *masked_attention.COLUMNS)
+        f"loss_graphs.{name}"
+        for name in ("step", "site", *policy_weights.COLUMNS, *masked_attention.COLUMNS, *softmax_dimension.COLUMNS)
     )
     about = (
         "Operations behind the loss: the weights of a policy's loss, masks of attention that come after the softmax."
@@ -60,6 +62,7 @@ class LossGraphs(Signal):
             self._policy += bool(values)
             if self._looks <= WHOLE_GRAPHS:
                 values |= masked_attention.columns(self.torch, node, root.device)
+                values |= softmax_dimension.columns(self.torch, node, root.device)
         if values and len({value.device for value in values.values()}) == 1:
             row = {"step": self.progress.steps, "site": self.program.sites.here("backward")}
             names = list(values)

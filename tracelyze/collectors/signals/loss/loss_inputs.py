@@ -18,7 +18,7 @@ from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.precision.autocast import dtype_code
 from tracelyze.collectors.signals.signal import Signal
-from tracelyze.collectors.tensors import loss_targets, rows_of_ids, saved_values
+from tracelyze.collectors.tensors import label_columns, loss_targets, rows_of_ids, saved_values
 from tracelyze.collectors.tensors.attention import next_seen
 from tracelyze.collectors.tensors.embedded_ids import columns
 from tracelyze.collectors.tensors.loss_targets import CLASS_LOSSES, some
@@ -27,6 +27,7 @@ from tracelyze.collectors.tensors.readback import Readback
 CLASS_TARGETS = ("cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits")
 MAX_TARGETS = 1024
 SEQUENCE_LOSSES, SEQUENCE_SAMPLES = ("cross_entropy", "nll_loss"), 8  # at each line: a graph is walked for them
+LABEL_SAMPLES = 16  # at each line: targets are set beside the numbers that the model was given
 IN_TURN = 2  # steps of the process since that of an optimizer which steps together with others
 MAX_TRAININGS = 32  # trainings of a process whose first losses are all sampled once more
 WALK_DEPTH = 12
@@ -48,7 +49,7 @@ class LossInputs(Signal):
             "target_integer", "made_by", "made_dim", "made_whole", "lowest", "highest", "sum_error", "log_sum_error",
             "target_lowest", "target_highest", "value", "ignored", "varies", "target_varies", "ids_compared",
             "ids_equal", "ids_ahead", "sees_later", "pad_share", "pad_rows", "pad_target", "pad_same", "autocast",
-            *next_seen.COLUMNS, *rows_of_ids.COLUMNS, *two_models.COLUMNS,
+            *next_seen.COLUMNS, *rows_of_ids.COLUMNS, *two_models.COLUMNS, *label_columns.COLUMNS,
         )
     )  # fmt: skip
     about = "Arguments of torch's loss functions: shapes, ranges, whether rows are probabilities, and what made them."
@@ -62,6 +63,7 @@ class LossInputs(Signal):
         self._counts: dict[tuple[str, bool], int] = {}
         self.context.losses.every = min(self.meter.base, self.context.losses.every)
         self._sequences: dict[tuple[str, int | None], int] = {}
+        self._labels: dict[tuple[str, int | None], int] = {}
         saved_values.watch(self.torch)
         self._late: deque[tuple[dict[str, Any], Readback]] = deque()
 
@@ -100,6 +102,8 @@ class LossInputs(Signal):
             found |= loss_targets.columns(torch, function, given, target, args, kwargs)
         if row["training"] and function in SEQUENCE_LOSSES and row["reduction"] != "none":
             found |= self._sequence_values(row, given, target, args, kwargs)
+        if row["training"]:
+            found |= self._label_columns(row, given, target)
         self._emit(row, found)
 
     def _wanted(self, count: int) -> bool:
@@ -114,6 +118,7 @@ class LossInputs(Signal):
     def first_step(self, tracked: Tracked) -> None:
         if tracked.index <= MAX_TRAININGS:
             self._sequences.clear()
+            self._labels.clear()
             self._counts.clear()  # another training begins: its losses are sampled as often as the first one's
 
     def finished(self) -> None:
@@ -162,6 +167,17 @@ class LossInputs(Signal):
         with torch.no_grad():
             found = columns(torch, given, target, option.get("ignore_index", -100), option.get("weight"))
         self._sequences[key] = samples + (1 if found else SEQUENCE_SAMPLES // 2)
+        return found
+
+    def _label_columns(self, row: dict[str, Any], given: Any, target: Any) -> dict[str, Any]:
+        """Columns that set one target per sample beside what the model was given, in a few samples of each line."""
+        key = (row["function"], row["site"])
+        samples = self._labels.get(key, 0)
+        if samples >= LABEL_SAMPLES or given.grad_fn is None or not given.dim():
+            return {}
+        with self.torch.no_grad():
+            found = label_columns.columns(self.torch, given, target)
+        self._labels[key] = samples + (1 if found else LABEL_SAMPLES // 4)
         return found
 
     def _emit(self, row: dict[str, Any], values: dict[str, Any]) -> None:

@@ -1,26 +1,32 @@
-"""Losses that the script writes out by itself: the shapes of what meets in them."""
+"""Losses that the script writes out by itself: the shapes of what meets in them, and where a linear layer makes the
+prediction, how much it and the target differ from sample to sample."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tracelyze.collectors.internals.private_names import SAVED
+from tracelyze.collectors.internals.private_names import SAVED, UNSEEN
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
-from tracelyze.collectors.tensors import saved_values
-from tracelyze.collectors.tensors.written_losses import meeting
+from tracelyze.collectors.storage.pending import PendingRows
+from tracelyze.collectors.tensors import label_columns, loss_targets, saved_values
+from tracelyze.collectors.tensors.readback import Readback
+from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute, unseen
+from tracelyze.collectors.tensors.written_losses import Meeting, meeting, sides
 
-FIRST = 8  # backwards since the newest optimizer stepped first that are all looked at; then ever more rarely
+FIRST = 8  # backwards since the newest optimizer stepped first that are all looked at; then ever more rarely:
+SPACING = 4  # after a fourth more backwards than there were
+LABELS = 16  # looks at what the model was given
 NAME = "written out"
 
 
 class WrittenLosses(Signal):
     name = "written_losses"
-    needs = (SAVED,)
+    needs = (*UNSEEN, SAVED)
     columns = tuple(
         f"loss_calls.{name}"
         for name in ("step", "function", "site", "loader", "training", "reduction", "input_shape", "target_shape",
-                     "target_integer")
+                     "target_integer", "varies", "target_varies", *label_columns.COLUMNS)
     )  # fmt: skip
     about = (
         "Losses that are written out instead of called: shapes of prediction and target, from the graph behind them."
@@ -33,35 +39,61 @@ class WrittenLosses(Signal):
         saved_values.watch(self.torch)
         self._begun = 0  # backwards of the process when the newest optimizer stepped first
         self._next = 0  # backwards since then at which to look again
+        self._labels = 0  # looks at what the model was given
+        self._pending = PendingRows(context.emit, "loss_calls")
 
     def first_step(self, tracked: Any) -> None:
-        self._begun, self._next = self.progress.backwards, 0
+        self._begun, self._next, self._labels = self.progress.backwards, 0, 0
 
     def before_backward(self, roots: Any) -> None:
         count = self.progress.backwards - self._begun
         if count < self._next or type(roots) is float:
             return
-        self._next = count + 1 if count < FIRST else 2 * count
+        self._next = count + 1 if count < FIRST else count + count // SPACING
         root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
         if type(root) is not self.torch.Tensor or root.dim() or root.grad_fn is None:
             return
         found = meeting(self.torch, root.grad_fn)
         if found is None:
             return
-        self.context.emit(
-            "loss_calls",
-            {
-                "step": self.progress.steps,
-                "function": NAME,
-                "site": self.program.sites.here("backward"),
-                "loader": self.progress.loader,
-                "training": True,
-                "reduction": "mean",
-                "input_shape": shape_of_sizes(found.given),
-                "target_shape": shape_of_sizes(found.target),
-                "target_integer": False,
-            },
-        )
+        row = {
+            "step": self.progress.steps,
+            "function": NAME,
+            "site": self.program.sites.here("backward"),
+            "loader": self.progress.loader,
+            "training": True,
+            "reduction": "mean",
+            "input_shape": shape_of_sizes(found.given),
+            "target_shape": shape_of_sizes(found.target),
+            "target_integer": False,
+        }
+        values = self._values(found, root)
+        names = list(values)
+        if not values:
+            self.context.emit("loss_calls", row)
+            return
+        read = Readback(self.torch, list(values.values()), lambda late, got: late.update(zip(names, got, strict=True)))
+        self._pending.put([row], read)
+        self._pending.release()
+
+    def finished(self) -> None:
+        self._pending.release(wait=True)
+
+    def _values(self, found: Meeting, root: Any) -> dict[str, Any]:
+        """Columns whose values are on the device, as tensors without dimensions."""
+        torch = self.torch
+        if found.node is None or not is_plain(torch, root) or not may_compute(torch, root.is_cuda):
+            return {}
+        with unseen(torch), torch.no_grad():
+            both = sides(torch, found)
+            if both is None:
+                return {}
+            given, target = both
+            values = loss_targets.columns(torch, "mse_loss", given, target, (), {})
+            if self._labels < LABELS:
+                self._labels += 1
+                values |= label_columns.behind(torch, root.grad_fn, given, target)
+        return values
 
 
 def shape_of_sizes(sizes: tuple[int, ...]) -> str:

@@ -1,0 +1,50 @@
+"""Attention whose weights do not sum to 1 over what its product with the values sums over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.rule import Limits
+
+
+def finding(process: Process, rule: str, limits: Limits) -> tuple[Finding | None, int]:
+    """The finding, if the same holds at all looks at the graph, and how many looks followed such a softmax."""
+    looks = [row for row in process.tables["loss_graphs"].records() if row.get("products")]
+    wrong = [row for row in looks if row["products_wrong"]]
+    if len(wrong) < limits["looks"] or len(wrong) < len(looks):
+        return None, len(looks)
+    over, summed = int(wrong[0]["softmax_axis"]), int(wrong[0]["summed_axis"])
+    number, of = int(wrong[0]["products_wrong"]), int(wrong[0]["products"])
+    optimization = process.longest if process.optimizations else None
+    return (
+        Finding(
+            rule=rule,
+            severity="critical",
+            confidence="likely",
+            title=f"Attention's softmax runs over dimension {over}, not over the keys",
+            summary=(
+                f"The scores of {number} of {plural(of, 'attention layer')} are shared out by a softmax over dimension "
+                f"{over} (counted from the end), and the product with the values sums over dimension {summed}, the "
+                "keys. The weights of a position then do not sum to 1: one that is in demand elsewhere gets next to "
+                "nothing, and each answer depends on what the others ask (queries), or on the other heads."
+            ),
+            fix="Let the softmax run over the dimension of the keys, which the product with the values sums over.",
+            fix_code="weights = (q @ k.transpose(-2, -1) / d**0.5).softmax(dim=-1)\nout = weights @ v",
+            first_step=int(wrong[0]["step"] or 0) + 1,
+            evidence=[
+                Evidence("dimension of the softmax, from the end", over, "", summed, "the one that is summed over"),
+                Evidence("attention layers like this", number, "layers"),
+                Evidence("graphs looked at", len(looks), "looks", limits["looks"], limits.source("looks")),
+            ],
+            location=process.site(wrong[0]["site"]) or process.location("backward"),
+            charts=pictures.loss(optimization) if optimization else [],
+            false_alarm="Queries that are to compete for their keys (slots), with weights that are left unnormalised.",
+        ),
+        len(looks),
+    )
