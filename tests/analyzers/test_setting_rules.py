@@ -166,6 +166,44 @@ def test_batchnorm_small_batch(make) -> None:
     assert answer(modules_in_train=[0] * COUNT) == "passed", "frozen"
 
 
+def mostly_frozen(make: Any, name: str = "norm.weight", held: int = 40, varies: float = 0.1, **more: Any) -> Any:
+    calls = [
+        {"function": "cross_entropy", "site": 3, "training": True, "step": step, "input_shape": "32x4",
+         "target_shape": "32", "varies": varies, "target_varies": 0.8}
+        for step in range(0, COUNT, 20)
+    ]  # fmt: skip
+    tables = {
+        "reach": [
+            ALL | {"optimizer": 0, "steps": 100, "held": 1, "held_elements": held, "missed": 0, "missed_elements": 0}
+        ],
+        "activations": [{"module": "norm", "kind": "LayerNorm"}, {"module": "last", "kind": "Linear"}],
+        "parameters": [{"step": step, "optimizer": 0, "parameter": name, "elements": held} for step in (1, 100)],
+        "loss_calls": calls,
+    }
+    loss = more.pop("loss", [1.4] * COUNT)
+    models = [{"model": 0, "name": "Net", "elements": 5000}]
+    return make.check(
+        "frozen-parameters", make.process(make.steps() | {"loss": loss}, models=models, more=tables | more)
+    )
+
+
+def test_a_model_of_which_only_shifts_can_learn(make) -> None:
+    for name in ("norm.weight", "last.bias"):
+        status, reason, finding = mostly_frozen(make, name)
+        assert status == "fired", reason
+        assert (finding.severity, finding.confidence) == ("warning", "likely")
+        assert finding.title.startswith("Only 40 of the model's 5,000 weights can learn")
+
+
+def test_a_model_that_is_frozen_for_a_reason(make) -> None:
+    assert mostly_frozen(make, varies=0.7)[0] == "passed", "biases of a model that knows its task"
+    assert mostly_frozen(make, loss=[2.0 - index / COUNT for index in range(COUNT)])[0] == "passed", "it learns"
+    assert mostly_frozen(make, "last.weight")[0] == "passed", "a probe"
+    assert mostly_frozen(make, held=500)[0] == "passed"
+    loads = [{"time": 0.1, "step": 0, "module": 0, "name": "Net", "given": 6, "expected": 6, "missing": 0}]
+    assert mostly_frozen(make, loads=loads)[0] == "passed", "pretrained weights"
+
+
 def test_batchnorm_over_few_values(make) -> None:
     """Two samples of one value each leave nothing but a sign; two images hold many values of each channel."""
 

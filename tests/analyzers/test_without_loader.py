@@ -132,3 +132,18 @@ def test_schedules_that_are_gone_through_or_longer_on_purpose(make) -> None:
     early = make.process(evals=evals, more={"schedules": [row]})
     assert make.check("stops-short", early)[0] == "passed", "validation had stopped to improve"
     assert make.check("stops-short", make.process())[0] == "skipped"
+
+
+def asked_again(make: Any, steps: list[int], **more: Any) -> tuple[str, Any]:
+    rows = [{"time": 1.0 * n, "step": step, "kind": "exhausted-again", "name": "0"} for n, step in enumerate(steps)]
+    status, _, finding = make.check("stops-short", make.process(events=rows, **more))
+    return status, finding
+
+
+def test_epochs_that_share_an_iterator(make) -> None:
+    status, finding = asked_again(make, [COUNT] * 7)
+    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
+    assert finding.title == "7 epochs had no batch: the iterator over the loader was used up"
+    assert asked_again(make, [COUNT])[0] == "skipped", "asked once more"
+    assert asked_again(make, [100, 200, COUNT, COUNT])[0] == "skipped", "the training went on after it was asked"
+    assert asked_again(make, [COUNT] * 7, end=Exit("killed", None))[0] == "skipped"

@@ -239,7 +239,7 @@ SITES = Table(
     "One row per line of the script that matters, once per line.",
     (
         Column("site", "int32", "", "identifier"),
-        Column("role", "string", "", "what happens there: backward, step, zero_grad, read, loader, dataloader, ..."),
+        Column("role", "string", "", "what happens there: backward, step, zero_grad, read, loader, exhausted, ..."),
         Column("file", "string", "", "file of the script"),
         Column("line", "int32", "", "line number"),
         Column("function", "string", "", "function that contains it"),
@@ -257,7 +257,7 @@ EVENTS = Table(
     (
         Column("time", "float64", "s", "on the process's monotonic clock"),
         Column("step", "int64", "", "optimizer steps (all optimizers) done before"),
-        Column("kind", "string", "", "exception, exit, nonfinite-gradient, stacks, loader-wait, cadence, ..."),
+        Column("kind", "string", "", "exception, exit, nonfinite-gradient, stacks, loader-wait, exhausted-again, ..."),
         Column("name", "string", "", "class of the exception, how the process ended, parameter, or signal"),
         Column("value", "float64", "", "exit code, or a number that belongs to the kind"),
         Column("file", "string", "", "innermost line of the script, where there is one"),

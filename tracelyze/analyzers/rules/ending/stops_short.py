@@ -1,4 +1,4 @@
-"""stops-short: the training ended by itself, long before the schedule that it follows."""
+"""stops-short: the training ended by itself, long before the schedule that it follows, or with its first epoch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.computed.data import used_up_iterators, validation
 from tracelyze.analyzers.computed.optimization import schedules
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -21,9 +21,13 @@ TOTAL = ("OneCycleLR", "OneCycle")
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """The steps of a scheduler that is stepped with its optimizer, against the length that it was given."""
+    """The steps of a scheduler that is stepped with its optimizer, against the length that it was given; an iterator
+    that is asked again and again after its end."""
     if process.exit.kind != "finished":
         return Skipped("the run did not end by itself", "not-applicable")
+    used_up = used_up_iterators.finding(process, RULE.id, limits)
+    if used_up is not None:
+        return [used_up]
     if len(process.optimizations) != 1:
         return Skipped(
             "several optimizers: whose schedule is the length of the training is not known", "not-applicable"
@@ -92,12 +96,14 @@ RULE = Rule(
     family="ending",
     severity="warning",
     title="The training ended before its schedule",
-    about="A one-cycle schedule does its work at its end. A training that stops before does not get there.",
+    about="A one-cycle schedule does its work at its end. A training that stops before does not get there; nor does "
+    "one whose epochs share an iterator, which has nothing left after the first.",
     check=check,
     verify="Record the run again: the schedule is gone through to its end.",
-    needs=(("schedules.horizon", "steps.lr"),),
+    needs=(("schedules.horizon", "steps.lr"), ("events.kind",)),
     thresholds=(
         Threshold("part", 0.8, "share", "the last fifth of a one-cycle schedule is where the rate gets small"),
+        Threshold("asked", 2, "times", "an epoch without batches each; one may be how a script looks for more"),
         Threshold("steps", 50, "steps", "fewer are a trial run"),
         Threshold(
             "apart", 0.1, "share", "of the steps: skipped ones set a schedule apart by less, another unit by far more"

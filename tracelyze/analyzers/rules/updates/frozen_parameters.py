@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.computed.gradients import unheld
+from tracelyze.analyzers.computed.gradients import mostly_frozen, unheld
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Severity
@@ -30,6 +30,8 @@ def check(process: Process, limits: Limits) -> Outcome:
         if row and 0 < row["missed"] < row["held"]:  # with all of them missing, zero-gradients says so
             replaced |= (row["names"] or "").startswith(NAMELESS)
             findings.append(_never_reached(optimization, row, bool(ran & _modules(row)), limits))
+        if row and (few := mostly_frozen.finding(process, row, RULE.id, limits)) is not None:
+            findings.append(few)
     orphans = last.get(None)
     if orphans and (orphans["missed"] or orphans["short_lived"]) and process.optimizations:
         findings.append(unheld.finding(process, orphans, RULE.id, replaced))
@@ -91,12 +93,16 @@ RULE = Rule(
     verify="Record the run again: every tensor that the optimizer holds gets a gradient.",
     excluded=(
         "Branches that are taken now and then: no backward reached these tensors in all steps.",
-        "Tensors with requires_grad=False: they are not counted.",
+        "Tensors with requires_grad=False: they are not counted, unless nothing but biases and normalisations is left.",
     ),
     needs=(("reach.steps",),),
     thresholds=(
         Threshold("steps", 20, "steps", "a branch that is taken now and then is taken by then"),
         Threshold("share", 0.1, "share", "unused extras (poolers, spare heads) are below a tenth of a model"),
+        Threshold("few", 0.05, "share", "of a model's weights: biases and normalisations are 1 to 5% of small ones"),
+        Threshold("fell", 0.2, "share", "of the first loss: what learns its task loses more"),
+        Threshold("answers", 0.5, "share", "derived: a quarter of the targets' variance can be explained by them"),
     ),
-    not_when="requires_grad=False, sparse embeddings, branches taken now and then, tied layers, teachers and averages.",
+    not_when="requires_grad=False on purpose, weights that were loaded or trained before, sparse embeddings, branches "
+    "taken now and then, tied layers, teachers and averages.",
 )

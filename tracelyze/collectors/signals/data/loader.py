@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any, NamedTuple
 
-from tracelyze.collectors.internals.by_identity import ByIdentity, SetByIdentity
+from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.internals.private_names import LOADER_ITERATOR
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
@@ -25,6 +25,9 @@ class Wait(NamedTuple):
     seconds: float
     first: bool
     device: EventPair | None
+
+
+MAX_ASKED_AGAIN = 100  # times that an iterator was asked again after its end, which are written down
 
 
 class Loader(Signal):
@@ -49,7 +52,7 @@ class Loader(Signal):
         self._made: ByIdentity[int | None] = ByIdentity()
         self._numbers: ByIdentity[int] = ByIdentity()
         self._iterators: ByIdentity[int] = ByIdentity()
-        self._fresh: SetByIdentity = SetByIdentity()
+        self._asked_again: ByIdentity[int] = ByIdentity()  # by iterator that had no more: how often since then
         self._count = 0
         self._positions: ByIdentity[int] = ByIdentity()  # of the batch to come
         self._batch_sizes: dict[int, int | None] = {}  # by loader
@@ -78,7 +81,8 @@ class Loader(Signal):
             self.context.emit("loaders", row | {"made_at": self._made.get(loader)})
         self._iterators[iterator] = self.progress.iterated = number
         self._positions[iterator] = 0
-        self._fresh.add(iterator)
+        if iterator in self._asked_again:  # Persistent workers keep theirs for the next pass.
+            del self._asked_again[iterator]
         self._ahead.pop(number, None)  # What an earlier pass has left over is used by nobody.
 
     def turned(self, iterator: Any, seconds: float) -> None:
@@ -108,12 +112,10 @@ class Loader(Signal):
         if self._idle_from is not None:
             idle = EventPair(self._idle_from, self._mark(), "device_wait")
             self._idle_from = None
-        first = iterator in self._fresh
-        self._fresh.discard(iterator)
-        self._waits.append(Wait(number, seconds + self._turned.pop(number, 0.0), first, idle))
+        position = self._positions[iterator]
+        self._waits.append(Wait(number, seconds + self._turned.pop(number, 0.0), position == 0, idle))
         if len(self._waits) > MAX_UNUSED:
             del self._waits[: MAX_UNUSED // 2]
-        position = self._positions[iterator]
         self._positions[iterator] = position + 1
         fields = fingerprints.fields(self.torch, batch)
         self.program.batches.handed_out(number, position, self._batch_sizes[number], fields)
@@ -121,7 +123,11 @@ class Loader(Signal):
         self._in_hand(number)
 
     def exhausted(self, iterator: Any) -> None:
-        """The iterator had no more batches."""
+        """The iterator had no more batches. One that is asked again will never have any."""
+        asked = self._asked_again.get(iterator)
+        self._asked_again[iterator] = 0 if asked is None else asked + 1
+        if asked is not None and asked < MAX_ASKED_AGAIN:
+            self.context.record_event("exhausted-again", "", value=self.program.sites.here("exhausted"))
         number = self._iterators.get(iterator)
         self._last_in_hand = number is not None and self.program.batches.exhausted(number)
         if not self._last_in_hand:

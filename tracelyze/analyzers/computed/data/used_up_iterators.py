@@ -1,0 +1,49 @@
+"""Epochs without a batch: an iterator over the training loader that had given all it has in an earlier one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.rule import Limits
+
+KIND = "exhausted-again"
+
+
+def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
+    """Asked again, again and again, and no step came after that."""
+    if not process.optimizations:
+        return None
+    asked = [row for row in process.events.records() if row["kind"] == KIND]
+    done = len(process.steps)
+    empty = [row for row in asked if row["step"] >= done]
+    if len(empty) < limits["asked"] or len(empty) < len(asked):
+        return None
+    optimization, times = process.longest, len(empty)
+    return Finding(
+        rule=rule,
+        severity="warning",
+        confidence="likely",
+        title=f"{plural(times, 'epoch')} had no batch: the iterator over the loader was used up",
+        summary=(
+            f"After step {done:,} the loop asked the same iterator over its loader {plural(times, 'more time')}, "
+            "and got nothing: an iterator gives every batch once. All later epochs trained nothing, without an error, "
+            "and whatever they printed or saved is that of the first."
+        ),
+        fix="Iterate over the loader itself in each epoch: that makes a new iterator, and shuffles anew.",
+        fix_code="for epoch in range(epochs):\n    for batch in loader:  # not over one iter(loader) for all",
+        first_step=timing.last_step(optimization),
+        last_step=timing.last_step(optimization),
+        evidence=[
+            Evidence("times that it was asked after its end", times, "times", limits["asked"], limits.source("asked")),
+            Evidence("steps made after that", 0, "steps"),
+        ],
+        location=process.site(empty[0]["value"]) or optimization.step_location,
+        charts=pictures.loss(optimization),
+        false_alarm="A program that goes on asking an iterator that it knows to be at its end.",
+    )
