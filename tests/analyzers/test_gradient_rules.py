@@ -389,3 +389,35 @@ def test_clipping_that_is_always_active(make) -> None:
 )
 def test_clipping_of_outliers_and_norms_that_are_not_known(make, columns, status) -> None:
     assert make.check("clipping-always-active", make.process(clipped(make, **columns)))[0] == status
+
+
+def recurrent(make, kind: str = "RNN", varies: float = 9.0, gradient: float = 900.0, late: float | None = None) -> Any:
+    spread = [varies] * 5 + [varies if late is None else late] * 5
+    calls = [
+        {"function": "mse_loss", "site": 3, "training": True, "step": 40 * look, "input_shape": "32x1",
+         "target_shape": "32x1", "varies": one, "target_varies": 0.2}
+        for look, one in enumerate(spread)
+    ]  # fmt: skip
+    weights = [
+        {"step": step, "optimizer": 0, "parameter": "weight_hh_l0", "elements": 2304, "weight_norm": 1.0,
+         "update_norm": 1e-3, "grad_norm": gradient, "lr": 0.01}
+        for step in (1, 100, 250, 350)
+    ]  # fmt: skip
+    looks = [{"step": 1, "module": "layer", "kind": kind}] * (30 if kind == "Cell" else 1)
+    more = {"loss_calls": calls, "parameters": weights, "activations": looks}
+    return make.check("exploding-gradients", make.process(make.steps(), more=more))
+
+
+@pytest.mark.parametrize("kind", ["RNN", "LSTM", "Cell"])
+def test_a_recurrence_that_explodes_from_the_first_step(make, kind: str) -> None:
+    status, reason, finding = recurrent(make, kind)
+    assert status == "fired", reason
+    assert (finding.severity, finding.confidence, finding.first_step) == ("critical", "likely", 1)
+    assert "positions of a sequence" in finding.title
+
+
+def test_a_recurrence_that_settles(make) -> None:
+    assert recurrent(make, late=0.3)[0] == "passed", "out of bounds at first, and trained all the same"
+    assert recurrent(make, varies=0.15)[0] == "passed", "large gradients of sound predictions"
+    assert recurrent(make, gradient=3.0)[0] == "passed", "targets that hardly differ"
+    assert recurrent(make, "Linear")[0] == "passed"

@@ -721,6 +721,7 @@ TARGETS_AND_LAYERS: Final = (
     pair("sorting_groups", "one-reward", "zero-advantage", consequences=STUCK, fast=True),
     pair("one_cycle_vae", "heavy-prior", "constant-output", consequences=STUCK),
     pair("one_cycle_vae", "left-early", "stops-short"),
+    faulty("recurrence_out_of_bounds", "exploding-gradients", consequences=BLOW_UP, lines=("loss.backward()",)),
     faulty("iterator_made_once", "stops-short", lines=("for x, y in batches:",), fast=True),
     pair("frozen_by_name", "bias", "frozen-parameters", consequences=STUCK, lines=STEP, fast=True),
     pair("frozen_by_name", "norms", "frozen-parameters", consequences=STUCK, lines=STEP),
