@@ -161,3 +161,17 @@ def test_a_layer_most_of_whose_units_are_dead(make) -> None:
     low = make.steps() | {"loss": [2.3] * 30 + [0.01] * (COUNT - 30)}
     process = make.process(low, more=some | {"activations": units([0.95] * 12)})
     assert make.check("dead-relu", process)[0] == "passed", "the loss is low: a hinge that is satisfied"
+
+
+def test_a_loss_that_is_written_out_over_targets_that_nothing_foretells(make: Any) -> None:
+    """Returns of a stock: their mean is the right answer. What an input foretells, a model is to answer."""
+    count = len(make.steps()["loss"])
+    for same, expected in ((0.85, "fired"), (0.2, "skipped")):
+        rows = [
+            {"function": "written out", "site": 3, "training": True, "step": count * look // 12, "input_shape": "64x1",
+             "target_shape": "64x1", "varies": 0.02, "target_varies": 1.0, "column_rows": 64.0, "columns": 8.0,
+             "column_same": same, "column_other": 0.1}
+            for look in range(12)
+        ]  # fmt: skip
+        process = make.process(make.steps() | {"loss": [1.0] * count}, more={"loss_calls": rows})
+        assert make.check("constant-output", process)[0] == expected

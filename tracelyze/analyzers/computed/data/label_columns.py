@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -44,8 +43,8 @@ def _is_no_task(line: Line, rows: list[Row], limits: Limits) -> bool:
     """
     if line.function in predictions.CLASSES or line.function in BINARY:
         return bool(sum(row["column_rows"] for row in rows) >= limits["samples"])
-    chance = float(np.median([math.sqrt(2 * math.log(row["columns"]) / row["column_rows"]) for row in rows]))
-    return float(np.median([row["column_other"] for row in rows])) >= chance + limits["foretells"]
+    other = float(np.median([row["column_other"] for row in rows]))
+    return other >= predictions.chance(rows) + limits["foretells"]
 
 
 def _finding(process: Process, line: Line, rows: list[Row], rule: str, limits: Limits) -> Finding:

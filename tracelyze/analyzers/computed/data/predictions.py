@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
 CLASSES = ("cross_entropy", "nll_loss")
+WRITTEN = "written out"  # a squared or absolute error, of which the script computes the loss
 FUNCTIONS = (
     "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
-    "binary_cross_entropy_with_logits", "written out",
+    "binary_cross_entropy_with_logits", WRITTEN,
 )  # fmt: skip
 THRESHOLDS = (
     Threshold("varies", 0.1, "share", "derived: its square, a hundredth, is the variance that is explained"),
@@ -48,6 +49,8 @@ def constant(process: Process, optimization: Optimization, limits: Limits) -> tu
     judged = 0
     for line in (one for one in loss_calls.lines(process, FUNCTIONS) if one.training):
         rows = [row for row in line.rows if _tells(row, limits)]
+        if line.function == WRITTEN and not _foretold(rows):
+            continue
         late = [row for row in rows if row["step"] >= limits["late"] * len(optimization.steps)]
         if len(rows) < limits["looks"] or not late:
             continue
@@ -65,6 +68,18 @@ def _tells(row: Row, limits: Limits) -> bool:
     shape = loss_calls.sizes(row["input_shape"])
     few = row["function"] not in CLASSES or (len(shape) > 1 and shape[1] <= limits["classes"])
     return bool(known and few and row["target_varies"] > 0 and (row["ignored"] or 0.0) < limits["ignored"])
+
+
+def chance(rows: list[Row]) -> float:
+    """The largest correlation with a target that so many columns, of so many samples, have by chance."""
+    return float(np.median([np.sqrt(2 * np.log(row["columns"]) / row["column_rows"]) for row in rows]))
+
+
+def _foretold(rows: list[Row]) -> bool:
+    """Whether an input says something about the target, where both were compared: returns of a stock have no such one,
+    and their mean is the right answer."""
+    compared = [row for row in rows if row.get("column_rows")]
+    return not compared or float(np.median([row["column_same"] for row in compared])) >= chance(compared)
 
 
 def _is_flat(optimization: Optimization, limits: Limits) -> bool:
