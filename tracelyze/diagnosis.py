@@ -216,9 +216,11 @@ class Finding:
     """One thing that is wrong. Words are plain text; only `fix_code`, `excerpt` and `diff` are code.
 
     `fix_code` is an example of the repair, not an edit of the reader's own lines; `diff` is one, where the rule knows
-    it. `verify` says how to see that the repair worked. `excerpt` shows the lines around `location`. `excluded` lists
-    the healthy explanations of the same evidence that were ruled out, a short sentence each. `first_at`: the onset in
-    wall time, ISO 8601 in UTC.
+    it. `verify` says how to see that the repair worked. `excluded` lists the healthy explanations of the same evidence
+    that were ruled out, a short sentence each. `first_at`: the onset in wall time, ISO 8601 in UTC.
+
+    `location` is the line to change, where that is known, and `seen_at` then the line where the harm was seen; else
+    `location` is the line where it was seen, and `seen_at` None. `excerpt` shows the lines around `location`.
 
     `first_step` and `last_step` are inclusive step numbers; `first_second` is the onset on the run's clock.
     `trainings` names those that it holds for, in a run that made several ("training 3 of 5", "thread fold-2").
@@ -248,6 +250,7 @@ class Finding:
     diff: Diff | None = None
     excluded: list[str] = field(default_factory=list)
     first_at: str | None = None
+    seen_at: Location | None = None
 
 
 @dataclass(frozen=True)

@@ -452,6 +452,7 @@ def hostile(*texts: str) -> Diagnosis:
             last_step=2,
             evidence=[Evidence(text(), text(), text(), text(), text()) for _ in range(4)],
             location=Location(text(), 7, text(), text()),
+            seen_at=Location(text(), 9, text(), text()),
             charts=[chart()],
             false_alarm=text(),
             verify=text(),

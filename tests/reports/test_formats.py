@@ -282,6 +282,29 @@ def test_sarif_tells_consequences_as_notes_beside_their_cause() -> None:
     assert not any("helpUri" in rule for rule in plain)
 
 
+@pytest.mark.parametrize("form", ["html", "markdown", "text", "junit"])
+def test_the_line_to_change_stands_beside_the_line_where_the_harm_was_seen(form: str) -> None:
+    finding = examples.chain().findings[0]
+    apart = replace(finding, location=Location("model.py", 12, "build", "Adam(x)"), seen_at=finding.location)
+    shown = reports.render(replace(examples.chain(), findings=[apart]), form)
+    assert "Change at" in shown
+    assert "model.py:12" in shown
+    assert "Seen at" in shown
+    assert "train.py:41" in shown
+    assert "Change at" not in reports.render(examples.chain(), form)
+
+
+def test_sarif_relates_the_line_where_the_harm_was_seen() -> None:
+    finding = examples.chain().findings[0]
+    apart = replace(finding, location=Location("model.py", 12), seen_at=finding.location)
+    log = json.loads(reports.render(replace(examples.chain(), findings=[apart]), "sarif"))
+    (result,) = log["runs"][0]["results"]
+    (place,), (seen,) = result["locations"], result["relatedLocations"]
+    assert place["physicalLocation"]["region"]["startLine"] == 12
+    assert seen["physicalLocation"]["region"]["startLine"] == 41
+    assert (seen["id"], seen["message"]["text"]) == (1, "The harm was seen here.")
+
+
 @pytest.mark.parametrize("name", examples.ALL)
 def test_junit_has_a_case_for_every_check(name: str) -> None:
     diagnosis = examples.ALL[name]()

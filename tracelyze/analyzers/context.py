@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence.edits import excerpt_of
-from tracelyze.diagnosis import Finding
+from tracelyze.diagnosis import Finding, Location
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -24,10 +24,17 @@ def completed(finding: Finding, process: Process, rule: Rule) -> Finding:
     return replace(
         finding,
         excerpt=excerpt,
+        seen_at=_elsewhere(finding.seen_at, finding.location),
         first_at=finding.first_at or wall_time(process, finding.first_second),
         verify=finding.verify or rule.verify,
         excluded=finding.excluded or (list(rule.excluded) if finding.confidence == "certain" else []),
     )
+
+
+def _elsewhere(seen: Location | None, change: Location | None) -> Location | None:
+    """Where the harm was seen, if that is not the line to change."""
+    same = seen is not None and change is not None and (seen.file, seen.line) == (change.file, change.line)
+    return None if same or change is None else seen
 
 
 def fitted(title: str) -> str:

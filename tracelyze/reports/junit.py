@@ -58,7 +58,9 @@ def _element(name: str, body: str) -> str:
 def _text(findings: list[Finding]) -> str:
     paragraphs = []
     for finding in findings:
-        where = f"At {words.place(finding.location)}" if finding.location else ""
+        at = "At" if finding.seen_at is None else "Change at"
+        where = f"{at} {words.place(finding.location)}" if finding.location else ""
+        where += f"\nSeen at {words.place(finding.seen_at)}" if finding.seen_at else ""
         since, cost = words.onset(finding), words.cost(finding)
         facts = [f"Since {since}" if since != "not known" else "", f"Cost: {cost}" if cost else "", where]
         fix = f"Fix: {finding.fix}" if finding.fix else ""

@@ -14,7 +14,7 @@ from tracelyze.reports.wording import rank_words, run_words, story, tracebacks, 
 from tracelyze.reports.wording.plain_tracebacks import folded
 
 if TYPE_CHECKING:
-    from tracelyze.diagnosis import Check, Diagnosis, Evidence, Finding
+    from tracelyze.diagnosis import Check, Diagnosis, Evidence, Finding, Location
     from tracelyze.reports.wording.story import Chapter
 
 LIMIT: Final = 60_000
@@ -105,10 +105,8 @@ def _facts(finding: Finding, chapter: Chapter, diagnosis: Diagnosis) -> list[str
     lines = [f"- **Since** {', '.join(since)}"] if since else []
     lines += [f"- **Cost** {words.cost(finding)}"] if words.cost(finding) else []
     if finding.location is not None:
-        source = finding.location.source.strip()
-        seen = f": {markdown_code(escaping.shortened(source, _LONGEST_CELL))}" if source else ""
-        place = escaping.shortened(words.place(finding.location), _LONGEST_CELL)
-        lines.append(f"- **Seen at** {markdown_code(place)}{seen}")
+        lines += [f"- **Seen at** {_line(finding.seen_at)}"] if finding.seen_at is not None else []
+        lines.append(f"- **{words.place_heading(finding)}** {_line(finding.location)}")
     numbers = [one for one in finding.evidence if one.threshold is not None][:_NUMBERS]
     lines += [f"- **Measured** {'; '.join(_number(one) for one in numbers)}"] if numbers else []
     if chapter.consequences:
@@ -118,6 +116,13 @@ def _facts(finding: Finding, chapter: Chapter, diagnosis: Diagnosis) -> list[str
     lines += [f"- **Fix** {_words(finding.fix)}"] if finding.fix.strip() else []
     lines += [f"- **To verify** {_words(finding.verify)}"] if finding.verify else []
     return lines
+
+
+def _line(location: Location) -> str:
+    """A line's place and its text."""
+    source = location.source.strip()
+    place = markdown_code(escaping.shortened(words.place(location), _LONGEST_CELL))
+    return place + (f": {markdown_code(escaping.shortened(source, _LONGEST_CELL))}" if source else "")
 
 
 def _number(one: Evidence) -> str:
@@ -148,14 +153,15 @@ def _details(chapter: Chapter, of_ranks: int) -> str:
 def _seen(finding: Finding) -> list[str]:
     if finding.location is None:
         return []
-    place = f"**Seen at** {markdown_code(words.place(finding.location))}:"
+    seen = [f"**Seen at** {_line(finding.seen_at)}"] if finding.seen_at is not None else []
+    place = f"**{words.place_heading(finding)}** {markdown_code(words.place(finding.location))}:"
     if finding.excerpt is None:
-        return [place, _block(finding.location.source)] if finding.location.source.strip() else [place]
+        return [*seen, place, _block(finding.location.source)] if finding.location.source.strip() else [*seen, place]
     numbered = [
         f"{'>' if number == finding.location.line else ' '} {number:>5}  {line}"
         for number, line in enumerate(finding.excerpt.lines, finding.excerpt.first_line)
     ]
-    return [place, _block("\n".join(numbered), "")]
+    return [*seen, place, _block("\n".join(numbered), "")]
 
 
 def _repair(finding: Finding) -> list[str]:

@@ -90,11 +90,21 @@ def _result(finding: Finding, diagnosis: Diagnosis, index: dict[str, int]) -> di
         },
     }
     place = _place(finding, diagnosis)
-    related = _place(cause, diagnosis) if cause else None
-    if cause and related:
-        said = {"message": {"text": f"Caused by {cause.rule}: {cause.title}"}}
-        result["relatedLocations"] = [{"id": 1, **related, **said}]
+    related = _related(finding, cause, diagnosis)
+    if related:
+        result["relatedLocations"] = [{"id": number, **one} for number, one in enumerate(related, 1)]
     return result | ({"locations": [place]} if place else {})
+
+
+def _related(finding: Finding, cause: Finding | None, diagnosis: Diagnosis) -> list[dict[str, Any]]:
+    """Where the harm was seen, if something else is to change, and the line of the cause."""
+    found = []
+    if finding.seen_at is not None:
+        found.append(_line(finding.seen_at) | {"message": {"text": "The harm was seen here."}})
+    place = _place(cause, diagnosis) if cause else None
+    if cause and place:
+        found.append(place | {"message": {"text": f"Caused by {cause.rule}: {cause.title}"}})
+    return found
 
 
 def _cause(finding: Finding, diagnosis: Diagnosis) -> Finding | None:
@@ -117,17 +127,21 @@ def fingerprint(finding: Finding) -> str:
 def _place(finding: Finding, diagnosis: Diagnosis) -> dict[str, Any] | None:
     location = _located(finding, diagnosis)
     if location is not None:
-        place: dict[str, Any] = {"physicalLocation": {"artifactLocation": _artifact(location.file)}}
-        if location.line >= 1:
-            region: dict[str, Any] = {"startLine": location.line}
-            if location.source:
-                region["snippet"] = {"text": location.source}
-            place["physicalLocation"]["region"] = region
-        if location.function:
-            place["logicalLocations"] = [{"name": location.function, "kind": "function"}]
-        return place
+        return _line(location)
     script = next((argument for argument in diagnosis.run.command if argument.endswith(".py")), None)
     return {"physicalLocation": {"artifactLocation": _artifact(script)}} if script else None
+
+
+def _line(location: Location) -> dict[str, Any]:
+    place: dict[str, Any] = {"physicalLocation": {"artifactLocation": _artifact(location.file)}}
+    if location.line >= 1:
+        region: dict[str, Any] = {"startLine": location.line}
+        if location.source:
+            region["snippet"] = {"text": location.source}
+        place["physicalLocation"]["region"] = region
+    if location.function:
+        place["logicalLocations"] = [{"name": location.function, "kind": "function"}]
+    return place
 
 
 def _located(finding: Finding, diagnosis: Diagnosis) -> Location | None:

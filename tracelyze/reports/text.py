@@ -23,7 +23,7 @@ _NUMBERS = 3  # of the evidence
 _LONGEST = 600  # characters of one text
 _CODE_LINES = 20
 _TRACEBACK_LINES = 24
-_LABEL = 8  # columns of the words before a fact
+_LABEL = 9  # columns of the words before a fact
 _COLORS = {"critical": "31", "warning": "33", "info": "34", "ok": "32", "unknown": ""}
 _SIGNS = {"critical": "✖", "warning": "▲", "info": "●", "ok": "✔", "unknown": "?"}
 
@@ -118,7 +118,10 @@ class _Page:
                 self.verbatim(folded(str(evidence.value), _TRACEBACK_LINES), "    ", "")
         if finding.location is None:
             return
-        self.fact("Seen at", words.place(finding.location))
+        if finding.seen_at is not None:
+            source = finding.seen_at.source.strip()
+            self.fact("Seen at", words.place(finding.seen_at) + (f": {source}" if source else ""))
+        self.fact(words.place_heading(finding), words.place(finding.location))
         excerpt = finding.excerpt
         if excerpt is None:
             self.code(finding.location.source, "    ", "31")

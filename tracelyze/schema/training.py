@@ -153,6 +153,7 @@ OPTIMIZERS = Table(
         Column("dtype", "string", "", "dtypes of the parameters"),
         Column("site", "int32", "", "line of the script that makes it step (table sites)"),
         Column("backward_site", "int32", "", "line of the backward before its first step (table sites)"),
+        Column("made_at", "int32", "", "line of the script that makes it; null where a call that trains does so"),
         Column("shares", "int32", "tensors", "of them, tensors that another optimizer holds, which still stepped then"),
         Column("shares_with", "int16", "", "that optimizer"),
         Column("options", "string", "", "learning rate, momentum, weight decay, ... of the first group, as JSON"),
@@ -231,6 +232,7 @@ SCHEDULES = Table(
         Column("highest_lr", "float64", "", "highest rate that its steps set"),
         Column("early", "int32", "", "its steps before the first one of its optimizer; that of its constructor aside"),
         Column("site", "int32", "", "line of the script that makes it step (table sites)"),
+        Column("made_at", "int32", "", "line of the script that makes it; null where a call that trains does so"),
     ),
 )
 

@@ -37,6 +37,12 @@ class Optimization:
         return next((row for row in self.process.optimizers.records() if row["optimizer"] == self.optimizer), {})
 
     @property
+    def made_at(self) -> Location | None:
+        """The line that makes this optimizer, with its rate and the parameters that it holds; None where a framework
+        makes it."""
+        return self.process.site(self.facts.get("made_at"))
+
+    @property
     def step_location(self) -> Location | None:
         """The line that makes this optimizer step; the first line that makes any step where that is not known."""
         return self.process.site(self.facts.get("site")) or self.process.location("step")
@@ -45,6 +51,14 @@ class Optimization:
     def backward_location(self) -> Location | None:
         """The line of the backward before this optimizer's first step; else the first line with a backward."""
         return self.process.site(self.facts.get("backward_site")) or self.process.location("backward")
+
+    @property
+    def loader(self) -> dict[str, Any]:
+        """Settings of the loader that fed most of the steps (a row of the table `loaders`); empty if unknown."""
+        fed = self.steps["loader"]
+        numbers, counts = np.unique(fed[np.isfinite(fed)], return_counts=True)
+        usual = int(numbers[np.argmax(counts)]) if len(numbers) else None
+        return next((row for row in self.process.loaders.records() if row["loader"] == usual), {})
 
     @property
     def loss_location(self) -> Location | None:

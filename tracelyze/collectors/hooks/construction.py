@@ -1,4 +1,4 @@
-"""Optimizers as soon as they are made, and schedulers whenever they step: what is needed to say who holds what.
+"""Optimizers and schedulers as they are made, and schedulers whenever they step: who holds what, and who made it where.
 
 The hooks of `torch.optim` see an optimizer when it steps first. One that waits for its turn, or never steps, holds
 parameters all the same.
@@ -15,6 +15,7 @@ from typing import Any
 
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
 from tracelyze.collectors.program import vocabularies
+from tracelyze.collectors.program.lines import construction
 from tracelyze.collectors.program.optimizers import constructed, made_with, rates
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
 
@@ -32,7 +33,11 @@ def install(torch: Any, scheduled: Callable[[Any, bool], None], made: Callable[[
     _embedding(torch)
     home, depth, is_compiling = torch.optim.lr_scheduler, _Depth(), torch.compiler.is_compiling
     for kind in vars(home).values():
-        if isinstance(kind, type) and "step" in vars(kind) and hasattr(kind, "get_last_lr"):
+        if not isinstance(kind, type) or not hasattr(kind, "get_last_lr"):
+            continue
+        if "__init__" in vars(kind):
+            _placed(kind)
+        if "step" in vars(kind):
             kind.step = _step(kind.step, scheduled, depth, is_compiling)  # type: ignore[attr-defined]
 
 
@@ -49,10 +54,30 @@ def _constructor(owner: Any, made_one: Callable[[], None]) -> None:
             raise
         with contextlib.suppress(TypeError, AttributeError):  # a subclass that cannot be hashed, or has no groups yet
             constructed.add(self)
+            construction.note(self, sys._getframe(1))
             if len(self.param_groups) > 1 and (made := rates(self)) is not None:
                 made_with[self] = made
         with contextlib.suppress(Exception):  # what other libraries hold may answer in any way
             made_one()
+
+    owner.__init__ = __init__
+    wrappers.append(__init__)
+
+
+def _placed(owner: Any) -> None:
+    """Have the constructor of a class of schedulers note where it is called."""
+    original = owner.__init__
+
+    @unseen_by_warnings
+    @functools.wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            with contextlib.suppress(TypeError):  # no weak references to it
+                construction.note(self, sys._getframe(1))
+            original(self, *args, **kwargs)
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
 
     owner.__init__ = __init__
     wrappers.append(__init__)

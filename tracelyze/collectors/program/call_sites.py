@@ -55,6 +55,17 @@ class Sites:
             frame = frame.f_back
         return None
 
+    def at(self, role: str, code: CodeType, line: int) -> int:
+        """Number of a line of the script whose call is over."""
+        key = (role, id(code), -line)
+        number = self._numbers.get(key)
+        if number is None:
+            with self._lock:
+                self._kept.append(code)
+                number = self._numbers[key] = len(self._numbers)
+            self._tell(number, role, code.co_filename, line, code.co_name)
+        return number
+
     def path(self) -> tuple[tuple[int, int], ...]:
         """All calls in the script that lead here, as keys: the innermost first."""
         frame: FrameType | None = sys._getframe(1)

@@ -51,7 +51,8 @@ def _of_finding(finding: Finding, others: int) -> list[str]:
     found += [" ".join(parts)] if parts else []
     if finding.location is not None:
         source = finding.location.source.strip()
-        found.append(f"At {words.place(finding.location)}" + (f": {source}" if source else ""))
+        at = "At" if finding.seen_at is None else "Change at"
+        found.append(f"{at} {words.place(finding.location)}" + (f": {source}" if source else ""))
     if finding.fix.strip():
         found.append(f"Fix: {finding.fix}")
     return found

@@ -120,6 +120,11 @@ def cost(finding: Finding) -> str:
     return ", ".join(known)
 
 
+def place_heading(finding: Finding) -> str:
+    """What stands before the place of a finding: it is where to change something, or where the harm was seen."""
+    return "Change at" if finding.seen_at is not None else "Seen at"
+
+
 def place(location: Location) -> str:
     """`train.py:41 in train_step`."""
     return f"{location.file}:{location.line}" + (f" in {location.function}" if location.function else "")

@@ -48,7 +48,8 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
             Evidence("their elements", row["missed_elements"] or None, ""),
             Evidence("tensors that optimizers hold", row["held"], "tensors"),
         ],
-        location=optimization.backward_location,
+        location=optimization.made_at or optimization.backward_location,
+        seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="A network that only measures (a perceptual loss), or a part that is kept fixed without saying so.",
     )

@@ -61,7 +61,8 @@ def finding(optimization: Optimization, trained: Mask, rule: str) -> Finding:
             Evidence("steps after a backward", count, "steps"),
         ],
         cost=timing.cost_of(optimization, trained),
-        location=optimization.step_location,
+        location=optimization.made_at or optimization.step_location,
+        seen_at=optimization.step_location,
         charts=pictures.loss(optimization, [Mark(float(begin), "nothing to train")]),
         false_alarm="A model that is frozen on purpose, in a loop that only pretends to train.",
     )

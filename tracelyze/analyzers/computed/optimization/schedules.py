@@ -13,9 +13,11 @@ from tracelyze.formatting import number, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.rule import Limits
+    from tracelyze.diagnosis import Location
 
 Row = dict[str, Any]
 RETURNING = ("CosineAnnealingLR",)  # beyond their length they climb again
+OWN_RATE = ("OneCycleLR", "CyclicLR")  # are given rates, whatever the optimizer was made with
 LATE = ("SWALR",)  # made for the last part of a training, which may end before
 PER_STEP = 0.9  # share of the steps: GradScaler skips some, and then a scheduler is not stepped either
 FEWEST_EPOCHS = 3  # one or two may be a trial of the script
@@ -26,6 +28,17 @@ ALMOST = 0.2  # of its length, or of its rate: a schedule that ends there has no
 def last_rows(process: Process) -> list[Row]:
     """What is known last of each scheduler."""
     return list({row["scheduler"]: row for row in process.tables["schedules"].records()}.values())
+
+
+def rate_location(optimization: Optimization, raised: bool = False) -> Location | None:
+    """The line that gives an optimizer its rate: its construction; that of its scheduler, where the scheduler is given
+    a rate of its own, or has `raised` the optimizer's. The line of the step, where a framework makes both."""
+    rows = [row for row in last_rows(optimization.process) if row["optimizer"] == optimization.optimizer]
+    outer = [row for row in rows if not row["inner"]]
+    scheduler = outer[0] if len(outer) == 1 and (raised or outer[0]["name"] in OWN_RATE) else None
+    if scheduler is not None:
+        return optimization.process.site(scheduler["made_at"]) or optimization.step_location
+    return (None if raised else optimization.made_at) or optimization.step_location
 
 
 def runs_ahead(optimization: Optimization, rows: list[Row], limits: Limits) -> Row | None:
@@ -173,11 +186,14 @@ def finding(
     evidence: list[Evidence],
     first: int = 0,
     severity: Severity = "warning",
+    at_step: bool = False,
 ) -> Finding:
-    """A finding about the rate from row `first` of the steps on."""
+    """A finding about the rate from row `first` of the steps on. `at_step`: the call of the scheduler's step is to
+    change, not its construction."""
     begin = timing.step_at(optimization, first)
     affected = np.arange(len(optimization.steps)) >= first
-    site = optimization.process.site(row["site"]) if row else None
+    stepped = (optimization.process.site(row["site"]) if row else None) or optimization.step_location
+    made = optimization.process.site(row["made_at"]) if row and not at_step else None
     marks = [Mark(float(begin), "from here on")] if first else []
     rates = pictures.over_steps(optimization, "Learning rate", "rate", {"learning rate": "lr"}, marks)
     return Finding(
@@ -193,7 +209,8 @@ def finding(
         first_second=timing.second_at(optimization, first),
         evidence=evidence,
         cost=timing.cost_of(optimization, affected) if first or severity == "critical" else None,
-        location=site or optimization.step_location,
+        location=made or stepped,
+        seen_at=stepped,
         charts=rates + pictures.loss(optimization),
         false_alarm="A pause of the training that is planned, or a part of a longer schedule.",
     )

@@ -80,7 +80,7 @@ def measure(optimization: Optimization) -> Waiting | None:
     usable = np.isfinite(seconds) & np.isfinite(wait) & np.isfinite(idle) & (seconds > 0)
     usable[: min(3, len(usable))] = False
     first = usable & (steps["loader_first"] == 1)
-    loader = loader_of(optimization)
+    loader = optimization.loader
     batches = np.nan_to_num(steps["loader_batches"], nan=1.0)
     short = bool(loader.get("length")) and loader["length"] <= 2 * float(np.median(batches))
     always_first = first.sum() >= ALWAYS * usable.sum()
@@ -142,17 +142,6 @@ def undisturbed(seen: Waiting) -> Waiting:
         work=seen.workers * step if seen.workers else seen.work * loading,
         per_sample=None if seen.per_sample is None else seen.per_sample * loading,
     )
-
-
-def loader_of(optimization: Optimization) -> dict[str, Any]:
-    """Settings of the loader that fed most steps; empty if unknown."""
-    fed = optimization.steps["loader"]
-    fed = fed[np.isfinite(fed)]
-    if not len(fed):
-        return {}
-    numbers, counts = np.unique(fed, return_counts=True)
-    number = int(numbers[int(np.argmax(counts))])
-    return next((row for row in optimization.process.loaders.records() if row["loader"] == number), {})
 
 
 def predict(waiting: Waiting, cpus: int | None, handover: float, most: int) -> Prediction:

@@ -99,6 +99,7 @@ def _finding(process: Process, compared: dict[int, tuple[int, float]], first: Pa
         cost=Cost(spent, (ranks - 1) / ranks) if spent else None,
         ranks=[process.rank, *compared],
         location=process.loader_location(loader),
+        seen_at=process.site(loader.get("site")),
         charts=pictures.loss(optimization) if optimization else [],
         false_alarm="Ranks that hold parts of one model are to see the same data.",
     )  # fmt: skip

@@ -109,6 +109,7 @@ def _finding(process: Process, ranks: dict[int, Batches], what: str, values: dic
         ranks=[least, most],
         evidence=[Evidence(f"{what}, rank {rank}", value) for rank, value in sorted(values.items())[:8]],
         location=process.loader_location(loader) if loader else None,
+        seen_at=process.site(loader["site"]) if loader else None,
         false_alarm="Ranks of different speed that are given batches in proportion, with weights to match.",
     )
 

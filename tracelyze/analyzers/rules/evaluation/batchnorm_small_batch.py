@@ -13,6 +13,7 @@ from tracelyze.diagnosis import Evidence, Finding
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.diagnosis import Location
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -58,10 +59,18 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
             Evidence("samples per forward", float(size), "samples", limits["samples"], limits.source("samples")),
             Evidence("backwards per step", float(backwards), "", limits["backwards"], limits.source("backwards")),
         ],
-        location=optimization.backward_location,
+        location=_batch_location(optimization, float(size)),
+        seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="Samples that hold very many positions each, whose statistics are good enough.",
     )
+
+
+def _batch_location(optimization: Optimization, samples: float) -> Location | None:
+    """The loader of batches that are forwarded whole: its line sets their size. Else the line of the backward."""
+    whole = optimization.loader.get("batch_size") == samples
+    made_at = optimization.loader["made_at"] if whole else None
+    return optimization.process.site(made_at) or optimization.backward_location
 
 
 def _few_values(optimization: Optimization, limits: Limits) -> tuple[str, float] | None:
@@ -96,7 +105,8 @@ def _noise(optimization: Optimization, layer: str, values: float, samples: float
             Evidence("values per channel", values, "values", limits["values"], limits.source("values")),
             Evidence("samples per forward", samples, "samples"),
         ],
-        location=optimization.backward_location,
+        location=_batch_location(optimization, samples),
+        seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="A model that is to work like this, whose validation uses statistics of its batches as well.",
     )

@@ -61,6 +61,7 @@ def _finding(
     begin = timing.step_at(optimization, int(np.argmax(seen.rows)))
     seconds, share = waiting.lost(optimization, seen, predicted)
     gain = predicted.saved / seen.step if seen.step > 0 else 0.0  # of the step as it was, crowded processors included
+    iterated = optimization.process.site(seen.loader.get("site")) or optimization.process.location("loader")
     fix, promise = advice.of(way, replace(predicted, share=gain))
     live = " The dataset is a stream: if it comes from a live source at a fixed rate, nothing makes it faster."
     return Finding(
@@ -89,7 +90,8 @@ def _finding(
             *[Evidence(name, _plain(seen.loader.get(name))) for name in SETTINGS],
         ],
         cost=Cost(seconds, share),
-        location=optimization.process.site(seen.loader.get("site")) or optimization.process.location("loader"),
+        location=(optimization.process.site(seen.loader.get("made_at")) if way == advice.WORKERS else None) or iterated,
+        seen_at=iterated,
         charts=pictures.time_split(optimization, [Mark(float(begin), "steady steps")]),
         diff=_edit(optimization, seen, predicted, way),
         false_alarm="Data that arrive at a fixed rate, or a disk or network that is already at its limit.",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.computed.throughput import contention, waiting
+from tracelyze.analyzers.computed.throughput import contention
 from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Diff, Evidence, Finding, Mark
@@ -59,9 +59,11 @@ def _finding(
     lost, matters = lost_and
     rows = np.flatnonzero(excess)
     middle = float(np.median(excess[rows]))
-    loader = waiting.loader_of(optimization)
+    loader = optimization.loader
     marks = [Mark(float(timing.step_at(optimization, int(row))), "an epoch begins") for row in rows[:6]]
     fix, code = _advice(loader)
+    made_at = optimization.process.site(loader.get("made_at"))
+    iterated = optimization.process.site(loader.get("site")) or optimization.process.location("loader")
     return Finding(
         rule=RULE.id,
         severity="warning" if matters else "info",
@@ -87,7 +89,8 @@ def _finding(
             *[Evidence(name, str(loader[name])) for name in SETTINGS if loader.get(name) is not None],
         ],
         cost=Cost(float(excess.sum()), lost),
-        location=optimization.process.site(loader.get("site")) or optimization.process.location("loader"),
+        location=(made_at if code else None) or iterated,
+        seen_at=iterated,
         charts=pictures.time_split(optimization, marks),
         diff=_edit(optimization.process, loader),
         false_alarm="A pause between epochs that is planned, or a dataset that is made anew for each epoch on purpose.",

@@ -38,8 +38,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _finding(process: Process, workers: int, cpus: int, cost: Cost, starting: float, limits: Limits) -> Finding:
     optimization = process.longest
-    fed = optimization.steps["loader"][np.isfinite(optimization.steps["loader"])]
-    loader = next((row for row in process.loaders.records() if row["loader"] == fed[0]), {})
+    loader = optimization.loader
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -61,6 +60,7 @@ def _finding(process: Process, workers: int, cpus: int, cost: Cost, starting: fl
         ],
         cost=cost,
         location=process.loader_location(loader),
+        seen_at=process.site(loader.get("site")),
         charts=pictures.time_split(optimization),
         false_alarm="Workers that wait for a network most of the time.",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from tracelyze.analyzers.computed.optimization import schedules
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -49,6 +50,15 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
     scheduler = next((one["scheduler"] for one in rows if one["scheduler"]), None)
     site = next((one["site"] for one in rows if one["site"] is not None), None)
     optimization = process.longest if process.optimizations else None
+    stepped = process.site(site) or (optimization.step_location if optimization is not None else None)
+    made_at = next(
+        (
+            one["made_at"]
+            for one in schedules.last_rows(process)
+            if (one["optimizer"], one["name"]) == (row["optimizer"], scheduler)
+        ),
+        None,
+    )
     lowest, highest = number(min(made)), number(max(made))
     return Finding(
         rule=RULE.id,
@@ -73,7 +83,8 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
                      limits.source("looks")),
             Evidence("scheduler", scheduler),
         ],
-        location=process.site(site) or (optimization.step_location if optimization is not None else None),
+        location=process.site(made_at) or stepped,
+        seen_at=stepped,
         charts=pictures.loss(optimization) if optimization is not None else [],
         false_alarm="Groups whose rates are made equal on purpose.",
     )  # fmt: skip

@@ -103,6 +103,7 @@ def _out_of_step(optimization: Optimization, row: dict[str, Any], judge: Any) ->
             Evidence("steps of the optimizer", len(optimization.steps), "steps"),
             Evidence("length of the schedule", row["horizon"], "steps"),
         ],
+        at_step=judge is schedules.begun_early,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.optimization import rates, style
+from tracelyze.analyzers.computed.optimization import rates, schedules, style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -101,7 +101,8 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
             Evidence("lowest loss", found.lowest),
         ],
         cost=timing.cost_of(optimization, affected),
-        location=optimization.step_location,
+        location=schedules.rate_location(optimization, found.stable is not None),
+        seen_at=optimization.step_location,
         charts=pictures.loss(optimization, marks) + pictures.grad_norm(optimization, marks),
         false_alarm="A search for the highest stable rate, which is meant to end like this.",
     )  # fmt: skip

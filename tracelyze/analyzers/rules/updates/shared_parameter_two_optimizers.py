@@ -70,7 +70,8 @@ def _finding(
             Evidence("tensors that both hold", row["shares"], "tensors", 0, "one optimizer is enough for a tensor"),
             Evidence("steps of both after one backward", both[1], "share", limits["share"], limits.source("share")),
         ],
-        location=one.step_location,
+        location=one.made_at or one.step_location,
+        seen_at=one.step_location,
         charts=pictures.loss(one),
         false_alarm="Two kinds of update of one tensor that are meant to add up.",
     )

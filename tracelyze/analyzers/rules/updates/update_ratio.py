@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.optimization import ratios, style
+from tracelyze.analyzers.computed.optimization import ratios, schedules, style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -80,7 +80,8 @@ def _small(optimization: Optimization, seen: Ratios, way: float, fell: float, li
             Evidence("learning rate", rate),
         ],
         cost=timing.cost_of(optimization, np.ones(count, dtype=bool)),
-        location=optimization.step_location,
+        location=schedules.rate_location(optimization),
+        seen_at=optimization.step_location,
         charts=pictures.loss(optimization),
         false_alarm="A trained model that is only to be adjusted a little, by a loss that cannot fall much.",
     )
@@ -108,7 +109,8 @@ def _large(optimization: Optimization, ratio: float, limits: Limits) -> Finding:
             Evidence("update per weight in the second half", ratio, "", limits["large"], limits.source("large")),
         ],
         cost=timing.cost_of(optimization, affected),
-        location=optimization.step_location,
+        location=schedules.rate_location(optimization),
+        seen_at=optimization.step_location,
         charts=pictures.loss(optimization, [Mark(float(begin), "second half")]),
         false_alarm="Weights that are drawn anew all the time on purpose.",
     )

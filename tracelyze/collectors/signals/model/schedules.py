@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Any
 
 from tracelyze.collectors.internals.by_identity import ByIdentity
+from tracelyze.collectors.program.lines import construction
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
@@ -28,7 +29,7 @@ class _Scheduler:
         self.optimizer = weakref.ref(scheduler.optimizer)
         self.steps = 0
         self.inner = False
-        self.site: int | None = None
+        self.lines: dict[str, int | None] = {"site": None, "made_at": None}
         self.optimizer_index: int | None = None
         self.optimizer_steps = 0
         self.shares = False
@@ -45,7 +46,7 @@ class Schedules(Signal):
         f"schedules.{name}"
         for name in (
             "step", "scheduler", "name", "optimizer", "shares_parameters", "inner", "steps", "optimizer_steps",
-            "horizon", "base_lr", "first_lr", "lowest_lr", "highest_lr", "early", "site",
+            "horizon", "base_lr", "first_lr", "lowest_lr", "highest_lr", "early", "site", "made_at",
         )
     )  # fmt: skip
     inactive = ("after_step",)
@@ -75,8 +76,9 @@ class Schedules(Signal):
             one.early += self._before_its_optimizer(scheduler)
         if not self.progress.backwards:
             return  # The constructor of a scheduler makes a first step, which is none of the training's.
-        if one.site is None:
-            one.site = self.program.sites.here("schedule")
+        if one.lines["site"] is None:
+            one.lines["site"] = self.program.sites.here("schedule")
+            one.lines["made_at"] = construction.site_of(scheduler, "scheduler", self.program.sites)
         one.steps += 1
         if one.optimizer_index is None or one.steps % RESOLVED_EVERY == 0:
             self._resolve(one)
@@ -92,6 +94,7 @@ class Schedules(Signal):
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if tracked.count >= REPORTS[self._reported[tracked.index]]:
             self._reported[tracked.index] += 1
+            self._find_idle()
             self._report()
         self._next = self.progress.steps + REPORTS[self._reported[tracked.index]] - tracked.count
 
@@ -121,9 +124,16 @@ class Schedules(Signal):
                     "early": one.early,
                     "lowest_lr": one.lowest,
                     "highest_lr": one.highest,
-                    "site": one.site,
+                    **one.lines,
                 },
             )
+
+    def _find_idle(self) -> None:
+        """Where those were made that nobody steps: asked while the training runs, and with it a call that trains."""
+        for scheduler in self._known:
+            one = self._known[scheduler]
+            if not one.steps and one.lines["made_at"] is None:
+                one.lines["made_at"] = construction.site_of(scheduler, "scheduler", self.program.sites)
 
     def _resolve(self, one: _Scheduler) -> None:
         """Whose rate it sets. At the end of the program the optimizer may be gone: what was known before stays."""

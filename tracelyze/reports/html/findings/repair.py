@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze.reports import escaping
 from tracelyze.reports.markup import Child, Markup, element, with_code
+from tracelyze.reports.wording import words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,12 +50,23 @@ def _seen(finding: Finding, run: RunFacts) -> Markup | None:
         "div",
         element(
             "header",
-            element("h2", f"Seen at {escaping.one_line(name)}:{where.line}"),
+            element("h2", f"{words.place_heading(finding)} {escaping.one_line(name)}:{where.line}"),
             element("code", escaping.shortened(escaping.one_line(note), 120)) if note else None,
         ),
         _excerpt(where, finding.excerpt) or paragraphs("The text of this line was not recorded."),
+        _seen_elsewhere(finding.seen_at),
         class_=f"card code seen {finding.severity}",
     )
+
+
+def _seen_elsewhere(where: Location | None) -> Child:
+    """The line where the harm was seen, below the one to change."""
+    if where is None:
+        return None
+    place = f"Seen at {escaping.shortened(escaping.one_line(words.place(where)), 120)}"
+    source = where.source.strip()
+    text = element("code", escaping.shortened(escaping.one_line(source), 120)) if source else None
+    return element("p", f"{place}: " if text else place, text, class_="words")
 
 
 def _excerpt(where: Location, excerpt: Excerpt | None) -> Child:

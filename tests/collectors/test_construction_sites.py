@@ -1,0 +1,190 @@
+"""The line that makes an optimizer or a scheduler is told in every idiom, and never that of a call that trains."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracelyze.analyzers.engine import diagnose
+from tracelyze.analyzers.recorded.run import Process
+
+from .conftest import Collect
+
+HEAD = """
+import sys
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import OneCycleLR, ReduceLROnPlateau, SequentialLR, StepLR
+
+def train(model, optimizer, scheduler=None):
+    for step in range(30):
+        loss = model(torch.randn(8, 4)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if scheduler is not None:
+            scheduler.step(*[1.0] * isinstance(scheduler, ReduceLROnPlateau))
+
+model = nn.Linear(4, 2)
+"""
+
+SCRIPT = """
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)  # optimizer
+train(model, optimizer, StepLR(optimizer, 10))  # scheduler
+"""
+
+FUNCTION = """
+def build(model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)  # optimizer
+    warm, cool = StepLR(optimizer, 10), StepLR(optimizer, 10)
+    return optimizer, SequentialLR(optimizer, [warm, cool], [5])  # scheduler
+
+def main():
+    train(model, *build(model))
+
+main()
+"""
+
+TRAINER_CLASS = """
+class Momentum(torch.optim.SGD):
+    def __init__(self, params, lr):
+        super().__init__(params, lr=lr, momentum=0.9)
+
+class Trainer:
+    def __init__(self, model):
+        self.model = model
+        self.optimizer = Momentum(model.parameters(), lr=1e-3)  # optimizer
+        self.scheduler = ReduceLROnPlateau(self.optimizer)  # scheduler
+
+    def fit(self):
+        train(self.model, self.optimizer, self.scheduler)
+
+trainer = Trainer(model)
+trainer.fit()
+"""
+
+IDLE = """
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)  # optimizer
+scheduler = StepLR(optimizer, 10)  # scheduler
+train(model, optimizer)
+"""
+
+LIBRARY_FACTORY = """
+import factory
+optimizer, scheduler = factory.build(model)  # optimizer  # scheduler
+train(model, optimizer, scheduler)
+"""
+
+LIBRARY_TRAINER = """
+import factory
+factory.fit(model, train)
+"""
+
+IN_A_LIBRARY = """
+import torch
+
+def build(model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    return optimizer, torch.optim.lr_scheduler.StepLR(optimizer, 10)
+
+def fit(model, train):
+    train(model, *build(model))
+"""
+
+LIGHTNING = """
+import lightning
+from torch.utils.data import DataLoader
+
+class Module(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+
+    def training_step(self, batch):
+        return self.layer(batch).square().mean()
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=1e-3)  # optimizer
+        scheduler = OneCycleLR(optimizer, 1e-2, total_steps=30)  # scheduler
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+trainer = lightning.Trainer(max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+                            enable_model_summary=False, accelerator="cpu")
+trainer.fit(Module(), DataLoader(torch.randn(120, 4), batch_size=4))
+"""
+
+
+@pytest.fixture
+def recorded(collect: Collect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Process]:
+    """Records a script that has a library beside it."""
+    library = tmp_path / "site-packages"
+    library.mkdir()
+    (library / "factory.py").write_text(IN_A_LIBRARY)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(library), os.environ.get("PYTHONPATH", "")]))
+
+    def run(source: str) -> Process:
+        script = tmp_path / "train.py"
+        script.write_text(source)
+        done = collect(sys.executable, str(script))
+        assert done.process.returncode == 0, done.process.stderr
+        (process,) = done.run.processes
+        return process
+
+    return run
+
+
+def _line(source: str, mark: str) -> int | None:
+    return next((number for number, line in enumerate(source.splitlines(), 1) if f"# {mark}" in line), None)
+
+
+def _made(process: Process, row: dict[str, Any]) -> int | None:
+    place = process.site(row["made_at"])
+    return place and place.line
+
+
+@pytest.mark.parametrize(
+    "idiom", [SCRIPT, FUNCTION, TRAINER_CLASS, IDLE, LIBRARY_FACTORY, LIBRARY_TRAINER, LIGHTNING],
+    ids=["script", "function", "trainer-class", "idle", "library-factory", "library-trainer", "lightning"],
+)  # fmt: skip
+def test_where_optimizers_and_schedulers_are_made(recorded: Callable[[str], Process], idiom: str) -> None:
+    if idiom == LIGHTNING:
+        pytest.importorskip("lightning")
+    source = HEAD + idiom
+    process = recorded(source)
+    (optimizer,) = process.optimizers.records()
+    assert _made(process, optimizer) == _line(source, "optimizer")
+    schedulers = {row["scheduler"]: row for row in process.tables["schedules"].records() if not row["inner"]}
+    assert {_made(process, row) for row in schedulers.values()} == {_line(source, "scheduler")}
+
+
+VANISHING_RATE = """
+def main():
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    scheduler = StepLR(optimizer, 1, gamma=1e-9)  # scheduler
+    for step in range(120):
+        loss = model(torch.randn(8, 4)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        scheduler.step()  # step
+
+main()
+"""
+
+
+def test_a_finding_names_the_line_to_change_and_where_the_harm_was_seen(collect: Collect, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(HEAD + VANISHING_RATE)
+    done = collect(sys.executable, str(script))
+    (found,) = (one for one in diagnose(done.run).findings if one.rule == "learning-rate-schedule")
+    assert found.location is not None
+    assert found.seen_at is not None
+    assert found.location.line == _line(HEAD + VANISHING_RATE, "scheduler")
+    assert found.seen_at.line == _line(HEAD + VANISHING_RATE, "step")
+    assert found.excerpt is not None
+    assert found.location.source in found.excerpt.lines[found.location.line - found.excerpt.first_line]
