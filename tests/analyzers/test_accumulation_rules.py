@@ -144,7 +144,11 @@ def test_batches_left_over_join_the_next_epoch(make) -> None:
     ("columns", "status"),
     [
         ({"backwards": [4] * COUNT, "loader_batches": [4] * COUNT}, "passed"),
-        ({"backwards": [4, 4, 2, 4] * (COUNT // 4), "loader_batches": [4, 4, 2, 4] * (COUNT // 4)}, "passed"),
+        (
+            {"loader_first": [True, False, False] * 133 + [True]}  # short at the end of each epoch
+            | dict.fromkeys(("backwards", "loader_batches"), [4, 4, 2] * 133 + [4]),
+            "passed",
+        ),
         ({"loss_divisor": [4.0, *([4.0, 7.0] * COUNT)][:COUNT]}, "passed"),  # follows the window
         ({"loss_divisor": [1.0] * COUNT}, "passed"),  # an episode, a sentence at a time
         ({"loss_divisor": [64.0] * COUNT}, "passed"),  # a sum over a batch, divided by its size
@@ -174,3 +178,30 @@ def test_frameworks_divide_by_themselves(make) -> None:
     sites = [{"site": 1, "role": "backward", "file": "train.py", "line": 9, "source": "trainer.train()"}]
     process = make.process(carrying_over(make), sites=sites)
     assert "framework" in make.check("irregular-accumulation", process)[1]
+
+
+def cut_short(make, windows, **columns):
+    """Losses are divided by six; an epoch has `windows`."""
+    times = COUNT // len(windows)
+    backwards = list(windows) * times
+    first = ([True] + [False] * (len(windows) - 1)) * times
+    every = {"backwards": backwards, "loader_batches": backwards, "microbatches": backwards, "loader_first": first}
+    count = len(backwards)
+    seen = {"grads_discarded": [0] * count, "grads_cleared": [0] * count}
+    return make.steps(count) | every | seen | {"loss_divisor": [6.0] * count} | columns
+
+
+def test_windows_that_a_second_condition_cuts_short(make) -> None:
+    status, _, finding = make.check("irregular-accumulation", make.process(cut_short(make, [6, 4, 2, 6, 2, 4, 6, 6])))
+    assert (status, finding.severity, finding.first_step) == ("fired", "warning", 2)
+    assert finding.title == "50% of the steps sum 2 to 4 micro-batches but divide by 6"
+    assert "cuts windows short" in finding.summary
+    assert "(i + 1) % 6" in finding.fix_code
+
+
+def test_the_last_window_of_an_epoch_may_be_short(make) -> None:
+    assert make.check("irregular-accumulation", make.process(cut_short(make, [6, 6, 6, 2])))[0] == "passed"
+    without = dict.fromkeys(("loader_first", "loader_batches"), [None] * COUNT)
+    assert make.check("irregular-accumulation", make.process(cut_short(make, [6, 6, 6, 2], **without)))[0] == "passed"
+    several = make.process(cut_short(make, [6, 4, 2, 6], loader_batches=[1] * COUNT, microbatches=[1] * COUNT))
+    assert make.check("irregular-accumulation", several)[0] == "skipped", "several losses of one batch"

@@ -109,6 +109,13 @@ def test_ranks_that_see_different_data_or_hold_parts_of_a_model(make) -> None:
     assert ranks(make, [shuffled([1])])[:2] == ("skipped", "The run has one rank.")
 
 
+def test_ranks_that_shuffle_alike_until_one_of_them_draws_a_number_more(make) -> None:
+    status, _, finding = ranks(make, [shuffled([1, 2, 3]), shuffled([1, 5, 6])])
+    assert (status, finding.severity) == ("fired", "critical")
+    assert finding.summary.startswith("From the first pass on")
+    assert ranks(make, [shuffled([1, 2, 3]), shuffled([4, 2, 3])])[0] == "passed"
+
+
 @pytest.mark.parametrize("workers", [2, 3, 4])
 def test_workers_that_yield_the_whole_stream(make, workers) -> None:
     rows = epochs([[place // workers for place in range(50)]])

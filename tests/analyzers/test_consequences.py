@@ -174,3 +174,13 @@ def test_pages_name_causes_and_effects_from_the_table() -> None:
 def test_trace_findings_are_explained_by_the_same_table() -> None:
     assert dict(consequences.causes_of("exposed-communication")).keys() == {"straggler"}
     assert {effect for effect, _ in consequences.effects_of("straggler")} == {"slow-steps", "exposed-communication"}
+
+
+def test_a_cause_that_is_only_information_explains_no_harm() -> None:
+    summed = finding("unscaled-accumulation", 1, RUN, severity="warning", confidence="possible")
+    blown_up = finding("exploding-gradients", 34, RUN)
+    assert causes(summed, blown_up)["exploding-gradients"] == "unscaled-accumulation"
+    assert causes(replace(summed, severity="info"), blown_up)["exploding-gradients"] is None, "Adam divides it out"
+    assert causes(finding("no-shuffle", 1, RUN, severity="info"), finding("learning-rate-too-high", 2))[
+        "learning-rate-too-high"
+    ] is None  # fmt: skip

@@ -120,3 +120,22 @@ def test_a_small_validation_set_that_was_looked_at_whole(make) -> None:
     assert whole(6)[0] == "fired"
     assert whole(0)[0] == "passed"
     assert whole(0, distinct=40)[0] == "passed"  # few different samples meet by chance
+
+
+@pytest.mark.parametrize(("copied", "status"), [(400, "fired"), (800, "skipped")])
+def test_samples_that_training_holds_several_times_are_met_more_often(make, copied: int, status: str) -> None:
+    """Copies of half of the validation set in training are no measure of training accuracy; of all, it looks like it.
+
+    Each copied sample stands in training four times, so that the looks at a pass show it four times as often.
+    """
+    copies = [one for one in range(copied) for _ in range(4)]
+    training = copies + list(range(1000, 4200 - len(copies)))
+    extremes = {"dtype": "float32", "min": 0.0, "max": 0.0}
+    rows = [
+        row | extremes | {"min": -float(at), "max": float(at)}
+        for at, row in enumerate(passes(training, list(range(800)), epochs=8))
+    ]
+    found, reason, finding = judge(make, rows, forwards=[25] * 4, losses=[0] * 4)
+    assert found == status, reason
+    if finding is not None:
+        assert finding.evidence[1].value == pytest.approx(0.5, abs=0.1)

@@ -183,3 +183,12 @@ def test_running_parities_equal_their_input_at_the_first_position_only(length: i
         assert found["ids_compared"] == 0
     else:
         assert 0.2 < found["ids_equal"] < 0.8
+
+
+def test_padding_beside_the_ids_of_a_source() -> None:
+    """The targets of a translation end one position later than its source: their end symbol stands beside padding."""
+    model, x = recurrent(nn.LSTM), ids(padded=True)
+    target = x.roll(1, 1)
+    target[:, 0] = 1
+    found = told(model, x, target)
+    assert (found["pad_target"], found["pad_same"]) == (0.0, pytest.approx(1 - 5 / (x == 0).sum().item(), abs=0.05))

@@ -102,6 +102,8 @@ def _onsets(findings: Sequence[Finding], rules: Sequence[Declaration]) -> dict[s
 
 def _holds(row: Consequence, cause: Finding, effect: Finding, run_steps: int) -> bool:
     """Whether this effect may come from this cause by what it says of itself, and by the steps between the two."""
+    if row.grave and cause.severity == "info":
+        return False
     told = " ".join(str(one.value) for one in effect.evidence if one.name in SAYS_WHAT)
     told = f"{effect.title} {effect.summary} {told}".lower()
     if any(word.lower() in told for word in row.unless):

@@ -36,6 +36,8 @@ an onset within a twentieth of the run."""
 UNCLEARED: Final = ("missing-zero-grad", "partial-zero-grad")
 """They are there a step before they are seen: at the first step there are no old gradients to add to."""
 BLOWN_UP: Final = (*UNCLEARED, "learning-rate-too-high", "exploding-gradients", "loss-divergence")
+SUMMED: Final = "Summed micro-batches multiply the step by their number."
+STILL_SCALED: Final = "Steps with gradients that still hold the loss scale are as many times too long."
 NO_NUMBERS: Final = (
     "AttributeError", "ConnectionError", "FileExistsError", "FileNotFoundError", "ImportError", "KeyError",
     "ModuleNotFoundError", "NameError", "NotImplementedError", "OSError", "PermissionError", "StopIteration",
@@ -52,7 +54,8 @@ class Consequence:
     """`effect` can follow from each of `causes`, within `delay`, because of `why`.
 
     `unless`: an effect that says one of these of itself (in its title, summary, exception or message) comes from
-    something else. `left_out`: the effect is no harm of its own but another name for what the causes do, and is not
+    something else. `grave`: only a cause that is a warning or worse has this effect (what it is told for as information
+    is harmless). `left_out`: the effect is no harm of its own but another name for what the causes do, and is not
     told beside one that is certain.
     """
 
@@ -62,6 +65,7 @@ class Consequence:
     delay: Delay = ANY_TIME
     unless: tuple[str, ...] = ()
     left_out: bool = False
+    grave: bool = False
 
 
 CONSEQUENCES: Final = (
@@ -69,6 +73,10 @@ CONSEQUENCES: Final = (
     Consequence("exploding-gradients", UNCLEARED, "Gradients that are not cleared add up from step to step."),
     Consequence("exploding-gradients", ("loss-divergence", "learning-rate-too-high"),
                 "The further the weights are thrown, the steeper the loss is there."),
+    Consequence("exploding-gradients", ("unscaled-accumulation",), SUMMED, grave=True),
+    Consequence("exploding-gradients", ("scaler-misuse",), STILL_SCALED),
+    Consequence("gradient-spikes", ("no-shuffle",), "Each class in turn pulls the weights towards its own answer.",
+                grave=True),
     Consequence("gradient-spikes", (*UNCLEARED, "exploding-gradients", "learning-rate-too-high"),
                 "Weights that are thrown about meet steep places of the loss again and again."),
     Consequence("gradient-spikes", ("fp16-overflow",), "Gradients close to the limit of float16 jump.", AT_ONCE),
@@ -97,8 +105,11 @@ CONSEQUENCES: Final = (
     Consequence("learning-rate-too-high", UNCLEARED,
                 "Gradients that add up make every rate too high in the end; the rate itself may be sound.",
                 left_out=True),
-    Consequence("learning-rate-too-high", ("unscaled-accumulation",),
-                "Summed micro-batches multiply the step by their number."),
+    Consequence("learning-rate-too-high", ("unscaled-accumulation",), SUMMED, grave=True),
+    Consequence("learning-rate-too-high", ("scaler-misuse",), STILL_SCALED),
+    Consequence("learning-rate-too-high", ("no-shuffle",),
+                "Each class in turn pulls the weights towards its own answer: a rate that suits mixed batches may be "
+                "sound.", grave=True),
     Consequence("learning-rate-too-high", ("learning-rate-schedule",), "The schedule sets the rate that is too high."),
     Consequence("learning-rate-too-high", ("nonfinite-input", "train-in-eval-mode"),
                 "On broken data, or with stale statistics, a model blows up at rates that are sound."),
@@ -119,6 +130,7 @@ CONSEQUENCES: Final = (
                 "NaN in, NaN out: it spreads to all that is computed from it.", AT_ONCE),
     Consequence("loss-nonfinite", BLOWN_UP, "Numbers that grow without bound overflow."),
     Consequence("loss-nonfinite", ("fp16-overflow", "fp16-without-scaler"), "float16 overflows above 65,504."),
+    Consequence("loss-nonfinite", ("scaler-misuse",), STILL_SCALED),
     Consequence("nonfinite-activations", ("labels-all-ignored", "nonfinite-input", "loss-nonfinite"),
                 "NaN in, NaN out: it spreads to all that is computed from it.", AT_ONCE),
     Consequence("nonfinite-activations", ("exploding-gradients", "learning-rate-too-high"),
@@ -132,6 +144,8 @@ CONSEQUENCES: Final = (
     # the loss
     Consequence("loss-divergence", (*UNCLEARED, "exploding-gradients", "learning-rate-too-high"),
                 "Steps that overshoot raise the loss, each one further."),
+    Consequence("loss-divergence", ("unscaled-accumulation",), SUMMED, grave=True),
+    Consequence("loss-divergence", ("scaler-misuse",), STILL_SCALED),
     Consequence("loss-divergence", ("fp16-overflow",), "Steps are skipped, or made with gradients that overflowed."),
     Consequence("loss-divergence", ("train-in-eval-mode",), "BatchNorm normalises with statistics that grow stale."),
     Consequence("loss-spikes", (*UNCLEARED, "exploding-gradients", "learning-rate-too-high"),

@@ -12,7 +12,13 @@ LOSS_CALLS: Final = Table(
     "Calls of torch's loss functions that were looked at: the first of each function, then one in many.",
     (
         Column("step", "int64", "", "optimizer steps (all optimizers) that were done before the call"),
-        Column("function", "string", "", "function of torch.nn.functional; written out: the script computes the loss"),
+        Column(
+            "function",
+            "string",
+            "",
+            "function of torch.nn.functional; written out: the script computes the loss; the model's own loss: labels "
+            "were given to a model that computes it without such a function",
+        ),
         Column("site", "int32", "", "line of the script that calls it (table sites)"),
         Column("loader", "int16", "", "DataLoader whose batch was in hand (table loaders)"),
         Column("training", "bool", "", "autograd was recording and the input depends on something trainable"),

@@ -15,6 +15,7 @@ CLASSES: Final = (
     "loss.loss.Loss",
     "loss.loss_inputs.LossInputs",
     "loss.written_losses.WrittenLosses",
+    "loss.given_labels.GivenLabels",
     "loss.loss_graphs.LossGraphs",
     "loss.references.References",
     "precision.loss_scale.LossScale",

@@ -95,7 +95,7 @@ def columns(torch: Any, given: Any, target: Any, ignored: int, weight: Any) -> d
     attending = _attending(graph)
     texts = [rows_of_ids.columns(torch, attending, ids, beside, ignored) for _, ids, beside in pairs]
     ways = [way for place in placed for way in next_seen.columns(torch, graph, *place, ignored, IN_PLACE)]
-    told = _best(torch, rows, "ids_equal") | _best(torch, rows, "pad_share")
+    told = _best(torch, rows, "ids_equal") | _best(torch, rows, "pad_share", first="pad_same")
     return told | rows_of_ids.best(torch, texts) | next_seen.best(torch, ways)
 
 
@@ -123,19 +123,20 @@ def _beside(
     found = _compared(ids, target, ignored)
     later = sees_later(torch, graph, embedding, given.shape[1], ids.device)
     found["sees_later"] = torch.full((), math.nan, device=ids.device) if later is None else later
-    ways = [_padding(ids, target, ignored, weight)]
+    ways = [padding(torch, ids, target, ignored, weight)]
     if ids.shape[0] > 1:  # The dimension of time may come before that of the batch.
-        ways.append(_padding(ids.T, target.T, ignored, weight))
-    return found | _best(torch, ways, "pad_share")
+        ways.append(padding(torch, ids.T, target.T, ignored, weight))
+    return found | _best(torch, ways, "pad_share", first="pad_same")
 
 
-def _best(torch: Any, rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    """The row whose column `name` is largest, chosen where the values are."""
+def _best(torch: Any, rows: list[dict[str, Any]], name: str, first: str = "") -> dict[str, Any]:
+    """The row whose column `name` is largest, chosen where the values are, among those whose share `first` is nearly
+    all, if there are any. All columns of the kind of `name` are kept."""
     if len(rows) < 2:
         return rows[0] if rows else {}
     kind = name.partition("_")[0]
     mine = [column for column in rows[0] if column.startswith(kind) or (kind == "ids" and column == "sees_later")]
-    best = torch.stack([row[name] for row in rows]).argmax().reshape(1)
+    best = torch.stack([row[name] + (row[first] >= ONLY if first else 0) for row in rows]).argmax().reshape(1)
     return {column: torch.stack([row[column].double() for row in rows]).gather(0, best)[0] for column in mine}
 
 
@@ -158,14 +159,17 @@ def _compared(ids: Any, target: Any, ignored: int) -> dict[str, Any]:
     return {"ids_compared": count, "ids_equal": equal.sum() / count.clamp(min=1), "ids_ahead": share}
 
 
-def _padding(ids: Any, target: Any, ignored: int, weight: Any) -> dict[str, Any]:
+def padding(torch: Any, ids: Any, target: Any, ignored: int, weight: Any = None) -> dict[str, Any]:
     """The ends of rows that are filled with one id and nowhere else hold it, and what the targets are there."""
     filled = ids == ids[:, -1].mode().values
     tail = filled.flip(1).cumprod(1).flip(1)
     lengths = tail.sum(1)
     spread, ends = lengths.amax() - lengths.amin(), lengths.sum()
     counts = tail.bool() & (target != ignored)
-    value = target.masked_fill(~counts, -1).amax()  # Padding is a single id, so the largest one is it.
+    # A row ends with padding, if it has any. Where the ids are those of another sequence (the source of a translation),
+    # the end symbol of the targets may still stand beside the first of them.
+    last = target[:, -1].masked_fill(~counts[:, -1], -1).mode().values
+    value = torch.where(last >= 0, last, target.masked_fill(~counts, -1).amax())
     same, number = (counts & (target == value)).sum(), counts.sum()
     if weight is not None:
         number = number * (weight.detach().index_select(0, value.clamp(0, len(weight) - 1).reshape(1))[0] != 0)

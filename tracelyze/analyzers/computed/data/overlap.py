@@ -3,10 +3,15 @@
 A pass over the training data in which a share c of its samples was looked at shows a validation sample that belongs to
 the training data with probability c. So hits / (validation samples looked at * c), summed over passes, estimates the
 share of them that such a pass trains on, whatever the number of passes.
+
+Samples that the training data hold several times over are met more often, and make that estimate too large. But then it
+is the same ones that are met again and again: if each of a share s is met by a Poisson count, the mean m of the counts
+over all samples and the mean p of count * (count - 1) give s = m^2 / p.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import combinations
 from statistics import fmean
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 CONTINUOUS = 16  # batches of which a smallest and a largest value is compared
+AGAIN = 400  # times that a sample was met once more: from there on the estimate from counts is within a twentieth or so
 DIFFERENT = 0.5  # of them that have to differ: values on a grid, or in a vocabulary, have few extremes
 
 
@@ -134,7 +140,7 @@ def of_validation(
 
 def compare(pairs: list[tuple[list[Seen], list[Seen]]], lengths: dict[int, int]) -> Overlap:
     """Validation passes against the training passes that each pair holds. `lengths`: batches by loader."""
-    met: set[str] = set()
+    met: Counter[str] = Counter()
     everything: set[str] = set()
     hits = expected = looks = 0.0
     training = {id(one): one for _, passes in pairs for one in passes}
@@ -143,7 +149,7 @@ def compare(pairs: list[tuple[list[Seen], list[Seen]]], lengths: dict[int, int])
         everything |= contents
         for one in passes:
             found = contents & one.distinct
-            met |= found
+            met.update(found)
             hits += len(found)
             looks += len(contents)
             size = size_of([one], lengths[one.loader])
@@ -151,11 +157,17 @@ def compare(pairs: list[tuple[list[Seen], list[Seen]]], lengths: dict[int, int])
     return Overlap(
         hits=len(met),
         looked=len(everything),
-        share=min(1.0, hits / expected) if expected else 0.0,
+        share=min(1.0, hits / expected, _concentration(met, len(everything))) if expected else 0.0,
         expected=expected,
         rate=hits / looks if looks else 0.0,
         chance=_chance(list(training.values()), [one for evaluated, _ in pairs for one in evaluated]),
     )
+
+
+def _concentration(met: Counter[str], looked: int) -> float:
+    """The share of the samples looked at on which the counts in `met` fall, as far as they tell; else 1."""
+    again = sum(count * (count - 1) for count in met.values())
+    return min(1.0, met.total() ** 2 / (looked * again)) if again >= AGAIN else 1.0
 
 
 def _chance(training: list[Seen], validation: list[Seen]) -> float:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
 
-FUNCTIONS = ("cross_entropy", "nll_loss")
 NEXT = Threshold(
     "next", 0.9, "share", "targets of a language model are its next ids; by chance few in a vocabulary are"
 )
@@ -26,7 +25,7 @@ UNTOLD = Skipped(
 def lines(process: Process, limits: Limits) -> list[tuple[Line, list[Row]]]:
     """The training losses of language models, with the calls whose rows of ids were looked at, if there are enough."""
     found = []
-    for line in loss_calls.lines(process, FUNCTIONS):
+    for line in loss_calls.lines(process, loss_calls.OF_TOKENS):
         rows = [row for row in line.rows if line.training and row["ids_next"] is not None]
         told = [row for row in rows if row["ids_next"] >= limits["next"]]
         untold = [row for row in rows if math.isnan(row["ids_next"])]

@@ -46,3 +46,20 @@ def at_least_one_each(optimization: Optimization) -> Mask:
     """Steps with a batch for every backward, or more: batches may be left out. Shape [steps]."""
     steps = optimization.steps
     return np.asarray(one_each(optimization) | (steps["loader_batches"] >= steps["backwards"]), dtype=bool)
+
+
+def cut_short(optimization: Optimization, most: float) -> Mask:
+    """Steps with fewer backwards than `most`, without the last step of each pass over the data. Shape [steps].
+
+    Where passes are not known, only windows of several lengths count: the last one of a pass has the same length every
+    time.
+    """
+    steps = optimization.steps
+    short = np.asarray(steps["backwards"] < most, dtype=bool)
+    short[-1:] = False  # The run may have been stopped there.
+    begins = steps["loader_first"] == 1
+    if begins.any():
+        short[:-1] &= ~begins[1:]
+    elif len(np.unique(steps["backwards"][short])) < 2:
+        short[:] = False
+    return short

@@ -1,4 +1,4 @@
-"""irregular-accumulation: some steps sum more micro-batches than their losses are divided by."""
+"""irregular-accumulation: some steps sum more, or fewer, micro-batches than their losses are divided by."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Steps with more backwards, one per batch, than the constant that all losses are divided by."""
+    """Steps with more or fewer backwards, one per batch, than the constant that all losses are divided by."""
     if len(process.optimizations) > 1:
         return Skipped(accumulation.SEVERAL_OPTIMIZERS, "not-applicable")
     optimization = process.optimizations[0]
@@ -27,15 +27,21 @@ def check(process: Process, limits: Limits) -> Outcome:
     regular = (backwards == usual) & (divisor == usual)
     if usual < 2 or regular.sum() < limits["steps"]:
         return Passed("losses are not divided by the number of backwards per step, so nothing is averaged that way")
-    long = (backwards > limits["off"] * usual) & (divisor == usual) & ~timing.skipped(optimization)
-    if long.sum() < max(limits["steps"], limits["share"] * len(backwards)):
+    stepped = (divisor == usual) & ~timing.skipped(optimization)
+    long = (backwards > limits["off"] * usual) & stepped
+    short = accumulation.cut_short(optimization, usual / limits["off"]) & stepped
+    enough = max(limits["steps"], limits["share"] * len(backwards))
+    if max(long.sum(), short.sum()) < enough:
         return Passed(f"{usual:.0f} backwards per step, more in {int(long.sum())} of {len(backwards):,} steps")
+    if not [site for site in process.locations("backward") if ".backward(" in site.source]:
+        return Skipped("backward is called by a framework, which may normalise the loss by itself", "not-applicable")
+    if long.sum() < enough:
+        if accumulation.one_each(optimization)[short | regular].all():
+            return [_finding(optimization, short, usual, True, limits)]
+        return Skipped(f"{int(short.sum()):,} steps have fewer backwards, but {accumulation.NOT_PER_BATCH}")
     told = f"{int(long.sum()):,} steps have more than the {usual:.0f} backwards that losses are divided by"
     if not accumulation.at_least_one_each(optimization)[long | regular].all():
         return Skipped(f"{told}, but {accumulation.NOT_PER_BATCH}")
-    own = [site for site in process.locations("backward") if ".backward(" in site.source]
-    if not own:
-        return Skipped("backward is called by a framework, which may normalise the loss by itself", "not-applicable")
     watched = long & optimization.steps.known("grads_discarded") & optimization.steps.known("grads_cleared")
     gone = (optimization.steps["grads_discarded"] > 0) | (optimization.steps["grads_cleared"] > 0)
     if (watched & gone).any():
@@ -45,50 +51,72 @@ def check(process: Process, limits: Limits) -> Outcome:
     return [_finding(optimization, long, usual, watched.sum() >= limits["watched"], limits)]
 
 
-def _finding(optimization: Optimization, long: Mask, usual: float, sure: bool, limits: Limits) -> Finding:
+def _finding(optimization: Optimization, windows: Mask, usual: float, sure: bool, limits: Limits) -> Finding:
     steps = optimization.steps
-    first = int(np.argmax(long))
-    begin = timing.step_at(optimization, first)
-    count = float(np.median(steps["backwards"][long]))
-    boundary = float((steps["loader_first"][long] == 1).mean())
-    where = (
-        "They are the first of an epoch: the batches that were left over when the last one ended, too few for a step, "
-        "stay in the gradients. "
-        if boundary > limits["boundary"]
-        else "Batches are left out in between, and with them the step that would have been due. "
-    )
+    begin = timing.step_at(optimization, int(np.argmax(windows)))
+    backwards = steps["backwards"][windows]
+    count, least, most = float(np.median(backwards)), int(np.min(backwards)), int(np.max(backwards))
+    fewer = count < usual
+    sums = f"{most}" if least == most else f"{least} to {most}"
+    boundary = float((steps["loader_first"][windows] == 1).mean())
     name = str(optimization.facts.get("name") or "the optimizer")
     matters = name in accumulation.SCALE_MATTERS
-    often = share_of(float(long.mean()), "steps")
+    why, fix, code = _short_windows(usual) if fewer else _long_windows(usual, boundary > limits["boundary"])
+    off = 1 / limits["off"] if fewer else limits["off"]
     return Finding(
         rule=RULE.id,
         severity="warning" if matters else "info",
         confidence="certain" if sure else "likely",
-        title=f"{often.capitalize()} sum {count:.0f} micro-batches but divide by {usual:.0f}",
+        title=(
+            f"{share_of(float(windows.mean()), 'steps').capitalize()} sum {sums} micro-batches "
+            f"but divide by {usual:.0f}"
+        ),
         summary=(
-            f"Losses are divided by {usual:.0f}, the usual number of backwards per step, but in {int(long.sum()):,} "
-            f"steps, from step {begin:,} on, up to {np.max(steps['backwards'][long]):.0f} backwards came together. "
-            f"{where}Their gradient is {number(count / usual)} times that of the other steps"
+            f"Losses are divided by {usual:.0f}, the usual number of backwards per step, but {int(windows.sum()):,} "
+            f"steps, from step {begin:,} on, sum {sums} backwards. {why} Their gradient is {number(count / usual)} "
+            "times that of the other steps"
             + (f", and with {name} so is the update." if matters else f"; {name} evens out a part of that.")
         ),
-        fix="Step at the end of an epoch as well, divided by what there is, or clear the gradients as an epoch begins, "
-        "or count batches on across epochs. Count only batches that had a backward.",
-        fix_code=f"size = min({usual:.0f}, len(loader) - i // {usual:.0f} * {usual:.0f})\n"
-        "(loss / size).backward()\n"
-        f"if (i + 1) % {usual:.0f} == 0 or i + 1 == len(loader):\n    optimizer.step()\n    optimizer.zero_grad()",
+        fix=fix,
+        fix_code=code,
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("steps with more backwards", float(long.mean()), "share", limits["share"], limits.source("share")),
-            Evidence("their backwards over the divisor", count / usual, "times", limits["off"], limits.source("off")),
+            Evidence(f"steps with {'fewer' if fewer else 'more'} backwards", float(windows.mean()), "share",
+                     limits["share"], limits.source("share")),
+            Evidence("their backwards over the divisor", count / usual, "times", off, limits.source("off")),
             Evidence("of them, the first of an epoch", boundary, "share"),
         ],
         location=optimization.backward_location,
         charts=pictures.over_steps(
-            optimization, "Backwards per step", "backwards", {"backwards": "backwards"}, [Mark(float(begin), "more")]
+            optimization, "Backwards per step", "backwards", {"backwards": "backwards"},
+            [Mark(float(begin), "fewer" if fewer else "more")],
         ),
         false_alarm="Windows of different length on purpose, with a loss that is not meant to be a mean.",
+    )  # fmt: skip
+
+
+def _short_windows(usual: float) -> tuple[str, str, str]:
+    """What makes windows short, the fix and its code."""
+    return (
+        "Something besides the count of batches also makes the optimizer step, and cuts windows short.",
+        "Step after as many batches as losses are divided by, and nowhere else.",
+        f"if (i + 1) % {usual:.0f} == 0:\n    optimizer.step()\n    optimizer.zero_grad()",
     )
+
+
+def _long_windows(usual: float, begin_epochs: bool) -> tuple[str, str, str]:
+    """What makes windows long, the fix and its code."""
+    why = (
+        "They are the first of an epoch: the batches left over from the one before, too few for a step, stay in."
+        if begin_epochs
+        else "Batches are left out in between, and with them the step that would have been due."
+    )
+    code = (
+        f"size = min({usual:.0f}, len(loader) - i // {usual:.0f} * {usual:.0f})\n(loss / size).backward()\n"
+        f"if (i + 1) % {usual:.0f} == 0 or i + 1 == len(loader):\n    optimizer.step()\n    optimizer.zero_grad()"
+    )
+    return why, "Step at the end of an epoch as well, divided by what is left, or clear the gradients there.", code
 
 
 RULE = Rule(

@@ -16,12 +16,10 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line
     from tracelyze.analyzers.recorded.run import Process
 
-FUNCTIONS = ("cross_entropy", "nll_loss")
-
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The share of targets that are ignore_index, call by call, at each line that computes a training loss."""
-    lines = [line for line in loss_calls.lines(process, FUNCTIONS) if line.training]
+    lines = [line for line in loss_calls.lines(process, loss_calls.OF_TOKENS) if line.training]
     findings: list[Finding] = []
     shares: list[float] = []
     for line in lines:

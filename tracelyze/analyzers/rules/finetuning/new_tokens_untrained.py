@@ -16,11 +16,14 @@ Row = dict[str, Any]
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Added rows at the last look at each embedding."""
-    last: dict[str, Row] = {row["parameter"]: row for row in process.tables["new_rows"].records()}
-    if not last:
+    """Added rows at the last look at each embedding, against the first look."""
+    looks: dict[str, list[Row]] = {}
+    for row in process.tables["new_rows"].records():
+        looks.setdefault(row["parameter"], []).append(row)
+    if not looks:
         return Skipped("no embedding was made larger before it was trained", "not-applicable")
-    rows = [row for row in last.values() if row["step"] >= limits["steps"]]
+    last = [rows[-1] | {"begun": rows[0]["step"]} for rows in looks.values()]
+    rows = [row for row in last if row["step"] - row["begun"] >= limits["steps"]]
     if not rows:
         return Skipped(f"the last look at the new rows was before step {limits['steps']:.0f}")
     found = [
@@ -45,7 +48,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         summary=(
             f"{row['parameter']} was made larger by {plural(added, 'row')} (from {row['before']:,} to "
             f"{row['rows']:,}) before training. Inputs use {used} of them, without padding, and {row['unchanged']:.0f} "
-            f"of these are bit for bit what they were, {plural(row['step'], 'step')} later. "
+            f"of these are bit for bit what they were, {plural(row['step'] - row['begun'], 'step')} later. "
             + (
                 "The weight is frozen, so the new tokens keep their initial values, which mean nothing."
                 if frozen
@@ -57,18 +60,19 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         "the new rows; make the optimizer after the embedding was resized.",
         fix_code='LoraConfig(..., modules_to_save=["embed_tokens", "lm_head"])\n'
         "# or trainable_token_indices=[...] for the new rows alone",
-        first_step=1,
+        first_step=int(row["begun"]) + 1,
         last_step=int(row["step"]),
         evidence=[
             Evidence("new rows that inputs use", used, "rows"),
             Evidence("of them unchanged", int(row["unchanged"]), "rows"),
-            Evidence("steps until the last look", int(row["step"]), "steps", limits["steps"], limits.source("steps")),
+            Evidence("steps from the first look to the last", int(row["step"] - row["begun"]), "steps", limits["steps"],
+                     limits.source("steps")),
             Evidence("the weight requires a gradient", "no" if frozen else "yes"),
         ],
         location=optimization.step_location if optimization is not None else None,
         charts=pictures.loss(optimization) if optimization is not None else [],
         false_alarm="New rows that were filled with embeddings which are to stay.",
-    )
+    )  # fmt: skip
 
 
 RULE = Rule(

@@ -21,7 +21,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Ends of rows that one id fills, with one target that nothing excludes."""
     findings: list[Finding] = []
     looked = 0
-    for line in loss_calls.lines(process, ("cross_entropy", "nll_loss")):
+    for line in loss_calls.lines(process, loss_calls.OF_TOKENS):
         rows = [row for row in line.rows if row["pad_share"] is not None]
         padded = [row for row in rows if row["pad_share"] > 0]
         counted = [row for row in padded if row["pad_same"] >= limits["same"]]

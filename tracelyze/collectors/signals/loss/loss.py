@@ -194,13 +194,14 @@ def _weighted_sum(values: list[float], factors: list[float]) -> float:
     return sum([value * factor for value, factor in zip(values, factors, strict=True)])
 
 
-def outermost_operation(torch: Any, node: Any) -> tuple[float | None, Any]:
-    """The constant by which a loss was divided (or multiplied with the inverse of) last, and the node before that.
+def divisions(torch: Any, node: Any) -> tuple[list[float | None], Any]:
+    """The constants by which a loss was divided (or multiplied with the inverse of), the last division first, and the
+    node before the first division.
 
-    Reads the constants that autograd saved for the outermost divisions and multiplications. The constant is None where
-    one of them cannot be read: on a device that would wait for the device.
+    Reads the constants that autograd saved for the outermost divisions and multiplications. A constant is None where it
+    cannot be read: on a device that would wait for the device.
     """
-    divisor: float | None = 1.0
+    constants: list[float | None] = []
     for _ in range(WALK_DEPTH):
         if node is None:
             break
@@ -212,33 +213,43 @@ def outermost_operation(torch: Any, node: Any) -> tuple[float | None, Any]:
         if isinstance(other, torch.Tensor):
             other = other.item() if other.numel() == 1 and other.device.type == "cpu" else None
         if not other or not math.isfinite(other):
-            divisor = None
-        elif divisor is not None:
-            divisor = divisor * other if kind == "DivBackward0" else divisor / other
+            constants.append(None)
+        else:
+            constants.append(other if kind == "DivBackward0" else 1.0 / other)
         node = inputs[0][0]
-    return divisor, node
+    return constants, node
 
 
 def own_divisor(torch: Any, node: Any) -> tuple[float | None, bool, bool]:
     """By what the loss with this node was divided beyond its own mean, whether it is a part of the step's mean, and
     whether it is what a loss function averages."""
-    divisor, inner = outermost_operation(torch, node)
-    return *beside_own_mean(torch, divisor, inner), getattr(inner, "_saved_reduction", None) == MEAN
+    constants, inner = divisions(torch, node)
+    return *beside_own_mean(torch, constants, inner), getattr(inner, "_saved_reduction", None) == MEAN
 
 
-def beside_own_mean(torch: Any, divisor: float | None, node: Any) -> tuple[float | None, bool]:
+def beside_own_mean(torch: Any, constants: list[float | None], node: Any) -> tuple[float | None, bool]:
     """The divisor beyond that of the micro-batch's own mean, and whether the loss is a part of the step's mean.
 
-    A sum over the targets of a micro-batch that is divided by their number is its own mean. Divided by the targets of
-    the whole step it is a part of the step's mean, as in the Hugging Face Trainer since 4.46 (num_items_in_batch): the
-    step's loss is then the sum of such losses. Counts of targets on a device are not read. So is a sum over a tensor
-    that is divided by more than the tensor has elements: other micro-batches were counted, too (SFTTrainer of TRL).
+    A sum over the targets of a micro-batch that is divided by their number is its own mean, whatever it is divided by
+    after that. Divided by the targets of the whole step it is a part of the step's mean, as in the Hugging Face Trainer
+    since 4.46 (num_items_in_batch): the step's loss is then the sum of such losses. Counts of targets on a device are
+    not read. So is a sum over a tensor that is divided by more than the tensor has elements: other micro-batches were
+    counted, too (SFTTrainer of TRL). A masked mean is divided by fewer.
     """
+    known = [one for one in constants if one is not None]
+    divisor = math.prod(known) if len(known) == len(constants) else None
+    first = known[-1] if divisor is not None and len(known) > 1 else None  # and others after it
     if divisor is not None and node is not None and saved_values.operation(node) == "SumBackward0":
-        return divisor, divisor > math.prod(getattr(node, "_saved_self_sym_sizes", (math.inf,)))
+        elements = math.prod(getattr(node, "_saved_self_sym_sizes", (math.inf,)))
+        if first is not None and 1.0 < first <= elements:
+            return divisor / first, False
+        return divisor, divisor > elements
     if getattr(node, "_saved_reduction", None) != SUM or divisor == 1.0:
         return divisor, False
     targets = saved_values.saved(node, "total_weight")
     if divisor is None or not isinstance(targets, torch.Tensor) or targets.device.type != "cpu" or not targets:
         return divisor, True
-    return divisor / float(targets), divisor > float(targets) * (1.0 + 1e-6)
+    whole = float(targets)
+    if first is not None and math.isclose(first, whole, rel_tol=1e-6):
+        return divisor / first, False
+    return divisor / whole, divisor > whole * (1.0 + 1e-6)

@@ -16,7 +16,7 @@ from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute, unseen
 
-LOOKS = (0, 1, 2, 3, 5, 8, 12, 20, 30, 50, 100, 200, 500, 1000, 5000, 20_000)  # steps of the process
+LOOKS = (0, 1, 2, 3, 5, 8, 12, 20, 30, 50, 100, 200, 500, 1000, 5000, 20_000)  # steps since the training began
 MAX_ROWS, ELEMENTS = 256, 16  # new rows that are compared, and elements of each
 
 
@@ -28,17 +28,22 @@ class _Grown:
         self.name, self.before = name, before
         self.first = module.weight.detach()[before : before + MAX_ROWS, :ELEMENTS].clone()
         size = (len(self.first) + 1,)
-        self.used = torch.zeros(size, dtype=torch.bool, device=self.first.device)
-        self.doubled = torch.zeros_like(self.used)
+        self.met_times = torch.zeros(size, dtype=torch.int64, device=self.first.device)
+        self.doubled = torch.zeros_like(self.met_times)
 
-    def met(self, ids: Any) -> None:
-        """These ids went into the model. One that follows itself fills up rows: padding need not be trained."""
+    def met(self, torch: Any, ids: Any) -> None:
+        """These ids went into the model. One that mostly follows itself fills up rows: padding need not be trained."""
         places = (ids - self.before + 1).clamp(0, len(self.first))
         places = places.masked_fill(ids >= self.before + len(self.first), 0)
-        self.used.scatter_(0, places.flatten(), True)
+        ones = torch.ones_like(places)
+        self.met_times.scatter_add_(0, places.flatten(), ones.flatten())
         if ids.shape[-1] > 1:
             again = places[..., 1:].masked_fill(ids[..., 1:] != ids[..., :-1], 0)
-            self.doubled.scatter_(0, again.flatten(), True)
+            self.doubled.scatter_add_(0, again.flatten(), ones[..., 1:].flatten())
+
+    def used(self) -> Any:
+        """Which of the new rows inputs use, without padding, shape [rows]."""
+        return (self.met_times[1:] > 0) & (2 * self.doubled[1:] < self.met_times[1:])
 
 
 class NewRows(Signal):
@@ -56,6 +61,7 @@ class NewRows(Signal):
         super().__init__(context)
         self._pending = PendingRows(context.emit, "new_rows")
         self._grown: list[_Grown] | None = None  # not looked for yet
+        self._begun = 0  # steps of the process when the newest training was looked at first
         self._next: float = 0
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
@@ -66,8 +72,15 @@ class NewRows(Signal):
         with unseen(self.torch), self.torch.no_grad():
             if self._grown is None:
                 self._grown = self._find(call.model.module())
+                self._begun = self.progress.steps
             if self._grown:
                 self._look(args, kwargs)
+
+    def first_step(self, tracked: Tracked) -> None:
+        """An optimizer begins: since the training before it, the program may have made an embedding larger."""
+        if self._grown == []:
+            self._grown, self._next = None, 0
+            self.resume()
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         self._pending.release()
@@ -76,7 +89,7 @@ class NewRows(Signal):
             self._next = math.inf
             self.pause()
         elif steps >= self._next and self._grown is not None:
-            self._next = next((look for look in LOOKS if look >= steps), math.inf)
+            self._next = next((at for look in LOOKS if (at := self._begun + look) >= steps), math.inf)
             if not self._pending.waiting:
                 self.pause(self._next)
 
@@ -102,9 +115,9 @@ class NewRows(Signal):
                 continue
             for ids in given[:1]:
                 if ids.device == grown.first.device and ids.dim():
-                    grown.met(ids.detach().long())
+                    grown.met(torch, ids.detach().long())
             now = module.weight.detach()[grown.before : grown.before + MAX_ROWS, :ELEMENTS]
-            used = grown.used[1:] & ~grown.doubled[1:]
+            used = grown.used()
             same = (now == grown.first).all(1) & used
             row = {"step": self.progress.steps, "parameter": grown.name, "before": grown.before}
             row |= {"rows": int(module.weight.shape[0]), "trainable": bool(module.weight.requires_grad)}

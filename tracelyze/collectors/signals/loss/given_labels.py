@@ -1,0 +1,105 @@
+"""Labels that are handed to a model which computes its loss by itself, without a loss function of torch.
+
+Fused kernels do that (Liger, the chunked losses of TRL): the ids and labels of a batch are then seen only as they enter
+the model. By the convention of transformers the model moves the labels by one position: label `t + 1` is the target of
+position `t`, and -100 does not count.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tracelyze.collectors.internals.private_names import UNSEEN
+from tracelyze.collectors.program.calls import GRAD, Call
+from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.storage.pending import PendingRows
+from tracelyze.collectors.tensors import embedded_ids, rows_of_ids
+from tracelyze.collectors.tensors.readback import Readback
+from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute, unseen
+
+LOOKS = (0, 1, 2, 3, 5, 8, 12, 20, 30, 50, 100, 200)  # steps since the newest optimizer began
+FUNCTIONS = ("cross_entropy", "nll_loss")  # that compute the loss of a language model where nothing is fused
+NAME = "the model's own loss"
+IGNORED = -100
+
+
+class GivenLabels(Signal):
+    name = "given_labels"
+    needs = UNSEEN
+    columns = tuple(
+        f"loss_calls.{name}"
+        for name in ("step", "function", "site", "loader", "training", "reduction", "input_shape", "target_shape",
+                     "target_integer", "ignored", "pad_share", "pad_rows", "pad_target", "pad_same",
+                     *rows_of_ids.COLUMNS)
+    )  # fmt: skip
+    about = "Ids and labels that enter a model which computes its loss without a loss function of torch (fused losses)."
+    cost = "nothing where the model is given no labels or calls a loss function; else 500 us in a dozen steps"
+    pausable = ("forward",)
+    needs_every_step = True
+
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
+        self._pending = PendingRows(context.emit, "loss_calls")
+        self._begun = 0  # steps of the process when the newest optimizer stepped first
+        self._computed = False  # by a function of torch, since then
+
+    def first_step(self, tracked: Tracked) -> None:
+        self._begun, self._computed = self.progress.steps, False
+        self.resume()
+
+    def loss_call(self, function: str, args: Any, kwargs: Any, value: Any) -> None:
+        self._computed = self._computed or function in FUNCTIONS
+
+    def forward(self, call: Call, args: Any, kwargs: Any) -> None:
+        ids, labels = kwargs.get("input_ids"), kwargs.get("labels")
+        if self._computed or labels is None:
+            self._wait()
+            return
+        if call.mode != GRAD or not self._comparable(ids, labels) or not may_compute(self.torch, ids.is_cuda):
+            return
+        row = {
+            "step": self.progress.steps,
+            "function": NAME,
+            "site": self.program.sites.here("loss"),
+            "loader": self.progress.loader,
+            "training": True,
+            "reduction": "mean",
+            "input_shape": "x".join(map(str, ids.shape)),
+            "target_shape": "x".join(map(str, labels.shape)),
+            "target_integer": True,
+        }
+        with unseen(self.torch), self.torch.no_grad():
+            found = self._found(ids.detach(), labels.detach())
+        names = list(found)
+        read = Readback(self.torch, list(found.values()), lambda late, got: late.update(zip(names, got, strict=True)))
+        self._pending.put([row], read)
+        self._pending.release()
+        self._wait()
+
+    def finished(self) -> None:
+        self._pending.release(wait=True)
+
+    def _wait(self) -> None:
+        """Until the next look; for good, if there is nothing to look at."""
+        steps = self.progress.steps - self._begun
+        following = math.inf if self._computed else next((look for look in LOOKS if look > steps), math.inf)
+        self.pause(self._begun + following)
+
+    def _comparable(self, ids: Any, labels: Any) -> bool:
+        kinds = (self.torch.int64, self.torch.int32)
+        both = isinstance(ids, self.torch.Tensor) and isinstance(labels, self.torch.Tensor)
+        if not both or not is_plain(self.torch, ids) or not is_plain(self.torch, labels):
+            return False
+        whole = ids.dtype in kinds and labels.dtype in kinds and ids.device == labels.device
+        return bool(whole and ids.dim() == 2 and ids.shape == labels.shape and ids.shape[1] > 1)
+
+    def _found(self, ids: Any, labels: Any) -> dict[str, Any]:
+        """Columns of the row, as tensors without dimensions."""
+        target = self.torch.nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
+        ids, target = (one[: embedded_ids.ROWS, : embedded_ids.COLUMNS] for one in (ids, target))
+        found = rows_of_ids.columns(self.torch, [], ids, target, IGNORED)
+        found |= embedded_ids.padding(self.torch, ids, target, IGNORED)
+        return found | {"ignored": (target[:, :-1] == IGNORED).double().mean()}
