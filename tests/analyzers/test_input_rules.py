@@ -44,6 +44,17 @@ def test_raw_pixels(make) -> None:
     assert judge(make, batches(RAW | {"dtype": "uint8"}, LABEL), forward(*MLP))[0] == "fired"
 
 
+def test_raw_values_that_saturate_a_tanh(make) -> None:
+    """Behind it everything is small: that is no normalisation."""
+    for squashing in (("2", "Tanh", 0.98), ("Sigmoid after 1", "Sigmoid", 0.7)):
+        status, _, finding = judge(make, batches(RAW, LABEL), forward(*MLP[:2], squashing, ("3", "Linear", 0.5)))
+        assert (status, finding.confidence) == ("fired", "likely")
+        assert "saturated" in finding.summary
+        assert not [one for one in finding.evidence if "layer after it" in one.name]
+    norm = ("2", "Dropout", 78.0), ("n", "LayerNorm", 1.0), ("3", "Linear", 0.5)
+    assert judge(make, batches(RAW, LABEL), forward(*MLP[:2], *norm))[0] == "passed"
+
+
 def test_raw_features(make) -> None:
     raw = RAW | {"mean": 1013.0, "std": 9.0, "min": 960.0, "max": 1050.0}
     finding = judge(make, batches(raw), forward(("0", "Linear", 600.0)))[2]

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from tracelyze.collectors.signals.loss.loss_inputs import origin  # noqa: E402
-from tracelyze.collectors.tensors.functional_relus import FunctionalRelus  # noqa: E402
+from tracelyze.collectors.tensors.functional_activations import FunctionalActivations  # noqa: E402
 from tracelyze.collectors.tensors.layers import Products, Silence  # noqa: E402
 from tracelyze.collectors.tensors.loss_targets import columns  # noqa: E402
 
@@ -132,7 +132,7 @@ class Functional(nn.Module):
 
 
 def relus_of(model: Any, x: Any) -> list[tuple[str, Any]]:
-    functions = FunctionalRelus()
+    functions = FunctionalActivations()
     hooks = [
         module.register_forward_hook(lambda m, _, out, name=name: functions.returned(m, name, {}, out))
         for name, module in model.named_modules()
@@ -141,7 +141,7 @@ def relus_of(model: Any, x: Any) -> list[tuple[str, Any]]:
     output = model(x)
     for hook in hooks:
         hook.remove()
-    return [(before.name, result) for before, result in functions.found([output])]
+    return [(before.name, result) for kind, before, result in functions.found([output]) if kind == "ReLU"]
 
 
 def test_relus_that_are_functions_are_found_with_the_module_before_them() -> None:
@@ -151,6 +151,26 @@ def test_relus_that_are_functions_are_found_with_the_module_before_them() -> Non
     results = dict(found)
     assert torch.equal(results["first"], nn.functional.relu(model.first(x)))
     assert all(float(result.detach().min()) == 0 for result in results.values())
+
+
+class Squashing(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.act, self.second, self.last = nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8), nn.Linear(8, 2)
+
+    def forward(self, x: Any) -> Any:
+        x = torch.sigmoid(self.second(self.act(self.first(x))))
+        for _ in range(3):
+            x = torch.tanh(self.second(x))
+        return self.last(x)
+
+
+def test_squashing_functions_count_once_for_each_module() -> None:
+    functions, model = FunctionalActivations(), Squashing()
+    for name, module in model.named_children():
+        module.register_forward_hook(lambda m, _, out, name=name: functions.returned(m, name, {}, out))
+    found = [(kind, before.name) for kind, before, _ in functions.found([model(torch.randn(5, 8))])]
+    assert sorted(found) == [("Sigmoid", "second"), ("Tanh", "second")]
 
 
 def test_results_that_hooks_of_the_program_packed_are_not_asked_for() -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _PASSING: Final = ("Flatten", "Unflatten", "Dropout", "Identity", "Pool", "Pad", "ReLU", "GELU", "ELU", "SiLU")
 _WEIGHTED: Final = ("Linear", "Conv")
+_SQUASHING: Final = ("Tanh", "Sigmoid")
 _BRIGHT: Final = 200  # of 255: what at least one pixel of some dozens of pictures reaches
 _LARGEST_BYTE: Final = 255  # 8 bits
 _TARGETS: Final = ("y", "label", "labels", "target", "targets", "mask", "weight", "weights")
@@ -41,13 +42,15 @@ class Met(NamedTuple):
     """The first layer and the root mean square of what it puts out (infinite if that overflowed).
 
     `normalised`: it, or what follows it, is a normalisation. `next_scale`: what the next linear layer or convolution
-    puts out, None if there is none that says so.
+    puts out, None if there is none that says so. `squashed`: a tanh or sigmoid is between the two, whose output is
+    small however large its input is.
     """
 
     name: str
     scale: float
     normalised: str
     next_scale: float | None
+    squashed: bool
 
 
 def first_field(process: Process) -> Field | None:
@@ -84,10 +87,12 @@ def first_layer(process: Process) -> Met | None:
     if not layers:
         return None
     norm = next((f"{row['module']}: {row['kind']}" for row in layers[:2] if "Norm" in str(row["kind"])), "")
-    after = next((row for row in layers[1:] if any(mark in str(row["kind"]) for mark in _WEIGHTED)), None)
-    first = layers[0]
+    first, *later = layers
+    after = next((row for row in later if any(mark in str(row["kind"]) for mark in _WEIGHTED)), None)
+    between = later[: later.index(after)] if after is not None else []
     name = f"{first['module']} ({first['kind']})" if first["module"] else f"the model ({first['kind']})"
-    return Met(name, _scale(first), norm, None if after is None else _scale(after))
+    squashed = any(str(row["kind"]) in _SQUASHING for row in between)
+    return Met(name, _scale(first), norm, None if after is None else _scale(after), squashed)
 
 
 def _inside(name: str, container: str) -> bool:

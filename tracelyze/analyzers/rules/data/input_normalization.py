@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
 INVARIANT = ("LBFGS",)  # curvature is what it measures
+TOO_FAST = (
+    "Gradients of that layer are as much too large. A learning rate that suits the other layers makes it diverge or "
+    "kills its units; one that suits it leaves the others behind."
+)
+SATURATED = (
+    "The tanh or sigmoid behind it is saturated by such values: it says little more than their sign, and hardly any "
+    "gradient comes back through it."
+)
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -38,7 +46,8 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped(f"{told}, but the layer that meets it was not looked at")
     if met.normalised:
         return Passed(f"{told}, but the model normalises by itself ({met.normalised})")
-    if met.scale < limits["layer"] or (met.next_scale is not None and met.next_scale < limits["next"]):
+    stays = met.next_scale is None or met.squashed or met.next_scale >= limits["next"]
+    if met.scale < limits["layer"] or not stays:
         return Passed(f"{told}, but no longer on its way through the model ({met.name}: {number(met.scale)})")
     return [_finding(optimization, field, met, limits)]
 
@@ -63,9 +72,8 @@ def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, l
         summary=(
             f"Field {field.name} of the batches ran from {number(field.low)} to {number(field.high)} in "
             f"{plural(field.looks, 'look')}, and it is not normalised on the way: {met.name} put out values "
-            f"of {number(met.scale)} in an early step, where normalised input gives about one. Gradients of that "
-            "layer are as much too large. A learning rate that suits the other layers makes it diverge or kills its "
-            "units; one that suits it leaves the others behind."
+            f"of {number(met.scale)} in an early step, where normalised input gives about one. "
+            + (SATURATED if met.squashed else TOO_FAST)
         ),
         fix="Subtract the mean and divide by the standard deviation of the training set, for each feature or channel; "
         "do the same in validation. A BatchNorm as the first layer does it, too.",
@@ -76,8 +84,8 @@ def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, l
             Evidence("root mean square of the field", field.scale, "", limits["scale"], limits.source("scale")),
             Evidence(f"root mean square of what {met.name} puts out", met.scale, "", limits["layer"],
                      limits.source("layer")),
-            *([] if met.next_scale is None else [Evidence("the same of the layer after it", met.next_scale, "",
-                                                          limits["next"], limits.source("next"))]),
+            *([] if met.next_scale is None or met.squashed else [
+                Evidence("the same of the layer after it", met.next_scale, "", limits["next"], limits.source("next"))]),
         ],
         location=optimization.process.location("loader") or optimization.backward_location,
         charts=pictures.loss(optimization, [Mark(float(begin), "raw inputs")]),

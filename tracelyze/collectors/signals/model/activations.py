@@ -19,7 +19,7 @@ from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
-from tracelyze.collectors.tensors.functional_relus import FunctionalRelus
+from tracelyze.collectors.tensors.functional_activations import FunctionalActivations
 from tracelyze.collectors.tensors.layers import RELUS, Products, Silence
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import as_reals, every_nth, is_plain, may_compute, unseen
@@ -106,7 +106,7 @@ class _Forward:
         self._gates: Gates | None = None
         self._names: dict[int, str] = {}
         self._products = Products(self._torch)
-        self._functions = FunctionalRelus()
+        self._functions = FunctionalActivations()
         self._order = 0
         self._every = 1
         self._seconds = 0.0
@@ -123,7 +123,7 @@ class _Forward:
         start = time.perf_counter()
         try:
             self._rows, self._values, self._order = [], [], 0
-            self._products, self._functions = Products(self._torch), FunctionalRelus()
+            self._products, self._functions = Products(self._torch), FunctionalActivations()
             self._names = {id(module): name for name, module in root.named_modules()}
             self._gates = Gates(torch, root)
             self._every = max(1, -(-len(self._names) // MAX_MODULES))
@@ -164,7 +164,7 @@ class _Forward:
         self._signal.meter.spent(spent)
         self._signal.context.add_overhead(spent)
         self._names, self._rows, self._values, self._gates = {}, [], [], None
-        self._products, self._functions = Products(self._torch), FunctionalRelus()
+        self._products, self._functions = Products(self._torch), FunctionalActivations()
 
     def _sample(self, module: Any, output: Any) -> None:
         torch = self._torch
@@ -192,13 +192,13 @@ class _Forward:
         self._functions.returned(module, str(name), row, tensor)
 
     def _sample_functions(self, output: Any) -> None:
-        """A row for each ReLU that is a function, with the place of the module that it follows."""
+        """A row for each activation that is a function, with the place of the module that it follows."""
         outputs = [tensor for tensor in tensors_of(self._torch, output) if is_plain(self._torch, tensor)]
-        for before, result in self._functions.found(outputs):
+        for kind, before, result in self._functions.found(outputs):
             if is_plain(self._torch, result) and result.numel() and may_compute(self._torch):
-                self._measure(before.module, result, is_relu=True)
+                self._measure(before.module, result, kind in RELUS)
                 place = {key: before.row[key] for key in ("time", "step", "alert", "order")}
-                about = {"module": f"ReLU after {before.name}", "kind": "ReLU", "elements": result.numel()}
+                about = {"module": f"{kind} after {before.name}", "kind": kind, "elements": result.numel()}
                 self._rows.append(place | about | {"dtype": str(result.dtype).removeprefix("torch.")})
 
     def _measure(self, module: Any, tensor: Any, is_relu: bool) -> None:

@@ -1,4 +1,4 @@
-"""ReLUs that are functions and not modules, read from the autograd graph of a watched forward.
+"""Activation functions that are no modules, read from the autograd graph of a watched forward.
 
 `F.relu(layer(x))` calls no module, so that watching modules does not see it. Its node in the graph saved its result for
 the backward, and leads to the layer that it follows.
@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from tracelyze.collectors.tensors import saved_values
 
-NODE = "ReluBackward0"
+KINDS = {"ReluBackward0": "ReLU", "TanhBackward0": "Tanh", "SigmoidBackward0": "Sigmoid"}
 MAX_NODES = 4096  # of a graph that are looked at
-MAX_RELUS = 64
-MAX_DEPTH = 4  # operations between a ReLU and the module that it follows, as in relu(norm(x) + shortcut)
+MOST = {"ReLU": 64, "Tanh": 8, "Sigmoid": 8}  # of one forward: the gates of recurrences by hand are many
+MAX_DEPTH = 4  # operations between a function and the module that it follows, as in relu(norm(x) + shortcut)
 
 
 class Followed(NamedTuple):
@@ -25,7 +25,7 @@ class Followed(NamedTuple):
     row: dict[str, Any]
 
 
-class FunctionalRelus:
+class FunctionalActivations:
     """Of one forward. Holds nodes of its graph until it is dropped."""
 
     def __init__(self) -> None:
@@ -37,26 +37,28 @@ class FunctionalRelus:
         if output.grad_fn is not None:
             self._calls.setdefault(output.grad_fn, Followed(module, name, row))
 
-    def found(self, outputs: list[Any]) -> Iterator[tuple[Followed, Any]]:
-        """The module before each ReLU that no module called, and what the ReLU put out."""
-        count = 0
+    def found(self, outputs: list[Any]) -> Iterator[tuple[str, Followed, Any]]:
+        """The kind of each activation function that no module called, the module before it, and what it put out. The
+        functions are met from the end of the forward to its beginning; a squashing one counts once for each module."""
+        seen: dict[str, list[str]] = {kind: [] for kind in MOST}
         for node in _nodes([tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None]):
-            if count >= MAX_RELUS:
-                return
-            if saved_values.operation(node) != NODE or self._is_a_module(node):
+            kind = KINDS.get(saved_values.operation(node))
+            if kind is None or len(seen[kind]) >= MOST[kind] or self._is_a_module(node, kind):
                 continue
             before = self._before(node)
-            result = saved_values.saved(node, "result") if before is not None else None
-            if before is not None and result is not None:
-                count += 1
-                yield before, result
+            if before is None or (kind != "ReLU" and before.name in seen[kind]):
+                continue
+            result = saved_values.saved(node, "result")
+            if result is not None:
+                seen[kind].append(before.name)
+                yield kind, before, result
 
-    def _is_a_module(self, node: Any) -> bool:
+    def _is_a_module(self, node: Any, kind: str) -> bool:
         call = self._calls.get(node)
-        return call is not None and "ReLU" in type(call.module).__name__
+        return call is not None and kind in type(call.module).__name__
 
     def _before(self, node: Any) -> Followed | None:
-        """The nearest module call that went into a ReLU."""
+        """The nearest module call that went into a function."""
         level = [node]
         for _ in range(MAX_DEPTH):
             level = [following for one in level for following, _ in one.next_functions if following is not None]
