@@ -230,14 +230,19 @@ OF_THE_MOMENT = CLOCKS | {"backward_seconds", "host_rss", "parameters", "site", 
 
 
 def test_a_signal_that_pauses_misses_nothing(collect: Collect) -> None:
-    """Clipping, an alert, a second optimizer, micro-batches and a fault begin while signals are paused."""
+    """Clipping, an alert, a second optimizer, micro-batches, a GAN and faults begin while signals are paused."""
     options = [word for name, every in CADENCES.items() for word in ("--signal", f"{name}=every:{every}")]
-    paused, never_paused = (
-        collect(sys.executable, program("paused.py"), *more, options=tuple(options)).run.processes[0]
+    one, other = (
+        collect(sys.executable, program("paused.py"), *more, options=tuple(options))
         for more in ([], ["--never-paused"])
     )
+    paused, never_paused = one.run.processes[0], other.run.processes[0]
+    assert float(one.process.stdout) < 4.0, "they pause where two optimizers take turns"
+    assert float(other.process.stdout) > 8.0
     assert [row["name"] for row in paused.tables["events"].records() if row["kind"] == "collector-error"] == []
-    for table in ("steps", "evals", "parameters", "activations", "batches", "reach", "models", "optimizers"):
+    for table in (
+        "steps", "evals", "parameters", "activations", "batches", "reach", "models", "optimizers", "group_rates",
+    ):  # fmt: skip
         ours, all_dispatched = (
             [{key: row[key] for key in row if key not in OF_THE_MOMENT} for row in one.tables[table].records()]
             for one in (paused, never_paused)

@@ -1,10 +1,15 @@
-"""Phases of a training that ask for different signals at different times. `--never-paused`: no signal ever pauses."""
+"""Phases of a training that ask for different signals at different times. `--never-paused`: no signal ever pauses.
+
+Says how many signals listened to an adversarial step that may pause, on average.
+"""
 
 import sys
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+
+from tracelyze.collectors.hooks.install import recorder
 
 if "--never-paused" in sys.argv:
     from tracelyze.collectors.signals.signal import Signal
@@ -49,9 +54,29 @@ def alternate(steps: int) -> None:
             own.step()
 
 
+def adversarial(steps: int, spike: int, undetached: int) -> None:
+    """Two steps of the critic for each of the generator, whose loss runs through both."""
+    generator, listening = nn.Linear(4, 6), 0
+    of_generator = torch.optim.Adam([{"params": [generator.weight]}, {"params": [generator.bias], "lr": 0.1}], lr=0.01)
+    for step in range(steps):
+        for _ in range(2):
+            fake = generator(torch.randn(16, 4))
+            other.zero_grad()
+            critic(torch.randn(16, 6)).square().mean().backward()
+            (critic(fake if step >= undetached else fake.detach()) - 1.0).square().mean().backward()
+            other.step()
+        if step < undetached:
+            of_generator.zero_grad()
+        (critic(generator(torch.randn(16, 4))).square().mean() * (50.0 if step == spike else 1.0)).backward()
+        listening += len(recorder().dispatcher.in_the_way())
+        of_generator.step()
+    print(listening / steps)
+
+
 train(12)
 train(3, spike=4)
 train(3, clip=True)
 alternate(30)
 train(4, micro=5)
+adversarial(150, spike=70, undetached=120)
 train(3, clear=False)

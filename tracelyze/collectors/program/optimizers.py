@@ -111,7 +111,7 @@ class Tracked:
 class Optimizers:
     """The optimizers that stepped, numbered in the order of their first steps and held weakly.
 
-    `changed` is called when another optimizer steps than the one before.
+    `changed` is called when an optimizer steps that has not done so before, or not for long.
     """
 
     def __init__(self, progress: Progress, sites: Sites, emit: Callable[[str, dict[str, Any]], None]) -> None:
@@ -130,6 +130,7 @@ class Optimizers:
         if tracked is not None and tracked.reference() is optimizer:
             return tracked
         tracked = self._known.get(optimizer)
+        takes_turns = tracked is not None and tracked.is_active(self._progress.steps)
         if tracked is None:
             tracked = self._known[optimizer] = Tracked(optimizer, self._count)
             self._living = [ref for ref in self._living if ref() is not None] + [weakref.ref(tracked)]
@@ -138,7 +139,8 @@ class Optimizers:
             sites["made_at"] = construction.site_of(optimizer, "optimizer", self._sites)
             self._emit("optimizers", describe(tracked) | sites | shared(tracked, self.active()))
         self._latest = weakref.ref(tracked)
-        self.changed()
+        if not takes_turns:
+            self.changed()
         return tracked
 
     @property

@@ -7,19 +7,18 @@ out as it happens, so a merge may come late: it is written to the table links, a
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tracelyze.collectors.cadence.usual_losses import UsualLosses
 from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.program.calls import Call
 from tracelyze.collectors.program.optimizers import Optimizers, Tracked
 from tracelyze.collectors.program.progress import Progress
 
-UNUSUAL = 3.0  # a loss this many times its running mean makes sampled signals sample the step
-KEPT = 0.95  # share of the running mean that each step keeps
 MAX_CHECKS = 3  # of whether an optimizer holds a model: layers may be unfrozen or added
+MAX_LOSSES = 16  # kinds of losses of one training
 MAX_SETS = 256  # different sets of models that one backward reached
 NEW_FOR = 64  # steps for which a new set of models is held against the optimizers that step
 
@@ -30,30 +29,13 @@ class Training:
     def __init__(self) -> None:
         self.optimizers: set[int] = set()
         self.models: set[int] = set()
-        self._loss_mean: float | None = None  # running mean of the losses
-        self.loss_limit = math.inf  # A loss above it, or below its negative, is out of the ordinary.
         self.latest: Call | None = None  # the call that its last backward reached first
+        self._losses: dict[frozenset[int], UsualLosses] = {}  # by the models that their backwards run through
 
-    def is_usual(self, loss: float) -> bool:
-        """Whether the next loss of this training is finite and near those before it."""
-        usual = -self.loss_limit < loss < self.loss_limit
-        if usual or math.isfinite(loss):
-            self.follow(loss)
-        return usual
-
-    def losses_so_far(self) -> tuple[float | None, float]:
-        """What is known of the losses, for `forget_losses_since`."""
-        return self._loss_mean, self.loss_limit
-
-    def forget_losses_since(self, before: tuple[float | None, float]) -> None:
-        """Take back what `follow` was told since then."""
-        self._loss_mean, self.loss_limit = before
-
-    def follow(self, loss: float) -> None:
-        """Take the loss of a step into account."""
-        mean = self._loss_mean
-        self._loss_mean = mean = loss if mean is None else KEPT * mean + (1.0 - KEPT) * loss
-        self.loss_limit = UNUSUAL * abs(mean) + 1e-6
+    def losses(self, reached: frozenset[int]) -> UsualLosses:
+        """Of the backwards that run through these models: a generator's losses are apart from the critic's."""
+        kind = reached if reached in self._losses or len(self._losses) < MAX_LOSSES else frozenset()
+        return self._losses.setdefault(kind, UsualLosses())
 
 
 class Holders:

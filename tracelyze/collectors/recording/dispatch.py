@@ -17,7 +17,7 @@ from tracelyze.collectors.signals.context import PausableSignal
 from tracelyze.collectors.signals.signal import EVENTS, STEP_EVENTS, Signal
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 
-SWITCHED = 16  # steps of one and the same optimizer after which signals may pause
+SWITCHED = 16  # steps after those of an optimizer that is new, or was not met for long, in which no signal may pause
 
 
 class _Listener:
@@ -165,28 +165,28 @@ class Dispatcher:
 
     def resume(self, meter: Meter) -> None:
         """Dispatch everything to the signal of this meter again."""
-        for signal in self._paused:
-            if signal.meter is meter:
-                self._paused.remove(signal)
-                self._set_paused(signal, False)
-                return
+        self._resume([one for one in self._paused if one.meter is meter])
 
     def resume_all(self) -> None:
         """Something is out of the ordinary: dispatch everything to everybody."""
-        self.resume_until(math.inf)
+        self._resume(self._paused)
+
+    def resume_listeners(self, event: str) -> None:
+        """Such an event is to come that nobody expected: dispatch everything to those that listen to it."""
+        self._resume([one for one in self._paused if event in one.pausable])
 
     def resume_until(self, steps: float) -> None:
         """So many steps have ended: dispatch everything to those that were paused until then."""
-        paused, self._paused = self._paused, []
-        for signal in paused:
-            if signal.resumes_at <= steps:
-                self._set_paused(signal, False)
-            else:
-                self._paused.append(signal)
-        self.resumes_at = min([signal.resumes_at for signal in self._paused], default=math.inf)
+        self._resume([one for one in self._paused if one.resumes_at <= steps])
+
+    def _resume(self, signals: list[PausableSignal]) -> None:
+        self._paused = [one for one in self._paused if one not in signals]
+        self.resumes_at = min([one.resumes_at for one in self._paused], default=math.inf)
+        for signal in signals:
+            self._set_paused(signal, False)
 
     def optimizer_changed(self) -> None:
-        """Another optimizer steps than the one before: signals pause only while one and the same does."""
+        """An optimizer steps that has not done so before, or not for long: it is looked at closely."""
         self._no_pause_before = self._progress.steps + SWITCHED
         self.resume_all()
 

@@ -191,7 +191,7 @@ class Recorder:
             return
         for call, trained in self.program.calls.settle(final=True):
             if not trained:
-                self.dispatcher.resume_all()
+                self.dispatcher.resume_listeners("settled")
             self.fire("settled", call, trained)
         self.fire("finished")
         self.rows.release(wait=True)

@@ -91,7 +91,7 @@ class Steps:
         if self._calls.unsettled:
             for call, trained in self._calls.settle():
                 if not trained:
-                    dispatcher.resume_all()
+                    dispatcher.resume_listeners("settled")
                 dispatcher.dispatch("settled", call, trained)
         overhead = self.guard.overhead
         self._budget.step_ended(time, overhead.seconds, steps)

@@ -141,11 +141,16 @@ class Signal:
     def pause(self, until: float = math.inf) -> None:
         """Do not listen to the events in `pausable` until so many steps of the process have ended.
 
-        The pause also ends when something is out of the ordinary, when the budget changes the signal's cadence, while
-        several optimizers take turns, and with `resume`.
+        The pause also ends when something is out of the ordinary, when the budget changes the signal's cadence, when
+        an optimizer steps that is new, and with `resume`. Optimizers that take turns share it.
         """
         if until > self.progress.steps:
             self.context.pause(self, until)
+
+    def steps_until_due(self) -> int:
+        """For a signal that asks `due`: as many steps at least will end before it is to sample one."""
+        active = self.program.optimizers.active()
+        return min([self.meter.steps_until_due(one.count) for one in active], default=0)
 
     def resume(self) -> None:
         """Listen to everything again, now."""

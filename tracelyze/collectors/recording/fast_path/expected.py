@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from tracelyze.collectors.cadence.usual_losses import UsualLosses
 from tracelyze.collectors.program.consumed.batches_in_hand import Batch
 from tracelyze.collectors.program.optimizers import Tracked
-from tracelyze.collectors.program.trainings import Training
 from tracelyze.collectors.signals.gradients.microbatches import Key
 
 # What the hooks see of a step.
@@ -46,7 +46,7 @@ class Expected:
     in_train: Callable[[Any], bool] = bool  # of that module
     optimizer: Callable[[], Any] = nothing
     tracked: Callable[[], Tracked | None] = nothing
-    training: Training = field(default_factory=Training)
+    losses: UsualLosses = field(default_factory=UsualLosses)
     batch_size: int = 0  # of each call
     retains_graph: bool = False
     accumulation: Accumulation | None = None

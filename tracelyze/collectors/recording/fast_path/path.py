@@ -165,10 +165,10 @@ class FastPath:
             as_before = as_before and expected.order[skipped.count] == events.BACKWARD
             as_before = as_before and not guard.function_modes() and not guard.dispatch_modes()
             if as_before and roots.is_cpu and not roots.dim():
-                loss, training = roots.item(), expected.training
+                loss, limit = roots.item(), expected.losses.limit
                 for read, before in expected.guards:
                     as_before = as_before and read() == before
-                usual = as_before and -training.loss_limit < loss < training.loss_limit
+                usual = as_before and -limit < loss < limit
                 if usual and (expected.accumulation is None or self._divides_as_before(roots, expected.accumulation)):
                     skipped.count += 1
                     skipped.losses.append(loss)
@@ -196,10 +196,10 @@ class FastPath:
         if not self.active or expected.order[skipped.count] != events.BACKWARD_ENDS or inside is not None:
             return False
         self.progress.in_backward = False
-        training = expected.training
+        losses = expected.losses
         if skipped.losses_before is None:
-            skipped.losses_before = training.losses_so_far()
-        training.follow(skipped.losses[-1])
+            skipped.losses_before = losses.so_far()
+        losses.follow(skipped.losses[-1])
         skipped.count += 1
         return True
 

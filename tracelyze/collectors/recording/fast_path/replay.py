@@ -37,7 +37,7 @@ class Replay:
         progress.forwards -= len(skipped.calls)  # They are counted anew, for signals go by these numbers.
         progress.backwards -= len(skipped.losses)
         if skipped.losses_before is not None:
-            expected.training.forget_losses_since(skipped.losses_before)
+            expected.losses.forget_since(skipped.losses_before)
         calls, losses, loss = iter(skipped.calls), iter(skipped.losses), 0.0
         for event in order:
             if event == events.CALL:

@@ -48,7 +48,7 @@ class Skippable:
             model.in_train,
             tracked.reference,
             weakref.ref(tracked),
-            tracked.training,
+            tracked.training.losses(self.program.trainings.reached_models),
             row["batch_size"] // len(own),
             self.progress.retains_graph,
             accumulation,
@@ -74,6 +74,7 @@ class Skippable:
             and self.next_call.watch is None
             and not self.rows.any
             and not self.program.trainings.several
+            and tracked.gap == 1  # no other optimizer steps
             and not tracked.on_cuda
             and not tracked.inside_backward
             and not isinstance(tracked.optimizer, ManualOptimizer)

@@ -77,10 +77,10 @@ class GradientLifecycle(Signal):
         self._states: dict[int, _State] = {}
         self._active: list[Tracked] = []  # the optimizers that are looked at while a backward runs
         self._watch_backward = True
-        self._skipped = -1  # number of the only optimizer that steps, while its steps are not sampled
+        self._rests = False  # No step is sampled, of any optimizer.
 
     def before_backward(self, roots: Any) -> None:
-        if self._skipped >= 0:
+        if self._rests:
             return
         self._active = active = self.program.optimizers.active()
         if self._watch_backward:
@@ -113,9 +113,9 @@ class GradientLifecycle(Signal):
                 state.fresh = False
 
     def before_step(self, tracked: Tracked) -> None:
-        if tracked.index == self._skipped:
+        if self._rests and tracked.count:
             return
-        self._skipped = -1
+        self._rests = False
         state = self._state(tracked)
         if tracked.count and not tracked.is_active(self.progress.steps):
             state.kept, state.any_kept, state.sampling = (
@@ -134,7 +134,9 @@ class GradientLifecycle(Signal):
         carried = self._carried(state, now)
         missing = now.count(NONE)
         cleared = self._cleared(state, tracked, now)
-        state.suspicious = missing > 0 or bool(cleared) or bool(state.discarded)
+        # What others' backwards have filled is thrown away as it should be: a critic's gradients of a generator's loss.
+        alone = tracked.training is None or len(tracked.training.optimizers) == 1
+        state.suspicious = missing > 0 or bool(cleared) or bool(state.discarded and alone)
         state.row = {
             "parameters": len(now),
             "grads_none": missing,
@@ -149,14 +151,13 @@ class GradientLifecycle(Signal):
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if row.get("skipped"):
             return  # No step has consumed gradients yet.
-        if len(self._states) > 1:
-            self._used_beside(tracked)
         due = self.due(tracked)
-        if tracked.index == self._skipped:
-            if not due:
-                self._pause(tracked)
-                return
-            self._skipped = -1
+        if self._rests and not due:
+            self._pause()
+            return
+        if len(self._states) > 1 and not self._rests:
+            self._used_beside(tracked)
+        self._rests = False
         state = self._state(tracked)
         was_sampled = state.sampling
         state.sampling = state.suspicious or state.any_kept or due
@@ -164,10 +165,9 @@ class GradientLifecycle(Signal):
         if not state.sampling or tracked.inside_backward:
             row.update(state.row)
             state.row, state.kept, state.any_kept = {}, [], False
-            manual = isinstance(tracked.optimizer, ManualOptimizer) or tracked.inside_backward
-            if tracked.count > FIRST_STEPS and not manual and len(self.program.optimizers.active()) == 1:
-                self._skipped = tracked.index
-                self._pause(tracked)
+            if all(self._may_rest(one) for one in self.program.optimizers.active()):
+                self._rests = True
+                self._pause()
             return
         # Manual updates are noticed late, when gradients may be cleared already; the update itself left them.
         now = state.at_step if isinstance(tracked.optimizer, ManualOptimizer) else versions(tracked)
@@ -189,9 +189,14 @@ class GradientLifecycle(Signal):
                 state = self._state(one)
                 state.foreign.another_stepped(backward, state.last if state.sampling else [], idle=state.fresh)
 
-    def _pause(self, tracked: Tracked) -> None:
+    def _may_rest(self, tracked: Tracked) -> bool:
+        """Whether nobody needs to look at the next step of this optimizer."""
+        manual = isinstance(tracked.optimizer, ManualOptimizer) or tracked.inside_backward
+        return tracked.count > FIRST_STEPS and not manual and not self._state(tracked).sampling
+
+    def _pause(self) -> None:
         """Until the end of the step before the next one that is sampled."""
-        self.pause(self.progress.steps + self.meter.steps_until_due(tracked.count) - 1)
+        self.pause(self.progress.steps + self.steps_until_due() - 1)
 
     def _state(self, tracked: Tracked) -> _State:
         state = self._states.get(tracked.index)

@@ -130,7 +130,7 @@ class GradientNorm(Signal):
             self.context.defer(Known(_without_norm))
         self._measured = self._graph = None
         if not self._clip_norms:
-            self.pause(self.progress.steps + self.meter.steps_until_due(tracked.count))
+            self.pause(self.progress.steps + self.steps_until_due())
 
     def _measure(self, tracked: Tracked) -> None:
         torch = self.torch

@@ -94,7 +94,9 @@ class Loss(Signal):
             self.progress.backward_site = self.program.sites.here("backward")
         backward = self.program.backwards.running
         value = None if backward is None else backward.value
-        if training is not None and type(value) is float and not training.is_usual(value):
+        if training is None or type(value) is not float:
+            return
+        if not training.losses(self.program.trainings.reached_models).is_usual(value):
             self.context.raise_alert()  # The sampled signals sample this step, too.
 
     def _unscaled(self, root: Any) -> tuple[Any, float]:

@@ -73,8 +73,6 @@ class Activations(Signal):
         if self._pending.waiting:
             self._pending.release()
         if tracked is not next(iter(self.program.optimizers.active()), tracked):
-            if not self._pending.waiting:
-                self.pause()
             return
         alert = bool(self.progress.alert) and self._alerts < MAX_ALERTS
         wanted = self._decimation.due(tracked.count, alert) and self._rows < MAX_ROWS

@@ -38,17 +38,15 @@ class GroupRates(Signal):
             self._schedulers[optimizer] = type(scheduler).__name__, self.program.sites.here("schedule")
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        optimizer = tracked.optimizer
-        made = made_with.get(optimizer) if optimizer.__hash__ is not None else None
-        if made is not None and len(set(made)) > 1:
-            if tracked.count in LOOKS and self._rows < MAX_ROWS:
-                self._look(tracked, optimizer, made)
-            following = next((look for look in LOOKS if look > tracked.count), math.inf)
-            self.pause(self.progress.steps + following - tracked.count - 1)
-        elif len(self.program.optimizers.tracked()) == 1:
-            self.pause()
+        made = _made(tracked)
+        if made is not None and tracked.count in LOOKS and self._rows < MAX_ROWS:
+            self._look(tracked, made)
+        watched = [one.count for one in self.program.optimizers.tracked() if _made(one) is not None]
+        left = [next((look for look in LOOKS if look > count), math.inf) - count - 1 for count in watched]
+        self.pause(self.progress.steps + min(left, default=math.inf))
 
-    def _look(self, tracked: Tracked, optimizer: Any, made: tuple[float, ...]) -> None:
+    def _look(self, tracked: Tracked, made: tuple[float, ...]) -> None:
+        optimizer = tracked.optimizer
         now = rates(optimizer)
         if now is None:
             return
@@ -57,3 +55,10 @@ class GroupRates(Signal):
         row = {"step": self.progress.steps, "optimizer": tracked.index, "steps": tracked.count, "scheduler": name}
         row |= {"made": json.dumps(made), "now": json.dumps(now[: len(made)]), "site": site}
         self.context.emit("group_rates", row)
+
+
+def _made(tracked: Tracked) -> tuple[float, ...] | None:
+    """The rates of its groups as it was made; None where they are all the same."""
+    optimizer = tracked.optimizer
+    made = made_with.get(optimizer) if optimizer.__hash__ is not None else None
+    return made if made is not None and len(set(made)) > 1 else None
