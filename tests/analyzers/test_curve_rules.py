@@ -312,3 +312,21 @@ def test_real_curves(name: str) -> None:
         assert FAULTY[name] in alarms
     else:
         assert alarms == set()
+
+
+def test_a_recorded_number_of_classes_says_what_a_guess_costs(make) -> None:
+    """Five classes are no usual number; that the run has them was recorded, and 300 steps are enough to know it."""
+
+    def judge(count: int, classes: int, **columns: Any) -> Any:
+        steps = make.steps(count) | {"loss": [1.61 + 0.005 * (index % 3) for index in range(count)]} | columns
+        call = {"function": "cross_entropy", "training": True, "reduction": "mean", "target_integer": True}
+        calls = [call | {"step": at, "input_shape": f"32x{classes}", "value": 1.612} for at in range(0, count, 20)]
+        return make.check("loss-plateau", make.process(steps, more={"loss_calls": calls}))
+
+    status, _, finding = judge(400, 5)
+    assert (status, finding.confidence) == ("fired", "likely")
+    assert "ln 5" in finding.title
+    assert judge(250, 5)[0] == "passed"
+    assert judge(400, 6)[0] == "passed"
+    assert judge(400, 5, lr=[1e-6 * min(index, 100) for index in range(400)])[0] == "fired", "after the warm-up"
+    assert judge(400, 5, lr=[1e-6 * index**3 for index in range(400)])[0] == "passed", "still warming up"

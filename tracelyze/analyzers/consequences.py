@@ -171,6 +171,8 @@ CONSEQUENCES: Final = (
     Consequence("constant-output",
                 ("softmax-wrong-dim", "double-sigmoid", "double-softmax", "loss-broadcast", "batch-dimension-mismatch"),
                 "The loss is lowest, or flat, where every sample gets the same answer."),
+    Consequence("constant-output", ("loss-plateau",),
+                "Where nothing is learned of the input, the mean of the targets is the best answer."),
     Consequence("constant-output", ("class-imbalance",), "The commonest class is the cheapest answer."),
     Consequence("constant-output", ("input-normalization", "batchnorm-small-batch"),
                 "Differences between samples are lost in their scale."),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import statistics
-from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.evidence import guessing, timing
 from tracelyze.analyzers.signatures import evaluated_losses, metrics
 from tracelyze.diagnosis import Confidence
 from tracelyze.formatting import number, percent
@@ -18,12 +18,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.rule import Limits
 
-_CLASSES = (
-    2,
-    10,
-    100,
-    1000,
-)  # numbers of classes of the usual tasks; ln of a large number is near that of its neighbours
+_CLASSES = (2, 10, 100, 1000)  # of the usual tasks; ln of a large number is near that of its neighbours
 _BLOCKS = 10
 
 
@@ -43,7 +38,10 @@ class Flat:
 
 
 def at_a_guess(optimization: Optimization, limits: Limits) -> Flat | None:
-    """A training loss of which every tenth equals ln 2 (preference training), or ln of a usual number of classes."""
+    """A training loss of which every tenth equals ln 2 (preference training), or ln of the number of its classes.
+
+    Where that number was not recorded, as in a log, the usual ones are tried.
+    """
     known = np.isfinite(optimization.steps["loss"])
     losses, steps = optimization.steps["loss"][known], timing.numbers(optimization)[known]
     if len(losses) < limits["losses"]:
@@ -51,10 +49,13 @@ def at_a_guess(optimization: Optimization, limits: Limits) -> Flat | None:
     level = statistics.block_medians(losses, _BLOCKS)
     middle = float(np.median(level))
     preference = metrics.metric(optimization.process, "margin") is not None
-    long_enough = steps[-1] - steps[0] >= limits["preference" if preference else "steps"]
+    recorded = None if preference else guessing.classes(optimization)
+    trained = recorded is not None and _has_warmed_up(optimization)
+    enough = limits["preference" if preference else "recorded" if trained else "steps"]
+    long_enough = steps[-1] - steps[0] >= enough
     curves = evaluated_losses.evaluated(optimization.process)
     learned = curves is not None and curves.training[-1] < (1 - limits["standing"]) * middle
-    for classes in (2,) if preference else _CLASSES:
+    for classes in (2,) if preference else (recorded,) if recorded else _CLASSES:
         guess = log(classes)
         if long_enough and not learned and (np.abs(level / guess - 1) <= limits["near"]).all():
             why = (
@@ -65,9 +66,16 @@ def at_a_guess(optimization: Optimization, limits: Limits) -> Flat | None:
             )
             change = float(level.max() / level.min() - 1)
             named = f", ln {classes}, from the first step to the last"
-            sure: Confidence = "likely" if preference else "possible"
+            sure: Confidence = "likely" if preference or recorded else "possible"
             return Flat(middle, int(steps[0]), guess, change, named, why, sure)
     return None
+
+
+def _has_warmed_up(optimization: Optimization) -> bool:
+    """Whether the learning rate was at half of its largest value, or more, for half of the run."""
+    rates = optimization.steps["lr"]
+    rates = rates[np.isfinite(rates)]
+    return bool(len(rates)) and float(np.median(rates)) >= 0.5 * float(rates.max()) > 0
 
 
 def without_skill(process: Process, limits: Limits) -> Flat | None:

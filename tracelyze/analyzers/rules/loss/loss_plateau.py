@@ -69,6 +69,7 @@ RULE = Rule(
         Threshold("near", 0.01, "share", "every tenth of the run within 1% of the guess: what learns leaves it sooner"),
         Threshold("losses", 30, "losses", "three in each tenth"),
         Threshold("steps", 500, "steps", "a warm-up lasts a few hundred steps"),
+        Threshold("recorded", 300, "steps", "of a run whose number of classes is recorded, at a rate that has risen"),
         Threshold("preference", 50, "steps", "of preference training, whose loss leaves ln 2 within tens of steps"),
         Threshold("standing", 0.05, "share", "less decrease from the second quarter to the last one is standing still"),
         Threshold("word_error", 0.8, "share", "four of five words wrong"),

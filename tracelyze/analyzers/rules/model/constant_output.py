@@ -44,12 +44,13 @@ def _tell(process: Process, line: Line, stretch: list[Row], bound: float, limits
         summary=(
             f"At step {int(stretch[0]['step']) + 1:,}, the predictions in {line.where} differ from sample to sample by "
             f"{percent(ratio)} of what the targets do: the model gives one answer to everything, about the mean of the "
-            "targets, and its loss no longer falls. One term of the loss swamps the other, units are dead, a step was "
-            "too large, or one class is nearly all."
+            "targets, and its loss no longer falls. Labels do not belong to their inputs, one term of the loss swamps "
+            "the other, units are dead, or a step was too large."
         ),
-        fix="Log each term of the loss by itself and weigh them alike; overfit one small batch first. If a term keeps "
-        "the output at a constant, lower its weight or raise it slowly.",
-        fix_code="print({name: term.item() for name, term in terms.items()})",
+        fix="Print a few inputs with their labels: shuffled apart, nothing can be learned. Then train on one small "
+        "batch only. If its loss falls to nearly nothing, the labels or the data are wrong; if not, look for dead "
+        "units, a rate that is too high, or a term of the loss that keeps the output constant.",
+        fix_code="for _ in range(200):  # one batch of 8, again and again\n    step(inputs[:8], targets[:8])",
         evidence=[
             Evidence("deviation of the predictions over that of the targets", ratio, "share", bound,
                      limits.source("varies")),
