@@ -27,7 +27,8 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped(reason)
     rows = np.flatnonzero(np.isfinite(optimization.steps["grad_norm"]) & _settled(optimization))
     clip = optimization.steps["clip_max_norm"][rows]
-    norm = np.fmin(optimization.steps["grad_norm"][rows], clip)  # what reached the weights
+    reached = np.fmin(optimization.steps["grad_norm"], optimization.steps["clip_max_norm"])  # the weights
+    norm, at_first = reached[rows], reached[: len(reached) // 10]
     if len(norm) < limits["norms"]:
         return Skipped(
             f"{plural(len(norm), 'norm')} were measured; {limits['norms']:.0f} are needed to know what is usual"
@@ -38,6 +39,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     # Norms are looked at more often where something is out of the ordinary: what is rare is judged by all steps.
     if len(found) < limits["spikes"] or len(found) > limits["share"] * int(_settled(optimization).sum()):
         return Passed(f"{plural(len(found), 'spike')} among {len(norm):,} gradient norms")
+    if np.isfinite(at_first).any() and np.median(norm[found]) <= np.nanmedian(at_first):
+        return Passed(f"{plural(len(found), 'spike')}, none far above the norms that the training began with")
     steps = [timing.step_at(optimization, int(rows[index])) for index in found]
     ratio = float(np.median(norm[found]) / np.median(norm))
     batches = logged.batches(process, [int(rows[index]) for index in found])
@@ -71,6 +74,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 Evidence("steps", at),
                 *(Evidence("batch, as the script logged it", batch) for batch in batches[:8]),
             ],
+            location=optimization.backward_location,
             charts=pictures.grad_norm(optimization, [Mark(float(steps[0]), "first spike")]),
             false_alarm="Data that contain rare but valid extremes; clipping may already take care of them.",
         )
@@ -104,5 +108,6 @@ RULE = Rule(
         Threshold("norms", 48, "norms", "two windows of the 24 norms that then have to define what is usual"),
         Threshold("few", 200, "norms", "three windows of the 64 norms that define what is usual"),
     ),
-    not_when="Heavy-tailed but stationary norms, clipped norms, the first steps, several optimizers, acting models.",
+    not_when="Spikes of a model that has converged, no larger than its first gradients, heavy-tailed but stationary "
+    "norms, clipped norms, the first steps, several optimizers, acting models.",
 )
