@@ -1,4 +1,4 @@
-"""The line that makes an optimizer or a scheduler is told in every idiom, and never that of a call that trains."""
+"""The lines that make optimizers, schedulers and modules are told in every idiom, never that of a call that trains."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def recorded(collect: Collect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def _line(source: str, mark: str) -> int | None:
-    return next((number for number, line in enumerate(source.splitlines(), 1) if f"# {mark}" in line), None)
+    return next((number for number, line in enumerate(source.splitlines(), 1) if f"# {mark} " in f"{line} "), None)
 
 
 def _made(process: Process, row: dict[str, Any]) -> int | None:
@@ -188,3 +188,119 @@ def test_a_finding_names_the_line_to_change_and_where_the_harm_was_seen(collect:
     assert found.seen_at.line == _line(HEAD + VANISHING_RATE, "step")
     assert found.excerpt is not None
     assert found.location.source in found.excerpt.lines[found.location.line - found.excerpt.first_line]
+
+
+LAYERS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, Subset
+
+class Squares(Dataset):
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):  # dataset
+        return torch.full((4,), float(index)), torch.zeros(1)
+
+class Plain(torch.optim.Optimizer):
+    def __init__(self, params):
+        super().__init__(params, {"lr": 0.1})
+
+    @torch.no_grad()  # step
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.add_(p.grad, alpha=-group["lr"])
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.inner = nn.Linear(width, width)  # body.0.inner
+
+    def forward(self, x):
+        return self.inner(x)
+
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(  # body
+            Block(4),  # body.0
+            *[nn.ReLU() for _ in range(2)],  # body.2
+        )
+
+class Net(Base):
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)  # encoder.layers.1.linear1
+        self.head = nn.Linear(4, 1)  # head
+
+    def forward(self, x):
+        return self.head(self.encoder(self.body(x)[:, None])[:, 0])
+
+def build():
+    return Net()  # root
+
+net = build()
+optimizer = Plain(net.parameters())
+kept = net.state_dict()  # taken
+for epoch in range(10):
+    for x, y in DataLoader(Subset(Squares(), range(32)), batch_size=8):
+        loss = nn.MSELoss()(net(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+net.load_state_dict(kept)
+nn.Linear(2, 2).to(torch.bfloat16)  # cast
+nn.Linear(2, 2).to("cpu", dtype=torch.float64)
+"""
+
+
+def test_where_modules_datasets_and_steps_are_defined(recorded: Callable[[str], Process]) -> None:
+    process = recorded(LAYERS)
+
+    def line(name: str) -> int | None:
+        place = process.module_location(name)
+        return place and place.line
+
+    for name in ("body", "body.0", "body.0.inner", "body.2", "encoder.layers.1.linear1", "head"):
+        assert line(name) == _line(LAYERS, name), name
+    assert line("") == _line(LAYERS, "root")
+    assert line("module.head") == line("head")
+    (loader, *_), (optimizer,), (load,) = (
+        list(table.records()) for table in (process.loaders, process.optimizers, process.tables["loads"])
+    )
+    for site, mark in (
+        (loader["read_by"], "dataset"), (optimizer["step_defined_at"], "step"), (load["taken_site"], "taken"),
+    ):  # fmt: skip
+        place = process.site(site)
+        assert place is not None
+        assert abs(place.line - (_line(LAYERS, mark) or 0)) <= 1, mark
+    assert [one.line for one in process.locations("cast")] == [_line(LAYERS, "cast")]
+
+
+COMPILED = """
+import torch
+from torch import nn
+
+class Inner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = 3
+
+    def forward(self, x):
+        return x * self.scale
+
+@torch.compile(fullgraph=True, backend="eager")
+def compiled(x):
+    return Inner()(x) + nn.ReLU()(x)
+
+print(compiled(torch.ones(3)).tolist())
+"""
+
+
+def test_modules_that_a_compiled_function_makes_are_traced(collect_started: Collect, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(COMPILED)
+    done = collect_started(sys.executable, str(script))
+    assert done.process.stdout == "[4.0, 4.0, 4.0]\n", done.process.stderr

@@ -140,6 +140,17 @@ MODELS = Table(
     ),
 )
 
+MODULES = Table(
+    "modules",
+    "Modules of the models that were called: a row for each that was made in another line than the one that holds it.",
+    (
+        Column("model", "int16", "", "the module that was called (table models)"),
+        Column("module", "string", "", "name of the module in it; empty for itself"),
+        Column("kind", "string", "", "class of the module"),
+        Column("made_at", "int32", "", "line of the script that makes it (table sites, role module)"),
+    ),
+)
+
 OPTIMIZERS = Table(
     "optimizers",
     "One row per optimizer that stepped.",
@@ -154,6 +165,7 @@ OPTIMIZERS = Table(
         Column("site", "int32", "", "line of the script that makes it step (table sites)"),
         Column("backward_site", "int32", "", "line of the backward before its first step (table sites)"),
         Column("made_at", "int32", "", "line of the script that makes it; null where a call that trains does so"),
+        Column("step_defined_at", "int32", "", "line that defines the step of the script's own kind of optimizer"),
         Column("shares", "int32", "tensors", "of them, tensors that another optimizer holds, which still stepped then"),
         Column("shares_with", "int16", "", "that optimizer"),
         Column("options", "string", "", "learning rate, momentum, weight decay, ... of the first group, as JSON"),
@@ -191,6 +203,7 @@ LOADERS = Table(
         Column("shuffled", "bool", "", "it draws a new order for each pass; null where that cannot be told"),
         Column("site", "int32", "", "line of the script that iterates the loader (table sites)"),
         Column("made_at", "int32", "", "line of the script that makes the loader (table sites, role dataloader)"),
+        Column("read_by", "int32", "", "line that defines its dataset's __getitem__ or __iter__; null if a library's"),
     ),
 )
 

@@ -231,6 +231,20 @@ class Process:
         """All lines of the script with this role."""
         return [_location(row) for row in self.sites.records() if row["role"] == role]
 
+    def module_location(self, name: str) -> Location | None:
+        """The line that makes a module, named as in the tables activations and parameters: its own line, else that of
+        the module that holds it. None where models of that name are made in different lines."""
+        lines: dict[Any, dict[str, Any]] = {}
+        for row in self.tables["modules"].records():
+            lines.setdefault(row["model"], {})[_plain(row["module"] or "")] = row["made_at"]
+        parts = _plain(name).split(".")
+        holders = [".".join(parts[:length]) for length in range(len(parts), -1, -1)]
+        for holder in holders:
+            sites = {made[holder] for made in lines.values() if holder in made}
+            if sites:
+                return self.site(sites.pop()) if len(sites) == 1 else None
+        return None
+
     def loader_location(self, loader: Mapping[str, Any]) -> Location | None:
         """The line that makes a DataLoader (a row of the table loaders), else the one that iterates it."""
         return self.site(loader.get("made_at")) or self.site(loader.get("site"))
@@ -314,6 +328,11 @@ class Run:
         if not frames:
             return pd.DataFrame(columns=["process", "rank", "attempt", *(column.name for column in spec.columns)])
         return pd.concat(frames, ignore_index=True)
+
+
+def _plain(name: str) -> str:
+    """The name of a module without those of the wrappers around the model."""
+    return name.removeprefix("module.").removeprefix("_orig_mod.")
 
 
 def _location(row: Mapping[str, Any]) -> Location:

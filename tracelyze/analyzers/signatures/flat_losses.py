@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _CLASSES = (2, 10, 100, 1000)  # of the usual tasks; ln of a large number is near that of its neighbours
 _BLOCKS = 10
+_WARM = 0.5  # of the largest rate, at the median step: a rate that climbs all the time is half of it there, and no more
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def _has_warmed_up(optimization: Optimization) -> bool:
     """Whether the learning rate was at half of its largest value, or more, for half of the run."""
     rates = optimization.steps["lr"]
     rates = rates[np.isfinite(rates)]
-    return bool(len(rates)) and float(np.median(rates)) >= 0.5 * float(rates.max()) > 0
+    return bool(len(rates)) and float(np.median(rates)) >= _WARM * float(rates.max()) > 0
 
 
 def without_skill(process: Process, limits: Limits) -> Flat | None:

@@ -1,4 +1,4 @@
-"""Optimizers and schedulers as they are made, and schedulers whenever they step: who holds what, and who made it where.
+"""Optimizers, schedulers and modules as they are made, and schedulers whenever they step: who holds what, made where.
 
 The hooks of `torch.optim` see an optimizer when it steps first. One that waits for its turn, or never steps, holds
 parameters all the same.
@@ -17,6 +17,7 @@ from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_
 from tracelyze.collectors.program import vocabularies
 from tracelyze.collectors.program.lines import construction
 from tracelyze.collectors.program.optimizers import constructed, made_with, rates
+from tracelyze.collectors.recording.fast_path.path import this_thread
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
 
 wrappers: list[Any] = []  # functions of ours in the place of torch's
@@ -30,6 +31,7 @@ def install(torch: Any, scheduled: Callable[[Any, bool], None], made: Callable[[
     """Wrap the constructor of optimizers and the step of schedulers. `made()` is called after an optimizer was made,
     `scheduled(scheduler, inner)` after each step, `inner` if another scheduler made it."""
     _constructor(sys.modules["torch.optim.optimizer"].Optimizer, made)
+    _modules(torch)
     _embedding(torch)
     home, depth, is_compiling = torch.optim.lr_scheduler, _Depth(), torch.compiler.is_compiling
     for kind in vars(home).values():
@@ -54,7 +56,7 @@ def _constructor(owner: Any, made_one: Callable[[], None]) -> None:
             raise
         with contextlib.suppress(TypeError, AttributeError):  # a subclass that cannot be hashed, or has no groups yet
             constructed.add(self)
-            construction.note(self, sys._getframe(1))
+            construction.optimizers.note(self, sys._getframe(1))
             if len(self.param_groups) > 1 and (made := rates(self)) is not None:
                 made_with[self] = made
         with contextlib.suppress(Exception):  # what other libraries hold may answer in any way
@@ -72,12 +74,35 @@ def _placed(owner: Any) -> None:
     @functools.wraps(original)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         try:
-            with contextlib.suppress(TypeError):  # no weak references to it
-                construction.note(self, sys._getframe(1))
+            construction.optimizers.note(self, sys._getframe(1))
             original(self, *args, **kwargs)
         except BaseException as error:
             leave_no_frame(error)
             raise
+
+    owner.__init__ = __init__
+    wrappers.append(__init__)
+
+
+def _modules(torch: Any) -> None:
+    """Note where modules are made, but not in a loop that has settled: those are loss functions and other helpers."""
+    owner, in_dynamo = torch.nn.Module, torch.compiler.is_dynamo_compiling
+    original = owner.__init__  # torch.compile traces this: it understands functions in a closure, and not much else
+
+    @unseen_by_warnings
+    @functools.wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        if in_dynamo():
+            original(self, *args, **kwargs)
+            return
+        try:
+            original(self, *args, **kwargs)
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
+        fast_path = this_thread.fast_path
+        if fast_path is None or not fast_path.on:
+            construction.modules.note(self, sys._getframe(1))
 
     owner.__init__ = __init__
     wrappers.append(__init__)

@@ -17,6 +17,7 @@ from typing import Any
 
 from tracelyze.collectors import current
 from tracelyze.collectors.hooks import (
+    casts,
     checkpoint_files,
     construction,
     gradient_changes,
@@ -100,7 +101,7 @@ def _hide_from_compiler(torch: Any) -> None:
         torch.nn.Module.__call__, torch.autograd.backward, utils.clip_grad_norm_, utils.clip_grad_value_,
         scaler.scale, scaler.unscale_, scaler.step,
         *loaders.wrappers, *construction.wrappers, *state_dicts.wrappers,
-        *checkpoint_files.wrappers, *modes.wrappers, *initializers.wrappers, *seeds.wrappers,
+        *casts.wrappers, *checkpoint_files.wrappers, *modes.wrappers, *initializers.wrappers, *seeds.wrappers,
         *(getattr(functional, name) for name in (*LOSSES, *DROPOUTS) if hasattr(functional, name)),
     ]  # fmt: skip
     own = [f for kind in OWN for f in vars(kind).values()]
@@ -340,12 +341,13 @@ def _changes(torch: Any) -> None:
 
 
 def _construction(torch: Any) -> None:
-    """Optimizers as they are made, steps of learning-rate schedulers, and weights that are filled."""
+    """Optimizers and modules as they are made, steps of learning-rate schedulers, weights that are filled or cast."""
     construction.install(
         torch,
         lambda scheduler, inner: recorder().fire("scheduled", scheduler, inner),
         lambda: loggers.look(lambda logger, values: recorder().fire("reported", logger, values)),
     )
+    casts.install(torch, lambda frame: recorder().cast(frame))
     initializers.install(torch, lambda tensor: recorder().fire("filled", tensor))
     seeds.install(lambda name: recorder().fire("seeded", name))
 

@@ -40,6 +40,12 @@ class Sites:
         """Number of the innermost line of the script on the current stack; None if only libraries are on it."""
         return self.of(sys._getframe(1), role)
 
+    def called_by(self, frame: FrameType | None, role: str) -> int | None:
+        """Number of the line of the script that called the function of torch which runs; None if a library did."""
+        while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+            frame = frame.f_back
+        return None if frame is None or is_library(frame.f_code.co_filename) else self.of(frame, role)
+
     def of(self, frame: FrameType | None, role: str, whole_line: bool = False) -> int | None:
         """The same for the stack below `frame`. `whole_line` does not tell the calls on one line apart."""
         while frame is not None:

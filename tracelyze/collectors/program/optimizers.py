@@ -9,7 +9,7 @@ from typing import Any
 
 from tracelyze.collectors.internals.by_identity import ByIdentity, SetByIdentity
 from tracelyze.collectors.program.call_sites import Sites
-from tracelyze.collectors.program.lines import construction
+from tracelyze.collectors.program.lines import construction, definitions
 from tracelyze.collectors.program.manual_updates import ManualOptimizer
 from tracelyze.collectors.program.progress import Progress
 from tracelyze.collectors.tensors import shards
@@ -136,7 +136,8 @@ class Optimizers:
             self._living = [ref for ref in self._living if ref() is not None] + [weakref.ref(tracked)]
             self._count += 1
             sites = {"site": self._sites.here("step"), "backward_site": self._progress.backward_site}
-            sites["made_at"] = construction.site_of(optimizer, "optimizer", self._sites)
+            sites["made_at"] = construction.optimizers.site_of(optimizer, "optimizer", self._sites)
+            sites["step_defined_at"] = definitions.method(optimizer, "step", "optimizer-step", self._sites)
             self._emit("optimizers", describe(tracked) | sites | shared(tracked, self.active()))
         self._latest = weakref.ref(tracked)
         if not takes_turns:

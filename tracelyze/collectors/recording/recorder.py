@@ -122,6 +122,11 @@ class Recorder:
         self.dispatcher.dispatch("logged", *said)
         self.guard.overhead.seconds += perf_counter() - begin
 
+    @never_raises
+    def cast(self, frame: Any) -> None:
+        """The script asked for a module's weights in 16 bits."""
+        self.program.sites.called_by(frame, "cast")
+
     def training_of(self, parameter: Any) -> Training | None:
         """The training whose optimizer holds a parameter; None if that is unknown."""
         try:

@@ -101,8 +101,12 @@ def finding(
     false_alarm: str,
     severity: Severity = "critical",
     confidence: Confidence = "certain",
+    change: Location | None = None,
 ) -> Finding:
-    """A finding about the calls at one line, of which `bad` are wrong. Without autograd no weights are harmed."""
+    """A finding about the calls at one line, of which `bad` are wrong. Without autograd no weights are harmed.
+
+    `change`: the line to change, if that is another one.
+    """
     begin = int(bad[0]["step"] or 0) + (1 if line.training else 0)
     optimization = process.longest if process.optimizations else None
     alone = optimization is not None and len(process.optimizations) == 1
@@ -122,7 +126,8 @@ def finding(
             Evidence("of them like this", len(bad), "calls"),
         ],
         cost=timing.cost_of(optimization, affected) if optimization is not None and alone and line.training else None,
-        location=line.location,
+        location=change or line.location,
+        seen_at=line.location,
         charts=pictures.loss(optimization, [Mark(float(begin), "first call that was looked at")])
         if optimization
         else [],

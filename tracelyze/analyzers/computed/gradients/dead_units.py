@@ -67,7 +67,9 @@ def finding(optimization: Optimization, found: list[Layer], rule: str, limits: L
             Evidence("looks in a row, to the end", worst.looks, "looks", limits["looks"], limits.source("looks")),
             Evidence("ReLUs like this", ", ".join(layer.module for layer in found[:6])),
         ],
-        location=optimization.backward_location,
+        location=optimization.process.module_location(worst.module.removeprefix("ReLU after "))
+        or optimization.backward_location,
+        seen_at=optimization.backward_location,
         charts=pictures.loss(optimization, [Mark(float(worst.step), "dead units")]),
         false_alarm="A wide layer that is sparse on purpose, whose units wake for rare samples.",
     )  # fmt: skip

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 RESTART, CHEAPER, WORKERS = "restart", "cheaper", "workers"
+PLACES = {RESTART: "site", CHEAPER: "read_by", WORKERS: "made_at"}  # columns of the table loaders: the line to change
 _FIRST_WITHOUT_FORK = 14  # Python 3.14 starts processes by forkserver, also on Linux
 
 

@@ -60,7 +60,8 @@ def _finding(process: Process, rows: list[Row], limits: Limits) -> Finding:
             Evidence("tensors that were the model's own", int(row["own"]), "tensors"),
             Evidence("loads like this", len(rows)),
         ],
-        location=process.site(row["site"]),
+        location=process.site(row["taken_site"]) or process.site(row["site"]),
+        seen_at=process.site(row["site"]),
         false_alarm="A load that is meant to do nothing, after the weights were changed in place.",
     )
 

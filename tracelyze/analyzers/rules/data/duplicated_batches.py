@@ -78,7 +78,7 @@ def _finding(process: Process, loader: Row, one: Pass, pairs: int, limits: Limit
             Evidence("num_workers", workers),
             Evidence("dataset", loader["dataset"]),
         ],
-        location=process.loader_location(loader),
+        location=process.site(loader.get("read_by")) or process.loader_location(loader),
         seen_at=process.site(loader.get("site")),
         charts=pictures.loss(optimization) if optimization else [],
         false_alarm="A stream that is to repeat every batch as often as there are workers.",

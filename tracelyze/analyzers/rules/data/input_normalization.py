@@ -54,6 +54,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, limits: Limits) -> Finding:
     begin = timing.step_at(optimization, 0)
+    seen = optimization.process.location("loader") or optimization.backward_location
     bytes_ = field.holds_bytes
     what = "pixels from 0 to 255" if bytes_ else f"field {field.name}"
     code = (
@@ -87,7 +88,8 @@ def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, l
             *([] if met.next_scale is None or met.squashed else [
                 Evidence("the same of the layer after it", met.next_scale, "", limits["next"], limits.source("next"))]),
         ],
-        location=optimization.process.location("loader") or optimization.backward_location,
+        location=optimization.process.site(optimization.loader.get("read_by")) or seen,
+        seen_at=seen,
         charts=pictures.loss(optimization, [Mark(float(begin), "raw inputs")]),
         false_alarm="Weights made for raw values and set by hand; forecasters meant to work at any scale (N-BEATS).",
     )  # fmt: skip

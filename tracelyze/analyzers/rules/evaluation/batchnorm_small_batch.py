@@ -66,11 +66,12 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
     )
 
 
-def _batch_location(optimization: Optimization, samples: float) -> Location | None:
-    """The loader of batches that are forwarded whole: its line sets their size. Else the line of the backward."""
-    whole = optimization.loader.get("batch_size") == samples
-    made_at = optimization.loader["made_at"] if whole else None
-    return optimization.process.site(made_at) or optimization.backward_location
+def _batch_location(optimization: Optimization, samples: float, layer: str = "") -> Location | None:
+    """The loader of batches that are forwarded whole: its line sets their size. Else the line that makes the layer, or
+    that of the backward."""
+    process, loader = optimization.process, optimization.loader
+    made_at = process.site(loader["made_at"]) if loader.get("batch_size") == samples else None
+    return made_at or (process.module_location(layer) if layer else None) or optimization.backward_location
 
 
 def _few_values(optimization: Optimization, limits: Limits) -> tuple[str, float] | None:
@@ -105,7 +106,7 @@ def _noise(optimization: Optimization, layer: str, values: float, samples: float
             Evidence("values per channel", values, "values", limits["values"], limits.source("values")),
             Evidence("samples per forward", samples, "samples"),
         ],
-        location=_batch_location(optimization, samples),
+        location=_batch_location(optimization, samples, layer),
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="A model that is to work like this, whose validation uses statistics of its batches as well.",

@@ -16,6 +16,7 @@ from tracelyze.formatting import share_of
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Mask
+    from tracelyze.diagnosis import Location
 
 FIX = "Call model.train() at the start of every epoch, so that it follows every validation."
 FIX_CODE = (
@@ -79,7 +80,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             Evidence("of them in train mode", 0, "modules"),
         ],
         cost=timing.cost_of(optimization, off) if flipped else None,
-        location=optimization.process.location("forward") or optimization.backward_location,
+        location=_forward(optimization) or optimization.backward_location,
         charts=pictures.over_steps(
             optimization, "Modules in train mode at training steps", "modules",
             {"in train mode": "modules_in_train", "mode-sensitive": "modules_sensitive"},
@@ -87,6 +88,14 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         ) + pictures.loss(optimization, [Mark(float(begin), "eval mode")]),
         false_alarm="Fine-tuning with the whole model in eval mode on purpose.",
     )  # fmt: skip
+
+
+def _forward(optimization: Optimization) -> Location | None:
+    """The line that calls the model in training, in front of which its mode is to be set."""
+    process = optimization.process
+    evaluated = set(process.evals["site"].tolist())
+    forwards = (row["site"] for row in process.sites.records() if row["role"] == "forward")
+    return process.site(next((site for site in forwards if site not in evaluated), None))
 
 
 def _follows_evaluations(optimization: Optimization, off: Mask, least: int) -> bool:

@@ -12,6 +12,7 @@ from tracelyze.formatting import plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
 
 DISTRIBUTIONS = ("kl_div", "cross_entropy")
 OTHERS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "cosine_embedding_loss")
@@ -41,6 +42,12 @@ def check(process: Process, limits: Limits) -> Outcome:
     return Passed(reason or "no target of a loss depends on trained tensors of another model")
 
 
+def _made_at(process: Process, step: int) -> Location | None:
+    """The line that makes the optimizer of the step in which the loss was seen."""
+    stepped = process.steps["optimizer"][step : step + 1]
+    return next((one.made_at for one in process.optimizations if one.optimizer in stepped), None)
+
+
 def _tell(process: Process, line: Line, rows: list[Row], limits: Limits) -> Finding:
     names = {int(row["model"]): row["name"] for row in process.models.records()}
     teacher = names.get(rows[0]["target_model"], "the teacher")
@@ -62,6 +69,7 @@ def _tell(process: Process, line: Line, rows: list[Row], limits: Limits) -> Find
         fix_code="with torch.no_grad():\n    target = teacher(x).softmax(-1)",
         evidence=[Evidence("trained tensors of the model behind the target", tensors, "tensors")],
         false_alarm="Two models that are meant to find a common answer.",
+        change=_made_at(process, int(rows[0]["step"])),
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from tracelyze.formatting import listed, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.diagnosis import Location
 
 
 FUNCTION = "ReLU after "  # how the collector names one that is no module
@@ -69,6 +70,11 @@ def _judge(
     return Dead(*key, begin, len(stretch)) if silent and length >= max(limits["steps"], limits["part"] * run) else None
 
 
+def _made_at(process: Process, dead: Dead) -> Location | None:
+    """The line of the ReLU; where that is a function, of the layer that feeds it."""
+    return process.module_location(dead.fed_by if dead.module.startswith(FUNCTION) else dead.module)
+
+
 def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: Limits) -> Finding:
     first = min(dead, key=lambda one: one.step)
     names = listed(
@@ -98,7 +104,8 @@ def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: L
             Evidence("gradient of the layer before, in all looks since", 0),
         ],
         cost=timing.cost_of(optimization, timing.numbers(optimization) >= first.step),
-        location=optimization.backward_location,
+        location=_made_at(optimization.process, first) or optimization.backward_location,
+        seen_at=optimization.backward_location,
         charts=pictures.loss(optimization, [Mark(float(first.step), "dead ReLU")]),
         false_alarm="A part of the model that is meant to stay off while others are trained.",
     )

@@ -14,6 +14,9 @@ from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.diagnosis import Location
+
+SATURATING = ("Sigmoid", "Tanh")
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -55,6 +58,13 @@ def _stuck(optimization: Optimization, limits: Limits) -> bool | Skipped:
     return start > 0 and end >= limits["high"] * start and end >= limits["falls"] * early
 
 
+def _made_at(process: Process, layer: str) -> Location | None:
+    """The line of the first activation that saturates; where there is no such module, of the first layer."""
+    rows = process.tables["activations"].records()
+    saturating = next((str(row["module"]) for row in rows if row["kind"] in SATURATING), layer)
+    return process.module_location(saturating)
+
+
 def _finding(optimization: Optimization, stretch: list[Profile], limits: Limits) -> Finding:
     look = stretch[len(stretch) // 2]
     ratio = float(np.median([one.ratio for one in stretch]))
@@ -86,7 +96,8 @@ def _finding(optimization: Optimization, stretch: list[Profile], limits: Limits)
             Evidence("way the first layers could go in that time, against their weights", f"{moved:.1g}"),
         ],
         cost=timing.cost_of(optimization, timing.numbers(optimization) >= begin),
-        location=optimization.backward_location,
+        location=_made_at(optimization.process, early) or optimization.backward_location,
+        seen_at=optimization.backward_location,
         charts=pictures.loss(optimization, [Mark(float(begin), "gradients vanish")]) + pictures.grad_norm(optimization),
         false_alarm="A loss that cannot become smaller, so that it is not the first layers which hold it up.",
     )  # fmt: skip

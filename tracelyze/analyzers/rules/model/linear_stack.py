@@ -74,7 +74,8 @@ def _finding(
             Evidence("layers looked at", len(layers), "layers"),
             Evidence("forwards looked at", looks, "forwards", limits["looks"], limits.source("looks")),
         ],
-        location=process.location("forward"),
+        location=process.module_location(next(iter(redundant))) or process.location("forward"),
+        seen_at=process.location("forward"),
         charts=pictures.loss(optimization),
         false_alarm="An output that something else uses as well, as a residual branch or a gate; a factorised layer; "
         "a linear model that is deep on purpose.",

@@ -13,6 +13,7 @@ from tracelyze.formatting import plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
 
 OVER_CLASSES = ("nll_loss", "cross_entropy")
 ELEMENTWISE = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy")
@@ -51,6 +52,12 @@ def check(process: Process, limits: Limits) -> Outcome:
     return told
 
 
+def _made_at(process: Process, kind: str | None) -> Location | None:
+    """The line of the softmax, if the model has one module of that kind and no more."""
+    names = {str(row["module"]) for row in process.tables["activations"].records() if kind and row["kind"] == kind}
+    return process.module_location(names.pop()) if len(names) == 1 else None
+
+
 def _tell(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
     dim, shape = bad[0]["made_dim"], loss_calls.shown(bad[0]["input_shape"])
     strict = line.function in OVER_CLASSES
@@ -80,6 +87,7 @@ def _tell(process: Process, line: Line, bad: list[Row], limits: Limits) -> Findi
         severity="critical" if strict else "warning",
         confidence="certain" if strict else "likely",
         false_alarm="A loss that normalises over the samples on purpose: clustering, ranking within a list.",
+        change=_made_at(process, bad[0]["made_by"]),
     )  # fmt: skip
 
 

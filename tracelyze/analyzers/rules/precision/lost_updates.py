@@ -58,6 +58,7 @@ def _finding(optimization: Optimization, short: list[Looks], looks: Pooled, limi
     dtype, steps = short[0].dtype, float(np.median(looks.since))
     share, held = float(np.median(looks.lost)), float(np.median(looks.held))
     rate = float(np.median(np.concatenate([one.lr for one in short])))
+    casts = optimization.process.locations("cast")
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -81,7 +82,8 @@ def _finding(optimization: Optimization, short: list[Looks], looks: Pooled, limi
                      limits.source("held")),
             Evidence("tensors kept in 16 bits", plural(len(short), "tensor")),
         ],
-        location=optimization.step_location,
+        location=(casts[0] if len(casts) == 1 else None) or optimization.step_location,
+        seen_at=optimization.step_location,
         false_alarm="A run that was started from weights which are to change very little.",
     )  # fmt: skip
 

@@ -90,7 +90,7 @@ def _finding(
             *[Evidence(name, _plain(seen.loader.get(name))) for name in SETTINGS],
         ],
         cost=Cost(seconds, share),
-        location=(optimization.process.site(seen.loader.get("made_at")) if way == advice.WORKERS else None) or iterated,
+        location=optimization.process.site(seen.loader.get(advice.PLACES[way])) or iterated,
         seen_at=iterated,
         charts=pictures.time_split(optimization, [Mark(float(begin), "steady steps")]),
         diff=_edit(optimization, seen, predicted, way),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tracelyze.analyzers.computed.gradients import mostly_frozen, unheld
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.diagnosis import Evidence, Finding, Severity
+from tracelyze.diagnosis import Evidence, Finding, Location, Severity
 from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
@@ -44,6 +44,12 @@ def _modules(row: Row) -> set[str]:
     return {name.rpartition(".")[0] for name in (row["names"] or "").partition(" and ")[0].split(", ")} - {""}
 
 
+def _made_at(process: Process, row: Row) -> Location | None:
+    """The line of the first module that nobody calls."""
+    name = next(iter(sorted(_modules(row))), "")
+    return process.module_location(name) if name else None
+
+
 def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limits) -> Finding:
     """`ran`: forward does run a module that holds some of the tensors, so that something cuts it off from the loss."""
     share = row["missed_elements"] / max(1, row["held_elements"])
@@ -77,7 +83,8 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
                      limits.source("share")),
             Evidence("steps looked at", row["steps"], "steps", limits["steps"], limits.source("steps")),
         ],
-        location=optimization.backward_location,
+        location=(None if ran else _made_at(optimization.process, row)) or optimization.backward_location,
+        seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="Layers that this training is not meant to use, as the pooler of a language model.",
     )  # fmt: skip

@@ -68,7 +68,8 @@ def _finding(optimization: Optimization, still: list[Looks], count: int) -> Find
             Evidence("rate times gradient, against its weights", float(np.median(still[0].expected))),
         ],
         cost=timing.cost_of(optimization, affected),
-        location=optimization.step_location,
+        location=optimization.process.site(optimization.facts.get("step_defined_at")) or optimization.step_location,
+        seen_at=optimization.step_location,
         false_alarm="Tensors that are held fast on purpose, by an optimizer of the script's own.",
     )
 

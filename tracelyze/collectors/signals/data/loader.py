@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.internals.private_names import LOADER_ITERATOR
+from tracelyze.collectors.program.lines import definitions
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
@@ -78,7 +79,9 @@ class Loader(Signal):
             self._count += 1
             row = describe(loader, number, self.program.sites.here("loader"))
             self._batch_sizes[number] = row["batch_size"]
-            self.context.emit("loaders", row | {"made_at": self._made.get(loader)})
+            lines = {"made_at": self._made.get(loader)}
+            lines["read_by"] = definitions.reader(loader.dataset, row["iterable"], self.program.sites)
+            self.context.emit("loaders", row | lines)
         self._iterators[iterator] = self.progress.iterated = number
         self._positions[iterator] = 0
         if iterator in self._asked_again:  # Persistent workers keep theirs for the next pass.

@@ -78,7 +78,7 @@ class Schedules(Signal):
             return  # The constructor of a scheduler makes a first step, which is none of the training's.
         if one.lines["site"] is None:
             one.lines["site"] = self.program.sites.here("schedule")
-            one.lines["made_at"] = construction.site_of(scheduler, "scheduler", self.program.sites)
+            one.lines["made_at"] = construction.optimizers.site_of(scheduler, "scheduler", self.program.sites)
         one.steps += 1
         if one.optimizer_index is None or one.steps % RESOLVED_EVERY == 0:
             self._resolve(one)
@@ -133,7 +133,7 @@ class Schedules(Signal):
         for scheduler in self._known:
             one = self._known[scheduler]
             if not one.steps and one.lines["made_at"] is None:
-                one.lines["made_at"] = construction.site_of(scheduler, "scheduler", self.program.sites)
+                one.lines["made_at"] = construction.optimizers.site_of(scheduler, "scheduler", self.program.sites)
 
     def _resolve(self, one: _Scheduler) -> None:
         """Whose rate it sets. At the end of the program the optimizer may be gone: what was known before stays."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.signals.context import SignalContext
@@ -13,6 +14,13 @@ from tracelyze.collectors.signals.signal import Signal
 
 ALL_OF = 20  # The first loads of a process are all compared, of later ones those whose number is a power of two.
 REMEMBERED = 64  # dictionaries that modules have handed out
+
+
+class Taken(NamedTuple):
+    """When a module handed out its weights, and to which line of the script."""
+
+    taken_at: int
+    taken_site: int | None
 
 
 class StateLoads(Signal):
@@ -23,7 +31,7 @@ class StateLoads(Signal):
         f"loads.{name}"
         for name in (
             "time", "step", "module", "name", "site", "given", "expected", "missing", "unexpected", "given_prefix",
-            "expected_prefix", "renamed", "own", "taken_at",
+            "expected_prefix", "renamed", "own", "taken_at", "taken_site",
         )
     )  # fmt: skip
     about = "What load_state_dict found and missed, and whether it was given the tensors that the model already had."
@@ -33,15 +41,15 @@ class StateLoads(Signal):
         super().__init__(context)
         self._loads = 0
         self._modules: ByIdentity[int] = ByIdentity()
-        self._latest: ByIdentity[int] = ByIdentity()  # step when last handed out
-        self._taken: deque[tuple[weakref.ref[Any], int]] = deque(maxlen=REMEMBERED)
+        self._latest: ByIdentity[Taken] = ByIdentity()
+        self._taken: deque[tuple[weakref.ref[Any], Taken]] = deque(maxlen=REMEMBERED)
         self._own: int | None = None  # tensors of the load that is going on which are the module's own
 
     def state_taken(self, module: Any, state: Any) -> None:
-        step = self.progress.steps
-        self._latest[module] = step
+        taken = Taken(self.progress.steps, self.program.sites.called_by(sys._getframe(1), "state_dict"))
+        self._latest[module] = taken
         if type(state) is not dict:  # A plain dict takes no weak reference.
-            self._taken.append((weakref.ref(state), step))
+            self._taken.append((weakref.ref(state), taken))
 
     def state_loading(self, module: Any, given: Any) -> None:
         self._own = None
@@ -69,9 +77,9 @@ class StateLoads(Signal):
             "missing": len(missing),
             "unexpected": len(unexpected),
             "own": own,
-            "taken_at": next((at for ref, at in self._taken if ref() is given), self._latest.get(module)),
         }
-        context.emit("loads", row | renaming(missing, unexpected))
+        taken = next((taken for ref, taken in self._taken if ref() is given), self._latest.get(module))
+        context.emit("loads", row | renaming(missing, unexpected) | (taken._asdict() if taken is not None else {}))
 
     def _is_same(self, tensor: Any, given: Any) -> bool:
         torch = self.torch

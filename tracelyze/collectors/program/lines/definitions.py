@@ -1,0 +1,31 @@
+"""Which line of the script defines a method: how its dataset makes a sample, how its optimizer steps."""
+
+from __future__ import annotations
+
+import inspect
+from types import CodeType
+from typing import Any
+
+from tracelyze.collectors.program.call_sites import Sites, is_library
+
+MAX_DEPTH = 4  # datasets around another one: Subset, a dataset that transforms
+
+
+def reader(dataset: Any, stream: bool, sites: Sites) -> int | None:
+    """The number of the line that defines `__getitem__` (of a stream: `__iter__`) of a dataset of the script's own, or
+    of the one that it wraps; None for a library's."""
+    for _ in range(MAX_DEPTH):
+        site = method(dataset, "__iter__" if stream else "__getitem__", "dataset", sites)
+        if site is not None:
+            return site
+        dataset = getattr(dataset, "__dict__", {}).get("dataset")
+    return None
+
+
+def method(owner: Any, name: str, role: str, sites: Sites) -> int | None:
+    """The number of the line that defines a method of an object; None for a library's."""
+    found = getattr(type(owner), name, None)
+    code = getattr(inspect.unwrap(found) if callable(found) else None, "__code__", None)
+    if not isinstance(code, CodeType) or is_library(code.co_filename):
+        return None
+    return sites.at(role, code, code.co_firstlineno)
