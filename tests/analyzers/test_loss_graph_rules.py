@@ -12,8 +12,8 @@ from tracelyze.analyzers.computed.optimization import style
 MASK, ADVANTAGE = "mask-after-softmax", "zero-advantage"
 
 
-def process(make: Any, rows: list[dict[str, Any]]) -> Any:
-    return make.process(more={"loss_graphs": [{"step": 5 * n, "site": 1, **row} for n, row in enumerate(rows)]})
+def process(make: Any, rows: list[dict[str, Any]], steps: Any = None) -> Any:
+    return make.process(steps, more={"loss_graphs": [{"step": 5 * n, "site": 1, **row} for n, row in enumerate(rows)]})
 
 
 def masked(rows: float, regularly: float = 1.0, count: int = 4) -> list[dict[str, Any]]:
@@ -38,8 +38,12 @@ def test_masks_that_lose_nothing(make: Any) -> None:
 
 
 def test_advantages_that_are_all_zero(make: Any) -> None:
-    for rows, confidence in ((weights(*[1.0] * 20), "likely"), (weights(*[1.0, 0.2, 1.0] * 6), "certain")):
-        status, _, finding = make.check(ADVANTAGE, process(make, rows))
+    still = make.steps() | {"grad_norm": [0.0] * 400}
+    for rows, steps, confidence in (
+        (weights(*[1.0] * 20), still, "likely"),
+        (weights(*[1.0, 0.2, 1.0] * 6), None, "certain"),
+    ):
+        status, _, finding = make.check(ADVANTAGE, process(make, rows, steps))
         assert (status, finding.severity, finding.confidence) == ("fired", "warning", confidence)
         assert finding.first_step == 1
 
@@ -55,6 +59,12 @@ def test_advantages_that_are_all_zero(make: Any) -> None:
 )
 def test_advantages_that_are_not(make: Any, rows: list[dict[str, Any]]) -> None:
     assert make.check(ADVANTAGE, process(make, rows))[0] == "passed"
+
+
+def test_a_mask_that_lets_no_sample_through(make: Any) -> None:
+    """Of pseudo-labels, none is sure enough at first, and the labelled samples train the model."""
+    status, reason, _ = make.check(ADVANTAGE, process(make, weights(*[1.0] * 20)))
+    assert (status, "may be a mask" in reason) == ("skipped", True)
 
 
 def test_too_few_steps_and_no_policy(make: Any) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tracelyze.analyzers.computed.data import overlap
+
 RULE = "train-validation-overlap"
 TRAIN = {"loader": 0, "dataset": "Subset", "length": 100, "batch_size": 32, "iterable": False, "made_at": 2}
 HELD = TRAIN | {"loader": 1, "length": 25}
@@ -122,9 +124,9 @@ def test_a_small_validation_set_that_was_looked_at_whole(make) -> None:
     assert whole(0, distinct=40)[0] == "passed"  # few different samples meet by chance
 
 
-@pytest.mark.parametrize(("copied", "status"), [(400, "fired"), (800, "skipped")])
-def test_samples_that_training_holds_several_times_are_met_more_often(make, copied: int, status: str) -> None:
-    """Copies of half of the validation set in training are no measure of training accuracy; of all, it looks like it.
+@pytest.mark.parametrize(("copied", "expected"), [(400, 0.5), (800, 1.0)])
+def test_samples_that_training_holds_several_times_are_met_more_often(make, copied: int, expected: float) -> None:
+    """Copies of half of the validation set in training, and of all of it.
 
     Each copied sample stands in training four times, so that the looks at a pass show it four times as often.
     """
@@ -136,6 +138,31 @@ def test_samples_that_training_holds_several_times_are_met_more_often(make, copi
         for at, row in enumerate(passes(training, list(range(800)), epochs=8))
     ]
     found, reason, finding = judge(make, rows, forwards=[25] * 4, losses=[0] * 4)
-    assert found == status, reason
-    if finding is not None:
-        assert finding.evidence[1].value == pytest.approx(0.5, abs=0.1)
+    assert found == "fired", reason
+    assert finding.evidence[1].value == pytest.approx(expected, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("lows", "continuous"),
+    [
+        ([-0.01 * (at % 30) for at in range(100)], True),  # copies of samples: the same extremes again and again
+        ([-0.01 * at for at in range(100)], True),
+        ([-1.0 * (at % 4) for at in range(100)], False),  # a grid
+        ([-0.01 * at for at in range(10)], False),  # too few to know
+    ],
+)
+def test_what_no_two_samples_have_by_chance(lows: list[float], continuous: bool) -> None:
+    passes = [overlap.Seen(0, 0, extremes=[(low, 2.0 - 3 * low) for low in lows])]
+    assert overlap.continuous(passes) is continuous
+
+
+def test_data_that_were_repeated_before_they_were_split(make) -> None:
+    """Nearly every validation sample has a copy in training: that alone would look like a measure of training."""
+    repeated = random.Random(1).sample([one for one in range(500) for _ in range(8)], 4000)
+    rows = [
+        row | {"dtype": "float32", "min": -float(at), "max": float(at)}
+        for at, row in enumerate(passes(repeated[:3200], repeated[3200:]))
+    ]
+    status, reason, finding = judge(make, rows, forwards=[4] * 4, losses=[0] * 4)
+    assert status == "fired", reason
+    assert finding.confidence == "likely"

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 Row = dict[str, Any]
-CONTINUOUS = 16  # batches of which a smallest and a largest value is compared
+CONTINUOUS = 16  # different pairs of the smallest and the largest value of a batch that are compared
 AGAIN = 400  # times that a sample was met once more: from there on the estimate from counts is within a twentieth or so
-DIFFERENT = 0.5  # of them that have to differ: values on a grid, or in a vocabulary, have few extremes
+DIFFERENT = 0.25  # of them that have to differ: a grid has few extremes, and copies have theirs again and again
 
 
 @dataclass
@@ -99,7 +99,8 @@ def continuous(passes: list[Seen]) -> bool:
     """Values of which no two samples have the same by chance: nearly every batch has extremes of its own."""
     extremes = [pair for one in passes for pair in one.extremes]
     sides = [{pair[0] for pair in extremes}, {pair[1] for pair in extremes}]
-    return len(extremes) >= CONTINUOUS and min(map(len, sides)) >= DIFFERENT * len(set(extremes)) >= CONTINUOUS / 2
+    different = len(set(extremes))
+    return different >= CONTINUOUS and min(map(len, sides)) >= DIFFERENT * different
 
 
 def validation_sets(loaders: dict[int, Row], own: list[int], evaluated: list[Seen]) -> list[list[int]]:

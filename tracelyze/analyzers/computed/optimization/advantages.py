@@ -12,7 +12,7 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
 def judge(process: Process, rule: str, limits: Limits) -> Finding | Passed | Skipped | None:
@@ -31,12 +31,18 @@ def judge(process: Process, rule: str, limits: Limits) -> Finding | Passed | Ski
     early = zero[: max(3, len(zero) // 5)]
     if early.mean() < limits["share"]:
         return Passed("the weights of the policy's loss became zero on the way: a task that is solved does this")
-    begin = int(steps[int(np.argmax(zero))]) + 1
+    signed = any(row["weights_negative"] for row in rows)  # no mask has such
     optimization = process.longest if process.optimizations else None
+    if not signed and optimization is not None and not _learns_nothing(optimization, limits["share"]):
+        return Skipped(
+            "weights of log-probabilities are all zero, but something else gives gradients: they may be a mask of "
+            "samples, as with pseudo-labels"
+        )
+    begin = int(steps[int(np.argmax(zero))]) + 1
     return Finding(
         rule=rule,
         severity="warning",
-        confidence="certain" if any(row["weights_negative"] for row in rows) else "likely",  # no mask has such
+        confidence="certain" if signed else "likely",
         title=f"The policy's advantages are all zero in {percent(share)} of the steps: nothing to learn from",
         summary=(
             f"In {int(zero.sum())} of {len(zero)} steps that were looked at, every weight that the log-probabilities "
@@ -57,3 +63,11 @@ def judge(process: Process, rule: str, limits: Limits) -> Finding | Passed | Ski
         charts=pictures.loss(optimization, [Mark(float(begin), "no advantage")]) if optimization is not None else [],
         false_alarm="Groups that are drawn again until they differ.",
     )
+
+
+def _learns_nothing(optimization: Optimization, share: float) -> bool:
+    """Whether the gradients are zero in that share of the steps, or of those at which their norm was measured."""
+    norm, zeros = optimization.steps["grad_norm"], optimization.steps["grads_zero"]
+    known, looked = np.isfinite(norm), np.isfinite(zeros)
+    measured = known.any() and (norm[known] == 0).mean() >= share
+    return bool(measured or (looked.any() and (zeros[looked] > 0).mean() >= share))

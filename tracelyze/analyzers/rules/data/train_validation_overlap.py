@@ -67,12 +67,15 @@ def _beyond_chance(found: Overlap, continuous: bool, limits: Limits) -> bool:
 
 
 def _validates(process: Process, found: Overlap, loaders: list[int], limits: Limits) -> bool:
-    """Whether the passes measure something on held-out data, rather than training accuracy or a few examples."""
+    """Whether the passes measure something on held-out data, rather than training accuracy or a few examples.
+
+    Data that hold their samples several times over were copied before they were split.
+    """
     evals = process.evals
     rows = np.isin(evals["loader"], loaders)
     losses = np.nansum(evals["losses"][rows]) > 0
     several = float(np.median(np.nan_to_num(evals["forwards"][rows]))) >= 2 and found.share < limits["complete"]
-    return bool(losses or several)
+    return bool(losses or several or found.chance >= limits["copies"])
 
 
 def _finding(process: Process, loader: dict[str, Any], found: Overlap, first: Seen, limits: Limits) -> Finding:
@@ -132,6 +135,9 @@ RULE = Rule(
         Threshold("size", 0.5, "share", "held-out parts are a tenth to a third; as large as training: its own data"),
         Threshold("growth", 0.1, "share", "folds and splits differ by a batch; rounds of labelling add whole sets"),
         Threshold("complete", 0.7, "share", "as flipped pictures of training: half are met; asks for computed losses"),
+        Threshold(
+            "copies", 0.3, "share", "of the samples have an equal one in the same pass: oversampled, or repeated"
+        ),
         Threshold("splits", 3, "splits", "two may be two phases; three that share samples are no folds"),
     ),
     not_when="Evaluation on the training data: by its loader, on a set more than half as large, or beside any set that "
