@@ -212,6 +212,9 @@ class Plain(torch.optim.Optimizer):
             for p in group["params"]:
                 p.add_(p.grad, alpha=-group["lr"])
 
+def shares(x):
+    return x.softmax(-1)
+
 class Block(nn.Module):
     def __init__(self, width):
         super().__init__()
@@ -236,7 +239,10 @@ class Net(Base):
         self.head = nn.Linear(4, 1)  # head
 
     def forward(self, x):
-        return self.head(self.encoder(self.body(x)[:, None])[:, 0])
+        x = self.body(x)[:, None]
+        weights = torch.softmax(  # attention
+            x @ x.mT, dim=-1)
+        return self.head(self.encoder(weights @ x)[:, 0])
 
 def build():
     return Net()  # root
@@ -276,7 +282,8 @@ def test_where_modules_datasets_and_steps_are_defined(recorded: Callable[[str], 
         place = process.site(site)
         assert place is not None
         assert abs(place.line - (_line(LAYERS, mark) or 0)) <= 1, mark
-    assert [one.line for one in process.locations("cast")] == [_line(LAYERS, "cast")]
+    for role in ("cast", "attention"):
+        assert [one.line for one in process.locations(role)] == [_line(LAYERS, role)]
 
 
 COMPILED = """

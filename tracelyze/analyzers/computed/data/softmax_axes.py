@@ -11,6 +11,15 @@ from tracelyze.formatting import plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.analyzers.rule import Limits
+    from tracelyze.diagnosis import Location
+
+
+def line_of_softmax(process: Process) -> Location | None:
+    """The line of the only softmax of attention in the text of the model; None if there are several, or one is a
+    module."""
+    kinds = process.tables["activations"].text("kind")
+    lines = {(one.file, one.line): one for one in process.locations("attention")}
+    return next(iter(lines.values())) if len(lines) == 1 and "Softmax" not in kinds else None
 
 
 def finding(process: Process, rule: str, limits: Limits) -> tuple[Finding | None, int]:
@@ -22,6 +31,7 @@ def finding(process: Process, rule: str, limits: Limits) -> tuple[Finding | None
     over, summed = int(wrong[0]["softmax_axis"]), int(wrong[0]["summed_axis"])
     number, of = int(wrong[0]["products_wrong"]), int(wrong[0]["products"])
     optimization = process.longest if process.optimizations else None
+    seen = process.site(wrong[0]["site"]) or process.location("backward")
     return (
         Finding(
             rule=rule,
@@ -42,7 +52,8 @@ def finding(process: Process, rule: str, limits: Limits) -> tuple[Finding | None
                 Evidence("attention layers like this", number, "layers"),
                 Evidence("graphs looked at", len(looks), "looks", limits["looks"], limits.source("looks")),
             ],
-            location=process.site(wrong[0]["site"]) or process.location("backward"),
+            location=line_of_softmax(process) or seen,
+            seen_at=seen,
             charts=pictures.loss(optimization) if optimization else [],
             false_alarm="Queries that are to compete for their keys (slots), with weights that are left unnormalised.",
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracelyze.analyzers.computed.data import softmax_axes
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -48,7 +49,8 @@ def check(process: Process, limits: Limits) -> Outcome:
                 Evidence("graphs looked at", len(looks), "looks"),
                 Evidence("of them like this", len(regular), "looks", limits["looks"], limits.source("looks")),
             ],
-            location=process.site(regular[0]["site"]),
+            location=softmax_axes.line_of_softmax(process) or process.site(regular[0]["site"]),
+            seen_at=process.site(regular[0]["site"]),
             charts=pictures.loss(optimization) if optimization is not None else [],
             false_alarm="Attention that is thinned out on purpose, without making up for it.",
         )

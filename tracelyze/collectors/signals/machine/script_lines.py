@@ -1,4 +1,5 @@
-"""Lines of the training loop that are found in its text: where gradients are cleared; and lines that make modules.
+"""Lines that are found in the text of the training loop (where gradients are cleared) and in that of the model (where
+attention has its softmax); and lines that make modules.
 
 Nothing is wrapped for the former, so they cost nothing and break no graph; but that a line stands there is all that is
 known: not that it ran. The text is read once, on a thread of ours, when the line of the backward is known.
@@ -9,8 +10,10 @@ from __future__ import annotations
 import ast
 import linecache
 from collections.abc import Iterator
+from types import CodeType
 from typing import Any
 
+from tracelyze.collectors.program.call_sites import is_library
 from tracelyze.collectors.program.lines import construction
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
@@ -18,6 +21,7 @@ from tracelyze.collectors.signals.signal import Signal
 
 MAX_LINES = 20_000  # of a script
 MAX_SITES = 40
+PRODUCTS = ("matmul", "bmm", "einsum", "baddbmm")
 MAX_PARTS = 20_000  # modules of a model that are gone through
 MAX_ROWS = 2000
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
@@ -26,8 +30,11 @@ SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 class ScriptLines(Signal):
     name = "script_lines"
-    columns = tuple(f"modules.{name}" for name in ("model", "module", "kind", "made_at"))  # and sites, role zero_grad
-    about = "Lines in the text of the training loop that clear gradients; lines that make the modules of a model."
+    columns = tuple(f"modules.{name}" for name in ("model", "module", "kind", "made_at"))
+    about = (
+        "Lines in the text of the training loop that clear gradients, softmaxes of attention in the text of the model; "
+        "lines that make its modules."
+    )
     cost = "a few ms once, on a thread of ours; 3 us for each module that is made, and again at the first step"
 
     def __init__(self, context: SignalContext) -> None:
@@ -35,6 +42,8 @@ class ScriptLines(Signal):
         self._done: set[int] = set()
         self._models: set[int] = set()
         self._rows = 0  # of the table modules
+        self._files: list[str] = []  # in which modules of the script's own are defined, and which are still to be read
+        self._known_files: set[str] = set()
 
     def first_step(self, tracked: Tracked) -> None:
         running = construction.under_way()
@@ -49,6 +58,11 @@ class ScriptLines(Signal):
         for index, (name, part) in enumerate(model.named_modules()):
             if index >= MAX_PARTS or self._rows >= MAX_ROWS:
                 return
+            code = getattr(getattr(type(part), "forward", None), "__code__", None)
+            filename = code.co_filename if isinstance(code, CodeType) else ""
+            if filename not in self._known_files:
+                self._known_files.add(filename)
+                self._files += [] if is_library(filename) else [filename]
             holder = sites.get(name.rpartition(".")[0]) if name else None
             site = construction.modules.site_of(part, "module", self.program.sites, running)
             sites[name] = holder if site is None else site
@@ -57,7 +71,18 @@ class ScriptLines(Signal):
                 row = {"model": number, "module": name, "kind": type(part).__name__, "made_at": site}
                 self.context.emit("modules", row)
 
+    def finished(self) -> None:
+        self._read_forwards()
+
+    def _read_forwards(self) -> None:
+        files, self._files = self._files, []
+        for filename in files:
+            tree = parsed(filename)
+            for role, line, function in lines_of_attention(tree)[:MAX_SITES] if tree is not None else ():
+                self.program.sites.add(role, filename, line, function)
+
     def every_second(self, row: dict[str, Any]) -> None:
+        self._read_forwards()
         site = self.progress.backward_site
         if site is None or site in self._done or len(self._done) >= MAX_SITES:
             return
@@ -66,20 +91,46 @@ class ScriptLines(Signal):
         if place is None:
             return
         filename, line = place
-        lines = linecache.getlines(filename)
-        if not 0 < len(lines) <= MAX_LINES:
-            return
-        try:
-            found = lines_of_loop("".join(lines), line)
-        except (SyntaxError, ValueError, RecursionError):  # what was run is not what the file now holds
-            return
-        for role, at, function in found[:MAX_SITES]:
+        tree = parsed(filename)
+        for role, at, function in lines_of_loop(tree, line)[:MAX_SITES] if tree is not None else ():
             self.program.sites.add(role, filename, at, function)
 
 
-def lines_of_loop(source: str, backward: int) -> list[tuple[str, int, str]]:
+def parsed(filename: str) -> ast.Module | None:
+    """The text of a file; None if it cannot be read, or is not what was run."""
+    lines = linecache.getlines(filename)
+    if not 0 < len(lines) <= MAX_LINES:
+        return None
+    try:
+        return ast.parse("".join(lines))
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def lines_of_attention(tree: ast.Module) -> list[tuple[str, int, str]]:
+    """Role, line and function of every softmax in a function that multiplies matrices as well."""
+    found = []
+    for scope in ast.walk(tree):
+        if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            nodes = list(_all(scope))
+            calls = [(one, _name(one.func)) for one in nodes if isinstance(one, ast.Call)]
+            multiplies = any(name in PRODUCTS for _, name in calls)
+            multiplies |= any(isinstance(one, ast.MatMult) for one in nodes)
+            found += [
+                ("attention", one.func.end_lineno or one.lineno, scope.name)
+                for one, name in calls
+                if multiplies and name == "softmax"
+            ]
+    return found
+
+
+def _name(function: ast.expr) -> str:
+    return getattr(function, "attr", "") or getattr(function, "id", "")
+
+
+def lines_of_loop(tree: ast.Module, backward: int) -> list[tuple[str, int, str]]:
     """Role, line and function of every call of `zero_grad` in the function that has a backward in line `backward`."""
-    scope = _around(ast.parse(source), backward)
+    scope = _around(tree, backward)
     function = getattr(scope, "name", "<module>")
     return sorted({("zero_grad", line, function) for line in _calls(_all(scope), "zero_grad")}, key=lambda one: one[1])
 
