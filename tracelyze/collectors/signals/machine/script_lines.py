@@ -8,6 +8,7 @@ known: not that it ran. The text is read once, on a thread of ours, when the lin
 from __future__ import annotations
 
 import ast
+import itertools
 import linecache
 from collections.abc import Iterator
 from types import CodeType
@@ -18,6 +19,7 @@ from tracelyze.collectors.program.lines import construction
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 
 MAX_LINES = 20_000  # of a script
 MAX_SITES = 40
@@ -55,8 +57,14 @@ class ScriptLines(Signal):
     def _modules_of(self, number: int, model: Any, running: set[tuple[int, int]]) -> None:
         """A module is left out where the one that holds it was made in the same line."""
         sites: dict[str, int | None] = {}
-        for index, (name, part) in enumerate(model.named_modules()):
-            if index >= MAX_PARTS or self._rows >= MAX_ROWS:
+        try:
+            parts = list(itertools.islice(model.named_modules(), MAX_PARTS))
+        except Exception as error:  # a model that hides its modules
+            if raised_by_a_signal_handler(error):
+                raise
+            return
+        for name, part in parts:
+            if self._rows >= MAX_ROWS:
                 return
             code = getattr(getattr(type(part), "forward", None), "__code__", None)
             filename = code.co_filename if isinstance(code, CodeType) else ""
