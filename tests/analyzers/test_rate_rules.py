@@ -95,3 +95,21 @@ def test_several_optimizers_have_no_minimum(make) -> None:
     steps = make.steps()
     steps["optimizer"] = [index % 2 for index in range(COUNT)]
     assert make.check("learning-rate-too-high", make.process(steps, evals={}))[0] == "skipped"
+
+
+def test_a_training_that_goes_on_with_trained_weights(make) -> None:
+    """Its first loss is low: the steps of a fresh optimizer raise it, whatever the rate is."""
+    steps = make.steps() | {"loss": [0.02] + [0.05] * (COUNT - 1), "lr": [0.01] * COUNT}
+    looks = [
+        {"step": step, "optimizer": 0, "elements": 64, "weight_norm": 1.0, "update_norm": 0.5, "parameter": "w"}
+        for step in (1, 2, 11)
+    ]
+
+    def status(*loads: dict[str, Any]) -> str:
+        more = {"parameters": looks, "loads": list(loads)}
+        return str(make.check("learning-rate-too-high", make.process(steps, evals={}, more=more))[0])
+
+    begins = steps["time"][0]
+    assert status({"time": begins - 1, "step": 700}) == "passed"
+    assert status({"time": begins - 1, "step": 0}) == "fired", "weights of another task, say"
+    assert status() == "fired"

@@ -137,3 +137,28 @@ def test_a_burst_that_a_model_never_gets_over(make) -> None:
     assert rate(make, burst, [9.0, 0.7, 0.06, 0.03] + [0.0] * 8)[0] == "fired"
     over = [*burst[:6], *np.linspace(1.4, 0.3, COUNT - 6).tolist()]
     assert rate(make, over, [9.0, 0.7, 0.06, 0.03] + [0.0] * 8)[0] == "passed", "it learns after all"
+
+
+def decaying(make: Any, left: float, decay: float = 5.0, name: str = "AdamW", **steps: Any) -> Any:
+    """Weights that come to this share of their first norm, at a rate of 0.01."""
+    rows = looks(1e-3)
+    for at, row in enumerate(rows):
+        row["weight_norm"] *= 1 + (left - 1) * at / (len(rows) - 1)
+    options = f'{{"lr": 0.01, "weight_decay": {decay}, "decoupled_weight_decay": {str(name == "AdamW").lower()}}}'
+    made = [{"optimizer": 0, "name": name, "groups": 1, "options": options, "device": "cpu"}]
+    return ratio(make, flat(make, **{"lr": [0.01] * COUNT} | steps), rows, optimizers=made)
+
+
+def test_decay_that_takes_the_weights_away(make) -> None:
+    status, _, finding = decaying(make, left=0.02)
+    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
+    assert finding.title == "Weight decay takes 5% off the weights at every step"
+    assert "weight_decay=0.01" in finding.fix_code
+    assert "1e-4" in decaying(make, left=0.02, name="SGD")[2].fix_code
+
+
+def test_decay_that_is_usual_or_does_no_harm(make) -> None:
+    assert decaying(make, left=0.02, decay=0.1)[0] == "passed"
+    assert decaying(make, left=0.02, name="Adam")[0] == "passed", "Adam divides what it adds to the gradient"
+    assert decaying(make, left=0.6)[0] == "passed"
+    assert decaying(make, left=0.02, loss=np.linspace(2.0, 0.2, COUNT).tolist())[0] == "passed"

@@ -95,10 +95,11 @@ def stuck(optimization: Optimization, seen: Curve, limits: Limits) -> TooHigh | 
     """The loss never gets below its start for good, after first updates as large as the weights: it was thrown out of
     the region in which the model can be trained, and what follows (dead units, saturation) may even look calm.
 
-    It may have begun to fall, for some steps, or have burst to a multiple of its start and come back to it.
+    It may have begun to fall, for some steps, or have burst to a multiple of its start and come back to it. A training
+    that goes on with weights which the process had trained before starts low: a rise says nothing of its rate.
     """
     loss = seen.loss
-    if len(loss) < limits["early"] or loss[0] <= 0 or seen.lost:
+    if len(loss) < limits["early"] or loss[0] <= 0 or seen.lost or _goes_on(optimization):
         return None
     reached = float(np.median(loss[len(loss) // 2 :])) / float(loss[0])
     levels = statistics.block_medians(loss, max(1, len(loss) // SMOOTH))
@@ -118,6 +119,14 @@ def stuck(optimization: Optimization, seen: Curve, limits: Limits) -> TooHigh | 
     begin, shown = int(seen.rows[0]), int(seen.rows[1])
     rate, highest, above = float(seen.rate[0]), float(loss.max()), reached >= limits["regained"]
     return TooHigh(shown, begin, rate, None, highest, float(loss.min()), large, stuck=True, above=above)
+
+
+def _goes_on(optimization: Optimization) -> bool:
+    """Whether weights were loaded before the first step."""
+    first = optimization.steps["time"][0]
+    return any(
+        row["time"] is not None and row["time"] <= first for row in optimization.process.tables["loads"].records()
+    )
 
 
 def overwritten(optimization: Optimization, seen: Curve, limits: Limits) -> TooHigh | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.optimization import ratios, schedules, style
+from tracelyze.analyzers.computed.optimization import decay, ratios, schedules, style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -26,6 +26,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     seen = ratios.of(optimization)
     if len(seen.step) < limits["looks"] or len(optimization.steps) < limits["steps"]:
         return Skipped(f"{plural(len(seen.step), 'look')} at the weights in {plural(len(optimization.steps), 'step')}")
+    taken_away = decay.finding(optimization, RULE.id, limits)
+    if taken_away is not None:
+        return [taken_away]
     late = seen.update[seen.step > len(optimization.steps) / 2]
     fell = ratios.fall(optimization)
     if len(late) and np.median(late) >= limits["large"] and fell is not None and fell < limits["falls"]:
@@ -130,6 +133,7 @@ RULE = Rule(
         ratios.LOOKS,
         ratios.TRAVELLED,
         ratios.FALLS,
+        *decay.THRESHOLDS,
         Threshold("large", 0.05, "", "fifty times the usual 1e-3, when a training should have settled"),
         Threshold("gradient", 1e-4, "", "of the weights; below it no usual rate would move them"),
         Threshold("skill", 0.5, "", "predictions that differ half as much as the targets come of a trained model"),
