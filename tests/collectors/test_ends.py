@@ -121,7 +121,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_training(collect: Collect) -
     """A limit on file size stands in for the full disk: the kernel refuses the write in the same way."""
 
     def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (24_000, 24_000))  # process.json fits, the steps do not
+        resource.setrlimit(resource.RLIMIT_FSIZE, (32_000, 32_000))  # process.json fits, the steps do not
 
     collected = collect(sys.executable, program("ending.py"), "ok", preexec_fn=limit)
     assert collected.process.returncode == 0
