@@ -34,7 +34,8 @@ def run(make, rates: list[float], losses: list[float] | None = None, update: flo
         for step in (1, 2, 11)
     ]
     optimizers = [{"optimizer": 0, "name": "SGD", "device": "cpu", "dtype": "float32", "parameters": 8}]
-    process = make.process(steps, evals={}, optimizers=optimizers, more={"parameters": looks}, **more)
+    tables = {"parameters": looks} | more.pop("tables", {})
+    process = make.process(steps, evals={}, optimizers=optimizers, more=tables, **more)
     status, _, finding = make.check("learning-rate-too-high", process)
     return status, finding
 
@@ -99,17 +100,12 @@ def test_several_optimizers_have_no_minimum(make) -> None:
 
 def test_a_training_that_goes_on_with_trained_weights(make) -> None:
     """Its first loss is low: the steps of a fresh optimizer raise it, whatever the rate is."""
-    steps = make.steps() | {"loss": [0.02] + [0.05] * (COUNT - 1), "lr": [0.01] * COUNT}
-    looks = [
-        {"step": step, "optimizer": 0, "elements": 64, "weight_norm": 1.0, "update_norm": 0.5, "parameter": "w"}
-        for step in (1, 2, 11)
-    ]
+    losses = [0.02] + [0.05 + 0.001 * (index % 7) for index in range(COUNT - 1)]
+    begins = make.steps()["time"][0]
 
-    def status(*loads: dict[str, Any]) -> str:
-        more = {"parameters": looks, "loads": list(loads)}
-        return str(make.check("learning-rate-too-high", make.process(steps, evals={}, more=more))[0])
+    def status(**load: Any) -> str:
+        return str(run(make, [0.01] * COUNT, losses, tables={"loads": [load]} if load else {})[0])
 
-    begins = steps["time"][0]
-    assert status({"time": begins - 1, "step": 700}) == "passed"
-    assert status({"time": begins - 1, "step": 0}) == "fired", "weights of another task, say"
+    assert status(time=begins - 1, step=700) == "passed"
+    assert status(time=begins - 1, step=0) == "fired", "weights of another task, say"
     assert status() == "fired"

@@ -122,11 +122,10 @@ def stuck(optimization: Optimization, seen: Curve, limits: Limits) -> TooHigh | 
 
 
 def _goes_on(optimization: Optimization) -> bool:
-    """Whether weights were loaded before the first step."""
+    """Whether weights were loaded before the first step, in a process that had trained before."""
     first = optimization.steps["time"][0]
-    return any(
-        row["time"] is not None and row["time"] <= first for row in optimization.process.tables["loads"].records()
-    )
+    loads = optimization.process.tables["loads"].records()
+    return any(row["step"] and row["time"] is not None and row["time"] <= first for row in loads)
 
 
 def overwritten(optimization: Optimization, seen: Curve, limits: Limits) -> TooHigh | None:
