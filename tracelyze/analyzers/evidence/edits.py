@@ -25,12 +25,30 @@ LOADER: Final = re.compile(r"(?P<head>.*\bDataLoader\()(?P<arguments>[^()]*(?:\(
 
 
 def excerpt_of(process: Process, location: Location) -> Excerpt | None:
-    """The recorded lines around a location; None where they were not recorded."""
+    """The recorded lines around a location, or else those around another one that it is among; None without any."""
+    beside = None
     for row in process.sites.records():
         first, text = row["excerpt_line"], row["excerpt"]
-        if first and text and (row["file"], row["line"]) == (location.file, location.line):
-            return Excerpt(int(first), str(text).split("\n"))
-    return None
+        if first and text and row["file"] == location.file:
+            excerpt = Excerpt(int(first), str(text).split("\n"))
+            if row["line"] == location.line:
+                return excerpt
+            if 0 <= location.line - excerpt.first_line < len(excerpt.lines):
+                beside = excerpt
+    return beside
+
+
+def recorded_lines(process: Process, location: Location) -> dict[int, str]:
+    """The recorded lines around all places in the function of a location, by their numbers."""
+    found: dict[int, str] = {}
+    for row in process.sites.records():
+        if (
+            row["excerpt_line"]
+            and row["excerpt"]
+            and (row["file"], row["function"]) == (location.file, location.function)
+        ):
+            found |= dict(enumerate(str(row["excerpt"]).split("\n"), int(row["excerpt_line"])))
+    return found
 
 
 def clear_after_step(optimization: Optimization) -> Diff | None:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.optimization import leaks
 from tracelyze.analyzers.computed.optimization.leaks import MIB, Graphs, MemoryClimb, Series
-from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.evidence import kept_tensors, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import duration, number, plural, size
+from tracelyze.formatting import duration, listed, number, plural, size
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
@@ -57,6 +57,8 @@ def _finding(
     first = graphs.first if graphs else climb.first if climb else 0
     begin = timing.step_at(optimization, first)
     left = climb.seconds_left if climb else None
+    stored = kept_tensors.lines(optimization) if graphs else []
+    line = stored[0] if len(stored) == 1 else None
     urgent = bool(climb and left is not None and left < limits["horizon"] * climb.seconds_so_far)
     evidence = leaks.evidence(series, climb, limits) if series and climb else []
     if graphs:
@@ -64,12 +66,15 @@ def _finding(
         kept = Evidence("autograd graphs kept alive", graphs.kept, "graphs", limits["graphs"], source)
         evidence = [kept, Evidence("graphs per step", graphs.per_step, "graphs/step"), *evidence]
         title = f"Memory leak: {number(graphs.kept)} autograd graphs were never freed"
-        cause = (
-            f"From step {begin:,} on, autograd graphs of earlier steps stay in memory {name}. Something that "
-            "the script "
-            "stores still refers to them: usually a running sum of losses, a list of losses or outputs, or a "
-            "hidden state."
+        cause = f"From step {begin:,} on, autograd graphs of earlier steps stay in memory {name}. " + (
+            f"`{line.location.source}` keeps a tensor beyond its step, and with it the graph that computed it."
+            if line
+            else "Something that the script stores still refers to them: usually a running sum of losses, a list of "
+            "losses or outputs, or a hidden state."
         )
+        if len(stored) > 1:
+            numbers = listed((one.location.line for one in stored), most=8)
+            evidence.append(Evidence("lines that store a tensor with its graph", numbers))
     else:
         title, cause = "", "What holds it was not seen: no autograd graph is kept."
     if climb and series:
@@ -91,12 +96,14 @@ def _finding(
         title=title,
         summary=cause,
         fix=FIX_GRAPHS if graphs else FIX_OTHER,
-        fix_code=CODE_GRAPHS if graphs else "",
+        fix_code=line.diff.added[0].strip() if line and line.diff else CODE_GRAPHS if graphs else "",
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
         evidence=evidence,
-        location=optimization.backward_location if graphs else None,
+        location=line.location if line else optimization.backward_location if graphs else None,
+        seen_at=optimization.backward_location if line else None,
+        diff=line.diff if line else None,
         charts=leaks.charts(optimization, begin, bool(graphs)),
         false_alarm="A buffer that is still filling when the run ends (replay memory, cache) climbs in the same way.",
     )
