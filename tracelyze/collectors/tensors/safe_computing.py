@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from typing import Any
 
 from tracelyze.collectors.internals import private_names
@@ -48,18 +49,12 @@ def every_nth(tensor: Any, count: int) -> Any:
     elements = tensor.numel()
     step = max(1, -(-elements // count))
     if tensor.dim() and step > 1:
-        while step < elements and not _coprime(step, int(tensor.shape[-1])):
+        while step < elements and math.gcd(step, int(tensor.shape[-1])) > 1:
             step += 1
     detached = tensor.detach()
-    if not elements or not _dense(tensor):
+    if not elements or not (tensor.is_contiguous() or _dense(tensor)):
         return detached.reshape(-1)[::step]
     return detached.as_strided((-(-elements // step),), (step,), tensor.storage_offset())
-
-
-def _coprime(one: int, other: int) -> bool:
-    while other:
-        one, other = other, one % other
-    return one == 1
 
 
 def _dense(tensor: Any) -> bool:

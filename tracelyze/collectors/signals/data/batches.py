@@ -134,14 +134,14 @@ class Batches(Signal):
         current = self._passes.get(iterator)
         given = self.program.batches.latest(number)
         if current is not None and given is not None:
-            self._put_away()
+            if self._sampled:
+                self._put_away()
             current.position += 1
             wanted = current.position >= current.next and self._wanted(current)
-            fields = fingerprints.fields(self.torch, batch)
             given.place = number, current.epoch, current.position, self.context.now(), self.progress.steps
             if wanted:
                 self._places.append(given.place)
-                self._sample_new(fields, given, early=current.epoch < EARLY)
+                self._sample_new(fingerprints.fields(self.torch, batch), given, early=current.epoch < EARLY)
 
     def next_full_step(self) -> float:
         if self._sampled or self._used:

@@ -97,8 +97,10 @@ class Loader(Signal):
     def waiting(self, iterator: Any) -> None:
         """The device reaches this mark when it has done all that was queued before: from then on it waits too."""
         self._idle_from = None
+        if self._stream is None:
+            return
         trains = not self._training or self._iterators.get(iterator) in self._training
-        if self._stream is not None and trains and not self.torch.cuda.is_current_stream_capturing():
+        if trains and not self.torch.cuda.is_current_stream_capturing():
             self._idle_from = self._mark()
 
     def _mark(self) -> Any:

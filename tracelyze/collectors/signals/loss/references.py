@@ -21,6 +21,7 @@ from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may
 
 MAX_CALLS = 32  # of a step
 MAX_LOOKS = 500
+IN_VAIN = 5  # steps without such a call, after which none is expected before a model is called without autograd again
 TENSORS, ELEMENTS = 8, 64  # of a model that are compared
 Key = tuple[Any, ...]
 
@@ -36,7 +37,7 @@ class References(Signal):
     sampled = True
     every = 10
     first_steps = 5
-    pausable = ("forward", "before_backward", "after_step")
+    pausable = ("forward", "settled", "before_backward", "after_step")
     needs_every_step = True
 
     def __init__(self, context: SignalContext) -> None:
@@ -46,6 +47,7 @@ class References(Signal):
         self._trained: list[tuple[Call, Key]] = []  # since the step before
         self._others: list[tuple[Call, Key, bool]] = []
         self._looks = 0
+        self._in_vain = 0
         self._next = True
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
@@ -59,6 +61,10 @@ class References(Signal):
         else:
             self._others.append((call, key, _adapters_off(call.model.module())))
 
+    def settled(self, call: Call, trained: bool) -> None:
+        if call.mode != GRAD:
+            self._in_vain = 0
+
     def before_backward(self, roots: Any) -> None:
         seen: set[tuple[int, int]] = set()
         for other, key, off in self._others:
@@ -69,10 +75,12 @@ class References(Signal):
                     self._look(call, other, off)
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
+        if self._next:
+            self._in_vain = 0 if self._others else self._in_vain + 1
         self._trained, self._others = [], []
         if self._pending.waiting:
             self._pending.release()
-        steps, done = self.progress.steps, self._looks >= MAX_LOOKS
+        steps, done = self.progress.steps, self._looks >= MAX_LOOKS or self._in_vain >= IN_VAIN
         self._next = not done and self._decimation.due(steps)
         if not self._next and not self._pending.waiting:
             self.pause(math.inf if done else steps + self._decimation.steps_until_due(steps) - 1)
