@@ -39,6 +39,7 @@ def test_checkpoints_without_a_part_that_is_trained(make) -> None:
         [SAVE | {"untouched": 8}, SAVE],  # the start is kept beside what was trained
         [SAVE | {"untouched": 3}],  # an average that hardly moved
         [SAVE | {"missing": 2, "optimizer": False, "progress": False}],  # an export of a part
+        [SAVE | {"missing": 2, "optimizer": False}],  # an encoder without its projector, with the number of the step
         [SAVE | {"missing": 2}, SAVE | {"file": "all.pt"}],
         [SAVE | {"missing": 8, "compared": 0}],  # other names throughout: another library's
     ],

@@ -176,6 +176,15 @@ def test_trace_findings_are_explained_by_the_same_table() -> None:
     assert {effect for effect, _ in consequences.effects_of("straggler")} == {"slow-steps", "exposed-communication"}
 
 
+def test_at_the_same_step_the_one_that_can_be_the_cause_is_it() -> None:
+    found = [finding("loss-plateau", 1, RUN), finding("linear-stack", 1, RUN)]
+    assert causes(*found) == {"loss-plateau": "linear-stack", "linear-stack": None}
+    for one in CONSEQUENCES:
+        for cause in one.causes:
+            both = causes(finding(one.effect, 1, RUN), finding(cause, 1, RUN))
+            assert None in both.values(), "one of two that begin together is the root"
+
+
 def test_a_cause_that_is_only_information_explains_no_harm() -> None:
     summed = finding("unscaled-accumulation", 1, RUN, severity="warning", confidence="possible")
     blown_up = finding("exploding-gradients", 34, RUN)

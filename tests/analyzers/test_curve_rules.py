@@ -120,6 +120,16 @@ def test_leaps_of_the_loss(make, losses, status) -> None:
     assert make.check("loss-spikes", log(make, losses))[0] == status
 
 
+@pytest.mark.parametrize(("longer", "status"), [(2, "passed"), (1, "fired")])
+def test_leaps_at_which_samples_become_longer(make, longer: float, status: str) -> None:
+    places = np.linspace(120, 340, 3).astype(int)
+    sampled = [1, 2, *range(10, COUNT, 10)]
+    rows = [
+        {"step": at, "module": "", "order": 1, "elements": 640 * longer ** int((places < at).sum())} for at in sampled
+    ]
+    assert make.check("loss-spikes", log(make, leaping(3, 12), more={"activations": rows}))[0] == status
+
+
 def batches(make, losses: np.ndarray, size: int = 32):
     return make.process(steps={**make.steps(len(losses)), "loss": losses.tolist(), "batch_size": [size] * len(losses)})
 

@@ -225,13 +225,29 @@ NO_GRADIENT: Final = (
     pair("finetune_backbone", "no-grad-forward", "zero-gradients", consequences=STUCK),
     pair("finetune_backbone", "frozen-head", "zero-gradients|frozen-parameters", consequences=STUCK),
     faulty("dead_output_relu", "zero-gradients|dead-relu", consequences=STUCK),
-    faulty("deep_sigmoid_stack", "vanishing-gradients", consequences=STUCK, lines=("loss.backward()",), fast=True),
+    faulty(
+        "deep_sigmoid_stack",
+        "vanishing-gradients",
+        consequences=STUCK,
+        lines=("layers = [nn.Linear(inputs, width), nn.Sigmoid()]",),
+        fast=True,
+    ),
     faulty("one_shard_mislabelled", "loss-spikes", extras=("gradient-spikes",), lines=("loss.backward()",)),
     faulty("biases_too_low", "dead-relu", consequences=STUCK, lines=("loss.backward()",)),
-    faulty("weights_initialised_below_zero", "dead-relu", consequences=STUCK, lines=("loss.backward()",), fast=True),
+    faulty(
+        "weights_initialised_below_zero",
+        "dead-relu",
+        consequences=STUCK,
+        lines=("self.relu = nn.ReLU()", "nn.init.uniform_(self.into.weight"),
+        fast=True,
+    ),
     faulty("loss_on_detached_output", "zero-gradients", consequences=STUCK),
     faulty(
-        "optimizer_updates_copies", "updates-not-applied", consequences=STUCK, lines=("optimizer.step()",), fast=True
+        "optimizer_updates_copies",
+        "updates-not-applied",
+        consequences=STUCK,
+        lines=("def step(self, closure=None):",),
+        fast=True,
     ),
     faulty("layers_in_a_list", "frozen-parameters", consequences=STUCK, fast=True),
     pair("two_tower", "tower-left-out", "frozen-parameters", consequences=STUCK, lines=("loss.backward()",)),
@@ -249,7 +265,7 @@ COMPILING: Final = (
 DATA_LOADING: Final = tuple(
     Training(entry, args, ("dataloader-bottleneck",), ("sync-stalls",), (), lines, 0, fast)
     for entry, args, lines, fast in (
-        ("pairs/tabular_loader.py", ("--fault", "slow-features"), ("for features, price in loader:",), True),
+        ("pairs/tabular_loader.py", ("--fault", "slow-features"), ("loader = DataLoader(Table(",), True),
         ("pairs/tabular_loader.py", ("--fault", "remote-rows"), ("for features, price in loader:",), False),
         (
             "pairs/stream_iterable.py",
@@ -258,7 +274,7 @@ DATA_LOADING: Final = tuple(
             False,
         ),
         ("faulty/python_augmentation.py", (), ("for images, labels in train_loader:",), False),
-        ("faulty/two_slow_workers.py", (), ("for i, (wave, label) in enumerate(loader):",), True),
+        ("faulty/two_slow_workers.py", (), ("def __getitem__(self, index):",), True),
         ("faulty/compressed_stream.py", (), ("for x, y in DataLoader(dataset, batch_size=20):",), False),
         ("faulty/fresh_iterator_every_step.py", (), ("xb, yb = next(iter(loader))",), False),
         ("faulty/one_parsing_worker.py", (), ("for x, y in loader:",), False),
@@ -311,7 +327,13 @@ PRECISION: Final = (
     faulty("fp16_summed_loss", "fp16-overflow|loss-nonfinite", consequences=BLOW_UP),
     faulty("fp16_huge_penalty", "exploding-gradients|fp16-overflow|loss-divergence", consequences=BLOW_UP),
     pair("amp_float16", "no-scaler", "fp16-without-scaler", consequences=("fp16-underflow",)),
-    faulty("bfloat16_weights_fine_tuned", "lost-updates", consequences=STUCK, lines=("optimizer.step()",), fast=True),
+    faulty(
+        "bfloat16_weights_fine_tuned",
+        "lost-updates",
+        consequences=STUCK,
+        lines=("network = network.to(torch.bfloat16)",),
+        fast=True,
+    ),
     faulty(
         "float16_square_overflows",
         "fp16-overflow|nonfinite-activations",
@@ -546,7 +568,7 @@ SETTINGS: Final = (
         "in-file-order",
         "no-shuffle",
         consequences=(*NOISY_VALIDATION, *BLOW_UP),
-        lines=("for shape, species in train_loader:",),
+        lines=("train_loader = DataLoader(",),
         fast=True,
     ),
     faulty(
@@ -556,7 +578,7 @@ SETTINGS: Final = (
         "sorted_by_day",
         "no-shuffle",
         consequences=(*NOISY_VALIDATION, *BLOW_UP),
-        lines=("for x, label in loader:",),
+        lines=("loader = DataLoader(dataset, batch_size=None, sampler=BatchSampler(",),
         fast=True,
     ),
     pair("tremor_rnn", "tiny-microbatches", "batchnorm-small-batch"),
@@ -582,7 +604,7 @@ SETTINGS: Final = (
     ),
     pair("two_ranks", "no-set-epoch", "same-order-every-epoch", lines=("loader = DataLoader(dataset,",)),
     pair("two_ranks", "no-sampler", "same-data-on-every-rank", lines=("loader = DataLoader(dataset,",), fast=True),
-    pair("worker_stream", "whole-file", "duplicated-batches", lines=("loader = DataLoader(Readings(",), fast=True),
+    pair("worker_stream", "whole-file", "duplicated-batches", lines=("def __iter__(self):",), fast=True),
 )
 
 END_OF_RUN: Final = (
@@ -632,7 +654,7 @@ END_OF_RUN: Final = (
         "best_weights_alias",
         "snapshot-aliased",
         consequences=("overfitting",),
-        lines=("self.model.load_state_dict(self.best_state)",),
+        lines=("self.best_state = self.model.state_dict()",),
         fast=True,
     ),
     faulty(
@@ -672,7 +694,7 @@ TARGETS_AND_LAYERS: Final = (
     pair("weld_inspector", "own-statistics", "batchnorm-in-validation|eval-in-train-mode", fast=True),
     pair("weld_inspector", "train-never-called", "train-override-bypassed", lines=("def train(self, mode=True):",)),
     pair("weld_inspector", "tests-a-new-model", "unset-running-state", consequences=NOISY_VALIDATION, fast=True),
-    pair("sensor_net", "tiny-rate", "update-ratio", consequences=STUCK, lines=("self.optimizer.step()",), fast=True),
+    pair("sensor_net", "tiny-rate", "update-ratio", consequences=STUCK, lines=("self.optimizer = kind(",), fast=True),
     pair("sensor_net", "huge-rate", "learning-rate-too-high", consequences=(*BLOW_UP, *STUCK)),
     pair(
         "sensor_net",

@@ -56,7 +56,9 @@ def test_diagnosis_matches_the_label(training: Training, tmp_path: Path) -> None
     if "optim" in training.script.read_text(encoding="utf-8"):
         assert judgement.diagnosis["run"]["steps"] > 0
     if training.healthy:
-        assert judgement.diagnosis["verdict"] in ("ok", "info")
+        # Of a training without an optimizer nothing is known, and that is said.
+        unknown = () if "optim" in training.script.read_text(encoding="utf-8") else ("unknown",)
+        assert judgement.diagnosis["verdict"] in ("ok", "info", *unknown)
     places = [finding["location"] for finding in judgement.findings]
     assert judgement.located is not False, f"none of {training.lines} in {places}"
 

@@ -10,7 +10,7 @@ from tracelyze.analyzers.merging import gravity
 from tracelyze.diagnosis import SEVERITIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tracelyze.analyzers.consequences import Consequence
     from tracelyze.analyzers.rule import Declaration
@@ -53,7 +53,7 @@ def possible_causes(
     A cause began no later than its effect, on a rank and in a training of its, and was seen shortly before, where the
     effect follows at once. Two rules may name each other as a cause (a loss that diverges and gradients that explode):
     the one that began first is it, and at the same step the one that comes first in the catalogue. So there are no
-    cycles.
+    cycles. Where only one of the two can be the cause, it is, also at the same step.
     """
     table, began = consequences.with_declared(rules), _onsets(findings, rules)
     between_ranks = {rule.id for rule in rules if getattr(rule, "gather", None) is not None}  # they concern all ranks
@@ -63,13 +63,27 @@ def possible_causes(
             name: row
             for name, row in table.get(effect.rule, {}).items()
             if (cause := by_rule.get(name)) is not None
-            and began[name] < began[effect.rule]
+            and (
+                began[name] < began[effect.rule]
+                or (began[name][0] == began[effect.rule][0] and effect.rule not in _behind(name, table))
+            )
             and (name in between_ranks or set(effect.ranks) & set(cause.ranks))
             and _same_training(effect, cause)
             and _holds(row, cause, effect, run_steps)
         }
         for effect in findings
     }
+
+
+def _behind(rule: str, table: Mapping[str, Mapping[str, Consequence]]) -> set[str]:
+    """All rules that can be a cause of this one, through others, too."""
+    found: set[str] = set()
+    waiting = [rule]
+    while waiting:
+        new = set(table.get(waiting.pop(), {})) - found
+        found |= new
+        waiting.extend(new)
+    return found
 
 
 def other_names(

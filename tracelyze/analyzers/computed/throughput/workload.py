@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 FORWARDS: Final = "forwards per step"
 """Known where no loader hands out the batches: then each call of a model counts as one."""
 
+SAMPLES: Final = 4
+"""Samples on either side of a step of which the median is taken."""
+
 
 def growth(optimization: Optimization) -> dict[str, float]:
     """Of each measure of a step's work, what it is in the last third of the steps over what it was in the first.
@@ -52,6 +55,18 @@ def growth(optimization: Optimization) -> dict[str, float]:
         if (ratio := _ratio(series, bounds)) is not None:
             found[label] = ratio
     return found
+
+
+def grew_at(process: Process, step: int, factor: float) -> bool:
+    """Whether modules put out `factor` times as many elements from this step on as before: longer sequences, say.
+
+    The median of the last four samples before it and that of the first four from it on are compared, since the lengths
+    of single batches vary; False where neither side was sampled.
+    """
+    series = sorted(_outputs(process).items())
+    before = [elements for at, elements in series if at < step][-SAMPLES:]
+    after = [elements for at, elements in series if at >= step][:SAMPLES]
+    return bool(before and after and np.median(after) >= factor * np.median(before))
 
 
 def _ratio(series: Mapping[float, float], bounds: tuple[float, float], mean: bool = False) -> float | None:

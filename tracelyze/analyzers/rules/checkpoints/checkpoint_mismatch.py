@@ -24,7 +24,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     stale = [row for row in compared if row["untouched"] >= limits["share"] * row["compared"]]
     if stale and len(stale) == len(compared):
         return [_untouched(process, stale, limits)]
-    whole = [row for row in saves if row["optimizer"] or row["progress"]]  # files to go on from
+    # Files to go on from hold the optimizer's state. An encoder that is exported often comes with the step's number.
+    whole = [row for row in saves if row["optimizer"]]
     short = [row for row in whole if row["missing"] and row["compared"]]
     if short and len(short) == len(whole):
         return [_missing(process, short)]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.optimization import style
+from tracelyze.analyzers.computed.throughput import workload
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import bad_batches, evaluated_losses, loss_leaps
@@ -25,10 +26,12 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped(reason)
     rows = np.flatnonzero(np.isfinite(optimization.steps["loss"]) & ~timing.skipped(optimization))
     losses = optimization.steps["loss"][rows]
-    seen = loss_leaps.of_steps(losses, limits) if len(losses) >= limits["losses"] else []
+    found = loss_leaps.of_steps(losses, limits) if len(losses) >= limits["losses"] else []
+    begun = {leap: timing.step_at(optimization, int(rows[leap.begin])) for leap in found}
+    seen = [leap for leap in found if not workload.grew_at(process, begun[leap], limits["harder"])]
     curves = evaluated_losses.evaluated(process)
     if len(seen) >= limits["spikes"]:
-        steps = [timing.step_at(optimization, int(rows[leap.begin])) for leap in seen]
+        steps = [begun[leap] for leap in seen]
         height = float(np.median([leap.peak / leap.base for leap in seen]))
         marks = [Mark(float(step), "leap") for step in steps[:8]]
         lost = float(np.median(losses[-8:])) > limits["regained"] * seen[-1].base
@@ -95,6 +98,7 @@ RULE = Rule(
         Threshold(
             "width", 5, "steps", "derived: three of five independent losses beyond 2% of them come once in 12,500"
         ),
+        Threshold("harder", 1.25, "", "elements that modules put out, over those before: as for loss-divergence"),
         Threshold("spikes", 2, "", "one leap is often a matter of data or of a schedule that begins anew"),
         Threshold("share", 0.2, "share", "what fills more of the run is no leap but another level"),
         Threshold(
@@ -122,6 +126,7 @@ RULE = Rule(
         Threshold("long", 0.25, "share", "of the evaluations inside of a single leap: a quarter of the run was lost"),
         Threshold("regained", 1.3, "", "as for loss-divergence"),
     ),
-    not_when="One bad batch, heavy-tailed noise, a single leap that is soon regained, several optimizers.",
+    not_when="One bad batch, heavy-tailed noise, a single leap that is soon regained, several optimizers, leaps "
+    "at which samples become larger (a curriculum of lengths).",
     references=("https://arxiv.org/abs/2204.02311",),
 )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import linecache
 from types import CodeType
 from typing import Any
 
 from tracelyze.collectors.program.call_sites import Sites, is_library
 
+MAX_DECORATORS = 8
 MAX_DEPTH = 4  # datasets around another one: Subset, a dataset that transforms
 
 
@@ -28,4 +30,12 @@ def method(owner: Any, name: str, role: str, sites: Sites) -> int | None:
     code = getattr(inspect.unwrap(found) if callable(found) else None, "__code__", None)
     if not isinstance(code, CodeType) or is_library(code.co_filename):
         return None
-    return sites.at(role, code, code.co_firstlineno)
+    return sites.at(role, code, _line_of(code))
+
+
+def _line_of(code: CodeType) -> int:
+    """The line of `def`: the code of a decorated function begins at its first decorator."""
+    first = line = code.co_firstlineno
+    while linecache.getline(code.co_filename, line).lstrip().startswith("@") and line < first + MAX_DECORATORS:
+        line += 1
+    return line if f"def {code.co_name}" in linecache.getline(code.co_filename, line) else first
