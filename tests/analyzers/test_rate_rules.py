@@ -109,3 +109,18 @@ def test_a_training_that_goes_on_with_trained_weights(make) -> None:
     assert status(time=begins - 1, step=700) == "passed"
     assert status(time=begins - 1, step=0) == "fired", "weights of another task, say"
     assert status() == "fired"
+
+
+@pytest.mark.parametrize(("norms", "status"), [((1.0, 1.3, 20.0), "fired"), ((1.0, 1.3, 2.0), "passed")])
+def test_large_updates_between_two_looks_show_in_the_weights(make, norms: tuple[float, ...], status: str) -> None:
+    """Within a warm-up one large update is seen; what the others did is what the weights are later."""
+    warm_up = [0.03 * step for step in range(10)] + [0.3] * (COUNT - 10)
+    losses = [3.8, 3.8, 3.6] + [5.0] * 40 + [3.5 - 0.0004 * step for step in range(COUNT - 43)]
+    looks = [
+        {"step": step, "optimizer": 0, "elements": 64, "weight_norm": norm, "update_norm": update, "parameter": "w"}
+        for step, norm, update in zip((1, 2, 11), norms, (0.0, 1.2, 0.1), strict=True)
+    ]
+    found, finding = run(make, warm_up, losses, tables={"parameters": looks})
+    assert found == status
+    if found == "fired":
+        assert "rate of SGD, 0.3," in finding.title

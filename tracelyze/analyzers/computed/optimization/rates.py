@@ -87,7 +87,7 @@ def from_the_start(optimization: Optimization, seen: Curve, limits: Limits) -> T
     # Where it fell at first, the first update shows in the loss of the step after it.
     begin = int(seen.rows[0])
     first = begin if at_once else int(seen.rows[1])
-    rate, highest, lowest_loss = float(seen.rate[0]), float(loss.max()), float(loss.min())
+    rate, highest, lowest_loss = _highest_rate(seen, grown + 1), float(loss.max()), float(loss.min())
     return TooHigh(first, begin, rate, None, highest, lowest_loss, update, at_once=at_once)
 
 
@@ -105,20 +105,23 @@ def stuck(optimization: Optimization, seen: Curve, limits: Limits) -> TooHigh | 
     levels = statistics.block_medians(loss, max(1, len(loss) // SMOOTH))
     lowest = float(levels.min()) / float(loss[0])
     early = loss[: int(limits["early"])]
-    updates = _updates(optimization, timing.step_at(optimization, int(seen.rows[0])) + int(limits["early"]))
+    until = timing.step_at(optimization, int(seen.rows[0])) + int(limits["early"])
+    updates = _updates(optimization, until)
     thrown = min(reached, lowest / STABLE) >= limits["regained"] and _often(updates, limits["update"], limits)
-    thrown |= reached >= limits["hardly"] and lowest >= limits["ever"] and _often(updates, limits["large"], limits)
+    # Steps between two looks are seen by what they have made of the weights.
+    large = _often(updates, limits["large"], limits) or ratios.growth(optimization, until) >= limits["grown"]
+    thrown |= reached >= limits["hardly"] and lowest >= limits["ever"] and large
     burst = float(early.max()) >= limits["burst"] * float(loss[0])
     thrown |= burst and reached >= limits["ever"] and _often(updates, limits["large"], limits)
     fell_early = int(levels.argmin()) * SMOOTH < len(early)
     thrown |= fell_early and reached >= limits["hardly"] and _often(updates, limits["update"], limits)
     if not thrown:
         return None
-    large = float(updates.max())
+    largest = float(updates.max())
     # What the first update does shows at the step after it; gradients that are never cleared count from there, too.
     begin, shown = int(seen.rows[0]), int(seen.rows[1])
-    rate, highest, above = float(seen.rate[0]), float(loss.max()), reached >= limits["regained"]
-    return TooHigh(shown, begin, rate, None, highest, float(loss.min()), large, stuck=True, above=above)
+    rate, highest, above = _highest_rate(seen, int(limits["early"])), float(loss.max()), reached >= limits["regained"]
+    return TooHigh(shown, begin, rate, None, highest, float(loss.min()), largest, stuck=True, above=above)
 
 
 def _goes_on(optimization: Optimization) -> bool:
@@ -141,10 +144,8 @@ def overwritten(optimization: Optimization, seen: Curve, limits: Limits) -> TooH
     if len(loss) < measured["steps"] or predictions.constant(optimization.process, optimization, measured)[0] is None:
         return None
     begin, shown = int(seen.rows[0]), int(seen.rows[1])
-    largest, lowest = float(loss.max()), float(loss.min())
-    return TooHigh(
-        shown, begin, float(seen.rate[0]), None, largest, lowest, float(updates.max()), stuck=True, constant=True
-    )
+    rate, largest, lowest = _highest_rate(seen, int(limits["early"])), float(loss.max()), float(loss.min())
+    return TooHigh(shown, begin, rate, None, largest, lowest, float(updates.max()), stuck=True, constant=True)
 
 
 def raised(seen: Curve, limits: Limits) -> TooHigh | None:
@@ -169,6 +170,11 @@ def raised(seen: Curve, limits: Limits) -> TooHigh | None:
     first = higher if diverged is None else min(higher, diverged.turned)
     highest = float(loss[lowest:].max())
     return TooHigh(int(seen.rows[first]), int(seen.rows[higher]), float(later.max()), stable, highest, level)
+
+
+def _highest_rate(seen: Curve, steps: int) -> float:
+    """Of the first steps: a warm-up begins at zero."""
+    return float(seen.rate[:steps].max())
 
 
 def _often(updates: Floats, size: float, limits: Limits) -> bool:

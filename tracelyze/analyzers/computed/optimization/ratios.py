@@ -56,6 +56,28 @@ def of(optimization: Optimization) -> Ratios:
     return Ratios(steps, medians(update), medians(gradient), medians(gain))
 
 
+def growth(optimization: Optimization, until: float) -> float:
+    """How many times as large as at the first look the weights are at a look up to this step: the norm of all tensors
+    that were looked at both times. 1 where there was one look."""
+    table = optimization.process.tables["parameters"]
+    usable = (
+        (table["optimizer"] == optimization.optimizer) & (table["step"] <= until) & np.isfinite(table["weight_norm"])
+    )
+    norms: dict[float, dict[str | None, float]] = {}
+    names = table.text("parameter")
+    for row in np.flatnonzero(usable):
+        norms.setdefault(float(table["step"][row]), {})[names[row]] = float(table["weight_norm"][row])
+    if not norms:
+        return 1.0
+    first = norms[min(norms)]
+    found = [1.0]
+    for later in norms.values():
+        both = first.keys() & later.keys()
+        before = sum(first[name] ** 2 for name in both)
+        found.append((sum(later[name] ** 2 for name in both) / before) ** 0.5 if before > 0 else 1.0)
+    return max(found)
+
+
 def _median(values: Floats) -> float:
     known = values[~np.isnan(values)]
     return float(np.median(known)) if len(known) else np.nan

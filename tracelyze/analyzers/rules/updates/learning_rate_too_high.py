@@ -126,6 +126,9 @@ RULE = Rule(
         Threshold("looks", 2, "looks", "the very first update of a layer that begins at zero is large as well"),
         Threshold("regained", 0.95, "share", "of the first loss: a model that learns anything is below it in the end"),
         Threshold("large", 0.2, "", "two first updates of a fifth of the weights leave nothing of the initialisation"),
+        Threshold(
+            "grown", 5, "", "times the weights as drawn: four fifths of what they are then came from the updates"
+        ),
         Threshold("hardly", 0.85, "share", "of the first loss: a guess is 5 to 15% better than weights as drawn"),
         Threshold("burst", 10, "", "times the first loss: twice what a bad start loses in its first steps"),
         Threshold("ever", 0.6, "share", "of the first loss: what was below it had begun to learn, and lost it again"),
