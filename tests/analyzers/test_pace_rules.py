@@ -131,6 +131,9 @@ def test_a_loader_hides_how_often_a_step_calls_the_model(make) -> None:
     assert judge(make, steps, tables() | {"batches": calls}, samples={})[0] == "fired"
     cuda = [{"optimizer": 0, "name": "SGD", "device": "cuda:0"}]
     assert judge(make, steps, optimizers=cuda)[0] == "skipped"
+    assert judge(make, steps | {"model_calls": [1] * COUNT}, samples={})[0] == "fired"
+    longer = [2 + index // 20 for index in range(COUNT)]
+    assert "forwards per step grew" in judge(make, steps | {"model_calls": longer}, samples={})[1]
 
 
 def test_what_cannot_be_told(make) -> None:

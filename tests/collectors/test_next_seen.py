@@ -60,6 +60,17 @@ def by_hand(mask: Any, fill: float = -1e9) -> Any:
     return model
 
 
+def masked_late(mask: Any) -> Any:
+    """Weights are masked behind the softmax: nothing is read of what is hidden, though its scores count."""
+
+    def model(x: Any) -> Any:
+        h = EMBED(x)
+        weights = (Q(h) @ K(h).transpose(1, 2)).softmax(-1) * mask
+        return HEAD(h + F.dropout(weights, 0.1) @ VALUES(h))
+
+    return model
+
+
 def heads(rotary: bool = False, adapter: bool = False, **options: Any) -> Any:
     def model(x: Any) -> Any:
         h = F.layer_norm(EMBED(x), (H,))
@@ -81,6 +92,7 @@ LEAKING = [
     by_hand(None),
     by_hand(torch.ones(T, T, dtype=torch.bool).tril(1)),  # off by one
     by_hand(LOOK_BACK.T),  # the wrong half
+    masked_late(LOOK_BACK.T.float()),
     heads(),
     heads(rotary=True),
     heads(adapter=True),
@@ -93,6 +105,7 @@ MASKED = [
     encoder(MASK, 0.0, hint=True),
     by_hand(LOOK_BACK),
     by_hand(LOOK_BACK, -1e4),
+    masked_late(LOOK_BACK.float()),
     by_hand(LOOK_BACK, float("-inf")),
     heads(is_causal=True),
     heads(rotary=True, is_causal=True),

@@ -24,7 +24,10 @@ from .conftest import Collect, program  # noqa: E402
 def test_batches_of_a_step_are_counted_whatever_fed_them(collect: Collect) -> None:
     done = collect(sys.executable, program("microbatches.py"))
     (process,) = done.run.processes
-    assert process.steps["microbatches"].tolist() == json.loads(done.process.stdout)
+    truth = json.loads(done.process.stdout)
+    assert [
+        list(row) for row in zip(*(process.steps[name] for name in ("microbatches", "model_calls")), strict=True)
+    ] == truth
 
 
 def facts_of(model: nn.Sequential, batch: torch.Tensor) -> list[dict[str, object]]:

@@ -233,7 +233,7 @@ NO_GRADIENT: Final = (
         fast=True,
     ),
     faulty("one_shard_mislabelled", "loss-spikes", extras=("gradient-spikes",), lines=("loss.backward()",)),
-    faulty("biases_too_low", "dead-relu", consequences=STUCK, lines=("loss.backward()",)),
+    faulty("biases_too_low", "dead-relu", consequences=STUCK, lines=("self.narrow = nn.Conv2d(1, 8, 3, padding=1)",)),
     faulty(
         "weights_initialised_below_zero",
         "dead-relu",
@@ -250,10 +250,10 @@ NO_GRADIENT: Final = (
         fast=True,
     ),
     faulty("layers_in_a_list", "frozen-parameters", consequences=STUCK, fast=True),
-    pair("two_tower", "tower-left-out", "frozen-parameters", consequences=STUCK, lines=("loss.backward()",)),
-    pair("two_tower", "late-head", "frozen-parameters", consequences=STUCK, lines=("loss.backward()",)),
+    pair("two_tower", "tower-left-out", "frozen-parameters", consequences=STUCK, lines=("self.optimizer = ",)),
+    pair("two_tower", "late-head", "frozen-parameters", consequences=STUCK, lines=("self.optimizer = ",)),
     pair("two_tower", "detached-tower", "frozen-parameters", consequences=STUCK, lines=("loss.backward()",), fast=True),
-    pair("two_tower", "layers-in-forward", "frozen-parameters", consequences=STUCK, lines=("loss.backward()",)),
+    pair("two_tower", "layers-in-forward", "frozen-parameters", consequences=STUCK, lines=("self.optimizer = ",)),
 )
 
 COMPILING: Final = (
@@ -266,19 +266,19 @@ DATA_LOADING: Final = tuple(
     Training(entry, args, ("dataloader-bottleneck",), ("sync-stalls",), (), lines, 0, fast)
     for entry, args, lines, fast in (
         ("pairs/tabular_loader.py", ("--fault", "slow-features"), ("loader = DataLoader(Table(",), True),
-        ("pairs/tabular_loader.py", ("--fault", "remote-rows"), ("for features, price in loader:",), False),
+        ("pairs/tabular_loader.py", ("--fault", "remote-rows"), ("loader = DataLoader(Table(",), False),
         (
             "pairs/stream_iterable.py",
             ("--fault", "slow-parser"),
-            ("for step, (values, label) in enumerate(loader):",),
+            ("loader = DataLoader(Records(",),
             False,
         ),
-        ("faulty/python_augmentation.py", (), ("for images, labels in train_loader:",), False),
+        ("faulty/python_augmentation.py", (), ("train_loader = DataLoader(",), False),
         ("faulty/two_slow_workers.py", (), ("def __getitem__(self, index):",), True),
         ("faulty/compressed_stream.py", (), ("for x, y in DataLoader(dataset, batch_size=20):",), False),
         ("faulty/fresh_iterator_every_step.py", (), ("xb, yb = next(iter(loader))",), False),
-        ("faulty/one_parsing_worker.py", (), ("for x, y in loader:",), False),
-        ("faulty/slow_collate.py", (), ("for ids, labels in loader:",), False),
+        ("faulty/one_parsing_worker.py", (), ("loader = DataLoader(Records(960)",), False),
+        ("faulty/slow_collate.py", (), ("loader = DataLoader(make_reviews(",), False),
     )
 )
 
@@ -360,7 +360,7 @@ PRECISION: Final = (
     faulty(
         "clip_scaled_gradients",
         "clip-before-unscale",
-        consequences=("clipping-always-active", "loss-plateau", "update-ratio"),
+        consequences=("clipping-always-active", "clipping-freezes-updates", "loss-plateau", "update-ratio"),
         lines=("torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",),
     ),
 )
@@ -491,7 +491,7 @@ LOSS_ARGUMENTS: Final = (
         "softmax-last-dim",
         "softmax-wrong-dim",
         consequences=STUCK,
-        lines=("loss = self.criterion(self.net(picture), mask)",),
+        lines=("layers.append(nn.LogSoftmax(dim=-1))",),
     ),
     pair(
         "segment_blobs",
@@ -559,10 +559,10 @@ LOSS_ARGUMENTS: Final = (
 
 SETTINGS: Final = (
     *(
-        pair("weather_schedule", fault, "learning-rate-schedule", consequences=STUCK, lines=("scheduler.step()",))
+        pair("weather_schedule", fault, "learning-rate-schedule", consequences=STUCK, lines=("scheduler = ",))
         for fault in ("cosine-per-batch", "warmup-per-epoch", "one-cycle-per-epoch", "zero-early", "other-optimizer")
     ),
-    pair("weather_schedule", "forgotten-step", "learning-rate-schedule", lines=("optimizer.step()",)),
+    pair("weather_schedule", "forgotten-step", "learning-rate-schedule", lines=("scheduler = ",)),
     pair(
         "leaf_sorting",
         "in-file-order",
@@ -572,7 +572,10 @@ SETTINGS: Final = (
         fast=True,
     ),
     faulty(
-        "folders_one_by_one", "no-shuffle", consequences=(*NOISY_VALIDATION, *BLOW_UP), lines=("for x, y in train:",)
+        "folders_one_by_one",
+        "no-shuffle",
+        consequences=(*NOISY_VALIDATION, *BLOW_UP),
+        lines=("train, held_out = DataLoader(",),
     ),
     faulty(
         "sorted_by_day",
@@ -587,7 +590,7 @@ SETTINGS: Final = (
     pair("churn_table", "label-column", "target-in-input", lines=("loss = measure(answer, yb)",), fast=True),
     pair("churn_table", "label-written-out", "target-in-input", lines=("loss.backward()",)),
     pair("churn_table", "open-window", "target-in-input", lines=("loss = measure(answer, yb)",)),
-    pair("churn_table", "queries", "softmax-wrong-dim", lines=("loss.backward()",)),
+    pair("churn_table", "queries", "softmax-wrong-dim", lines=(".softmax(self.dim)",)),
     faulty("seeded_every_epoch", "same-order-every-epoch", lines=("loader = DataLoader(TensorDataset(",), fast=True),
     faulty(
         "split_drawn_twice",
@@ -718,7 +721,7 @@ TARGETS_AND_LAYERS: Final = (
         "slow_trunk",
         "one-peak",
         "group-rate-overwritten",
-        lines=("scheduler.step()",),
+        lines=("scheduler = torch.optim.lr_scheduler.OneCycleLR(",),
     ),
     pair("harbour_tides", "past-call", "direct-forward-call", lines=("mse_loss(call(x), y)",), fast=True),
     pair("harbour_tides", "numpy-unseeded", "partial-seeding"),

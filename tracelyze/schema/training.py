@@ -33,6 +33,7 @@ STEPS = Table(
         ),
         Column("backwards", "int32", "", "backward passes since the gradients were last consumed"),
         Column("microbatches", "int32", "batches", "different inputs of the model that these backwards went back to"),
+        Column("model_calls", "int32", "calls", "calls of models with autograd since the step before, used or not"),
         Column("loss_divisor", "float64", "", "constant by which each backward's loss was divided (sampled)"),
         Column(
             "loss_is_mean", "bool", "", "each is the mean of one loss function, constants aside (with loss_divisor)"

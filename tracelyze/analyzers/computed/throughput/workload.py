@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Floats
 
 FORWARDS: Final = "forwards per step"
-"""Known where no loader hands out the batches: then each call of a model counts as one."""
+"""Calls of the model. Older recordings know them where no loader hands out the batches."""
 
 SAMPLES: Final = 4
 """Samples on either side of a step of which the median is taken."""
@@ -34,6 +34,8 @@ def growth(optimization: Optimization) -> dict[str, float]:
     if not found:
         return {}
     steps = optimization.steps
+    made = steps["model_calls"]
+    calls = {float(at): float(count) for at, count in enumerate(made, 1) if np.isfinite(count)} or _forwards(process)
     trained = steps["parameters"] - steps["grads_none"]
     columns = {name: steps[name] for name in ("batch_size", "backwards", "loader_batches")} | {"trained": trained}
     names = {
@@ -49,7 +51,7 @@ def growth(optimization: Optimization) -> dict[str, float]:
     for label, series in (
         ("elements of the weights", _weights(process)),
         ("module calls of a forward", _calls(process)),
-        (FORWARDS, _forwards(process)),
+        (FORWARDS, calls),
         ("forwards per step without a backward", _evaluated(process, bounds)),
     ):
         if (ratio := _ratio(series, bounds)) is not None:

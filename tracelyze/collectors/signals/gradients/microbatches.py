@@ -24,19 +24,23 @@ Key = tuple[Any, ...]
 class MicroBatches(Signal):
     name = "microbatches"
     needs = UNSEEN
-    about = "Different batches whose backwards made up the gradients of a step."
+    about = "Different batches whose backwards made up the gradients of a step, and how often it called models."
     cost = "5 us a forward"
-    copied_columns = ("microbatches",)
-    columns = ("steps.microbatches",)
+    copied_columns = ("microbatches", "model_calls")
+    columns = ("steps.microbatches", "steps.model_calls")
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
         self._calls: list[tuple[Call, Key]] = []  # since the step before
+        self._number = 0  # of all such calls since then
         self._alive: dict[Key, weakref.ref[Any]] = {}
         self._untold = False  # whether some inputs cannot be told apart
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
-        if call.mode == GRAD and len(self._calls) < MAX_CALLS:
+        if call.mode != GRAD:
+            return
+        self._number += 1
+        if len(self._calls) < MAX_CALLS:
             self._calls.append((call, call.input_key or self._key(call, args, kwargs)))
 
     def after_backward(self, roots: Any) -> None:
@@ -51,6 +55,7 @@ class MicroBatches(Signal):
         for backward in self.program.backwards.of_step:
             count += not backward.micro_batches <= met
             met |= backward.micro_batches
+        row["model_calls"], self._number = self._number, 0
         if count and not self._untold:
             row["microbatches"] = count
         if not self.program.backwards.unused:

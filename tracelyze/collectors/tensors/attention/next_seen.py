@@ -72,7 +72,7 @@ class Streams:
         return found
 
     def attention(self, node: Any) -> tuple[Any, Any, Any] | None:
-        """What holds the weights, and what makes queries and keys, if this is the product with the values."""
+        """What makes the weights, and what makes queries and keys, if this is the product with the values."""
         kind = self.graph.nodes[node]
         edges = node.next_functions
         if kind.startswith("ScaledDotProduct"):
@@ -110,7 +110,7 @@ def columns(torch: Any, graph: Any, embedding: Any, ids: Any, target: Any, ignor
         samples, length = rows.shape
         if length < SHORTEST or length == samples:  # Of a square batch the weights do not tell which way they run.
             continue
-        seen = [_seen(torch, node, samples, length, ids.device) for node in attending]
+        seen = [_seen(torch, *nodes, samples, length, ids.device) for nodes in attending]
         if not seen or any(one is None for one in seen):
             continue
         rows, beside = rows[:ROWS], beside[:ROWS]
@@ -133,8 +133,9 @@ def best(torch: Any, pairs: list[Any]) -> dict[str, Any]:
     return dict(zip(COLUMNS, (counts.gather(0, index)[0], shares.gather(0, index)[0]), strict=True))
 
 
-def _attending(streams: Streams) -> tuple[list[Any], bool]:
-    """What holds weights of attention of the positions to each other, and whether nothing else may mix positions."""
+def _attending(streams: Streams) -> tuple[list[tuple[Any, Any]], bool]:
+    """What makes weights of attention of the positions to each other, with the product with the values that uses them,
+    and whether nothing else may mix positions."""
     found, seen, waiting, whole = [], {streams.graph.root}, [streams.graph.root], True
     while waiting:
         node = waiting.pop()
@@ -147,7 +148,7 @@ def _attending(streams: Streams) -> tuple[list[Any], bool]:
             keys = streams.sources(key) if key in streams.depends else set()
             following = queries & keys
             if following:
-                found.append(weights)
+                found.append((weights, node))
             else:  # Attention to something else: the positions are those of its queries.
                 following, whole = queries, whole and key not in streams.depends
         elif streams.keeps(node) or streams.projects(node):
@@ -160,7 +161,7 @@ def _attending(streams: Streams) -> tuple[list[Any], bool]:
     return found, whole
 
 
-def _seen(torch: Any, node: Any, samples: int, length: int, device: Any) -> Any:
+def _seen(torch: Any, node: Any, product: Any, samples: int, length: int, device: Any) -> Any:
     """For every sample and position but the last: whether any head gives weight to the next one. None: unknown."""
     if hasattr(node, "_saved_is_causal"):
         query, key = saved(node, "query"), saved(node, "key")
@@ -184,4 +185,16 @@ def _seen(torch: Any, node: Any, samples: int, length: int, device: Any) -> Any:
     heads = given.numel() // (length - 1)
     if heads > 1 and heads % samples:
         return None
-    return given.reshape(samples if heads > 1 else 1, -1, length - 1).any(1)[:ROWS]
+    seen = given.reshape(samples if heads > 1 else 1, -1, length - 1).any(1)[:ROWS]
+    return seen & _used(product, length) if product is not node else seen
+
+
+def _used(product: Any, length: int) -> Any:
+    """For every position but the last: whether the values' product gives weight to the next one in any sample and head.
+
+    A mask that is applied behind the softmax hides it everywhere, dropout only here and there.
+    """
+    weights = saved(product, "self" if hasattr(product, "_raw_saved_self") else "batch1")
+    if weights is None or weights.shape[-2:] != (length, length):
+        return True
+    return (weights.detach().diagonal(1, -2, -1) > WEIGHT).reshape(-1, length - 1).any(0)
