@@ -32,7 +32,7 @@ def run(monkeypatch: Any) -> Any:
 def test_a_call_is_passed_on_and_told(run: Any) -> None:
     told: list[Any] = []
     for _ in range(2):  # what is wrapped once is not wrapped again
-        loggers.look(lambda logger, values: told.append((logger, dict(values))))
+        loggers.wrap_when_imported(lambda logger, values: told.append((logger, dict(values))))
     assert run().log({"loss": 1.5}, step=3) == "logged 1"
     assert run().log(data={"loss": 2.5}) == "logged 1"
     assert told == [("Run.log", {"loss": 1.5}), ("Run.log", {"loss": 2.5})]
@@ -40,7 +40,7 @@ def test_a_call_is_passed_on_and_told(run: Any) -> None:
 
 
 def test_an_error_is_the_librarys_own(run: Any) -> None:
-    loggers.look(lambda logger, values: None)
+    loggers.wrap_when_imported(lambda logger, values: None)
     with pytest.raises(ValueError, match="nothing to log") as caught:
         run().log({})
     assert not [frame for frame in caught.traceback if frame.path.name == "loggers.py"]

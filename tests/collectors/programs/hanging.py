@@ -16,9 +16,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from tracelyze.collectors.signals.machine import quiet
+from tracelyze.collectors.signals.machine import stalls
 
-quiet.SECONDS, quiet.STEPS = 1.0, 0.0
+stalls.SECONDS, stalls.STEPS = 1.0, 0.0
 HOW, RANK = sys.argv[1], int(os.environ["RANK"])
 PATIENCE = 60 if HOW == "evaluates" else 5  # seconds
 

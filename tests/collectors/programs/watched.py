@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch.utils.data import DataLoader, Dataset
 
 from tracelyze.collectors.signals.data import loader_processes
-from tracelyze.collectors.signals.machine import quiet
+from tracelyze.collectors.signals.machine import stalls
 
-quiet.SECONDS = loader_processes.LONG_SECONDS = quiet.STEPS = 0.5
+stalls.SECONDS = loader_processes.LONG_SECONDS = stalls.STEPS = 0.5
 SECONDS = 4.0
 
 

@@ -33,5 +33,5 @@ class UsualLosses:
         return self._mean, self.limit
 
     def forget_since(self, before: tuple[float | None, float]) -> None:
-        """Take back what `follow` was told since then."""
+        """Undo the calls of `follow` since then."""
         self._mean, self.limit = before

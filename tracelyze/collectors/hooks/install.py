@@ -184,7 +184,7 @@ def _modules(torch: Any) -> None:
             if fast_path is not None and fast_path.forward(args, kwargs, output):
                 return output
             forwards = recorder().forwards
-            if not forwards.heard_as_loss(loss_kind, self, output):
+            if not forwards.taken_as_loss(loss_kind, self, output):
                 within = (
                     progress.dropouts - dropouts, progress.statistics - statistics, counts.count - losses
                 )  # fmt: skip
@@ -345,7 +345,7 @@ def _construction(torch: Any) -> None:
     construction.install(
         torch,
         lambda scheduler, inner: recorder().fire("scheduled", scheduler, inner),
-        lambda: loggers.look(lambda logger, values: recorder().fire("reported", logger, values)),
+        lambda: loggers.wrap_when_imported(lambda logger, values: recorder().fire("reported", logger, values)),
     )
     casts.install(torch, lambda frame: recorder().cast(frame))
     initializers.install(torch, lambda tensor: recorder().fire("filled", tensor))

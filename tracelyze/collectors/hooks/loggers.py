@@ -19,7 +19,7 @@ LOGGERS: Final = (
 _done: set[str] = set()
 
 
-def look(reported: Callable[[str, Mapping[str, Any]], None]) -> None:
+def wrap_when_imported(reported: Callable[[str, Mapping[str, Any]], None]) -> None:
     """Wrap what has been imported since. `reported(logger, values)` is called after each call that returned."""
     for module, kind, method in LOGGERS:
         home = sys.modules.get(module) if module not in _done else None

@@ -39,7 +39,7 @@ SUBSTITUTES = {
     NO_DISPATCH_MODES: "losses that are read for the recording are visible to the program's modes for operations",
     COMPILING: "torch.compiler.is_compiling is called instead, which takes 0.1 us more a hook",
     FRAMES: "torch.compiler.disable keeps torch.compile from our functions: a second more at the start, one more break",
-    BATCH_NORM: "BatchNorm is told apart by its mode alone, and its running statistics are not followed",
+    BATCH_NORM: "BatchNorm is recognised by its mode alone, and its running statistics are not followed",
     LOSS_MODULE: "loss modules are recognised by their scalar output alone",
 }
 

@@ -47,7 +47,7 @@ class Sites:
         return None if frame is None or is_library(frame.f_code.co_filename) else self.of(frame, role)
 
     def of(self, frame: FrameType | None, role: str, whole_line: bool = False) -> int | None:
-        """The same for the stack below `frame`. `whole_line` does not tell the calls on one line apart."""
+        """The same for the stack below `frame`. `whole_line` takes all calls on one line as one site."""
         while frame is not None:
             code = frame.f_code
             library = self._library.get(id(code))
@@ -69,7 +69,7 @@ class Sites:
             with self._lock:
                 self._kept.append(code)
                 number = self._numbers[key] = len(self._numbers)
-            self._tell(number, role, code.co_filename, line, code.co_name)
+            self._emit_row(number, role, code.co_filename, line, code.co_name)
         return number
 
     def path(self) -> tuple[tuple[int, int], ...]:
@@ -92,21 +92,21 @@ class Sites:
             if key in self._numbers:
                 return self._numbers[key]
             number = self._numbers[key] = len(self._numbers)
-        self._tell(number, key[0], frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+        self._emit_row(number, key[0], frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
         return number
 
     def add(self, role: str, filename: str, line: int, function: str, **more: Any) -> int:
         """A line that is known without having been called from; `more` are columns of its own. Returns its number."""
         with self._lock:
             number = self._numbers[role, -1 - len(self._numbers), line] = len(self._numbers)
-        self._tell(number, role, filename, line, function, **more)
+        self._emit_row(number, role, filename, line, function, **more)
         return number
 
     def place(self, site: int) -> tuple[str, int] | None:
         """File and line of a site; None if there is no such site."""
         return self._places.get(site)
 
-    def _tell(self, number: int, role: str, filename: str, line: int, function: str, **more: Any) -> None:
+    def _emit_row(self, number: int, role: str, filename: str, line: int, function: str, **more: Any) -> None:
         self._places[number] = filename, line
         place = {"file": shown_path(filename), "line": line, "function": function}
         excerpt = source_excerpt(filename, line)

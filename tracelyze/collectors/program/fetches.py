@@ -21,7 +21,7 @@ from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
 
 KINDS: Final = ("python", "numpy", "torch", "own")
-LOOKS: Final = 4  # fetches of a pass around which the generators are read
+FETCHES_READ: Final = 4  # fetches of a pass around which the generators are read
 MEMORIES: Final = 24  # readings of memory, after 1, 2, 4, ... fetches of a worker
 PASSES, FETCHES, MOVED, FIRST, SECOND, COUNT, MEMORY = 0, 1, 2, 3, 7, 11, 12  # places in a worker's part of the page
 WORDS: Final = MEMORY + MEMORIES
@@ -67,7 +67,7 @@ class Notes:
     def begins(self) -> None:
         """A batch is about to be made."""
         number = self.words[FETCHES]
-        if number < LOOKS:
+        if number < FETCHES_READ:
             self._own = self._generators()
             self._before = self._states()
             if number < 2:
@@ -79,7 +79,7 @@ class Notes:
         """It is made."""
         words = self.words
         number = words[FETCHES]
-        if number < LOOKS and self._before:
+        if number < FETCHES_READ and self._before:
             own, self._own = self._own, self._generators()
             after = self._states()
             moved = [a != b for a, b in zip(self._before, after, strict=True)]

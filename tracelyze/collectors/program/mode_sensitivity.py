@@ -12,7 +12,7 @@ _RATES = (
     "p", "drop_prob", "drop_rate", "dropout", "dropout_p", "dropout_prob", "dropout_rate", "attention_dropout",
     "attn_dropout", "attn_pdrop", "resid_pdrop",
 )  # fmt: skip
-_TELLING = ("drop", "noise", "running", "moment")
+_NAMED_IN_SENSITIVE_CODE = ("drop", "noise", "running", "moment")
 
 
 def sensitive_modules(torch: Any, root: Any) -> list[weakref.ref[Any]]:
@@ -44,7 +44,7 @@ def is_sensitive(torch: Any, module: Any) -> bool:
         return False
     if any(_is_zero(getattr(module, rate, None)) for rate in _RATES):
         return False
-    return any(word in name.lower() for name in code.co_names for word in _TELLING)
+    return any(word in name.lower() for name in code.co_names for word in _NAMED_IN_SENSITIVE_CODE)
 
 
 def in_train(modules: list[weakref.ref[Any]]) -> list[Any]:

@@ -119,13 +119,13 @@ class Forwards:
 
     @on_training_thread
     def loss_called(self, function: str, args: Any, kwargs: Any, value: Any, by_script: bool) -> None:
-        """A loss function of torch.nn.functional was called with these arguments, by the script or within a module,
-        whose own output then tells what the loss is."""
+        """A loss function of torch.nn.functional was called with these arguments, by the script or within a module.
+        Within a module that is a loss, the output of that module is the loss: see `taken_as_loss`."""
         self._dispatcher.dispatch("loss_call", function, args, kwargs, value)
         if by_script and isinstance(value, self._torch.Tensor) and value.dim() == 0:
             self._dispatcher.dispatch("loss", value)
 
-    def heard_as_loss(self, loss_kind: Any, module: Any, output: Any) -> bool:
+    def taken_as_loss(self, loss_kind: Any, module: Any, output: Any) -> bool:
         """Whether an outermost module is a loss function, whose value is then dispatched if it is its turn.
 
         It is one if it is a torch loss (of the class `loss_kind`), or one without parameters that returns a scalar.

@@ -115,10 +115,10 @@ class Signal:
             near = difflib.get_close_matches(name, [*EVENTS, *vars(Signal)], 1, cutoff=0.75)
             meant = f"did you mean {near[0]}?" if near else "begin its name with an underscore"
             raise TypeError(f"{cls.__name__}.{name} is no event of a training: {meant}")
-        heard = [event for event in STEP_EVENTS if hasattr(cls, event)]
-        if heard and not _declared(cls).intersection(CHOICES):
+        events = [event for event in STEP_EVENTS if hasattr(cls, event)]
+        if events and not _declared(cls).intersection(CHOICES):
             raise TypeError(
-                f"{cls.__name__} listens to {', '.join(heard)}: declare what becomes of its columns at steps that are "
+                f"{cls.__name__} listens to {', '.join(events)}: declare what becomes of its columns at steps that are "
                 f"skipped, with {', '.join(CHOICES[:-1])} or {CHOICES[-1]} (signals/signal.py)"
             )
 

@@ -11,7 +11,7 @@ def load() -> None:
     """Import what writing takes. Raises ImportError, with the remedy, where there is no pyarrow, or another one.
 
     A program may have a `pyarrow.py` of its own beside its script. It stands in front of the package on `sys.path`, and
-    to import it would run code of the program at a moment that the program did not choose.
+    to import it would run code of the program at a time that the program did not choose.
     """
     own = _own_of_the_program()
     if own is not None:

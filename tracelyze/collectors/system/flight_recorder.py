@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _MOST_GROUPS = 20_000
-_MOST_ENTRIES = 100_000  # of a rank: the ring buffer has 2,000 unless told otherwise
+_MOST_ENTRIES = 100_000  # of a rank: the ring buffer has 2,000 unless configured otherwise
 _FRAMES = 12
 _LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python|/torch/|<frozen|\.cpp$|\.cc$|\.h$")
 
@@ -23,7 +23,7 @@ def _groups(dump: Mapping[str, Any]) -> list[dict[str, Any]]:
     status: dict[str, Any] = given if isinstance(given, dict) else {}
     names = {str(entry.get("pg_id")): _group_of(entry)[0] for entry in _listed(dump)}
     nameless = _nameless(dump, names)
-    progress = {names[number]: told for number, told in status.items() if number in names and isinstance(told, dict)}
+    progress = {names[number]: group for number, group in status.items() if number in names and isinstance(group, dict)}
     rows = []
     for name, group in list(dump["pg_config"].items())[:_MOST_GROUPS]:
         if not isinstance(group, dict):
@@ -31,9 +31,9 @@ def _groups(dump: Mapping[str, Any]) -> list[dict[str, Any]]:
         members = " ".join(re.findall(r"\d+", str(group.get("ranks", "")))[:_MOST_GROUPS])
         name = str(name) or nameless
         row = {"group": name, "description": _text(group.get("desc")), "members": members}
-        told = progress.get(name, {})
-        rows.append(row | {"enqueued": _whole(told, "last_enqueued_collective"),
-                           "completed": _whole(told, "last_completed_collective")})  # fmt: skip
+        enqueued = progress.get(name, {})
+        rows.append(row | {"enqueued": _whole(enqueued, "last_enqueued_collective"),
+                           "completed": _whole(enqueued, "last_completed_collective")})  # fmt: skip
     return rows
 
 
@@ -82,12 +82,12 @@ def _stack(frames: Any) -> str | None:
     """Lines of a stack, innermost first, of the program's own files where it has any."""
     if not isinstance(frames, list):
         return None
-    told = [
+    named = [
         (_text(frame.get("filename")), _whole(frame, "line"), _text(frame.get("name")))
         for frame in frames[:500]
         if isinstance(frame, dict)
     ]
-    own = [frame for frame in told if not _LIBRARY.search(frame[0])] or told
+    own = [frame for frame in named if not _LIBRARY.search(frame[0])] or named
     return "\n".join(f"{file}:{line} {name}" for file, line, name in own[:_FRAMES]) or None
 
 

@@ -1,7 +1,8 @@
 """Sequences of ids that a loss goes back to, read from the autograd graph of its scores.
 
-What a model looked up in its embeddings is what it really saw, whoever shifted it where. Beside the targets of the same
-positions it tells whether a target is the id that the model was given there, and whether padding counts in the loss.
+What a model looked up in its embeddings is what it really saw, whoever shifted it where. Compared with the targets of
+the same positions, it shows whether a target is the id that the model was given there, and whether padding counts in
+the loss.
 """
 
 from __future__ import annotations
@@ -95,8 +96,8 @@ def columns(torch: Any, given: Any, target: Any, ignored: int, weight: Any) -> d
     attending = _attending(graph)
     texts = [rows_of_ids.columns(torch, attending, ids, beside, ignored) for _, ids, beside in pairs]
     ways = [way for place in placed for way in next_seen.columns(torch, graph, *place, ignored, IN_PLACE)]
-    told = _best(torch, rows, "ids_equal") | _best(torch, rows, "pad_share", first="pad_same")
-    return told | rows_of_ids.best(torch, texts) | next_seen.best(torch, ways)
+    of_ids = _best(torch, rows, "ids_equal") | _best(torch, rows, "pad_share", first="pad_same")
+    return of_ids | rows_of_ids.best(torch, texts) | next_seen.best(torch, ways)
 
 
 def _placed(torch: Any, embedding: Any, given: Any, target: Any, ignored: int) -> tuple[Any, Any] | None:
@@ -119,7 +120,7 @@ def _placed(torch: Any, embedding: Any, given: Any, target: Any, ignored: int) -
 def _beside(
     torch: Any, graph: Graph, embedding: Any, given: Any, ids: Any, target: Any, ignored: int, weight: Any
 ) -> dict[str, Any]:
-    """What the ids of one embedding tell beside the targets."""
+    """The columns of one embedding: its ids compared with the targets at the same positions."""
     found = _compared(ids, target, ignored)
     later = sees_later(torch, graph, embedding, given.shape[1], ids.device)
     found["sees_later"] = torch.full((), math.nan, device=ids.device) if later is None else later
@@ -146,16 +147,16 @@ def _compared(ids: Any, target: Any, ignored: int) -> dict[str, Any]:
     The first positions do not count: running sums, parities and states equal their input there by definition.
     """
     last = max(1, ids.shape[0] - 1)
-    tells = (ids[:, 1:] != ids[:, :-1])[:last] & (target[:last, :-1] != ignored)
+    informative = (ids[:, 1:] != ids[:, :-1])[:last] & (target[:last, :-1] != ignored)
     if ids.shape[0] > 1:
-        tells = tells & (ids[1:, :-1] != ids[:-1, :-1])
-    tells[:, :1] = False
+        informative = informative & (ids[1:, :-1] != ids[:-1, :-1])
+    informative[:, :1] = False
     if ids.shape[0] > 2:
-        tells[:1] = False
-    equal = (ids == target)[:last, :-1] & tells
-    count = tells.sum()
-    ahead = (ids[:, 2:] == target[:, :-2])[:last] & tells[:, :-1] if ids.shape[1] > 2 else equal[:, :0]
-    share = ahead.sum() / tells[:, :-1].sum().clamp(min=1)
+        informative[:1] = False
+    equal = (ids == target)[:last, :-1] & informative
+    count = informative.sum()
+    ahead = (ids[:, 2:] == target[:, :-2])[:last] & informative[:, :-1] if ids.shape[1] > 2 else equal[:, :0]
+    share = ahead.sum() / informative[:, :-1].sum().clamp(min=1)
     return {"ids_compared": count, "ids_equal": equal.sum() / count.clamp(min=1), "ids_ahead": share}
 
 
@@ -187,7 +188,7 @@ def padding(torch: Any, ids: Any, target: Any, ignored: int, weight: Any = None)
 
 def sees_later(torch: Any, graph: Graph, embedding: Any, classes: int, device: Any) -> Any:
     """The largest weight that any position of the model gives to a later one, or leaves for its own: 0 if the scores of
-    a position come from its own id and those before. None where the graph does not tell."""
+    a position come from its own id and those before. None where the graph does not show it."""
     if not graph.whole or not _keeps_positions(graph, embedding, classes):
         return None
     kinds = set(graph.nodes.values())

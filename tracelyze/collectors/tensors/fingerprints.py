@@ -70,11 +70,11 @@ class Fingerprints:
         together = blake2b(b"".join(contents[:SAMPLES]), digest_size=BYTES).hexdigest()
         if elements < FEWEST:
             return None, together
-        prints = [
+        fingerprints = [
             BLANK if min(row) == max(row) else blake2b(content, digest_size=BYTES).hexdigest()
             for row, content in zip(rows, contents, strict=True)
         ]
-        return " ".join(prints), together
+        return " ".join(fingerprints), together
 
     def _where(self, shape: tuple[int, ...], elements: int) -> tuple[Any, ...]:
         """Indices into one sample, one tensor per dimension: whatever its strides are, nothing has to be copied."""

@@ -41,8 +41,8 @@ def best(torch: Any, rows: list[Values]) -> Values:
 
 def _next(torch: Any, ids: Any, target: Any, counts: Any) -> Any:
     """Share of the targets that are the id of the next position, where that is another one. NaN: there are none."""
-    tells = (ids[:, 1:] != ids[:, :-1]) & counts[:, :-1]
-    return ((ids[:, 1:] == target[:, :-1]) & tells).sum() / tells.sum()
+    informative = (ids[:, 1:] != ids[:, :-1]) & counts[:, :-1]
+    return ((ids[:, 1:] == target[:, :-1]) & informative).sum() / informative.sum()
 
 
 def _ends(torch: Any, end: Any, tail: Any, target: Any, counts: Any) -> Values:

@@ -140,7 +140,7 @@ def _repeats(torch: Any, consumer: Any, shape: Shape) -> bool:
 def _shape(node: Any, place: int) -> Shape | None:
     try:
         return tuple(int(size) for size in node._input_metadata[place].shape)
-    except (AttributeError, IndexError, TypeError, RuntimeError):  # a torch that does not tell, a size that varies
+    except (AttributeError, IndexError, TypeError, RuntimeError):  # a torch without this attribute, a size that varies
         return None
 
 

@@ -23,7 +23,7 @@ class _Process:
 
 class Seeding(Signal):
     """Python's and NumPy's by the calls that seed them. What a script did before torch was imported shows in their
-    states, or is taken for a seed: whoever is not told of is not accused either."""
+    states. Where it cannot show there, the generator counts as seeded, so that nobody is accused without evidence."""
 
     name = "seeding"
     columns = ("events.kind", "events.name")
@@ -32,7 +32,7 @@ class Seeding(Signal):
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
-        self._told: set[str] = set()
+        self._recorded: set[str] = set()
         if _Process.first is None:
             _Process.first = self.torch.initial_seed()
             if _python_may_be_seeded():
@@ -52,8 +52,8 @@ class Seeding(Signal):
     def _ask(self) -> None:
         if self.torch.initial_seed() != _Process.first:
             _Process.seeded.add("torch")
-        for name in sorted(_Process.seeded - self._told):
-            self._told.add(name)
+        for name in sorted(_Process.seeded - self._recorded):
+            self._recorded.add(name)
             self.context.record_event("seeded", name)
 
 

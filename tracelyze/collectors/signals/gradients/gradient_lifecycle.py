@@ -1,7 +1,7 @@
 """Whether gradients that a step consumed were cleared before the next backward added to them.
 
 Seen on the gradients themselves, not on calls of zero_grad: autograd counts in-place changes of a tensor (`_version`),
-so (is None, _version) read at four points per optimizer tells every way of clearing from none at all:
+so (is None, _version) read at four points per optimizer shows every way of clearing:
 
     after a step       what is there now has been consumed
     before a backward  still there, untouched? then nobody cleared it
@@ -75,12 +75,12 @@ class GradientLifecycle(Signal):
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
         self._states: dict[int, _State] = {}
-        self._active: list[Tracked] = []  # the optimizers that are looked at while a backward runs
+        self._active: list[Tracked] = []  # the optimizers whose gradients the running backward may fill
         self._watch_backward = True
-        self._rests = False  # No step is sampled, of any optimizer.
+        self._none_sampled = False  # whether no optimizer's current step is sampled
 
     def before_backward(self, roots: Any) -> None:
-        if self._rests:
+        if self._none_sampled:
             return
         self._active = active = self.program.optimizers.active()
         if self._watch_backward:
@@ -113,9 +113,9 @@ class GradientLifecycle(Signal):
                 state.fresh = False
 
     def before_step(self, tracked: Tracked) -> None:
-        if self._rests and tracked.count:
+        if self._none_sampled and tracked.count:
             return
-        self._rests = False
+        self._none_sampled = False
         state = self._state(tracked)
         if tracked.count and not tracked.is_active(self.progress.steps):
             state.kept, state.any_kept, state.sampling = (
@@ -152,12 +152,12 @@ class GradientLifecycle(Signal):
         if row.get("skipped"):
             return  # No step has consumed gradients yet.
         due = self.due(tracked)
-        if self._rests and not due:
+        if self._none_sampled and not due:
             self._pause()
             return
-        if len(self._states) > 1 and not self._rests:
+        if len(self._states) > 1 and not self._none_sampled:
             self._used_beside(tracked)
-        self._rests = False
+        self._none_sampled = False
         state = self._state(tracked)
         was_sampled = state.sampling
         state.sampling = state.suspicious or state.any_kept or due
@@ -165,8 +165,8 @@ class GradientLifecycle(Signal):
         if not state.sampling or tracked.inside_backward:
             row.update(state.row)
             state.row, state.kept, state.any_kept = {}, [], False
-            if all(self._may_rest(one) for one in self.program.optimizers.active()):
-                self._rests = True
+            if all(self._may_be_skipped(one) for one in self.program.optimizers.active()):
+                self._none_sampled = True
                 self._pause()
             return
         # Manual updates are noticed late, when gradients may be cleared already; the update itself left them.
@@ -189,8 +189,8 @@ class GradientLifecycle(Signal):
                 state = self._state(one)
                 state.foreign.another_stepped(backward, state.last if state.sampling else [], idle=state.fresh)
 
-    def _may_rest(self, tracked: Tracked) -> bool:
-        """Whether nobody needs to look at the next step of this optimizer."""
+    def _may_be_skipped(self, tracked: Tracked) -> bool:
+        """Whether the next step of this optimizer need not be sampled."""
         manual = isinstance(tracked.optimizer, ManualOptimizer) or tracked.inside_backward
         return tracked.count > FIRST_STEPS and not manual and not self._state(tracked).sampling
 
@@ -212,7 +212,7 @@ class GradientLifecycle(Signal):
         if gone or any(before == version for before, version in zip(state.last, now, strict=True)):
             return gone
         # Every gradient was changed in place after the backward: clipping and unscaling do that, and so does clearing
-        # to zeros. The values tell, where reading them does not make anyone wait.
+        # to zeros. Only the values show which, and they are read where nobody has to wait for them.
         gradients = [p.grad for p in tracked.parameters()]
         if not state.were_zero and self._are_zero(gradients):
             return len(gradients)

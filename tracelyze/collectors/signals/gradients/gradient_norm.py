@@ -29,7 +29,7 @@ AT_STEP, FROM_CLIP, OF_SHARDS, BEFORE_VALUES = 1, 2, 3, 4
 
 
 class Clip(NamedTuple):
-    """What a clip tells of the gradients before it."""
+    """The norm of the gradients before a clip, as the clip returned it."""
 
     training: Any  # where there are several
     norm: Any

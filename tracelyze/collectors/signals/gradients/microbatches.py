@@ -34,7 +34,7 @@ class MicroBatches(Signal):
         self._calls: list[tuple[Call, Key]] = []  # since the step before
         self._number = 0  # of all such calls since then
         self._alive: dict[Key, weakref.ref[Any]] = {}
-        self._untold = False  # whether some inputs cannot be told apart
+        self._ambiguous = False  # whether two inputs may be one batch or two
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         if call.mode != GRAD:
@@ -56,12 +56,12 @@ class MicroBatches(Signal):
             count += not backward.micro_batches <= met
             met |= backward.micro_batches
         row["model_calls"], self._number = self._number, 0
-        if count and not self._untold:
+        if count and not self._ambiguous:
             row["microbatches"] = count
         if not self.program.backwards.unused:
             self._calls.clear()
             self._alive.clear()
-            self._untold = False
+            self._ambiguous = False
 
     def _key(self, call: Call, args: Any, kwargs: Any) -> Key:
         """What the input is recognised by; a key of its own for one that cannot be read."""
@@ -74,7 +74,7 @@ class MicroBatches(Signal):
         key = (*given.shape, given.data_ptr())
         before = self._alive.get(key)
         if before is not None and before() is None:
-            self._untold = True  # its memory was used again: the same batch or another one, nobody can tell
+            self._ambiguous = True  # Its memory was used again, by the same batch or by another one.
         self._alive[key] = weakref.ref(given)
         return key
 

@@ -80,11 +80,11 @@ class Reached(Signal):
         self._reached: list[Any] = []
         self._fed_by_trained: set[int] = set()
         self._lost: list[tuple[int, ...]] = []
-        self._told = False
+        self._emitted = False
         self._begun = 0  # backwards of the process when the newest optimizer stepped first
         self._next_walk: float = WALKS[0]  # backwards since then
         self._at_last_step = 0  # backwards of the process when an optimizer stepped last
-        self._rises_at = 0.0  # backwards of the process after which to find out whether to rest any longer
+        self._next_walk_at = 0.0  # backwards of the process shortly before the next walk: the pause ends there
 
     def forward(self, call: Any, args: Any, kwargs: Any) -> None:
         if self.progress.backwards - self._begun <= FEEDS and call.model.number not in self._fed_by_trained:
@@ -134,9 +134,9 @@ class Reached(Signal):
             self._release()
         backwards = self.progress.backwards
         per_step, self._at_last_step = backwards - self._at_last_step, backwards
-        if not self.paused or backwards >= self._rises_at:
-            self._rises_at = self._begun + self._next_walk - 2 * per_step
-            far = backwards - self._begun > FEEDS and backwards < self._rises_at
+        if not self.paused or backwards >= self._next_walk_at:
+            self._next_walk_at = self._begun + self._next_walk - 2 * per_step
+            far = backwards - self._begun > FEEDS and backwards < self._next_walk_at
             self.pause() if far and not (self._watched or self._reached) else self.resume()
 
     def finished(self) -> None:
@@ -185,11 +185,11 @@ class Reached(Signal):
         short_lived = len(gone) if gone and self._lost == gone and sorted(gone) == sorted(o.shape for o in fresh) else 0
         self._lost = gone
         self._orphans = kept + fresh
-        if kept or short_lived or self._told:
-            self._told = True
-            self._tell([free[id(orphan.ref())] for orphan in kept], kept, held, short_lived, gone)
+        if kept or short_lived or self._emitted:
+            self._emitted = True
+            self._emit_missed([free[id(orphan.ref())] for orphan in kept], kept, held, short_lived, gone)
 
-    def _tell(
+    def _emit_missed(
         self, parameters: list[Any], orphans: list[_Orphan], held: set[int], short_lived: int, gone: list[Any]
     ) -> None:
         torch = self.torch

@@ -41,8 +41,8 @@ def suspects(root: Any, finite: Collection[int], broken: Collection[int]) -> lis
         ):
             hidden = " in a branch that where() hides" if id(node) in behind_where else ""
             found.setdefault(what + hidden)
-    told = [what for what in found if not what.startswith(POWER)] or list(found)  # most powers are squares
-    return told[:MAX_NAMED]
+    names = [what for what in found if not what.startswith(POWER)] or list(found)  # most powers are squares
+    return names[:MAX_NAMED]
 
 
 def _can_be_singular(node: Any) -> bool:

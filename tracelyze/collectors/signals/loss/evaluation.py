@@ -1,6 +1,6 @@
 """Evaluation passes: consecutive outermost calls that no backward ever ran through.
 
-Whether such a pass is a validation, a teacher, a rollout or a generator at rest is for the analyzer to tell; what is
+Whether such a pass is a validation, a teacher, a rollout or a generator at rest is for the analyzer to decide; what is
 recorded is what happened: how many calls, in which mode, on whose batches, with which losses computed.
 """
 
@@ -154,10 +154,10 @@ class Evaluation(Signal):
     def _close(self, training: int | None) -> None:
         for several in _by_line(self._passes.pop(training)):
             for calls in _by_model(several):
-                self._tell(calls)
+                self._emit_pass(calls)
 
-    def _tell(self, calls: list[Call]) -> None:
-        """Write down one pass."""
+    def _emit_pass(self, calls: list[Call]) -> None:
+        """Emit the row of one pass."""
         per_model = {call.model.number: call for call in calls}
         main = max(per_model.values(), key=lambda call: (self._holder(call.model) is not None, call.sensitive))
         holders = [holder for call in per_model.values() if (holder := self._holder(call.model)) is not None]

@@ -20,7 +20,7 @@ from tracelyze.collectors.tensors import embedded_ids, rows_of_ids
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute, unseen
 
-LOOKS = (0, 1, 2, 3, 5, 8, 12, 20, 30, 50, 100, 200)  # steps since the newest optimizer began
+SAMPLED_STEPS = (0, 1, 2, 3, 5, 8, 12, 20, 30, 50, 100, 200)  # steps since the newest optimizer began
 FUNCTIONS = ("cross_entropy", "nll_loss")  # that compute the loss of a language model where nothing is fused
 NAME = "the model's own loss"
 IGNORED = -100
@@ -83,9 +83,9 @@ class GivenLabels(Signal):
         self._pending.release(wait=True)
 
     def _wait(self) -> None:
-        """Until the next look; for good, if there is nothing to look at."""
+        """Pause until the next sample; for good, if there is nothing to sample."""
         steps = self.progress.steps - self._begun
-        following = math.inf if self._computed else next((look for look in LOOKS if look > steps), math.inf)
+        following = math.inf if self._computed else next((step for step in SAMPLED_STEPS if step > steps), math.inf)
         self.pause(self._begun + following)
 
     def _comparable(self, ids: Any, labels: Any) -> bool:

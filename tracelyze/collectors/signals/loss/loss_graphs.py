@@ -18,8 +18,8 @@ from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
 
 WHOLE_GRAPHS = 4  # that are walked from end to end; the way to a policy's weights is short
-TRIED = 20  # looks after which a loss that had no such weights will not have any
-PER_STEP, MAX_LOOKS = 4, 2000
+TRIED = 20  # samples after which a loss that had no such weights will not have any
+PER_STEP, MAX_SAMPLES = 4, 2000
 
 
 class LossGraphs(Signal):
@@ -45,22 +45,22 @@ class LossGraphs(Signal):
         self._pending = PendingRows(context.emit, "loss_graphs")
         self._decimation = Decimation(self.meter)
         self._left = PER_STEP  # backwards of this step that are looked at
-        self._looks = 0
-        self._policy = 0  # looks that found weights of a policy
+        self._samples = 0
+        self._policy = 0  # samples that found weights of a policy
 
     def before_backward(self, roots: Any) -> None:
-        if not self._left or self._looks >= MAX_LOOKS or type(roots) is float:  # one that was skipped
+        if not self._left or self._samples >= MAX_SAMPLES or type(roots) is float:  # one that was skipped
             return
         self._left -= 1
         root: Any = roots[0] if isinstance(roots, (tuple, list)) and roots else roots  # no iterator: it is used up
         node = getattr(root, "grad_fn", None)
         if node is None or not isinstance(root, self.torch.Tensor) or not may_compute(self.torch, root.is_cuda):
             return
-        self._looks += 1
+        self._samples += 1
         with unseen(self.torch), self.torch.no_grad():
             values = policy_weights.columns(self.torch, node)
             self._policy += bool(values)
-            if self._looks <= WHOLE_GRAPHS:
+            if self._samples <= WHOLE_GRAPHS:
                 values |= masked_attention.columns(self.torch, node, root.device)
                 values |= softmax_dimension.columns(self.torch, node, root.device)
         if values and len({value.device for value in values.values()}) == 1:
@@ -74,7 +74,7 @@ class LossGraphs(Signal):
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if self._pending.waiting:
             self._pending.release()
-        done = self._looks >= MAX_LOOKS or (self._looks >= TRIED and not self._policy)
+        done = self._samples >= MAX_SAMPLES or (self._samples >= TRIED and not self._policy)
         steps = self.progress.steps
         self._left = PER_STEP if not done and self._decimation.due(steps) else 0
         if not self._left and not self._pending.waiting:

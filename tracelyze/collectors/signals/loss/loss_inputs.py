@@ -112,7 +112,7 @@ class LossInputs(Signal):
         if not losses.next or count < meter.first_steps:
             return meter.due(count)
         turn, off = divmod(losses.count, losses.every)
-        doubled = turn & (turn - 1) == 0  # so few looks that the budget need not be asked: one late in every run
+        doubled = turn & (turn - 1) == 0  # so rare that the budget need not be asked
         return meter.decide(not off and (doubled or turn % math.ceil(meter.stride / losses.every) == 0))
 
     def first_step(self, tracked: Tracked) -> None:

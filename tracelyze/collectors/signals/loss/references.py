@@ -1,7 +1,7 @@
 """What the trained model is compared with: calls without autograd on the very input that it is trained on.
 
 A preference loss, a penalty on divergence or a distillation compares two models on one batch. Whether they are two is
-seen in their weights: the same module, the same storage, or the same values whenever somebody looks.
+seen in their weights: the same module, the same storage, or the same values in every sample.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute, unseen
 
 MAX_CALLS = 32  # of a step
-MAX_LOOKS = 500
+MAX_SAMPLES = 500
 IN_VAIN = 5  # steps without such a call, after which none is expected before a model is called without autograd again
 TENSORS, ELEMENTS = 8, 64  # of a model that are compared
 Key = tuple[Any, ...]
@@ -46,7 +46,7 @@ class References(Signal):
         self._decimation = Decimation(self.meter)
         self._trained: list[tuple[Call, Key]] = []  # since the step before
         self._others: list[tuple[Call, Key, bool]] = []
-        self._looks = 0
+        self._samples = 0
         self._in_vain = 0
         self._next = True
 
@@ -72,7 +72,7 @@ class References(Signal):
                 pair = call.model.number, other.model.number
                 if key == given and pair not in seen:
                     seen.add(pair)
-                    self._look(call, other, off)
+                    self._compare(call, other, off)
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if self._next:
@@ -80,7 +80,7 @@ class References(Signal):
         self._trained, self._others = [], []
         if self._pending.waiting:
             self._pending.release()
-        steps, done = self.progress.steps, self._looks >= MAX_LOOKS or self._in_vain >= IN_VAIN
+        steps, done = self.progress.steps, self._samples >= MAX_SAMPLES or self._in_vain >= IN_VAIN
         self._next = not done and self._decimation.due(steps)
         if not self._next and not self._pending.waiting:
             self.pause(math.inf if done else steps + self._decimation.steps_until_due(steps) - 1)
@@ -96,11 +96,11 @@ class References(Signal):
             return None
         return (given.data_ptr(), tuple(given.shape))
 
-    def _look(self, call: Call, other: Call, off: bool) -> None:
+    def _compare(self, call: Call, other: Call, off: bool) -> None:
         torch, model, reference = self.torch, call.model.module(), other.model.module()
         if model is None or reference is None or not may_compute(torch, torch.cuda.is_available()):
             return
-        self._looks += 1
+        self._samples += 1
         own = {name: p for name, p in model.named_parameters() if p.requires_grad and is_plain(torch, p) and p.numel()}
         step = max(1, len(own) // TENSORS)
         chosen = dict(list(own.items())[::step][:TENSORS])
@@ -124,7 +124,7 @@ class References(Signal):
 
 
 def _adapters_off(module: Any) -> bool:
-    """Whether adapters of the model are disabled at this moment, as peft does it: it then is its own reference."""
+    """Whether adapters of the model are disabled now, as peft does it: it then is its own reference."""
     if module is None:
         return False
     return any(vars(part).get("_disable_adapters") is True for part in module.modules())

@@ -16,7 +16,7 @@ from tracelyze.collectors.tensors.written_losses import Meeting, meeting, sides
 
 FIRST = 8  # backwards since the newest optimizer stepped first that are all looked at; then ever more rarely:
 SPACING = 4  # after a fourth more backwards than there were
-LABELS = 16  # looks at what the model was given
+LABELS = 16  # samples of what the model was given
 NAME = "written out"
 
 
@@ -38,8 +38,8 @@ class WrittenLosses(Signal):
         super().__init__(context)
         saved_values.watch(self.torch)
         self._begun = 0  # backwards of the process when the newest optimizer stepped first
-        self._next = 0  # backwards since then at which to look again
-        self._labels = 0  # looks at what the model was given
+        self._next = 0  # backwards since then at which to sample again
+        self._labels = 0  # samples of what the model was given
         self._pending = PendingRows(context.emit, "loss_calls")
 
     def first_step(self, tracked: Any) -> None:

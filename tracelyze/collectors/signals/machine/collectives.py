@@ -12,7 +12,7 @@ from typing import Any
 
 from tracelyze.collectors.internals import private_names
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.machine.quiet import Quiet
+from tracelyze.collectors.signals.machine.stalls import StallDetector
 from tracelyze.collectors.signals.signal import Signal, Unavailable
 from tracelyze.collectors.system import flight_recorder
 
@@ -37,13 +37,13 @@ class Collectives(Signal):
         self._dump: Any = next((dump for dump in found if dump is not None), None)
         if self._dump is None:
             raise Unavailable(f"torch {self.torch.__version__} lacks torch.{private_names.COLLECTIVES}")
-        self._quiet = Quiet(context.progress)
+        self._stalls = StallDetector(context.progress)
         self._distributed = False
 
     def every_second(self, row: dict[str, Any]) -> None:
         now = self.context.now()
         self._distributed = self._distributed or self._is_distributed()
-        if self._quiet.due(now) is not None and self._distributed:
+        if self._stalls.due(now) is not None and self._distributed:
             self._write_down(now)
 
     def finished(self) -> None:

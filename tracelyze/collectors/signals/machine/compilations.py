@@ -36,7 +36,7 @@ class Compilations(Signal):
         self._breaks_read = self._rows = 0
         self._latest: float = 0
         self._sites: dict[tuple[str, int, str], int] = {}
-        self._told: set[tuple[int | None, str]] = set()
+        self._breaks: set[tuple[int | None, str]] = set()
 
     def every_second(self, row: dict[str, Any]) -> None:
         self._read()
@@ -53,13 +53,13 @@ class Compilations(Signal):
                 self._breaks_read = 0
             new, self._breaks_read = breaks[self._breaks_read :], len(breaks)
             for one in new:
-                self._tell_break(one)
+                self._add_break(one)
         if compiled is not None:
             done = [m for m in compiled() if m.co_name and _began(m) > self._latest]
             for one in done:
-                self._tell_graph(one)
+                self._add_graph(one)
 
-    def _tell_break(self, found: Any) -> None:
+    def _add_break(self, found: Any) -> None:
         """One row for each line and reason, not for each compilation that meets it."""
         lines = [line.strip() for line in str(found.reason).splitlines() if line.strip()]
         reason = redaction.redact_text(" ".join(lines[:2])[:LONGEST])
@@ -68,11 +68,11 @@ class Compilations(Signal):
         resumed = RESUMED.match(at.name)
         function = resumed[1] if resumed else at.name
         site = self._site(at.filename, at.lineno, function) if own else None
-        if (site, reason) not in self._told:
-            self._told.add((site, reason))
+        if (site, reason) not in self._breaks:
+            self._breaks.add((site, reason))
             self._emit("break", function, site, reason)
 
-    def _tell_graph(self, done: Any) -> None:
+    def _add_graph(self, done: Any) -> None:
         self._latest = max(self._latest, _began(done))
         resumed = RESUMED.match(done.co_name)
         function, line = (resumed[1], int(resumed[2])) if resumed else (done.co_name, done.co_firstlineno)

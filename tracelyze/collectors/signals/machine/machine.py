@@ -62,10 +62,10 @@ class Machine(Signal):
             row["children_disk_read"] = sum(found.get("disk_read") or 0 for found in living)
         now = time.perf_counter()
         if now >= self._next_shares:
-            self._look_at_shares(row)
+            self._read_shares(row)
             self._next_shares = _next(now, SHARES_EVERY, SHARES_COST)
 
-    def _look_at_shares(self, row: dict[str, Any]) -> None:
+    def _read_shares(self, row: dict[str, Any]) -> None:
         own = self._ask(self._reader.shares, self._pid) or {}
         row.update({f"host_{name}": value for name, value in own.items()})
         children = [found for pid in self._children if (found := self._ask(self._reader.shares, pid)) is not None]

@@ -67,7 +67,7 @@ class Reads(Signal):
         self._next = FIRST_AGAIN
         self._kinds: dict[int, int] = {}  # kind of code by its id; the code objects are kept
         self._kept: list[Any] = []
-        self._told: set[tuple[str, int]] = set()
+        self._recorded: set[tuple[str, int]] = set()
         self._error: Exception | None = None
         self._torch_folder = os.path.dirname(os.path.abspath(self.torch.__file__)) + os.sep
         _unseen_by_compiler(self.torch)
@@ -96,7 +96,7 @@ class Reads(Signal):
         _watch(self.torch, self)
 
     def _close(self, window: _Window) -> None:
-        """Tell of the lines that read in one step and in another: what happens once is no part of the loop."""
+        """Record the lines that read in two steps or more: what happens in one step only is no part of the loop."""
         _unwatch(self)
         self._window = None
         steps = (self.progress.steps if window.ended is None else window.ended) - window.begun
@@ -104,8 +104,8 @@ class Reads(Signal):
         for read in list(window.reads.values()):
             lines.setdefault((read.file, read.line), []).append(read)
         for place, reads in lines.items():
-            if place not in self._told and max(read.steps for read in reads) >= 2 and steps:
-                self._told.add(place)
+            if place not in self._recorded and max(read.steps for read in reads) >= 2 and steps:
+                self._recorded.add(place)
                 calls = sum(read.calls for read in reads) / steps
                 self.program.sites.add("read", *place, reads[0].function, device=reads[0].device, per_step=calls)
 
@@ -159,7 +159,7 @@ class Reads(Signal):
         return TRANSPARENT if is_library(filename) else SCRIPT
 
     def _device(self, tensor: Any) -> str | None:
-        """None for a tensor that would tell the program that it was asked."""
+        """None for a tensor whose class would call code of the program when its device is read."""
         plain = type(tensor) in (self.torch.Tensor, self.torch.nn.Parameter)
         return str(tensor.device.type) if plain and not self.torch._C._len_torch_function_stack() else None
 

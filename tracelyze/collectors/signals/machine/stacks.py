@@ -16,7 +16,7 @@ from tracelyze import redaction
 from tracelyze.collectors.internals.own_frames import COLLECTORS
 from tracelyze.collectors.program.call_sites import is_library, shown_path, source_line
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.machine.quiet import Quiet
+from tracelyze.collectors.signals.machine.stalls import StallDetector
 from tracelyze.collectors.signals.signal import Signal
 
 FRAMES = 60  # of the training thread, innermost last
@@ -32,7 +32,7 @@ class Stacks(Signal):
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
-        self._quiet = Quiet(context.progress)
+        self._stalls = StallDetector(context.progress)
 
     def every_second(self, row: dict[str, Any]) -> None:
         owner = self.context.thread.ident
@@ -42,11 +42,11 @@ class Stacks(Signal):
         row["site"] = self.program.sites.of(frame, "sampled", whole_line=True)
         row["innermost"] = _place(frame)
         del frame
-        quiet = self._quiet.due(self.context.now())
-        if quiet is not None:
-            self._write_down(owner, quiet)
+        stalled = self._stalls.due(self.context.now())
+        if stalled is not None:
+            self._write_down(owner, stalled)
 
-    def _write_down(self, owner: int, quiet: float) -> None:
+    def _write_down(self, owner: int, stalled: float) -> None:
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         frames = sys._current_frames()
         training = frames.pop(owner, None)
@@ -62,7 +62,7 @@ class Stacks(Signal):
             "stacks",
             "no progress",
             redaction.redact_text("\n".join(lines)),
-            value=quiet,
+            value=stalled,
             file=shown_path(line[0]) if line else None,
             line=line[1] if line else None,
             source=source_line(*line) if line else None,

@@ -29,7 +29,7 @@ class CallsPastModules(Signal):
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
         self._seen: set[int] = set()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._waiting: list[tuple[weakref.ref[Any], str]] = []  # modules whose `train` has not been called
         self._examined: set[int] = set()
 
@@ -50,12 +50,12 @@ class CallsPastModules(Signal):
             if index >= MAX_PARTS:
                 return
             freezes = mode_overrides.freezes(type(module), base) and module not in mode_overrides.called
-            if freezes and mode_overrides.untouched(module) and len(self._told) < MAX_EVENTS:
+            if freezes and mode_overrides.untouched(module) and len(self._reported) < MAX_EVENTS:
                 name = type(module).__name__
-                self._told.add(name)
+                self._reported.add(name)
                 self._waiting.append((weakref.ref(module), name))
                 code = type(module).train.__code__
-                self._tell("train-not-called", name, path, code.co_filename, code.co_firstlineno)
+                self._report("train-not-called", name, path, code.co_filename, code.co_firstlineno)
 
     def _ask_again(self) -> None:
         for ref, name in list(self._waiting):
@@ -83,7 +83,7 @@ class CallsPastModules(Signal):
         owner = _own(frame)
         if not isinstance(owner, self.torch.nn.Module) or owner is module:
             return
-        if len(self._told) >= MAX_EVENTS or not any(part is module for part in owner.modules()):
+        if len(self._reported) >= MAX_EVENTS or not any(part is module for part in owner.modules()):
             return
         caller = frame.f_back
         while caller is not None and (is_library(caller.f_code.co_filename) or caller.f_code.co_name == "forward"):
@@ -91,13 +91,13 @@ class CallsPastModules(Signal):
             owner = outer if isinstance(outer, self.torch.nn.Module) else owner
             caller = caller.f_back
         name = type(owner).__name__
-        if caller is None or name in self._told:
+        if caller is None or name in self._reported:
             return
-        self._told.add(name)
+        self._reported.add(name)
         hooks = len(owner._forward_hooks) + len(owner._forward_pre_hooks)
-        self._tell("direct-forward", name, "", caller.f_code.co_filename, caller.f_lineno, float(hooks))
+        self._report("direct-forward", name, "", caller.f_code.co_filename, caller.f_lineno, float(hooks))
 
-    def _tell(self, kind: str, name: str, text: str, filename: str, line: int, value: float | None = None) -> None:
+    def _report(self, kind: str, name: str, text: str, filename: str, line: int, value: float | None = None) -> None:
         self.context.record_event(
             kind, name, text, value=value, file=shown_path(filename), line=line, source=source_line(filename, line)
         )

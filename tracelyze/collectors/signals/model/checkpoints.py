@@ -136,7 +136,7 @@ class Checkpoints(Signal):
         self._saves += 1
         if self._saves > MAX_SAVES and self._saves & (self._saves - 1):
             return
-        self._tell_loaded()
+        self._emit_loaded()
         file = _File(self.torch, content)
         if file.tensors or file.optimizer:
             self._put(self._facts("save", file, name) | (self._compared(file) if self.progress.steps else {}))
@@ -216,10 +216,10 @@ class Checkpoints(Signal):
             row[f"{role}_restored"] = True
 
     def finished(self) -> None:
-        self._tell_loaded()
+        self._emit_loaded()
 
-    def _tell_loaded(self) -> None:
-        """Rows of files that were read, once it is known what became of them: a step was made since."""
+    def _emit_loaded(self) -> None:
+        """Emit the rows of files that were read, once a step since then has shown which of their states were used."""
         left = []
         for row, some in self._loaded:
             if self.progress.steps > row["step"]:

@@ -11,7 +11,7 @@ from tracelyze.collectors.program.optimizers import Tracked, made_with, rates
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
-LOOKS = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 10_000, 100_000)  # steps of an optimizer
+SAMPLED_STEPS = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 10_000, 100_000)  # steps of an optimizer
 MAX_ROWS = 1000
 
 
@@ -39,13 +39,13 @@ class GroupRates(Signal):
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         made = _made(tracked)
-        if made is not None and tracked.count in LOOKS and self._rows < MAX_ROWS:
-            self._look(tracked, made)
+        if made is not None and tracked.count in SAMPLED_STEPS and self._rows < MAX_ROWS:
+            self._sample(tracked, made)
         watched = [one.count for one in self.program.optimizers.tracked() if _made(one) is not None]
-        left = [next((look for look in LOOKS if look > count), math.inf) - count - 1 for count in watched]
+        left = [next((step for step in SAMPLED_STEPS if step > count), math.inf) - count - 1 for count in watched]
         self.pause(self.progress.steps + min(left, default=math.inf))
 
-    def _look(self, tracked: Tracked, made: tuple[float, ...]) -> None:
+    def _sample(self, tracked: Tracked, made: tuple[float, ...]) -> None:
         optimizer = tracked.optimizer
         now = rates(optimizer)
         if now is None:

@@ -16,12 +16,12 @@ from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute, unseen
 
-LOOKS = (0, 1, 2, 3, 5, 8, 12, 20, 30, 50, 100, 200, 500, 1000, 5000, 20_000)  # steps since the training began
+SAMPLED_STEPS = (0, 1, 2, 3, 5, 8, 12, 20, 30, 50, 100, 200, 500, 1000, 5000, 20_000)  # steps since the training began
 MAX_ROWS, ELEMENTS = 256, 16  # new rows that are compared, and elements of each
 
 
 class _Grown:
-    """An embedding with new rows, as it was at the first look."""
+    """An embedding with new rows, as it was in the first sample."""
 
     def __init__(self, torch: Any, module: Any, name: str, before: int) -> None:
         self.module = weakref.ref(module)
@@ -74,7 +74,7 @@ class NewRows(Signal):
                 self._grown = self._find(call.model.module())
                 self._begun = self.progress.steps
             if self._grown:
-                self._look(args, kwargs)
+                self._sample(args, kwargs)
 
     def first_step(self, tracked: Tracked) -> None:
         """An optimizer begins: since the training before it, the program may have made an embedding larger."""
@@ -89,7 +89,7 @@ class NewRows(Signal):
             self._next = math.inf
             self.pause()
         elif steps >= self._next and self._grown is not None:
-            self._next = next((at for look in LOOKS if (at := self._begun + look) >= steps), math.inf)
+            self._next = next((at for step in SAMPLED_STEPS if (at := self._begun + step) >= steps), math.inf)
             if not self._pending.waiting:
                 self.pause(self._next)
 
@@ -106,7 +106,7 @@ class NewRows(Signal):
                     found.append(_Grown(self.torch, module, f"{name}.weight", before))
         return found
 
-    def _look(self, args: Any, kwargs: Any) -> None:
+    def _sample(self, args: Any, kwargs: Any) -> None:
         torch, kinds = self.torch, (self.torch.int64, self.torch.int32)
         given = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor) and one.dtype in kinds]
         for grown in self._grown or ():

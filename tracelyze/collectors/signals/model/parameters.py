@@ -129,7 +129,7 @@ class Parameters(Signal):
         return before
 
     def _compare_with_last_sample(self, tracked: Tracked, before: _Before) -> None:
-        """Small updates to weights of few bits may add up in copies of more bits: one step alone does not tell."""
+        """Small updates to weights of few bits may add up in copies of more bits: one step alone does not show it."""
         weights = before.weights
         last = self._last.get(tracked)
         self._last[tracked] = (tracked.count, before.indices, weights)

@@ -12,7 +12,7 @@ from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute
 
-LOOKS = 20  # at each model, as long as it is unset
+MAX_SAMPLES = 20  # at each model, as long as it is unset
 
 
 class RunningState(Signal):
@@ -25,13 +25,13 @@ class RunningState(Signal):
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
-        self._looks: dict[int, int] = {}  # by model
+        self._samples: dict[int, int] = {}  # by model
         self._pending = PendingRows(context.emit, "unset")
         self._normalises = find(self.torch, BATCH_NORM)
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         model = call.model
-        if call.replayed or not model.sensitive or self._looks.get(model.number, 0) >= LOOKS:
+        if call.replayed or not model.sensitive or self._samples.get(model.number, 0) >= MAX_SAMPLES:
             return
         norms = [one for ref in model.sensitive if (one := ref()) is not None and self._is_idle(one)]
         if not norms:
@@ -40,7 +40,7 @@ class RunningState(Signal):
         torch = self.torch
         if not all(is_plain(torch, one) for one in counters) or not may_compute(torch, counters[0].is_cuda):
             return
-        self._looks[model.number] = self._looks.get(model.number, 0) + 1
+        self._samples[model.number] = self._samples.get(model.number, 0) + 1
         with torch.no_grad():
             values = [
                 (one.num_batches_tracked == 0) & (one.running_mean == 0).all() & (one.running_var == 1).all()
@@ -50,14 +50,14 @@ class RunningState(Signal):
             "step": self.progress.steps,
             "model": model.number,
             "of": len(norms),
-            "call": self._looks[model.number],
+            "call": self._samples[model.number],
             "training": call.mode == GRAD,
         }
 
         def fill(late: dict[str, Any], read: list[float]) -> None:
             late["modules"] = int(sum(read))
             if not late["modules"]:
-                self._looks[model.number] = LOOKS
+                self._samples[model.number] = MAX_SAMPLES
 
         self._pending.put([row], Readback(torch, values, fill))
 

@@ -1,4 +1,4 @@
-"""Integers by which a denoising model is told how much noise there is: which part of the schedule they cover."""
+"""Timesteps, the integers that give a denoising model the level of noise: which part of the schedule they cover."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute, u
 
 ARGUMENT = re.compile(r"(?:diffusion_|noise_)?(?:t|ts|times?|time_?steps?|steps?|noise_levels?)", re.IGNORECASE)
 TABLE = re.compile(r"time|step|noise|t_?emb", re.IGNORECASE)
-LOOKS = sorted({int(1.25**n) for n in range(56)})  # steps of the process: 45 in the first 230,000
+SAMPLED_STEPS = sorted({int(1.25**n) for n in range(56)})  # steps of the process: 45 in the first 230,000
 TOLERANCE = 1  # schedules of T and T + 1 values stand side by side
 LONGEST = 100_000  # steps of a schedule
 
@@ -61,21 +61,21 @@ class Timesteps(Signal):
             self._source, self._range = _range(torch, module)
         if self._range:
             with unseen(torch), torch.no_grad():
-                self._look(found[1].detach().long())
+                self._sample(found[1].detach().long())
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         self._pending.release()
         steps = self.progress.steps
-        if steps > self._next:  # A step has begun since, whether there was something to look at or not.
-            judged = self._range if self._model is not None else steps <= LOOKS[2]
-            self._next = next((look for look in LOOKS if look >= steps), math.inf) if judged else math.inf
+        if steps > self._next:  # A step has begun since, whether there was something to sample or not.
+            judged = self._range if self._model is not None else steps <= SAMPLED_STEPS[2]
+            self._next = next((step for step in SAMPLED_STEPS if step >= steps), math.inf) if judged else math.inf
         if not self._pending.waiting:
             self.pause(self._next)
 
     def finished(self) -> None:
         self._pending.release(wait=True)
 
-    def _look(self, values: Any) -> None:
+    def _sample(self, values: Any) -> None:
         torch = self.torch
         if self._met is None:
             self._met = torch.zeros(self._range + 1, dtype=torch.bool, device=values.device)

@@ -41,7 +41,7 @@ class Mixing:
         self._torch, self._copied, self._states = torch, copied, states
         self._samples, self._along = samples, along
         if samples < FEWEST:
-            raise NotCopied(f"a batch of {samples}: too few samples to tell them apart")
+            raise NotCopied(f"a batch of {samples}: too few samples to compare them")
         tensors = _given_tensors(torch, (copied.args, copied.kwargs))
         if any(_connects(torch, one, samples) for one in tensors if one.shape != first.shape):
             raise NotCopied("the model is given what connects samples, as a graph does")

@@ -18,8 +18,8 @@ from tracelyze.collectors.signals.probing.mixing import Mixing
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors.safe_computing import may_compute
 
-LOOKS = (1, 4)  # steps of the process that have ended: the first one holds what is made only once
-MOST_SECONDS = 20.0  # A first look that took longer is the only one.
+AT_STEPS = (1, 4)  # steps of the process that have ended: the first one holds what is made only once
+MOST_SECONDS = 20.0  # A first probe that took longer is the only one.
 MOST_MODELS = 4
 REPLAYED = (
     "step", "model", "outputs", "gradients", "module", "kind", "site", "deterministic", "device", "failed",
@@ -46,26 +46,26 @@ class Probe(Signal):
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
-        self._looks: dict[int, int] = {}  # by model, looks that were taken
+        self._probes: dict[int, int] = {}  # number of probes, by model
         self._only_one = False
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         steps = self.progress.steps
-        if steps > LOOKS[-1] + MOST_MODELS or self._only_one:
+        if steps > AT_STEPS[-1] + MOST_MODELS or self._only_one:
             self.pause(math.inf)
             return
-        taken = self._looks.get(call.model.number, 0)
-        if call.mode != GRAD or not call.in_train or call.replayed or taken >= len(LOOKS) or steps < LOOKS[taken]:
+        taken = self._probes.get(call.model.number, 0)
+        if call.mode != GRAD or not call.in_train or call.replayed or taken >= len(AT_STEPS) or steps < AT_STEPS[taken]:
             return
         module = call.model.module()
-        if module is None or (not taken and len(self._looks) >= MOST_MODELS):
+        if module is None or (not taken and len(self._probes) >= MOST_MODELS):
             return
-        self._looks[call.model.number] = taken + 1
+        self._probes[call.model.number] = taken + 1
         begin = time.perf_counter()
-        self._look(call, module, args, kwargs)
+        self._probe(call, module, args, kwargs)
         self._only_one = time.perf_counter() - begin > MOST_SECONDS
 
-    def _look(self, call: Call, module: Any, args: Any, kwargs: Any) -> None:
+    def _probe(self, call: Call, module: Any, args: Any, kwargs: Any) -> None:
         torch = self.torch
         rows: dict[str, dict[str, Any]] = {"replays": {}, "mixings": {}}
         try:

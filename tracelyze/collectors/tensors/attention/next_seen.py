@@ -108,18 +108,18 @@ def columns(torch: Any, graph: Any, embedding: Any, ids: Any, target: Any, ignor
     found = []
     for rows, beside in ((ids, target), (ids.T, target.T)):
         samples, length = rows.shape
-        if length < SHORTEST or length == samples:  # Of a square batch the weights do not tell which way they run.
+        if length < SHORTEST or length == samples:  # The weights of a square batch fit both orders.
             continue
         seen = [_seen(torch, *nodes, samples, length, ids.device) for nodes in attending]
         if not seen or any(one is None for one in seen):
             continue
         rows, beside = rows[:ROWS], beside[:ROWS]
-        tells = (rows[:, 1:] != rows[:, :-1]) & (beside[:, :-1] != ignored)
-        same = tells & (rows[:, 1:] == beside[:, :-1])
+        informative = (rows[:, 1:] != rows[:, :-1]) & (beside[:, :-1] != ignored)
+        same = informative & (rows[:, 1:] == beside[:, :-1])
         count = same.sum()
         shares = torch.stack([(one & same).sum() / count.clamp(min=1) for one in seen])
         share = shares.amax()
-        known = (count >= NEXT * tells.sum()) & (count > 0) & ((share > 0) | whole)
+        known = (count >= NEXT * informative.sum()) & (count > 0) & ((share > 0) | whole)
         found.append((count.double() * known, torch.where(known, share, math.nan)))
     return found
 
