@@ -97,5 +97,39 @@ def test_the_last_collective_of_a_rank_that_ended_normally_is_complete(make) -> 
     assert (status, finding.ranks) == ("fired", [1]), "it ended before the others"
 
 
+TIMED_OUT = "RuntimeError: Timed out waiting 15000ms for recv operation to complete"
+
+
+def lost(make: Any, number: int, line: int, source: str, text: str = TIMED_OUT) -> Any:
+    raised = {"time": LAST + 15, "step": 400, "kind": "exception", "name": "RuntimeError", "text": text}
+    end = Exit("exception", 1, text)
+    return rank(
+        make,
+        number,
+        7,
+        7,
+        at=LAST + 16,
+        end=end,
+        events=[raised | {"file": "train.py", "line": line, "source": source}],
+    )
+
+
+def test_ranks_that_lost_each_other_at_different_lines(make) -> None:
+    others = [lost(make, number, 33, "loss.backward()") for number in (0, 2)]
+    status, _, finding = make.check("rank-hang", *others, lost(make, 1, 38, "dist.barrier()"))
+    assert (status, finding.ranks, finding.location.line, finding.seen_at.line) == ("fired", [1], 38, 33)
+    assert finding.title == "Rank 1 waited in dist.barrier() while rank 0 waited in loss.backward()"
+    assert make.check("rank-hang", *others, lost(make, 1, 33, "loss.backward()"))[0] == "passed", "all at one line"
+    failed = lost(make, 1, 30, "x = table[key]", "KeyError: 'a'")
+    assert make.check("rank-hang", *others, failed)[0] == "passed", "a rank that failed by itself is the crash"
+
+
+def test_a_rank_that_ended_while_another_waited(make) -> None:
+    ended = rank(make, 1, 7, 7, end=Exit("finished", 0, ""))
+    status, _, finding = make.check("rank-hang", lost(make, 0, 33, "loss.backward()"), ended)
+    assert (status, finding.ranks, finding.location.line) == ("fired", [1], 33)
+    assert "Rank 1 ended normally after 400 steps." in finding.summary
+
+
 def test_without_dumps_it_is_skipped(make) -> None:
     assert make.check("rank-hang", make.process())[:2] == ("skipped", "The run has no dumps of collectives.")

@@ -38,12 +38,9 @@ def test_a_rank_that_does_something_else_is_named_with_its_line(collect: Collect
 
 def test_a_rank_that_has_fewer_batches_is_named(collect: Collect) -> None:
     _, _, found = hanging(collect, "ends")
-    if "rank-hang" in found:
-        assert found["rank-hang"].ranks == [1]
-        assert "it ended normally after 8 steps" in found["rank-hang"].summary
-    else:  # Gloo noticed the closed connection before anybody had waited long enough to be written down.
-        assert found["crash"].confidence == "likely"
-        assert "A rank lost the others" in found["crash"].title
+    # Whether the other rank was written down as waiting, or Gloo noticed the closed connection before that.
+    assert found["rank-hang"].ranks == [1]
+    assert "ended normally after 8 steps" in found["rank-hang"].summary
 
 
 def test_a_slow_evaluation_on_one_rank_that_ends_is_no_hang(collect: Collect) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tracelyze.analyzers.recorded import exits
+from tracelyze.analyzers.recorded import deaths, exits
 from tracelyze.diagnosis import Location
 from tracelyze.formatting import plural, shortened
 
@@ -29,12 +29,16 @@ MOST_LINES: Final = 12  # of a stack that are kept
 
 @dataclass(frozen=True)
 class Doing:
-    """What a rank did, as a clause without the rank; the line of the program, and the stack, innermost last."""
+    """What a rank did, as a clause without the rank; the line of the program, and the stack, innermost last.
+
+    `ended`: with exit code 0.
+    """
 
     what: str
     location: Location | None = None
     stack: str = ""
     running: bool = False
+    ended: bool = False
 
 
 def of(process: Process) -> Doing:
@@ -47,9 +51,10 @@ def of(process: Process) -> Doing:
     end = process.exit
     after = f"after {plural(len(process.steps), 'step')}"
     if end.kind == "finished":
-        return Doing(f"ended with exit code {end.code} {after}" if end.code else f"ended normally {after}")
+        what = f"ended with exit code {end.code} {after}" if end.code else f"ended normally {after}"
+        return Doing(what, ended=not end.code)
     if end.kind == "exception" and seen is None:
-        return Doing(f"ended {after} in {shortened(end.detail, 120)}")
+        return Doing(f"ended {after} in {shortened(end.detail, 120)}", _line_of_exception(process))
     if end.kind in ("vanished", "signal") and seen is None:
         place = exits.place_of(end, process.sites.text("file"))
         return Doing(f"was gone {after} ({shortened(end.detail or end.kind, 120)})", place)
@@ -65,6 +70,14 @@ def _meaning(stack: str, at: str) -> str:
         return told + at
     function = stack.splitlines()[-1].rpartition(" ")[2] if stack else ""
     return f"was in {function or 'the program'}{at}"
+
+
+def _line_of_exception(process: Process) -> Location | None:
+    """The line of the program that an exception left at last."""
+    raised = deaths.last_exception(process)
+    if raised is None or not raised["file"]:
+        return None
+    return Location(raised["file"], raised["line"] or 0, "", raised["source"] or "")
 
 
 def _last_stack(process: Process) -> dict[str, Any] | None:

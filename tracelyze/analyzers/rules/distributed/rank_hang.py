@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
-from tracelyze.analyzers.signatures import late_ranks
+from tracelyze.analyzers.signatures import late_ranks, parted_ranks
 from tracelyze.diagnosis import Evidence, Finding, Location
 from tracelyze.formatting import listed, plural
 
@@ -38,6 +38,9 @@ FIX_RECORDED = (
 def check(process: Process, _limits: Limits) -> Outcome:
     """The collectives that all ranks had enqueued, and which of them waits for whom."""
     ranks = late_ranks.together((peer.rank, peer.gathered.get(RULE.id)) for peer in process.peers)
+    parted = parted_ranks.of([peer for peer in process.peers if peer.attempt == process.attempt], ranks)
+    if parted is not None and not late_ranks.guilty(ranks):
+        return [parted_ranks.finding(parted, RULE.id)]
     if not any(one.enqueued or one.members for one in ranks.values()):
         return Skipped("the run has no dumps of collectives", "not-applicable")
     waiting = late_ranks.waiting(ranks)

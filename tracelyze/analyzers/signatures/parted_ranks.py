@@ -1,0 +1,95 @@
+"""Ranks that had left the same path when they lost each other: they waited for collectives at different lines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import listed, plural, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tracelyze.analyzers.recorded.run import Peer
+    from tracelyze.analyzers.signatures.late_ranks import Rank
+    from tracelyze.diagnosis import Location
+
+
+@dataclass(frozen=True)
+class Parted:
+    """`places`: the line at which each rank lost the others; `ended`: ranks that ended normally, with their steps.
+
+    `apart`: the ranks that were not where most were, or where the training loop is.
+    """
+
+    places: dict[int, Location]
+    steps: dict[int, int]
+    ended: dict[int, int]
+    apart: list[int]
+
+
+def of(peers: Sequence[Peer], ranks: Mapping[int, Rank]) -> Parted | None:
+    """Where the ranks of one start of the job were; None if one of them failed by itself, or if all were at one line.
+
+    An exception that says no more than that others are gone, or do not come, tells where its rank waited.
+    """
+    own_fault = any(peer.death is not None and not peer.death.follows for peer in peers)
+    doing = {peer.rank: ranks[peer.rank].doing for peer in peers if peer.rank in ranks}
+    lost = [peer for peer in peers if peer.death is not None and peer.death.exit.kind == "exception"]
+    places = {peer.rank: told.location for peer in lost if (told := doing.get(peer.rank)) and told.location}
+    ended = {
+        peer.rank: peer.steps for peer in peers if peer.death is None and (told := doing.get(peer.rank)) and told.ended
+    }
+    steps = {peer.rank: peer.steps for peer in lost}
+    if own_fault or not places or any(count > min(steps.values()) for count in ended.values()):
+        return None
+    lines = Counter((place.file, place.line) for place in places.values())
+    if len(lines) < 2 and not ended:
+        return None
+    in_loop = {(place.file, place.line) for place in places.values() if "backward(" in place.source}
+    usual = max(lines, key=lambda line: (lines[line], line in in_loop))
+    apart = [rank for rank, place in places.items() if (place.file, place.line) != usual]
+    return Parted(places, steps, ended, sorted([*apart, *ended]))
+
+
+def finding(parted: Parted, rule: str) -> Finding:
+    """Which rank was where, and which one was not where the others were."""
+    one, several = parted.apart[0], len(parted.apart) > 1
+    place = parted.places.get(one)
+    rest = [rank for rank in parted.places if rank not in parted.apart]
+    waited = parted.places[rest[0]]
+    who = f"Rank{'s' if several else ''} {listed(parted.apart, most=8)}"
+    did = f"waited in {shortened(place.source, 30)}" if place else "had ended"
+    return Finding(
+        rule=rule,
+        severity="critical",
+        confidence="likely",
+        title=f"{who} {did} while rank {rest[0]} waited in {shortened(waited.source, 30)}",
+        summary=(
+            f"{' '.join(_sentence(parted, rank) for rank in sorted([*parted.places, *parted.ended])[:6])} A collective "
+            "ends when all ranks join the same one, so each side waited for the other until the time-out ended the "
+            "job. Ranks part like this when one runs out of batches before the others, or takes another branch."
+        ),
+        fix="Give all ranks the same number of batches: cut every rank's share to the shortest one (drop_last), or let "
+        "ranks end early with torch's Join. Code that only some ranks run must not hold collectives.",
+        fix_code="from torch.distributed.algorithms.join import Join\n\nwith Join([model]):  # model: wrapped in "
+        "DistributedDataParallel\n    for batch in loader:\n        ...",
+        ranks=parted.apart,
+        first_step=min(parted.steps.values()),
+        evidence=[
+            Evidence(f"rank {rank}", _sentence(parted, rank).removeprefix(f"Rank {rank} ").rstrip("."))
+            for rank in sorted([*parted.places, *parted.ended])[:16]
+        ],
+        location=place or waited,
+        seen_at=waited if place else None,
+        false_alarm="A rank that could not reach the others for another reason, such as a network that failed.",
+    )
+
+
+def _sentence(parted: Parted, rank: int) -> str:
+    place = parted.places.get(rank)
+    if place is None:
+        return f"Rank {rank} ended normally after {plural(parted.ended[rank], 'step')}."
+    return f"Rank {rank} waited at line {place.line}, `{place.source}`, after {plural(parted.steps[rank], 'step')}."
