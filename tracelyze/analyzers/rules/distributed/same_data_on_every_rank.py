@@ -51,11 +51,14 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def gather(process: Process) -> list[Pass]:
-    """The first passes of a rank, as far as :data:`MOST_BATCHES` go, with a checksum for the print of each batch."""
+    """The first passes of a rank, as far as :data:`MOST_BATCHES` go, with a checksum for the print of each batch.
+
+    16 bits are enough, since several batches have to agree, and a summary of a rank is to be small.
+    """
     kept: list[Pass] = []
     room = MOST_BATCHES
     for one in passes.of_training(process):
-        batches = {at: f"{zlib.crc32(one.batches[at].encode()):x}" for at in sorted(one.batches)[:room]}
+        batches = {at: f"{zlib.crc32(one.batches[at].encode()) & 0xFFFF:x}" for at in sorted(one.batches)[:room]}
         kept.append(replace(one, batches=batches))
         room -= len(batches)
         if room <= 0:
