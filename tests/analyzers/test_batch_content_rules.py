@@ -147,7 +147,7 @@ def test_passes_agree_with_themselves_and_mutually(one: dict[int, str], other: d
     assert a.agreement(a) == (1.0 if one else 0.0)
     assert a.agreement(b) == b.agreement(a)
     assert 0 <= a.agreement(b) <= 1
-    assert a.telling == sum(1 for x in one.values() if list(one.values()).count(x) == 1)
+    assert a.distinctive == sum(1 for x in one.values() if list(one.values()).count(x) == 1)
     assert all(p in one and p in other for p in a.common(b))
 
 

@@ -188,7 +188,7 @@ def _data(passes: Mapping[int, Any], batches: Mapping[int, Any], count: int) -> 
     if len(passes) < count:
         return None
     first, *others = sorted(passes)
-    own = {(one.loader, one.epoch): one for one in passes[first] if one.telling >= LEAST}
+    own = {(one.loader, one.epoch): one for one in passes[first] if one.distinctive >= LEAST}
     same: list[int] = []
     compared = 0
     for rank in others:

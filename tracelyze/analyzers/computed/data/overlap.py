@@ -70,21 +70,21 @@ def seen(process: Process) -> tuple[list[Seen], list[Seen]]:
     common = sorted(kinds[True].keys() & kinds[False].keys())
     if not common:
         return [], []
-    telling = max(common, key=lambda name: len(kinds[True][name]))
+    richest = max(common, key=lambda name: len(kinds[True][name]))
     passes: dict[tuple[int, int, bool], Seen] = {}
     for (loader, epoch, _, trained), rows in batches.items():
         if all(name in rows for name in common):
-            one = passes.setdefault((loader, epoch, trained), Seen(loader, int(rows[telling]["step"])))
-            _add(one, rows, common, telling)
+            one = passes.setdefault((loader, epoch, trained), Seen(loader, int(rows[richest]["step"])))
+            _add(one, rows, common, richest)
     ordered = sorted(passes.items(), key=lambda item: item[1].step)
     return [one for (*_, trained), one in ordered if trained], [one for (*_, trained), one in ordered if not trained]
 
 
-def _add(one: Seen, rows: dict[str, Row], common: list[str], telling: str) -> None:
+def _add(one: Seen, rows: dict[str, Row], common: list[str], richest: str) -> None:
     columns = [str(rows[name]["prints"]).split() for name in common]
-    place = common.index(telling)
+    place = common.index(richest)
     one.contents += [" ".join(sample) for sample in zip(*columns, strict=False) if sample[place] != BLANK]
-    row = rows[telling]
+    row = rows[richest]
     one.sizes.append(int(str(row["shape"]).split("x")[0]))
     if str(row["dtype"] or "").startswith(("float", "bfloat")) and row["min"] is not None and row["max"] is not None:
         one.extremes.append((float(row["min"]), float(row["max"])))

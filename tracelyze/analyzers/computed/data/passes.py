@@ -22,8 +22,8 @@ class Pass:
     samples: int = 0  # distinct samples that were looked at in its fullest batch
 
     @property
-    def telling(self) -> int:
-        """Batches that can be told from all others of the pass: equal ones say nothing about an order."""
+    def distinctive(self) -> int:
+        """Batches that differ from all others of the pass: equal ones say nothing about an order."""
         contents = list(self.batches.values())
         return sum(contents.count(one) == 1 for one in contents)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NEXT = Threshold(
     "next", 0.9, "share", "targets of a language model are its next ids; by chance few in a vocabulary are"
 )
-UNTOLD = Skipped(
+NOT_SEEN = Skipped(
     "no training loss was seen whose targets are the next ids of what the model embedded", "not-applicable"
 )
 

@@ -39,15 +39,15 @@ def check(process: Process, limits: Limits) -> Outcome:
         if accumulation.one_each(optimization)[short | regular].all():
             return [_finding(optimization, short, usual, True, limits)]
         return Skipped(f"{int(short.sum()):,} steps have fewer backwards, but {accumulation.NOT_PER_BATCH}")
-    told = f"{int(long.sum()):,} steps have more than the {usual:.0f} backwards that losses are divided by"
+    longer = f"{int(long.sum()):,} steps have more than the {usual:.0f} backwards that losses are divided by"
     if not accumulation.at_least_one_each(optimization)[long | regular].all():
-        return Skipped(f"{told}, but {accumulation.NOT_PER_BATCH}")
+        return Skipped(f"{longer}, but {accumulation.NOT_PER_BATCH}")
     watched = long & optimization.steps.known("grads_discarded") & optimization.steps.known("grads_cleared")
     gone = (optimization.steps["grads_discarded"] > 0) | (optimization.steps["grads_cleared"] > 0)
     if (watched & gone).any():
-        return Passed(f"{told}, but what was left over is cleared before they begin")
+        return Passed(f"{longer}, but what was left over is cleared before they begin")
     if not watched.any():
-        return Skipped(f"{told}, but whether gradients were cleared within them was not watched")
+        return Skipped(f"{longer}, but whether gradients were cleared within them was not watched")
     return [_finding(optimization, long, usual, watched.sum() >= limits["watched"], limits)]
 
 

@@ -45,7 +45,7 @@ def _untouched(process: Process, stale: list[Row], limits: Limits) -> Finding:
             "are trained have moved. So it is another object that is saved: a copy made early, a model that was built "
             "again, or one that the optimizer does not hold. What was learned is lost when the program ends."
         ),
-        fix="Save the state of the model that the optimizer steps, taken at that moment.",
+        fix="Save the state of the model that the optimizer steps, taken at that time.",
         fix_code="torch.save(model.state_dict(), path)  # model: the one whose parameters the optimizer was given",
         first_step=int(stale[0]["step"]),
         last_step=int(row["step"]),

@@ -83,13 +83,13 @@ def _finding(process: Process, row: Row, lost: list[str], in_file: bool, limits:
         "scheduler": "The learning rate begins its schedule anew.",
         "scaler": "The loss scale begins at its default, and the first steps overflow.",
     }
-    told = f" The loss became {number(jump)} times as large." if jump is not None and jump > limits["jump"] else ""
+    grown = f" The loss became {number(jump)} times as large." if jump is not None and jump > limits["jump"] else ""
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="likely",
         title=f"The training goes on from a checkpoint without the state of its {names}",
-        summary=f"{where} {' '.join(effect[name] for name in lost)}{told}",
+        summary=f"{where} {' '.join(effect[name] for name in lost)}{grown}",
         fix="Save and restore the model, the optimizer, the scheduler and the scaler together.",
         fix_code=(
             'torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}, path)\n'

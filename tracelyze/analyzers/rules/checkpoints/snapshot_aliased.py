@@ -50,7 +50,7 @@ def _finding(process: Process, rows: list[Row], limits: Limits) -> Finding:
             "model still has its latest weights, not the best ones. What was evaluated, saved or reported after "
             f"that line belongs to step {row['step']:,}; the weights of step {row['taken_at']:,} are lost."
         ),
-        fix="Copy the tensors at the moment you keep them, or save them to a file at once.",
+        fix="Copy the tensors when you keep them, or save them to a file at once.",
         fix_code="best = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}\n"
         "# or: best = copy.deepcopy(model.state_dict())",
         first_step=int(row["taken_at"]),

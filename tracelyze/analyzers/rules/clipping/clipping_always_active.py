@@ -59,7 +59,7 @@ def _finding(
     else:
         effect = (
             f"{name} divides the common factor out again, so that little is lost; but each batch counts the same, "
-            "a large gradient no more than a small one, and the clip does not tell outliers from the others."
+            "a large gradient no more than a small one, and the clip does not single out outliers."
         )
         also = ""
     begin = timing.step_at(optimization, 0)

@@ -86,7 +86,7 @@ def _finding(
 ) -> Finding:
     loader = next(row for row in process.loaders.records() if row["loader"] == drawing[0].loader)
     names = draws.names(sorted({name for part in drawing for name in part.start}))
-    told = (
+    detail = (
         f" In {percent(share)} of {plural(compared, 'batch', 'batches')} at the same place of two passes the content "
         "was another."
         if share is not None and compared
@@ -102,7 +102,7 @@ def _finding(
         confidence="likely",
         title=f"Validation samples of {loader['dataset']} are augmented at random",
         summary=(
-            f"Loading validation samples draws from {names}, as it does for training.{told}{both} Each pass measures "
+            f"Loading validation samples draws from {names}, as it does for training.{detail}{both} Each pass measures "
             "other, and harder, data: the numbers are too low, they swing, and the best epoch is partly luck."
         ),
         fix="Give validation a dataset of its own without the random transforms; split the indices, not the object.",

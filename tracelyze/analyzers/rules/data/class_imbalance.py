@@ -24,7 +24,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     counts = _classes(process)
     total = sum(counts.values())
     if total < limits["targets"]:
-        return Skipped(f"{plural(total, 'target')} that are one class for each sample: too few to tell how they spread")
+        return Skipped(f"{plural(total, 'target')} that are one class for each sample: too few to know how they spread")
     if len(counts) < 2:
         return Skipped(
             "all targets that were seen are of one class: they may be something else than classes", "not-applicable"

@@ -35,20 +35,20 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped("too few batches with a field of floating-point numbers were looked at")
     if field.scale < limits["scale"]:
         return Passed(f"field {field.name} of the batches: mean {number(field.mean)}, deviation {number(field.std)}")
-    told = f"field {field.name} of the batches has a scale of {number(field.scale)}"
+    measured = f"field {field.name} of the batches has a scale of {number(field.scale)}"
     optimization = process.optimizations[0]
     if optimization.facts.get("name") in INVARIANT:
-        return Passed(f"{told}, which an optimizer that measures curvature takes into account")
+        return Passed(f"{measured}, which an optimizer that measures curvature takes into account")
     if any(row["step"] == 0 for row in process.tables["loads"].records()):
-        return Passed(f"{told}, but weights were loaded before the first step: they may have been made for that")
+        return Passed(f"{measured}, but weights were loaded before the first step: they may have been made for that")
     met = inputs.first_layer(process)
     if met is None:
-        return Skipped(f"{told}, but the layer that meets it was not looked at")
+        return Skipped(f"{measured}, but the layer that meets it was not looked at")
     if met.normalised:
-        return Passed(f"{told}, but the model normalises by itself ({met.normalised})")
+        return Passed(f"{measured}, but the model normalises by itself ({met.normalised})")
     stays = met.next_scale is None or met.squashed or met.next_scale >= limits["next"]
     if met.scale < limits["layer"] or not stays:
-        return Passed(f"{told}, but no longer on its way through the model ({met.name}: {number(met.scale)})")
+        return Passed(f"{measured}, but no longer on its way through the model ({met.name}: {number(met.scale)})")
     return [_finding(optimization, field, met, limits)]
 
 

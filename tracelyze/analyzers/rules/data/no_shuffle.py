@@ -24,11 +24,11 @@ def check(process: Process, limits: Limits) -> Outcome:
     labelled = [row for row in calls if row["target_lowest"] is not None]
     if not ordered:
         return Passed("no loader that feeds the training reads a dataset in its own order")
-    told = _by_labels(process, ordered, labelled, calls, limits)
-    if not isinstance(told, list):
+    outcome = _by_labels(process, ordered, labelled, calls, limits)
+    if not isinstance(outcome, list):
         again = [index for index in ordered if _passes(process, index) >= limits["passes"]]
-        return [_same_order(process, ordered[again[0]], limits)] if again else told
-    return told
+        return [_same_order(process, ordered[again[0]], limits)] if again else outcome
+    return outcome
 
 
 def _passes(process: Process, loader: int) -> int:

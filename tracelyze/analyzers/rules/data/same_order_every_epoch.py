@@ -30,7 +30,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     lines: dict[tuple[Any, ...], list[Pass]] = {}
     for one in passes.of_training(process):
         loader = shuffling.get(one.loader)
-        if loader is not None and (one.telling >= limits["batches"] or _of_samples(loader, one, limits)):
+        if loader is not None and (one.distinctive >= limits["batches"] or _of_samples(loader, one, limits)):
             lines.setdefault(
                 (one.loader if loader["made_at"] is None else loader["made_at"], loader["dataset"], loader["length"]),
                 [],
@@ -50,7 +50,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _draws(process: Process, line: list[Pass]) -> bool:
-    """Whether samples are made from random numbers, so that their content does not tell which of them they are."""
+    """Whether samples are made from random numbers, so that their content does not identify them."""
     loaders = {one.loader for one in line}
     return any(part.start for part in draws.parts(process) if part.loader in loaders)
 
@@ -65,8 +65,8 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
     optimization = process.longest if process.optimizations else None
     anew = len({one.loader for one in line}) > 1
     if "Distributed" in loader["sampler"]:
-        why = "The sampler draws its order from its seed and the number of the epoch, which nobody told it."
-        fix = "Tell the sampler which epoch begins, before the loader is iterated."
+        why = "The sampler draws its order from its seed and the number of the epoch, which nobody has set."
+        fix = "Call sampler.set_epoch(epoch) before the loader is iterated."
         code = "for epoch in range(epochs):\n    sampler.set_epoch(epoch)\n    for batch in loader:"
     else:
         made = "The loader is made anew for each pass, and so is" if anew else "Before each pass something resets"

@@ -54,7 +54,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
         return Passed(f"{plural(len(waiting), 'rank')} wait for rank {listed(at_work, 8)}, which is at work")
     own_faults = ("exception", "signal")
     died = {p.rank for p in process.peers if p.death and p.death.exit.kind in own_faults and not p.death.follows}
-    if all(late.rank in died and (told := ranks[late.rank].doing) and not told.stack for late in guilty):
+    if all(late.rank in died and (seen := ranks[late.rank].doing) and not seen.stack for late in guilty):
         return Passed(f"others waited for rank {guilty[0].rank}, which had ended: see crash and killed")
     return [_finding(guilty, ranks, set(waiting))]
 
@@ -68,9 +68,9 @@ def _finding(guilty: list[Late], ranks: Mapping[int, Rank], waiting: set[int]) -
     several = len(guilty) > 1
     others = sorted(waiting - {late.rank for late in guilty})
     first = next((late.call for late in guilty if late.call is not None), None)
-    doing = {late.rank: told for late in guilty if late.rank in ranks and (told := ranks[late.rank].doing)}
-    held_up = next((told for rank in others if (told := ranks[rank].doing) and told.location), None)
-    place = next((told.location for told in doing.values() if told.location), None)
+    doing = {late.rank: seen for late in guilty if late.rank in ranks and (seen := ranks[late.rank].doing)}
+    held_up = next((seen for rank in others if (seen := ranks[rank].doing) and seen.location), None)
+    place = next((seen.location for seen in doing.values() if seen.location), None)
     joined = _place(first.stack) if first and first.stack else held_up.location if held_up else None
     return Finding(
         rule=RULE.id,
@@ -90,10 +90,10 @@ def _finding(guilty: list[Late], ranks: Mapping[int, Rank], waiting: set[int]) -
             *([Evidence("collective", f"{first.operation} number {first.sequence:,}"),
                Evidence("group", first.description or first.group), Evidence("sizes", first.sizes)] if first else []),
             *([Evidence("enqueued by the ranks that wait at", first.stack)] if first and first.stack else []),
-            *(Evidence(f"stack of rank {rank}, which waits", told.stack) for rank in others[:2]
-              if (told := ranks[rank].doing) and told.stack),
-            *(Evidence(f"stack of rank {rank}, which is waited for", told.stack) for rank, told in [*doing.items()][:4]
-              if told.stack),
+            *(Evidence(f"stack of rank {rank}, which waits", seen.stack) for rank in others[:2]
+              if (seen := ranks[rank].doing) and seen.stack),
+            *(Evidence(f"stack of rank {rank}, which is waited for", seen.stack) for rank, seen in [*doing.items()][:4]
+              if seen.stack),
         ],
         location=place or joined,
         false_alarm="" if doing else "Dumps that were written at different times, while the job still moved.",

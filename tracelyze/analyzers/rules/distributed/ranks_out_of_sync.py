@@ -29,7 +29,7 @@ FIX_APPLIED = (
     "Give the optimizers of all ranks the same class, options and state: load a checkpoint on every rank, and let no "
     "setting depend on the rank."
 )
-MOST_OPENED = 3  # ranks of which the distance is told to the last digit
+MOST_OPENED = 3  # ranks whose distance is given to the last digit
 
 
 def check(process: Process, limits: Limits) -> Outcome:

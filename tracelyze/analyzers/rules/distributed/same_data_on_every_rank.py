@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.passes import Pass
     from tracelyze.analyzers.recorded.run import Process
 
-MOST_BATCHES = 128  # of a rank that are compared: a sample of them tells
+MOST_BATCHES = 128  # of a rank that are compared: a sample is enough
 WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDP")
 
 
@@ -33,9 +33,9 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped(
             "no wrapper averages the ranks' gradients, so they may be meant to see the same data", "not-applicable"
         )
-    own = {(one.loader, one.epoch): one for one in gather(process) if one.telling >= limits["batches"]}
+    own = {(one.loader, one.epoch): one for one in gather(process) if one.distinctive >= limits["batches"]}
     if not own:
-        return Skipped("too few batches from a loader were looked at to tell them from each other")
+        return Skipped("too few batches from a loader were looked at to know whether they differ")
     compared: dict[int, tuple[int, float]] = {}
     for rank, peer in sorted(ranks.items()):
         if rank != process.rank:
@@ -94,7 +94,7 @@ def _finding(process: Process, compared: dict[int, tuple[int, float]], first: Pa
             f"those of one rank: {ranks} processes do the work of one. Every rank goes through all of the data, and an "
             f"epoch takes {ranks} times as long as it would with the data divided among them."
         ),
-        fix="Divide the data among the ranks, and tell the sampler when an epoch begins.",
+        fix="Divide the data among the ranks, and call sampler.set_epoch when an epoch begins.",
         fix_code=(
             "sampler = DistributedSampler(dataset, shuffle=True)\n"
             "loader = DataLoader(dataset, batch_size=..., sampler=sampler)\n"

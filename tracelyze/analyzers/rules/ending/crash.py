@@ -20,7 +20,7 @@ NO_CRASH = {"finished": "the program ended by itself", "interrupted": "the progr
 
 
 def check(process: Process, _limits: Limits) -> Outcome:
-    """The last exception that nobody caught. KeyboardInterrupt and memory exhaustion are not told here."""
+    """The last exception that nobody caught. KeyboardInterrupt and memory exhaustion have rules of their own."""
     end = process.exit.kind
     if end == "running":
         return Passed("the program is still running")
@@ -108,15 +108,17 @@ def _summary(
     when = "before the first optimizer step" if not step else f"after {plural(step, 'optimizer step')}"
     what = "The program" if len({peer.rank for peer in process.peers}) < 2 else f"Rank {rank}"
     said = shortened(message, LONGEST_MESSAGE)
-    told = f"{what} ended {when} with an exception that nothing caught: {said.rstrip('.')}."
+    summary = f"{what} ended {when} with an exception that nothing caught: {said.rstrip('.')}."
     if lost:
-        told += " That is how a rank ends when another one is gone or hangs."
+        summary += " That is how a rank ends when another one is gone or hangs."
     elif family:
-        told += f" That means: {family.title}. {family.meaning}"
+        summary += f" That means: {family.title}. {family.meaning}"
     if others:
         ranks = listed((one.rank for one in others), most=8)
-        told += f" Rank{'s' if len(others) > 1 else ''} {ranks} ended after it, as a consequence or on the same fault."
-    return told
+        summary += (
+            f" Rank{'s' if len(others) > 1 else ''} {ranks} ended after it, as a consequence or on the same fault."
+        )
+    return summary
 
 
 def _charts(process: Process, step: int | None) -> list[Chart]:

@@ -75,25 +75,25 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
     )
     if end.kind == "signal":
         what = end.detail.removeprefix("Fatal Python error: ")
-        title, told = f"Ended by a signal: {what}", f"A signal ended the program: {end.detail}."
+        title, summary = f"Ended by a signal: {what}", f"A signal ended the program: {end.detail}."
     else:
         title = f"{who} was killed after step {last:,} and left no message"
-        told = "It wrote no end: something killed it from outside (SIGKILL, which none can answer), or power failed."
-    told += f" The last recorded step is {last:,}."
+        summary = "It wrote no end: something killed it from outside (SIGKILL, which none can answer), or power failed."
+    summary += f" The last recorded step is {last:,}."
     if starved and left is not None:
         title = f"{who} was killed after step {last:,}: host memory most likely ran out"
-        told += f" When last looked at, {size(left)} of memory were left to it, and about to be used up."
+        summary += f" When last looked at, {size(left)} of memory were left to it, and about to be used up."
     elif end.kind == "vanished" and left is not None:
-        told += f" A second before, {size(left)} were left to it, so it was probably not killed for memory, unless "
-        told += "it asked for that much at once."
+        summary += f" A second before, {size(left)} were left to it, so it was probably not killed for memory, unless "
+        summary += "it asked for that much at once."
     if stopped:
-        told += f" Before that, {stopped}; what happened afterwards was not recorded."
+        summary += f" Before that, {stopped}; what happened afterwards was not recorded."
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="possible" if stopped else "certain",
         title=title,
-        summary=told,
+        summary=summary,
         fix=FIX_SIGNAL if end.kind == "signal" else FIX,
         first_step=last,
         last_step=last,

@@ -23,20 +23,20 @@ def check(process: Process, limits: Limits) -> Outcome:
     if not series:
         return Skipped("no training loss was handed to a logger", "not-applicable")
     losses = process.longest.steps["loss"]
-    told = []
+    reasons = []
     for one in series:
         if len(one.values) < limits["values"]:
-            told.append(f"{one.name} was logged {plural(len(one.values), 'time')}")
+            reasons.append(f"{one.name} was logged {plural(len(one.values), 'time')}")
             continue
         inside = reports.among(one, losses)
         match = None if inside >= limits["inside"] else reports.multiple(one, losses, limits["spread"])
         if match is None or (match.kind != "sum" and max(match.factor, 1 / match.factor) < limits["factor"]):
-            told.append(f"{one.name} lies among the losses of its steps, or is no multiple of them")
+            reasons.append(f"{one.name} lies among the losses of its steps, or is no multiple of them")
         else:
             return [_finding(process, one, match, limits)]
     if all(len(one.values) < limits["values"] for one in series):
-        return Skipped("; ".join(told))
-    return Passed("; ".join(told))
+        return Skipped("; ".join(reasons))
+    return Passed("; ".join(reasons))
 
 
 def _finding(process: Process, series: Series, match: Match, limits: Limits) -> Finding:

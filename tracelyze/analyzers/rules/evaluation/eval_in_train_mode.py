@@ -105,9 +105,9 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
 def _effect(kinds: str) -> str:
     """What modules of these kinds do to a validation in train mode."""
     norms = [kind.partition(" x")[0] for kind in kinds.split(", ") if "Norm" in kind]
-    told = ["values are dropped at random"] if any(kind in kinds for kind in DROPPING) else []
-    told += [f"{norms[0]} uses each batch's own statistics, and validation data change what it stores"] if norms else []
-    return "; ".join(told) or f"{kinds} behave as in training"
+    does = ["values are dropped at random"] if any(kind in kinds for kind in DROPPING) else []
+    does += [f"{norms[0]} uses each batch's own statistics, and validation data change what it stores"] if norms else []
+    return "; ".join(does) or f"{kinds} behave as in training"
 
 
 def _charts(process: Process, begin: int) -> list[Chart]:

@@ -36,7 +36,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             title=f"{number(passes)} passes over the data, and no evaluation",
             summary=(
                 f"In {duration(seconds)} the training went {number(passes)} times over its data, and the model was "
-                "never called on anything else. Whether it learns or memorises cannot be told from the training loss."
+                "never called on anything else. The training loss does not show whether it learns or memorises."
             ),
             fix="Hold out a tenth of the data and evaluate on it after each epoch.",
             fix_code="train, val = random_split(dataset, [0.9, 0.1], generator=torch.Generator().manual_seed(0))",

@@ -126,7 +126,7 @@ RULE = Rule(
         Threshold("rise", 0.05, "share", "another seed moves the loss of a small validation set by a few percent"),
         Threshold("grave", 0.2, "share", "below a fifth the best and the last weights are hard to tell apart in use"),
         Threshold("few", 5, "passes", "four rises in a row are one in 120 of noise, and the training loss falls, too"),
-        Threshold("clear", 0.1, "share", "of so few, twice what tells a rise of many"),
+        Threshold("clear", 0.1, "share", "of so few, twice the rise that is enough of many"),
         Threshold("passes", 10, "passes", "simulation: with fewer, no rise below 60% stands out from 1% of noise"),
         Threshold("blocks", 60, "blocks", "derived: medians of many passes show a slow rise that their noise hides"),
     ),

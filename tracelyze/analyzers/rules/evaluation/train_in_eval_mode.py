@@ -55,17 +55,17 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     begin = timing.step_at(optimization, first)
     if flipped:
         title = f"The model{timing.name_of(optimization)} has trained in eval mode since step {begin:,}"
-        told = f"A validation switched it, and it {'never came' if enough == 'share' else 'only sometimes came'} back."
+        how = f"A validation switched it, and it {'never came' if enough == 'share' else 'only sometimes came'} back."
     else:
         title = f"The model{timing.name_of(optimization)} trains in eval mode from the first step"
-        told = "It never was in train mode. Models loaded with from_pretrained start in eval mode."
+        how = "It never was in train mode. Models loaded with from_pretrained start in eval mode."
     return Finding(
         rule=RULE.id,
         severity="critical" if flipped else "warning",
         confidence="certain" if flipped else "possible",
         title=title,
         summary=(
-            f"{share_of(share, 'steps').capitalize()} since step {begin} ran with the model in eval mode. {told} "
+            f"{share_of(share, 'steps').capitalize()} since step {begin} ran with the model in eval mode. {how} "
             "Dropout is off, so nothing regularises, and BatchNorm uses old statistics instead of the batch's and does "
             "not update them."
         ),

@@ -86,7 +86,7 @@ RULE = Rule(
     excluded=(
         "State that was loaded: mean and variance still are exactly 0 and 1.",
         "A sanity pass before the first step.",
-        "Models that are trained in the same mode: these are told as hints.",
+        "Models that are trained in the same mode: these are reported as hints.",
     ),
     absent="No model with batch normalisation was called in eval mode.",
     needs=(("unset.modules",),),

@@ -21,13 +21,13 @@ def check(process: Process, limits: Limits) -> Outcome:
     for line, rows in texts.lines(process, limits):
         looked += len(rows)
         if texts.constant(rows, "begin_id") is not None and texts.mean(rows, "begin_twice") >= limits["twice"]:
-            found.append(_tell(process, line, rows, limits))
+            found.append(_finding(process, line, rows, limits))
     if found:
         return found
-    return Passed(f"{plural(looked, 'batch')} looked at: rows begin with one such id") if looked else texts.UNTOLD
+    return Passed(f"{plural(looked, 'batch')} looked at: rows begin with one such id") if looked else texts.NOT_SEEN
 
 
-def _tell(process: Process, line: Line, rows: list[Row], limits: Limits) -> Finding:
+def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> Finding:
     begin, twice = int(rows[0]["begin_id"]), texts.mean(rows, "begin_twice")
     return loss_calls.finding(
         process, line, rows, limits,

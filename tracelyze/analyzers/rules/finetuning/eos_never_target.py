@@ -21,14 +21,14 @@ def check(process: Process, limits: Limits) -> Outcome:
     for line, rows in texts.lines(process, limits):
         reason = _healthy(rows, limits, texts.symbols(process, "end_symbol"))
         if reason is None:
-            found.append(_tell(process, line, rows, limits))
+            found.append(_finding(process, line, rows, limits))
         else:
             reasons.append(reason)
-    return found or (Passed(reasons[0]) if reasons else texts.UNTOLD)
+    return found or (Passed(reasons[0]) if reasons else texts.NOT_SEEN)
 
 
 def _healthy(rows: list[Row], limits: Limits, known: set[int]) -> str | None:
-    """Why the model can learn where a text ends, or why nobody can tell; None if it cannot learn it."""
+    """Why the model can learn where a text ends, or why that is not known; None if it cannot learn it."""
     looked = plural(len(rows), "batch")
     end = texts.constant(rows, "end_id")
     if end is None or texts.mean(rows, "end_rows") < limits["ended"]:
@@ -42,11 +42,11 @@ def _healthy(rows: list[Row], limits: Limits, known: set[int]) -> str | None:
         return "all rows have the same number of targets that count: where to stop is not to be learned"
     least = sorted(row["end_least"] for row in rows)
     if int(end) not in known and least[len(rows) // 2] != 1:
-        return f"rows end in id {end:.0f}, which may be nothing but padding: nothing tells that it ends a text"
+        return f"rows end in id {end:.0f}, which may be nothing but padding: nothing shows that it ends a text"
     return None
 
 
-def _tell(process: Process, line: Line, rows: list[Row], limits: Limits) -> Finding:
+def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> Finding:
     end = int(rows[0]["end_id"])
     ended = texts.mean(rows, "end_rows")
     return loss_calls.finding(

@@ -27,7 +27,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         empty = sum(share >= 1.0 for share in known)
         shares += known
         if empty >= limits["calls"] and empty >= limits["share"] * len(known):
-            findings.append(_tell(process, line, known, limits))
+            findings.append(_finding(process, line, known, limits))
     if findings:
         return findings
     if not shares:
@@ -37,7 +37,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     return Passed(f"{percent(1.0 - float(np.mean(shares)))} of the targets count in {plural(len(shares), 'call')}")
 
 
-def _tell(process: Process, line: Line, known: list[float], limits: Limits) -> Finding:
+def _finding(process: Process, line: Line, known: list[float], limits: Limits) -> Finding:
     bad = [row for row in line.rows if row["ignored"] is not None and row["ignored"] >= 1.0]
     part = len(bad) / len(known)
     lost = [row["value"] for row in bad if row["value"] is not None]

@@ -23,17 +23,17 @@ def check(process: Process, limits: Limits) -> Outcome:
         return bool(row["ids_ahead"] >= limits["equal"])
 
     functions = ("cross_entropy", "nll_loss")
-    return loss_calls.judge(process, functions, wrong, lambda line, bad: _tell(process, line, bad, limits), limits)
+    return loss_calls.judge(process, functions, wrong, lambda line, bad: _finding(process, line, bad, limits), limits)
 
 
-def _tell(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
+def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
     share = min(row["ids_ahead"] for row in bad)
     return loss_calls.finding(
         process, line, bad, limits,
         rule=RULE.id,
         title="Labels are shifted twice: the model learns to predict the token after the next one",
         summary=(
-            f"In {percent(share)} of the positions where it can be told, the target of {line.where} is the id that the "
+            f"In {percent(share)} of the positions that can be compared, the target of {line.where} is the id that the "
             "model is given two positions later. The labels were shifted by one before they were handed over, and the "
             "model shifts them once more. It never learns the next token; what it generates skips every other one."
         ),

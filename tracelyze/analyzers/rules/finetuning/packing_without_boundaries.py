@@ -19,26 +19,26 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Rows with several end symbols, and weights of attention across them."""
     found: list[Finding] = []
     reasons: list[str] = []
-    untold = False
+    unreadable = False
     for line, rows in texts.lines(process, limits):
         packed = [row for row in rows if row["parts"] >= limits["parts"]]
         seen = [row for row in packed if not math.isnan(row["crosses"])]
         if len(packed) < limits["share"] * len(rows):
             reasons.append(f"{plural(len(rows), 'batch')} looked at: not several whole samples in each row")
         elif len(seen) < limits["calls"]:
-            untold = True
+            unreadable = True
         elif max(row["crosses"] for row in seen) < limits["weight"]:
             reasons.append("attention gives no weight to other samples of a row")
         else:
-            found.append(_tell(process, line, seen, limits))
+            found.append(_finding(process, line, seen, limits))
     if found:
         return found
-    if untold:
+    if unreadable:
         return Skipped("rows hold several samples, but the attention of this model could not be read")
-    return Passed(reasons[0]) if reasons else texts.UNTOLD
+    return Passed(reasons[0]) if reasons else texts.NOT_SEEN
 
 
-def _tell(process: Process, line: Line, rows: list[Row], limits: Limits) -> Finding:
+def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> Finding:
     parts = texts.mean(rows, "parts")
     crosses = max(row["crosses"] for row in rows)
     return loss_calls.finding(

@@ -25,15 +25,15 @@ def check(process: Process, limits: Limits) -> Outcome:
         parted = (texts.constant(rows, "separator") or -1) >= 0
         before = texts.mean(rows, "separator_share") if parted else 0.0
         if max(template, before) >= limits["taken"]:
-            found.append(_tell(process, line, rows, template, before, limits))
+            found.append(_finding(process, line, rows, template, before, limits))
     if found:
         return found
     if not looked:
-        return texts.UNTOLD
+        return texts.NOT_SEEN
     return Passed(f"{plural(looked, 'batch')} looked at: no template or prompt takes a part of the loss")
 
 
-def _tell(process: Process, line: Line, rows: list[Row], template: float, before: float, limits: Limits) -> Finding:
+def _finding(process: Process, line: Line, rows: list[Row], template: float, before: float, limits: Limits) -> Finding:
     share, length = max(template, before), int(min(row["prefix"] for row in rows))
     what = (
         f"All rows begin with the same {length} ids"

@@ -34,7 +34,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         elif line.function in OTHERS and any(row["target_in_train"] for row in rows):
             reason = "two models are trained to agree, both in train mode: neither is a teacher"
         else:
-            found.append(_tell(process, line, rows, limits))
+            found.append(_finding(process, line, rows, limits))
     if found:
         return found
     if not lines:
@@ -48,7 +48,7 @@ def _made_at(process: Process, step: int) -> Location | None:
     return next((one.made_at for one in process.optimizations if one.optimizer in stepped), None)
 
 
-def _tell(process: Process, line: Line, rows: list[Row], limits: Limits) -> Finding:
+def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> Finding:
     names = {int(row["model"]): row["name"] for row in process.models.records()}
     teacher = names.get(rows[0]["target_model"], "the teacher")
     tensors = int(rows[0]["target_trained"])

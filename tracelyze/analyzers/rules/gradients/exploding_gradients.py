@@ -60,8 +60,8 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
     runaway = late >= limits["runaway"] * base and _falls_without_bound(steps["loss"], limits)
     harmless = not len(broken) and not runaway and _improves(steps["loss"], limits)
     if late < limits["ratio"] * base or harmless:
-        told = f"the gradient norm ended at {number(late / base)} times its early level"
-        return Passed(told + (", but the loss improved" if late >= limits["ratio"] * base else ""))
+        ending = f"the gradient norm ended at {number(late / base)} times its early level"
+        return Passed(ending + (", but the loss improved" if late >= limits["ratio"] * base else ""))
     level = statistics.onset(norm, 10 * base)
     before = 0 if not level else int(rows[level - 1]) + 1  # the step after the last norm that was measured as usual
     return _grown(optimization, before, late / base, base, runaway, limits)
@@ -86,7 +86,7 @@ def _falls_without_bound(loss: Floats, limits: Limits) -> bool:
 def _grown(optimization: Optimization, first: int, ratio: float, base: float, runaway: bool, limits: Limits) -> Finding:
     begin = timing.step_at(optimization, first)
     limit = (limits["ratio"] * base, f"{limits['ratio']:g} times the early level")
-    told = RUNAWAY if runaway else "while the loss does not improve or is lost."
+    effect = RUNAWAY if runaway else "while the loss does not improve or is lost."
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -96,7 +96,7 @@ def _grown(optimization: Optimization, first: int, ratio: float, base: float, ru
         ),
         summary=(
             f"From step {begin} on the gradient norm stays more than ten times above its early level and ends at "
-            f"{number(ratio)} times of it, {told}"
+            f"{number(ratio)} times of it, {effect}"
         ),
         fix=FIX_SIGN if runaway else FIX,
         fix_code="" if runaway else FIX_CODE,
@@ -132,7 +132,7 @@ RULE = Rule(
         Threshold("ratio", 100, "", "warm-up stays within one order of magnitude; two leave no doubt"),
         Threshold("runaway", 1000, "", "flows and VAEs end below zero too, but their norms stay within two orders"),
         Threshold("norms", 40, "norms", "a quarter of it, ten, is the least that gives a level"),
-        Threshold("late", 0.9, "share", "of the steps: the last tenth tells how the run ended"),
+        Threshold("late", 0.9, "share", "of the steps: the last tenth shows how the run ended"),
         Threshold("apart", 10, "", "derived: the error is a hundred times that of the best constant"),
         Threshold("gradient", 100, "", "per weight, measured: 70 of 71 sound runs stay below 1, a summed loss at 10"),
         Threshold("looks", 8, "looks", "without them it is not known how much targets differ"),

@@ -1,4 +1,4 @@
-"""retain-graph: every step's last backward is told to keep its graph, which nobody uses again."""
+"""retain-graph: every step's last backward keeps its graph (retain_graph=True), and nobody uses it again."""
 
 from __future__ import annotations
 

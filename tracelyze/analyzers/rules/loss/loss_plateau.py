@@ -28,7 +28,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         known = np.isfinite(optimization.steps["loss"])
         if int(known.sum()) < limits["losses"]:
             return Skipped(f"{int(known.sum())} losses: {limits['losses']:.0f} are needed to tell that nothing moves")
-        return Passed("the loss moved, or nothing tells that the level at which it stands is not a good one")
+        return Passed("the loss moved, or nothing shows that the level at which it stands is not a good one")
     affected = timing.numbers(optimization) >= seen.first
     return [
         Finding(

@@ -20,7 +20,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Deviation of the predictions from sample to sample, against that of the targets, late in the run."""
     if len(process.optimizations) != 1:
         return Skipped(
-            "several optimizers: an output that does not tell samples apart may be an equilibrium (GAN)",
+            "several optimizers: an output that is the same for all samples may be an equilibrium (GAN)",
             "not-applicable",
         )
     optimization = process.optimizations[0]
@@ -28,13 +28,13 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped(f"{plural(len(optimization.steps), 'step')}: the first ones begin with nearly constant outputs")
     found, judged = predictions.constant(process, optimization, limits)
     if found is not None:
-        return [_tell(process, found.line, found.late, found.bound, limits)]
+        return [_finding(process, found.line, found.late, found.bound, limits)]
     if not judged:
         return Skipped("no loss whose predictions and targets could be compared sample by sample late in the run")
     return Passed(f"predictions differ from sample to sample at {plural(judged, 'line')} that computes a loss")
 
 
-def _tell(process: Process, line: Line, stretch: list[Row], bound: float, limits: Limits) -> Finding:
+def _finding(process: Process, line: Line, stretch: list[Row], bound: float, limits: Limits) -> Finding:
     ratio = float(np.median([row["varies"] / row["target_varies"] for row in stretch]))
     said = "" if percent(ratio) == "0%" else f": predictions vary {percent(ratio)} as much as targets"
     return loss_calls.finding(

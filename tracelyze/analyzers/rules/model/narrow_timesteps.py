@@ -97,7 +97,7 @@ RULE = Rule(
             "moves", 0.2, "share", "of its end: 50 values reach to 0.94 of a range that stands still, 19 of 20 times"
         ),
         Threshold("values", 200, "", "all would lie in a quarter of the range by chance once in 10^120"),
-        Threshold("looks", 9, "steps", "three at the beginning and three at the end tell a curriculum"),
+        Threshold("looks", 9, "steps", "three at the beginning and three at the end show a curriculum"),
     ),
     not_when="Few-step distillation, progressive curricula, class labels, ids of tokens, ranges that begin elsewhere.",
     references=("https://arxiv.org/abs/2006.11239",),

@@ -23,21 +23,21 @@ def check(process: Process, limits: Limits) -> Outcome:
     differ = [row for row in answered if max(row["outputs"], row["gradients"]) > 0]
     if not differ:
         return Passed(f"{plural(len(answered), 'step')} made twice: all bits of outputs and gradients agree")
-    told = [row for row in differ if row["deterministic"] or _difference(row) > limits["rounding"]]
-    if not told:
+    unexpected = [row for row in differ if row["deterministic"] or _difference(row) > limits["rounding"]]
+    if not unexpected:
         return Passed(
             f"replays differ by {max(map(_difference, differ)):.1g} of the values: sums in another order, as atomic "
             "operations make them where nobody asked for determinism"
         )
-    return [_finding(process, told, answered, limits)]
+    return [_finding(process, unexpected, answered, limits)]
 
 
 def _difference(row: Row) -> float:
     return float(max(row["outputs"], row["gradients"]))
 
 
-def _finding(process: Process, told: list[Row], answered: list[Row], limits: Limits) -> Finding:
-    row = max(told, key=_difference)
+def _finding(process: Process, unexpected: list[Row], answered: list[Row], limits: Limits) -> Finding:
+    row = max(unexpected, key=_difference)
     difference, asked = _difference(row), row["deterministic"]
     where = f"{row['module']} ({row['kind']})" if row["module"] else row["kind"] or "the backward"
     if difference > limits["rounding"]:
@@ -62,8 +62,8 @@ def _finding(process: Process, told: list[Row], answered: list[Row], limits: Lim
             "cannot be repeated exactly, and a comparison of two runs shows this noise as well."
         ),
         fix=fix,
-        first_step=int(told[0]["step"]) + 1,
-        last_step=int(told[-1]["step"]) + 1,
+        first_step=int(unexpected[0]["step"]) + 1,
+        last_step=int(unexpected[-1]["step"]) + 1,
         evidence=[
             Evidence("difference of the outputs", row["outputs"], "share", limits["rounding"],
                      limits.source("rounding")),

@@ -31,7 +31,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             return False
         return True if (row["site"], bool(row["training"])) in full else None
 
-    return loss_calls.judge(process, functions, wrong, lambda line, bad: _tell(process, line, bad, limits), limits)
+    return loss_calls.judge(process, functions, wrong, lambda line, bad: _finding(process, line, bad, limits), limits)
 
 
 def _fills(line: Line, limits: Limits) -> bool:
@@ -43,7 +43,7 @@ def _fills(line: Line, limits: Limits) -> bool:
     return bool(enough and 0 <= min(lowest) <= near and 1 - near <= max(highest) <= 1)
 
 
-def _tell(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
+def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
     lowest, highest = min(row["lowest"] for row in bad), max(row["highest"] for row in bad)
     seen = bad[0]["made_by"] in SQUASHING
     comes = f"comes straight out of a {bad[0]['made_by'].lower()}" if seen else "never left the range from 0 to 1"
@@ -86,7 +86,7 @@ RULE = Rule(
     thresholds=(
         Threshold("looks", 20, "calls", "scores may lie between 0 and 1 in the first steps"),
         Threshold("steps", 100, "steps", "scores move away from where they were initialised within some ten steps"),
-        Threshold("near", 0.1, "", "a sigmoid that tells classes apart comes close to 0 and to 1; a constant does not"),
+        Threshold("near", 0.1, "", "a sigmoid that separates classes comes close to 0 and to 1; a constant does not"),
         loss_calls.SHARE,
         loss_calls.CALLS,
     ),

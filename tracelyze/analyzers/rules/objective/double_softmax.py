@@ -24,10 +24,10 @@ def check(process: Process, limits: Limits) -> Outcome:
         return row["made_by"] == "Softmax" or loss_calls.probabilities(row, limits["rounding"])
 
     functions = ("cross_entropy",)
-    return loss_calls.judge(process, functions, wrong, lambda line, bad: _tell(process, line, bad, limits), limits)
+    return loss_calls.judge(process, functions, wrong, lambda line, bad: _finding(process, line, bad, limits), limits)
 
 
-def _tell(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
+def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
     classes = loss_calls.sizes(bad[0]["input_shape"])[1]
     lowest, highest = min(row["lowest"] for row in bad), max(row["highest"] for row in bad)
     seen = "comes straight out of a softmax" if bad[0]["made_by"] == "Softmax" else "has rows that sum to 1"

@@ -24,17 +24,17 @@ ELEMENTWISE = (
 def check(process: Process, limits: Limits) -> Outcome:
     """Both arguments of an elementwise loss are blown up to a common, larger shape."""
 
-    def tell(line: Line, bad: list[Row]) -> Finding:
-        return _tell(process, line, bad, limits)
+    def finding(line: Line, bad: list[Row]) -> Finding:
+        return _finding(process, line, bad, limits)
 
-    return loss_calls.judge(process, ELEMENTWISE, _crossed, tell, limits)
+    return loss_calls.judge(process, ELEMENTWISE, _crossed, finding, limits)
 
 
 def _crossed(row: Row) -> bool | None:
     """The same sizes but for ones, in another number of dimensions, so that each is repeated along the other."""
     given, target = loss_calls.sizes(row["input_shape"]), loss_calls.sizes(row["target_shape"])
     if prod(given) == 1 or prod(target) == 1:
-        return False if prod(given) != prod(target) else None  # a scalar target; or a batch of one, which tells nothing
+        return False if prod(given) != prod(target) else None  # a scalar target; or a batch of one, which shows nothing
     if len(given) == len(target) or [s for s in given if s > 1] != [s for s in target if s > 1]:
         return False
     return prod(_together(row)) > max(prod(given), prod(target))
@@ -47,7 +47,7 @@ def _together(row: Row) -> list[int]:
     return [max(pair) for pair in pairs][::-1]
 
 
-def _tell(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
+def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
     row = bad[0]
     given, target = loss_calls.shown(row["input_shape"]), loss_calls.shown(row["target_shape"])
     product, count = _together(row), prod(loss_calls.sizes(row["input_shape"]))

@@ -23,10 +23,10 @@ def check(process: Process, limits: Limits) -> Outcome:
         return row["made_by"] == "Softmax" or loss_calls.probabilities(row, limits["rounding"])
 
     functions = ("nll_loss", "kl_div")
-    return loss_calls.judge(process, functions, wrong, lambda line, bad: _tell(process, line, bad, limits), limits)
+    return loss_calls.judge(process, functions, wrong, lambda line, bad: _finding(process, line, bad, limits), limits)
 
 
-def _tell(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
+def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
     values = [row["value"] for row in bad if row["value"] is not None]
     nll = line.function == "nll_loss"
     effect = (

@@ -43,13 +43,15 @@ def check(process: Process, limits: Limits) -> Outcome:
         return not loss_calls.normalised_logs(row, limits["error"])
 
     functions = (*OVER_CLASSES, *ELEMENTWISE)
-    told = loss_calls.judge(process, functions, wrong, lambda line, bad: _tell(process, line, bad, limits), limits)
+    outcome = loss_calls.judge(
+        process, functions, wrong, lambda line, bad: _finding(process, line, bad, limits), limits
+    )
     attention, looks = softmax_axes.finding(process, RULE.id, limits)
     if attention is not None:
-        return [*told, attention] if isinstance(told, list) else [attention]
-    if looks and isinstance(told, Skipped):
+        return [*outcome, attention] if isinstance(outcome, list) else [attention]
+    if looks and isinstance(outcome, Skipped):
         return Passed(f"in {plural(looks, 'look')} at the graph, attention's softmax ran over what is summed over")
-    return told
+    return outcome
 
 
 def _made_at(process: Process, kind: str | None) -> Location | None:
@@ -58,7 +60,7 @@ def _made_at(process: Process, kind: str | None) -> Location | None:
     return process.module_location(names.pop()) if len(names) == 1 else None
 
 
-def _tell(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
+def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
     dim, shape = bad[0]["made_dim"], loss_calls.shown(bad[0]["input_shape"])
     strict = line.function in OVER_CLASSES
     name = "log_softmax" if strict else "softmax"

@@ -25,19 +25,19 @@ def check(process: Process, limits: Limits) -> Outcome:
     for line in loss_calls.lines(process, ("cross_entropy", "nll_loss")):
         rows = [row for row in line.rows if row["ids_equal"] is not None and row["ids_compared"] >= limits["targets"]]
         looked |= bool(rows)
-        told = [row for row in rows if row["sees_later"] == 0.0]  # exactly: masked weights are
-        causal |= len(told) >= max(limits["calls"], limits["share"] * len(rows))
-        same = [row for row in told if row["ids_equal"] >= limits["equal"]]
+        blind = [row for row in rows if row["sees_later"] == 0.0]  # exactly: masked weights are
+        causal |= len(blind) >= max(limits["calls"], limits["share"] * len(rows))
+        same = [row for row in blind if row["ids_equal"] >= limits["equal"]]
         if len(same) >= limits["calls"] and len(same) >= limits["share"] * len(rows):
             findings.append(_finding(process, line, rows, same, limits))
-        told = [
+        attended = [
             row for row in line.rows if row.get("sees_next") is not None and row["next_targets"] >= limits["targets"]
         ]
-        looked |= bool(told)
-        leaking = [row for row in told if row["sees_next"] >= limits["seen"]]
-        causal |= len(told) - len(leaking) >= limits["calls"]
-        if len(leaking) >= max(limits["calls"], limits["share"] * len(told)):
-            findings.append(_unmasked(process, line, told, leaking, limits))
+        looked |= bool(attended)
+        leaking = [row for row in attended if row["sees_next"] >= limits["seen"]]
+        causal |= len(attended) - len(leaking) >= limits["calls"]
+        if len(leaking) >= max(limits["calls"], limits["share"] * len(attended)):
+            findings.append(_unmasked(process, line, attended, leaking, limits))
     if findings:
         return findings
     if causal:
@@ -136,7 +136,7 @@ RULE = Rule(
         loss_calls.SHARE,
         loss_calls.CALLS,
     ),
-    not_when="Features that foretell a class almost always, numbers to be copied that stand among unrelated ones, "
+    not_when="Features that predict a class almost always, numbers to be copied that stand among unrelated ones, "
     "autoencoders, masked language models, prefixes that see themselves, denoising, taggers and copying by "
     "models that see both sides, models that shift their input themselves.",
 )  # fmt: skip

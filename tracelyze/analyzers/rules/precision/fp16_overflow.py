@@ -53,22 +53,24 @@ def _finding(optimization: Optimization, seen: Overflows, limits: Limits) -> Fin
     loss = optimization.steps["loss"][seen.bad]
     forward = bool(optimization.steps.known("loss")[seen.bad].any()) and not np.isfinite(loss).any()
     share = f", {percent(seen.recent)} of the last {seen.window}," if seen.recent > 0 else ""
-    told = f"{plural(seen.count, 'step')}{share} overflowed and were skipped: they cost their time and changed nothing."
+    summary = (
+        f"{plural(seen.count, 'step')}{share} overflowed and were skipped: they cost their time and changed nothing."
+    )
     if seen.count == len(seen.bad):
-        told = "Every step overflowed and was skipped, so nothing was trained."
+        summary = "Every step overflowed and was skipped, so nothing was trained."
     if seen.scale is not None and seen.backoffs:
-        told += (
+        summary += (
             f" The loss scale fell to {number(seen.scale)} and did not recover; small gradients vanish in float16 then."
         )
     if forward:
-        told += " The loss itself is not finite in these steps, so the overflow is already in the forward pass."
+        summary += " The loss itself is not finite in these steps, so the overflow is already in the forward pass."
     title = f"float16 overflows: {seen.count:,} of {len(seen.bad):,} steps skipped"
     return Finding(
         rule=RULE.id,
         severity="critical" if dead else "warning",
         confidence="certain" if optimization.steps.has("skipped") else "likely",
         title=title if seen.scale is None else f"{title}, loss scale at {number(seen.scale)}",
-        summary=told,
+        summary=summary,
         fix=FIX_FORWARD if forward else FIX,
         fix_code=FIX_CODE.format(device=str(optimization.facts.get("device") or "cuda").partition(":")[0]),
         first_step=begin,

@@ -43,10 +43,10 @@ def _stays(looks: Pooled, limits: Limits) -> bool:
     """Whether it is always the same weights that change. Where small updates add up (in float32 copies, or by
     stochastic rounding), each step would change others: after n steps (1 - c)^n of them would be left."""
     left_if_adding_up = np.median(looks.lost) ** looks.since
-    telling = left_if_adding_up <= limits["adding_up"] * looks.held
-    if int(telling.sum()) >= limits["looks"]:
+    unmoved = left_if_adding_up <= limits["adding_up"] * looks.held
+    if int(unmoved.sum()) >= limits["looks"]:
         return True
-    watched = float(looks.since.sum())  # short stretches tell little each, and enough together
+    watched = float(looks.since.sum())  # short stretches show little each, and enough together
     together = np.median(looks.lost) ** watched <= limits["adding_up"] * float(np.prod(looks.held))
     if together and watched >= limits["steps"]:
         return True
@@ -67,8 +67,8 @@ def _finding(optimization: Optimization, short: list[Looks], looks: Pooled, limi
         summary=(
             f"A step{timing.name_of(optimization)} leaves {percent(share)} of the weights that have a gradient exactly "
             f"as they were, and {percent(held)} are the same {steps:.0f} steps later: at a learning rate of "
-            f"{rate:g} the updates are smaller than half of what {dtype} can tell from the old value, and they do not "
-            "add up."
+            f"{rate:g} the updates are smaller than half the distance from the old value to the next one in {dtype}, "
+            "and they do not add up."
         ),
         fix="Keep the weights in float32 and compute in 16 bits with autocast, or use an optimizer with float32 master "
         "weights or stochastic rounding.",
@@ -93,7 +93,7 @@ RULE = Rule(
     family="precision",
     severity="warning",
     title="16-bit weights round updates away",
-    about="bfloat16 tells 1 from 1.008, not from 1.004: smaller updates vanish, however many of them there are.",
+    about="bfloat16 has no number between 1 and 1.008: smaller updates vanish, however many of them there are.",
     check=check,
     verify="Record the run again: most weights change at every step.",
     excluded=(

@@ -34,7 +34,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     after = reward.steps >= begin
     since = metrics.Metric(reward.name, reward.steps[after], reward.values[after])
     if len(since) < limits["steps"] / 2:
-        return Passed("the entropy changed in the last steps only: what the reward does since cannot be told")
+        return Passed("the entropy changed in the last steps only: what the reward has done since is not known")
     if metrics.rises(since):
         return Passed(f"the entropy went from {number(first)} to {number(last)} while the reward goes on rising")
     what, verb = ("collapsed", "fell") if fell else ("exploded", "rose")

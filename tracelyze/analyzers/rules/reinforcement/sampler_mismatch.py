@@ -24,14 +24,14 @@ def check(process: Process, limits: Limits) -> Outcome:
         first, last = gap.ends()
         if last > limits["gap"] and last > limits["growth"] * first:
             over = gap.values > max(limits["gap"], limits["growth"] * first)
-            told = Evidence("gap at the end", last, "", limits["growth"] * first, limits.source("growth"))
-            return [_finding(gap, int(np.argmax(over)), f"grew from {number(first)} to {number(last)}", told)]
+            late = Evidence("gap at the end", last, "", limits["growth"] * first, limits.source("growth"))
+            return [_finding(gap, int(np.argmax(over)), f"grew from {number(first)} to {number(last)}", late)]
     if ratio is not None and len(ratio) >= limits["steps"]:
         later = float(np.median(np.abs(ratio.values[len(ratio) // 2 :] - 1.0)))
         if later > limits["ratio"]:
             over = np.abs(ratio.values - 1.0) > limits["ratio"]
-            told = Evidence("distance of the ratio from 1", later, "", limits["ratio"], limits.source("ratio"))
-            return [_finding(ratio, int(np.argmax(over)), f"puts importance ratios {number(later)} away from 1", told)]
+            late = Evidence("distance of the ratio from 1", later, "", limits["ratio"], limits.source("ratio"))
+            return [_finding(ratio, int(np.argmax(over)), f"puts importance ratios {number(later)} away from 1", late)]
     seen = gap or ratio
     assert seen is not None
     if len(seen) < limits["steps"]:
@@ -39,7 +39,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     return Passed(f"{seen.name} went from {number(seen.ends()[0])} to {number(seen.ends()[1])}")
 
 
-def _finding(seen: metrics.Metric, first: int, what: str, told: Evidence) -> Finding:
+def _finding(seen: metrics.Metric, first: int, what: str, late: Evidence) -> Finding:
     begin = int(seen.steps[first])
     return Finding(
         rule=RULE.id,
@@ -56,7 +56,7 @@ def _finding(seen: metrics.Metric, first: int, what: str, told: Evidence) -> Fin
         fix_code="GRPOConfig(vllm_importance_sampling_correction=True)",
         first_step=begin,
         last_step=int(seen.steps[-1]),
-        evidence=[told, Evidence("column", seen.name)],
+        evidence=[late, Evidence("column", seen.name)],
         charts=metrics.picture("Sampler against trainer", [seen], [Mark(float(begin), "gap")]),
         false_alarm="Off-policy training on purpose, whose ratios are corrected.",
     )

@@ -35,12 +35,12 @@ def check(process: Process, limits: Limits) -> Outcome:
     own = waiting.undisturbed(seen)
     sample = limits["sample"] * 1e-6  # seconds
     who = "the device was idle for" if seen.on_device else "a step waited"
-    told = f"{who} {duration(seen.idle)} of {duration(seen.step)} for data ({percent(seen.share)})"
+    measured = f"{who} {duration(seen.idle)} of {duration(seen.step)} for data ({percent(seen.share)})"
     share = limits["grave" if seen.loader.get("iterable") else "share"]
     if own.share < share or own.idle < limits[_least(seen, limits)]:
-        return Passed(told)
+        return Passed(measured)
     if not seen.restarts and own.per_sample is not None and own.per_sample < sample:
-        return Passed(f"{told}, but only {duration(own.per_sample)} per sample: handing it over would cost as much")
+        return Passed(f"{measured}, but only {duration(own.per_sample)} per sample: handing it over would cost as much")
     cores = cpus if isinstance(cpus := process.facts.get("cpus"), int) else None
     workers = waiting.predict(own, cores, limits["handover"], int(limits["workers"]))
     cheaper = waiting.cheaper(own, sample)
@@ -50,7 +50,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return [_finding(optimization, seen, workers, "workers", limits)]
     if cheaper.share >= limits["saving"] and (own.per_sample or 0) >= limits["costly"] * sample:
         return [_finding(optimization, seen, cheaper, "cheaper", limits)]
-    return Passed(f"{told}, but workers would save only {percent(workers.share)} of the step")
+    return Passed(f"{measured}, but workers would save only {percent(workers.share)} of the step")
 
 
 def _finding(

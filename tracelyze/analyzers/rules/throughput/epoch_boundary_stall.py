@@ -45,9 +45,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     middle = float(np.median(excess[first]))
     begun = int(np.argmax(first))
     lost = float(excess[first].sum()) / max(float(net[begun:][known[begun:]].sum()), 1e-9)
-    told = f"first batches wait {duration(middle)} longer than others, {percent(lost)} of the time"
+    measured = f"first batches wait {duration(middle)} longer than others, {percent(lost)} of the time"
     if middle * alone < limits["stall"] or lost * alone < limits["lost"]:
-        return Passed(told)
+        return Passed(measured)
     matters = middle * alone >= limits["long"] or float(excess[first].sum()) * alone >= limits["worth"]
     return [_finding(optimization, np.where(first, excess, 0.0), usual, (lost, matters), limits)]
 

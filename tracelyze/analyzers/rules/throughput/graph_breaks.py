@@ -100,7 +100,7 @@ def _compiled_again(process: Process, graphs: list[Row], limits: Limits) -> list
             title=f"torch.compile compiled {name} {count} times, which is as often as it does",
             summary=(
                 f"{name} was compiled {count} times, in {duration(seconds)} after the first.{because} "
-                "After eight times torch.compile gives up, unless told otherwise, and runs the function uncompiled."
+                "After eight times, its default limit, torch.compile gives up and runs the function uncompiled."
             ),
             fix="Keep what changes from call to call out of the compiled function: pass tensors, keep lists outside.",
             fix_code="torch._dynamo.config.error_on_recompile = True  # for a test: raises where it compiles anew",

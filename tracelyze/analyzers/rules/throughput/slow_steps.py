@@ -44,8 +44,8 @@ def _recurring(optimization: Optimization, seconds: Floats, judged: Mask, limits
     found = outliers.regular(optimization, slow)
     if found.lost < limits["grave"] or len(found.rows) > limits["regular_share"] * int(judged.sum()):
         return None
-    told_elsewhere = outliers.coincidence(optimization, found).name in (outliers.WAITING, outliers.RECORDING)
-    return None if told_elsewhere else found
+    other_rule_reports = outliers.coincidence(optimization, found).name in (outliers.WAITING, outliers.RECORDING)
+    return None if other_rule_reports else found
 
 
 def _finding(optimization: Optimization, found: outliers.Slow, seconds: Floats, limits: Limits) -> Finding:

@@ -39,28 +39,28 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
     ratio = climb.floor_end / max(climb.floor_start, 1e-9)
     lost = (climb.floor_end - climb.floor_start) / 2 * (int(judged.sum()) - climb.start)
     share = lost / max(float(np.nansum(optimization.steps["seconds"])), 1e-9)
-    told = f"steps got slower from {duration(climb.floor_start)} to {duration(climb.floor_end)}"
+    slow = f"steps got slower from {duration(climb.floor_start)} to {duration(climb.floor_end)}"
     grave = ratio >= limits["grave"] and share >= limits["most"]  # however short the run was: a longer one loses more
     if ratio < limits["ratio"] or (lost < limits["worth"] and not grave) or share < limits["share"]:
-        return Passed(f"{told}, {duration(lost)} in all")
+        return Passed(f"{slow}, {duration(lost)} in all")
     grown = max(pace.increase(own, judged), 1e-9)
     if pace.increase(pace.crowded(optimization), judged) > limits["others"] * grown:
-        return Passed(f"{told}, mostly because other programs held the processors")
+        return Passed(f"{slow}, mostly because other programs held the processors")
     if optimization.facts.get("name") == "LBFGS":  # its history fills, too
-        return Passed(f"{told}, of an optimizer that calls the model as often as it needs")
+        return Passed(f"{slow}, of an optimizer that calls the model as often as it needs")
     work = workload.growth(optimization)
     if not work:
-        return Skipped(f"{told}, but whether they had more to do is not known: no shapes were recorded late in the run")
+        return Skipped(f"{slow}, but whether they had more to do is not known: no shapes were recorded late in the run")
     most = max(work, key=lambda name: work[name])
     if work[most] >= limits["work"]:
-        return Passed(f"{told}, and have more to do: {most} grew by {number(work[most])} times")
+        return Passed(f"{slow}, and have more to do: {most} grew by {number(work[most])} times")
     waited = pace.increase(optimization.steps["loader_wait"], judged) / grown
     if waited >= outliers.EXPLAINED and leaks.first_epoch(optimization):
-        return Passed(f"{told}, by the wait for data in the first pass over them: they may be in order of size")
+        return Passed(f"{slow}, by the wait for data in the first pass over them: they may be in order of size")
     model = pace.within_model_late(optimization)
     unseen = model is None and not (grave and lost < limits["worth"])
     if waited < outliers.EXPLAINED and workload.FORWARDS not in work and (unseen or (model or 0.0) > limits["model"]):
-        return Skipped(f"{told}, but how often a step calls the model is not known")
+        return Skipped(f"{slow}, but how often a step calls the model is not known")
     return _finding(optimization, int(np.flatnonzero(judged)[climb.start]), climb, Cost(lost, share), waited, limits)
 
 

@@ -83,7 +83,7 @@ RULE = Rule(
     check=check,
     verify="Record the run again: every sampled parameter changes between steps.",
     excluded=(
-        "A rate of zero, or updates below what float32 can tell: rate times gradient is far above it.",
+        "A rate of zero, or updates below the precision of float32: rate times gradient is far above it.",
         "A line search that rejects steps: all samples agree.",
     ),
     needs=(("parameters.unchanged", "parameters.unchanged_since"),),
