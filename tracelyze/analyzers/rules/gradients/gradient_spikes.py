@@ -39,8 +39,10 @@ def check(process: Process, limits: Limits) -> Outcome:
     # Norms are looked at more often where something is out of the ordinary: what is rare is judged by all steps.
     if len(found) < limits["spikes"] or len(found) > limits["share"] * int(_settled(optimization).sum()):
         return Passed(f"{plural(len(found), 'spike')} among {len(norm):,} gradient norms")
-    if np.isfinite(at_first).any() and np.median(norm[found]) <= np.nanmedian(at_first):
-        return Passed(f"{plural(len(found), 'spike')}, none far above the norms that the training began with")
+    usual = [norm[: found[0]], at_first[np.isfinite(at_first)]]
+    levels = [statistics.running_median(before, int(limits["level"])).max() for before in usual if len(before)]
+    if levels and np.median(norm[found]) <= max(levels):
+        return Passed(f"{plural(len(found), 'spike')}, none far above norms that were usual earlier in the training")
     steps = [timing.step_at(optimization, int(rows[index])) for index in found]
     ratio = float(np.median(norm[found]) / np.median(norm))
     batches = logged.batches(process, [int(rows[index]) for index in found])
@@ -105,6 +107,7 @@ RULE = Rule(
         Threshold("factor", 10, "", "an order of magnitude: far outside of heavy tails that are stationary"),
         Threshold("spikes", 3, "steps", "one or two happen in healthy trainings"),
         Threshold("share", 0.02, "share", "what happens in every fiftieth step is not a spike but the distribution"),
+        Threshold("level", 17, "norms", "whose median is usual: what a training bore for so long does no harm"),
         Threshold("norms", 48, "norms", "two windows of the 24 norms that then have to define what is usual"),
         Threshold("few", 200, "norms", "three windows of the 64 norms that define what is usual"),
     ),
