@@ -54,9 +54,9 @@ class Consequence:
     """`effect` can follow from each of `causes`, within `delay`, because of `why`.
 
     `unless`: an effect that says one of these of itself (in its title, summary, exception or message) comes from
-    something else. `grave`: only a cause that is a warning or worse has this effect (what it is told for as information
-    is harmless). `left_out`: the effect is no harm of its own but another name for what the causes do, and is not
-    told beside one that is certain.
+    something else. `grave`: only a cause that is a warning or worse has this effect (one that is
+    reported as information is harmless). `left_out`: the effect is no harm of its own but another name for what the
+    causes do, and is not reported beside one that is certain.
     """
 
     effect: str

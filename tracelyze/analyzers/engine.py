@@ -63,7 +63,7 @@ def diagnose(
     by name; `rules` takes the catalogue's place. `picture`: with the timelines and tables of profiled steps, which only
     a page shows. `beside`: what other logs and dumps of stacks say of the job. `workers`: processes that share the
     folders of a large run, by default as many as it is worth; `mapper`: has them judged elsewhere. Every remaining rule
-    ends in one check, those that only profiler traces can tell included. InputError for an unreadable run, an unknown
+    ends in one check, those that need profiler traces included. InputError for an unreadable run, an unknown
     rule or threshold.
     """
     from tracelyze.analyzers.kineto.rules import RULES as TRACE_RULES
@@ -115,7 +115,7 @@ class _Judged:
         self.facts, self.windows = overview.Facts(), Windows()
         self.answers = {rule.id: Answers() for rule in plan.chosen()}
         self.ends: list[clocks.Ends] = []
-        self.portraits: list[agreement.Told] = []
+        self.portraits: list[agreement.RankFacts] = []
         self.notes: list[str] = []
         self.nothing: str | None = None
         self._peers: list[tuple[Head, Peer]] = []
@@ -127,7 +127,7 @@ class _Judged:
         _last, earlier = attempts.split(self.source.heads)
         attempt_of = {head.name: index for index, attempt in enumerate(earlier) for head in attempt}
         restarted: list[list[Summary]] = [[] for _ in earlier]
-        told: list[str] = []
+        notes: list[str] = []
         for head, summary in zip(self.source.heads, summaries, strict=True):
             self._heads[head.name] = head
             summary.found = {
@@ -136,13 +136,13 @@ class _Judged:
             if head.name in attempt_of:
                 restarted[attempt_of[head.name]].append(summary)
                 continue
-            told += summary.notes
+            notes += summary.notes
             self._add(head, summary)
         for attempt in restarted:
             for rule, found in attempts.deaths(attempt).items():
                 if not self.answers[rule].found:  # what ended the last attempt matters more
                     self.answers[rule].add(found, (), ())
-        self.notes = [*self.source.notes(told, bool(earlier)), *map(attempts.note, restarted)]
+        self.notes = [*self.source.notes(notes, bool(earlier)), *map(attempts.note, restarted)]
         self.nothing = self.facts.why_nothing(self.notes)
         if self._longest is not None:
             self.facts.drawn = overview.pictures_of(self.source.open(self._longest))
@@ -170,8 +170,8 @@ class _Judged:
         )
         self._peers.append((head, peer))
         if summary.portrait is not None:
-            told = agreement.Told(summary.rank, summary.gathered, summary.facts.environment, summary.portrait)
-            self.portraits.append(told)
+            known = agreement.RankFacts(summary.rank, summary.gathered, summary.facts.environment, summary.portrait)
+            self.portraits.append(known)
 
     @property
     def peers(self) -> list[Peer]:
@@ -227,22 +227,22 @@ def _put_together(
 
     source, facts, windows = judged.source, judged.facts, judged.windows
     outcomes |= {rule: joined(outcomes[rule], seen) if rule in outcomes else seen for rule, seen in profiled.items()}
-    told: list[Rule | TraceRule] = [*rules[0], *(rule for rule in rules[1] if rule.id not in judged.answers)]
+    checked: list[Rule | TraceRule] = [*rules[0], *(rule for rule in rules[1] if rule.id not in judged.answers)]
     facts_of_run = facts.run(source.path, source.manifest, judged.notes)
     found = [
         replace(finding, title=context.fitted(finding.title))
-        for rule in told
+        for rule in checked
         for finding in _findings(outcomes[rule.id])
     ]
-    for effect, (cause, row) in causality.other_names(found, told, facts_of_run.steps).items():
+    for effect, (cause, row) in causality.other_names(found, checked, facts_of_run.steps).items():
         found = [finding for finding in found if finding.rule != effect]
         outcomes[effect] = Skipped(f"{cause}, which is certain, explains what it sees: {row.why}", "not-applicable")
-    findings = causality.order(causality.explain(found, told, facts_of_run.steps))
+    findings = causality.order(causality.explain(found, checked, facts_of_run.steps))
     command = overview.command_of(source.manifest)
-    checks = [selection.check_of(rule, outcomes[rule.id], command) for rule in told]
+    checks = [selection.check_of(rule, outcomes[rule.id], command) for rule in checked]
     shown, profiled_charts = windows.picture() if picture and windows.found else (None, [])
     facts_of_run.notes.extend([*clocks.notes(judged.ends), *windows.notes])
-    unknown = facts.why_unknown(judged.notes) or _why_unchecked(told, outcomes)
+    unknown = facts.why_unknown(judged.notes) or _why_unchecked(checked, outcomes)
     verdict = causality.verdict_of(findings, unknown)
     return Diagnosis(
         facts_of_run,

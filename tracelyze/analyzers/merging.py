@@ -15,7 +15,7 @@ MAX_CHARTS = 4
 
 
 def merge(findings: Sequence[Finding]) -> list[Finding]:
-    """One finding for all `findings` of one rule: the gravest, told for all of them. Empty for none.
+    """One finding for all `findings` of one rule: the gravest, which then speaks for all of them. Empty for none.
 
     Ranks are united, the onset is the earliest, costs are the largest (ranks run side by side), charts of the others
     follow those of the gravest.
@@ -27,7 +27,7 @@ def merge(findings: Sequence[Finding]) -> list[Finding]:
     ranks = sorted({rank for finding in findings for rank in finding.ranks})
     summary = lead.summary
     elsewhere = [finding for finding in others if finding.ranks == lead.ranks]
-    places = list(dict.fromkeys(told for finding in elsewhere if (told := _place(finding, lead))))
+    places = list(dict.fromkeys(place for finding in elsewhere if (place := _place(finding, lead))))
     if places:
         summary += f" The same holds elsewhere: {'; '.join(places[:3])}."
     if len(ranks) > 1:
@@ -72,7 +72,7 @@ def _largest(costs: Sequence[Cost | None]) -> Cost | None:
 
 
 def _place(finding: Finding, lead: Finding) -> str:
-    """What tells a finding from the one that is told: its title, else its line; empty where neither differs."""
+    """By what a finding differs from `lead`, which is shown: its title, else its line; empty where neither differs."""
     if finding.title != lead.title:
         return finding.title
     where = finding.location

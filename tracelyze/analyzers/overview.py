@@ -79,25 +79,25 @@ class Facts:
     drawn: list[Chart] = field(default_factory=list)
     backwards: int = 0
 
-    def add(self, told: ProcessFacts) -> bool:
+    def add(self, facts: ProcessFacts) -> bool:
         """Take one process into account. Whether it trained for longer than those before it."""
         self.processes += 1
-        self.ranks.add(told.rank)
-        self.exits.append(told.exit)
-        if told.death is not None:
-            self.died.append(told.death)
-        if told.cost is not None:
-            self.costs.append(told.cost)
-        if told.duration is not None:
-            self.duration = max(self.duration or 0.0, told.duration)
-        self.environment = self.environment or told.environment
-        self.command = self.command or told.command
-        self.started_at = self.started_at or told.started_at
-        self.signals = recording_cost.joined(self.signals, told.signals)
-        self.trainings += told.trainings
-        self.backwards += told.backwards
-        longer = told.steps > self.steps
-        self.steps = max(self.steps, told.steps)
+        self.ranks.add(facts.rank)
+        self.exits.append(facts.exit)
+        if facts.death is not None:
+            self.died.append(facts.death)
+        if facts.cost is not None:
+            self.costs.append(facts.cost)
+        if facts.duration is not None:
+            self.duration = max(self.duration or 0.0, facts.duration)
+        self.environment = self.environment or facts.environment
+        self.command = self.command or facts.command
+        self.started_at = self.started_at or facts.started_at
+        self.signals = recording_cost.joined(self.signals, facts.signals)
+        self.trainings += facts.trainings
+        self.backwards += facts.backwards
+        longer = facts.steps > self.steps
+        self.steps = max(self.steps, facts.steps)
         return longer
 
     def why_nothing(self, notes: Sequence[str]) -> str | None:

@@ -1,6 +1,6 @@
 """Traces that a program's own profiler wrote become windows of the run that was recorded of the program.
 
-Which steps a window holds is told by time: both the profiler and the collector relate their clocks to the host's.
+Which steps a window holds is known by time: both the profiler and the collector relate their clocks to the host's.
 """
 
 from __future__ import annotations
@@ -82,14 +82,14 @@ def _place(file: Path, position: int, trained: Sequence[Process]) -> _Placed:
             f"{file}: was imported before; give the profiler's own file to add it to a recorded run",
         )
     trace = read_trace(file)
-    begin, end = (moment / SECOND for moment in extent(trace))
+    begin, end = (time / SECOND for time in extent(trace))
     ranks = {process.rank for process in trained}
     rank = rankfiles.rank_of(trace, position if len(ranks) > 1 else min(ranks))
     reasons = []
     for process in (process for process in trained if process.rank == rank):
         ends = _ends(process)
         if ends is None:
-            reasons.append(f"{process.name} does not tell when it ran")
+            reasons.append(f"{process.name} does not say when it ran")
             continue
         if begin < ends[-1] and end > ends[0]:
             first, last = np.searchsorted(ends, (begin, end)).tolist()
@@ -143,7 +143,7 @@ def _by_process(placed: Sequence[_Placed]) -> dict[str, list[_Placed]]:
 
 
 def _write(folder: Path, placed: Sequence[_Placed]) -> None:
-    """Copies the traces of one process, and tells of them in a further part of its table of windows, written last."""
+    """Copies the traces of one process, and last adds rows about them to its table of windows, as a part of its own."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -83,7 +83,7 @@ CheckFunction = Callable[["Process", Limits], Outcome]
 
 @dataclass(frozen=True, kw_only=True)
 class Declaration:
-    """What a diagnosis of the catalogue says of itself, whether recorded runs or profiler traces tell it.
+    """What a diagnosis of the catalogue says of itself, whether recorded runs or profiler traces show it.
 
     `consequence_of`: only for rules from outside, rules whose finding explains this one if it began no later; those of
     the catalogue stand in `consequences`. `verify`: how to see that the repair worked; findings take it over.
@@ -103,7 +103,7 @@ class Declaration:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule(Declaration):
-    """One diagnosis, as recorded runs tell it.
+    """One diagnosis, as recorded runs show it.
 
     A process that made several trainings (a sweep, folds) is judged training by training, unless the rule looks at the
     `whole_process`. `gather`: of a rule that compares ranks, what it needs to know of each, in some kilobytes that can

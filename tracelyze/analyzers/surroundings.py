@@ -106,7 +106,7 @@ def join(
             if victim is not None:
                 matches = _matches(finding, victim, beside)
                 used |= {(match.event.file, match.event.line): match for match in matches}
-                found[place] = _told(finding, matches)
+                found[place] = _with_cause(finding, matches)
     hangs = outcomes.get(HANG)
     stacks = [stack for one in beside for stack in one.stacks]
     if isinstance(hangs, list) and stacks:
@@ -120,17 +120,17 @@ def _note(one: Beside, used: Mapping[tuple[str, int], _Match], asking: str) -> s
         count = plural(len(one.stacks), "process", "processes")
         return f"beside the run: {one.file}, {one.title} with the stacks of {count}"
     lines = [event.line for event in one.events if (one.file, event.line) in used]
-    told = f"beside the run: {one.file}, {one.title}"
+    note = f"beside the run: {one.file}, {one.title}"
     if not one.events:
-        return f"{told}, says nothing of XID errors, kills for memory or the end of a job"
-    told += f" with {plural(len(one.events), 'line')} about errors and ends"
+        return f"{note}, says nothing of XID errors, kills for memory or the end of a job"
+    note += f" with {plural(len(one.events), 'line')} about errors and ends"
     if lines:
-        return f"{told}, of which line {', '.join(map(str, lines[:4]))} fits the end of this run"
+        return f"{note}, of which line {', '.join(map(str, lines[:4]))} fits the end of this run"
     why = f"none fits {asking} by process, job and time" if asking else "nothing in this run asks for a cause"
     if asking == "this hang":
         why = "compare host and time with those of the hang yourself"
     first = one.events[0]
-    return f"{told}; {why} (line {first.line}: {first.said})"
+    return f"{note}; {why} (line {first.line}: {first.said})"
 
 
 def _victim(finding: Finding, peers: Sequence[Peer], manifest: Mapping[str, Any]) -> _Victim | None:
@@ -194,7 +194,7 @@ def _match(event: Event, job: str, victim: _Victim) -> _Match | None:
     before = SLACK if event.kind == "oom-kill" and not victim.exact else BEFORE
     fitting = [
         (at - victim.at, caveat)
-        for at, caveat in _moments(event, victim, known=by != "time")
+        for at, caveat in _times(event, victim, known=by != "time")
         if -before <= at - victim.at <= after
     ]
     if not fitting:
@@ -208,8 +208,8 @@ def _names(said: str, pid: int) -> bool:
     return re.search(rf"\bpids?\b\W{{0,5}}{pid}\b", said) is not None
 
 
-def _moments(event: Event, victim: _Victim, known: bool) -> Iterator[tuple[float, str]]:
-    """The moments that the time of a line may mean, each with what that supposes. `known`: it is about this job."""
+def _times(event: Event, victim: _Victim, known: bool) -> Iterator[tuple[float, str]]:
+    """The times that the timestamp of a line may mean, each with what that supposes. `known`: it is about this job."""
     at = event.at
     if at is None or not 0 <= at < LAST:
         return
@@ -234,14 +234,14 @@ def _moments(event: Event, victim: _Victim, known: bool) -> Iterator[tuple[float
 
 
 def _in_year(at: float, year: int) -> float:
-    moment = datetime.fromtimestamp(at, UTC)
+    time_then = datetime.fromtimestamp(at, UTC)
     try:
-        return moment.replace(year=year).timestamp()
+        return time_then.replace(year=year).timestamp()
     except ValueError:  # the 29th of February
         return at
 
 
-def _told(finding: Finding, matches: Sequence[_Match]) -> Finding:
+def _with_cause(finding: Finding, matches: Sequence[_Match]) -> Finding:
     """The finding with its outside cause, which is in the title where process or job are the same."""
     if not matches:
         return finding
@@ -287,11 +287,11 @@ def _with_stacks(finding: Finding, stacks: Sequence[Stack], peers: Sequence[Peer
     if not shown:
         return finding
     places = [(rank, stack, _place(stack)) for rank, stack in guilty[:STACKS]]
-    told = [f"By {s.file}, rank {rank} stood in {p.function} ({p.file}:{p.line})." for rank, s, p in places if p]
+    note = [f"By {s.file}, rank {rank} stood in {p.function} ({p.file}:{p.line})." for rank, s, p in places if p]
     own = next((p for _, _, p in places if p is not None), None)
     return replace(
         finding,
-        summary=" ".join([finding.summary, *told]),
+        summary=" ".join([finding.summary, *note]),
         evidence=[
             *finding.evidence,
             *(Evidence(f"stack of rank {rank}, by py-spy ({stack.file})", _written(stack)) for rank, stack in shown),

@@ -1,7 +1,7 @@
 """Windows of torch.profiler that a run recorded: what the rules for Kineto traces say about them.
 
 A window is a few steps, so a rule's finding counts when most windows that could be judged show it. The steps of a trace
-are counted from its own start; findings are told in the steps of the run.
+are counted from its own start; findings name the steps of the run.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ class Windows:
     found: dict[tuple[int, int, int], Window] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def add(self, told: Process | Summary, run: Path) -> None:
+    def add(self, process: Process | Summary, run: Path) -> None:
         """The windows of one process whose traces lie in its folder of `run`."""
-        for row in told.windows:
+        for row in process.windows:
             if not row["file"] or row["first_step"] is None:
                 continue
-            path = run / told.name / Path(row["file"]).name
+            path = run / process.name / Path(row["file"]).name
             first, last = row["first_step"], row["last_step"] or row["first_step"]
             if path.is_file():
-                window = self.found.setdefault((told.attempt, first, told.thread), Window(first, last))
-                window.files[path] = told.rank
+                window = self.found.setdefault((process.attempt, first, process.thread), Window(first, last))
+                window.files[path] = process.rank
             else:
                 self.notes.append(f"{path.name}: the trace of steps {first} to {last} is missing")
 
@@ -142,7 +142,7 @@ def _of_the_run(fired: Sequence[tuple[Window, list[Finding]]], judged: int) -> F
 
 
 def joined(recorded: Outcome, profiled: Outcome) -> Outcome:
-    """One answer of a rule that both the recorded steps and the windows can tell.
+    """One answer of a rule that both the recorded steps and the windows can give.
 
     The recorded steps outnumber the profiled ones, which are slower besides; the windows answer where they cannot.
     """

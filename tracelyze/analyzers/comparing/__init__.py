@@ -41,7 +41,7 @@ def _of_traces(one: TraceSide, two: TraceSide) -> Comparison:
     from tracelyze.analyzers.comparing.findings import finding_changes
     from tracelyze.analyzers.kineto.diagnose import diagnose_job
 
-    a, b = one.told(), two.told()
+    a, b = one.described(), two.described()
     both = [name for name in a.facts if name in b.facts and name in ("device", "ranks in the job")]
     settings = [
         SettingChange("machine", name, a.facts[name], b.facts[name]) for name in both if a.facts[name] != b.facts[name]

@@ -25,18 +25,18 @@ def finding_changes(before: Diagnosis, after: Diagnosis) -> list[FindingChange]:
 
 
 def _change(rule: str, old: Finding | None, new: Finding | None, before: Diagnosis, after: Diagnosis) -> FindingChange:
-    told = new or old
-    assert told is not None
+    shown = new or old
+    assert shown is not None
     return FindingChange(
-        rule, _fate(rule, old, new, before, after), told.title, told.severity, _share(old), _share(new)
+        rule, _fate(rule, old, new, before, after), shown.title, shown.severity, _share(old), _share(new)
     )
 
 
 def _fate(rule: str, old: Finding | None, new: Finding | None, before: Diagnosis, after: Diagnosis) -> Fate:
     if old is None:
-        return "new" if _could_tell(before, rule) else "unknown"
+        return "new" if _was_checked(before, rule) else "unknown"
     if new is None:
-        return "fixed" if _could_tell(after, rule) else "unknown"
+        return "fixed" if _was_checked(after, rule) else "unknown"
     graver = SEVERITIES.index(old.severity) - SEVERITIES.index(new.severity)
     more = (_share(new) or 0.0) - (_share(old) or 0.0)
     if abs(more) >= NOTABLE:
@@ -44,7 +44,7 @@ def _fate(rule: str, old: Finding | None, new: Finding | None, before: Diagnosis
     return "worse" if graver > 0 else "better" if graver < 0 else "same"
 
 
-def _could_tell(diagnosis: Diagnosis, rule: str) -> bool:
+def _was_checked(diagnosis: Diagnosis, rule: str) -> bool:
     """Whether the check was made, or does not apply: what is not there at all is not at fault either."""
     checks = [check for check in diagnosis.checks if check.rule == rule]
     return any(check.status != "skipped" or check.why == "not-applicable" for check in checks)

@@ -14,7 +14,7 @@ from tracelyze.comparison import SettingChange
 
 _VERSIONS: Final = ("python", "torch", "cuda", "cudnn", "nccl", "tracelyze_version")
 _MACHINE: Final = ("platform", "cpus", "threads", "world_size", "host_memory_bytes")
-_NOT_SETTINGS: Final = ("site", "backward_site", "optimizer", "loader", "model")
+_NOT_SETTINGS: Final = ("site", "backward_site", "made_at", "optimizer", "loader", "model")
 _OPTIMIZER: Final = ("optimizer", "name")
 Settings = dict[tuple[str, str], str]
 NOT_THERE: Final = "not set"
@@ -35,7 +35,7 @@ def setting_changes(a: Run, b: Run) -> list[SettingChange]:
 
 
 def _keep_common(before: Settings, after: Settings) -> None:
-    """Options that only one of two kinds of optimizers has tell nothing: leaves those of both."""
+    """Options that only one of two kinds of optimizers has show no change: leaves those of both."""
     options = {key for key in (*before, *after) if key[0] == _OPTIMIZER[0]}
     for key in options - (before.keys() & after.keys()):
         before.pop(key, None)
@@ -50,40 +50,40 @@ def lead(run: Run) -> Process | None:
 def _settings(run: Run) -> Settings:
     process = lead(run)
     command = run.manifest.get("command") or (process.facts.get("argv") if process else None) or []
-    told = {("command", "command line"): " ".join(map(str, command))} if command else {}
+    settings = {("command", "command line"): " ".join(map(str, command))} if command else {}
     if process is None:
-        return told
+        return settings
     facts = process.facts
-    told |= {("versions", name): _text(facts[name]) for name in _VERSIONS if facts.get(name) is not None}
-    told |= {("machine", name): _text(facts[name]) for name in _MACHINE if facts.get(name) is not None}
+    settings |= {("versions", name): _text(facts[name]) for name in _VERSIONS if facts.get(name) is not None}
+    settings |= {("machine", name): _text(facts[name]) for name in _MACHINE if facts.get(name) is not None}
     device = facts.get("device")
     if isinstance(device, Mapping):
-        told |= {("machine", f"device {name}"): _text(value) for name, value in device.items()}
+        settings |= {("machine", f"device {name}"): _text(value) for name, value in device.items()}
     environment = facts.get("environment")
     if isinstance(environment, Mapping):
-        told |= {("environment", str(name)): _text(value) for name, value in environment.items()}
+        settings |= {("environment", str(name)): _text(value) for name, value in environment.items()}
     rows = list(process.tables["optimizers"].records())
-    told |= _rows(rows, "optimizer", "optimizer")
+    settings |= _rows(rows, "optimizer", "optimizer")
     fed = process.steps["loader"]
     numbers, counts = np.unique(fed[np.isfinite(fed)], return_counts=True)
     use = dict(zip(numbers.tolist(), counts.tolist(), strict=True))
     loaders = sorted(process.loaders.records(), key=lambda row: -use.get(row["loader"], 0))
     training = [row for row in loaders if row["loader"] in use]
-    told |= _rows(training, "loader", "training loader")
-    return told | _rows([row for row in loaders if row["loader"] not in use], "loader", "other loader")
+    settings |= _rows(training, "loader", "training loader")
+    return settings | _rows([row for row in loaders if row["loader"] not in use], "loader", "other loader")
 
 
 def _rows(rows: Sequence[Mapping[str, Any]], group: str, noun: str) -> Settings:
-    """The settings in some rows of a table; options that are JSON are told one by one."""
-    told: Settings = {}
+    """The settings in some rows of a table; options that are JSON are listed one by one."""
+    settings: Settings = {}
     for place, row in enumerate(rows[:_MOST]):
         prefix = f"{noun} {place + 1}: " if place else "" if noun == group else f"{noun}: "
         for name, value in row.items():
             if name == "options" and value:
-                told |= {(group, prefix + key): _text(item) for key, item in _options(value).items()}
+                settings |= {(group, prefix + key): _text(item) for key, item in _options(value).items()}
             elif name not in _NOT_SETTINGS and value is not None:
-                told[group, prefix + name] = _text(value)
-    return told
+                settings[group, prefix + name] = _text(value)
+    return settings
 
 
 def _options(text: str) -> dict[str, Any]:

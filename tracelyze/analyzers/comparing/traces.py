@@ -103,7 +103,7 @@ class TraceSide:
         span = sum(device.span for device in devices)
         return 100 * (1 - sum(device.span_busy for device in devices) / span) if span > 0 else None
 
-    def told(self) -> Side:
+    def described(self) -> Side:
         """This side as the comparison names it."""
         summaries = self.job.summaries
         names = list(dict.fromkeys(name for one in summaries for name in one.device_names))
@@ -274,7 +274,7 @@ def _by_kernel(a: TraceSide, b: TraceSide) -> list[Change]:
 
 def _names(a: TraceSide, b: TraceSide, key: Callable[[KernelTime], str], row: str) -> str:
     """The kernels that a row stands for, on each side."""
-    told = []
+    names = []
     for letter, side in (("A", a), ("B", b)):
         times: dict[str, float] = defaultdict(float)
         for profile in side.profiles:
@@ -284,8 +284,8 @@ def _names(a: TraceSide, b: TraceSide, key: Callable[[KernelTime], str], row: st
         if times:
             best = sorted(times, key=lambda name: -times[name])
             more = f" and {len(best) - _LISTED} more" if len(best) > _LISTED else ""
-            told.append(f"{letter}: {', '.join(map(short, best[:_LISTED]))}{more}")
-    return "; ".join(told)
+            names.append(f"{letter}: {', '.join(map(short, best[:_LISTED]))}{more}")
+    return "; ".join(names)
 
 
 def notes(a: TraceSide, b: TraceSide) -> list[str]:

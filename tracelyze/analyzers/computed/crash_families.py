@@ -135,7 +135,7 @@ FAMILIES = (
         "weights-only",
         r"Weights only load failed|weights_only",
         "torch.load refuses a file that holds more than tensors",
-        "Since torch 2.6, torch.load reads tensors only, unless it is told otherwise: a pickle may run any code. The "
+        "Since torch 2.6, torch.load reads tensors only by default: a pickle may run any code. The "
         "file holds objects of a class besides (a whole model, numpy scalars, an argparse namespace).",
         "Save state dicts, and load those. For a file that you trust, allow its classes, or load it as it is.",
         "torch.load(path, weights_only=False)   # only for a file that you trust",

@@ -40,8 +40,8 @@ def passed_on(text: str, folder: str = "") -> Inner | None:
     found = list(PASSED_ON.finditer(text))
     if not found:
         return None
-    told = text[found[-1].end() :]
-    lines = told.splitlines()
+    traceback = text[found[-1].end() :]
+    lines = traceback.splitlines()
     at = next((index for index, line in enumerate(lines) if RAISED.match(line)), None)
     for index, line in enumerate(lines):  # of a chain, the last one is what ended the process
         if RAISED.match(line) and index and lines[index - 1].startswith("  "):
@@ -51,7 +51,7 @@ def passed_on(text: str, folder: str = "") -> Inner | None:
     name = RAISED.match(lines[at])
     spawned = found[-1]["spawned"]
     return Inner(
-        name[1] if name else "", told, _innermost(lines[:at], folder), None if spawned is None else int(spawned)
+        name[1] if name else "", traceback, _innermost(lines[:at], folder), None if spawned is None else int(spawned)
     )
 
 

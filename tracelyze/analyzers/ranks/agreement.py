@@ -27,7 +27,7 @@ SAME_BATCHES: Final = 0.9  # of the batches that are compared
 LEAST: Final = 4  # steps or batches that are compared at least
 UNEVEN: Final = 0.1  # share: samples of a tenth smaller batch weigh a tenth more
 REGULAR: Final = 0.5  # of the batches have the usual size, or sizes vary on purpose
-MOST_KINDS: Final = 16  # different values that are told apart
+MOST_KINDS: Final = 16  # different values that are listed one by one
 MOST_SHOWN: Final = 4  # of them that are named
 State = Literal["agree", "odd", "own"]
 SOFTWARE: Final = ("python", "torch", "cuda", "device", "world_size")
@@ -42,7 +42,7 @@ class Portrait:
 
 
 @dataclass(frozen=True)
-class Told:
+class RankFacts:
     """What is known of one rank. `gathered`: by rule, what those that compare ranks took from it."""
 
     rank: int
@@ -66,9 +66,9 @@ def portrait_of(process: Process) -> Portrait | None:
     return Portrait(settings, gradients)
 
 
-def of(told: Sequence[Told]) -> list[Agreement]:
+def of(by_rank: Sequence[RankFacts]) -> list[Agreement]:
     """The table; empty where fewer than two ranks trained."""
-    ranks = {one.rank: one for one in told}
+    ranks = {one.rank: one for one in by_rank}
     if len(ranks) < 2:
         return []
     gathered = {name: {rank: one.gathered[name] for rank, one in ranks.items() if name in one.gathered} for name in (
@@ -89,7 +89,7 @@ def of(told: Sequence[Told]) -> list[Agreement]:
 
 
 def _kinds(ranks: Sequence[int], alike: Callable[[int, int], bool]) -> list[list[int]]:
-    """The ranks in groups that are alike, the largest first; at the end those of one more kind than are told apart."""
+    """The ranks in groups that are alike, the largest first; at the end all that are in none of the first groups."""
     kinds: list[list[int]] = []
     others: list[int] = []
     for rank in ranks:
@@ -166,15 +166,15 @@ def _clips(
     if len(common) < LEAST:
         return None
     ranks = sorted(steps)
-    told = np.array([[steps[rank][step] for step in common] for rank in ranks])  # rank, step, (loss, norm, limit)
-    factor = np.minimum(1.0, told[:, :, 2] / np.maximum(told[:, :, 1], 1e-30))
+    clips = np.array([[steps[rank][step] for step in common] for rank in ranks])  # rank, step, (loss, norm, limit)
+    factor = np.minimum(1.0, clips[:, :, 2] / np.maximum(clips[:, :, 1], 1e-30))
     usual = np.median(factor, axis=0) if len(ranks) > 2 else factor[0]
     apart = np.abs(factor / usual - 1) > CLIPPED_APART
     odd = [rank for rank, often in zip(ranks, apart.mean(axis=1), strict=True) if often >= OFTEN]
     name, rule, seen = "Clipping", "clip-differs-by-rank", f"what {plural(len(common), 'clip')} multiplied gradients by"
     if not odd:
         return Agreement(name, "agree", f"{seen}: the same on all ranks", rule=rule)
-    one_loss = bool((np.ptp(told[:, :, 0], axis=0) <= EQUAL * 100 * np.abs(told[0, :, 0])).mean() >= SAME_BATCHES)
+    one_loss = bool((np.ptp(clips[:, :, 0], axis=0) <= EQUAL * 100 * np.abs(clips[0, :, 0])).mean() >= SAME_BATCHES)
     since = common[int(np.flatnonzero(apart.any(axis=0))[0])]
     most = float(np.median(np.abs(factor / usual - 1)[apart]))
     state: State = "odd" if one_loss or held in ("agree", "odd") else "own"
@@ -207,15 +207,15 @@ def _data(passes: Mapping[int, Any], batches: Mapping[int, Any], count: int) -> 
     return Agreement("Samples", "odd" if wrapped else "own", said, [first, *same], rule=rule)
 
 
-def _batches(told: Mapping[int, Any], count: int) -> list[Agreement]:
+def _batches(by_rank: Mapping[int, Any], count: int) -> list[Agreement]:
     """Sizes of batches, their number in an epoch, and steps of ranks that came to their end."""
-    if len(told) < count:
+    if len(by_rank) < count:
         return []
-    wrapped = all(one.wrapped for one in told.values())
-    regular = min(one.share for one in told.values()) >= REGULAR
-    sizes = {rank: one.usual if regular else one.mean for rank, one in told.items()}
-    lengths = {rank: one.length for rank, one in told.items() if one.length}
-    steps = {rank: one.steps for rank, one in told.items()}
+    wrapped = all(one.wrapped for one in by_rank.values())
+    regular = min(one.share for one in by_rank.values()) >= REGULAR
+    sizes = {rank: one.usual if regular else one.mean for rank, one in by_rank.items()}
+    lengths = {rank: one.length for rank, one in by_rank.items() if one.length}
+    steps = {rank: one.steps for rank, one in by_rank.items()}
     rows = [
         _numbers(
             "Samples per batch" if regular else "Samples per batch, mean", sizes, 0 if regular else UNEVEN, wrapped
@@ -223,7 +223,7 @@ def _batches(told: Mapping[int, Any], count: int) -> list[Agreement]:
     ]
     if len(lengths) == count:
         rows.append(_numbers("Batches per epoch", lengths, 0, wrapped))
-    rows.append(_numbers("Steps", steps, 0, wrapped and all(one.ended for one in told.values())))
+    rows.append(_numbers("Steps", steps, 0, wrapped and all(one.ended for one in by_rank.values())))
     return rows
 
 
@@ -235,35 +235,35 @@ def _numbers(name: str, values: Mapping[int, float], tolerance: float, judged: b
     )
 
 
-def _settings(told: Mapping[int, Mapping[str, str]], held: str | None) -> Agreement | None:
+def _settings(by_rank: Mapping[int, Mapping[str, str]], held: str | None) -> Agreement | None:
     """Class, size and options of the optimizers. Ranks that hold parts of a model differ in size."""
-    names = sorted({name for one in told.values() for name in one})
+    names = sorted({name for one in by_rank.values() for name in one})
     if not names:
         return None
     several = len({name.partition(" ")[0] for name in names}) > 1
-    return _of_names("Optimizer", names, told, "own" if held == "own" else "odd", "" if several else "0 ")
+    return _of_names("Optimizer", names, by_rank, "own" if held == "own" else "odd", "" if several else "0 ")
 
 
-def _software(told: Mapping[int, Mapping[str, str]]) -> Agreement | None:
-    names = [name for name in SOFTWARE if any(name in one for one in told.values())]
-    return _of_names("Software and device", names, told, "odd", "") if names else None
+def _software(by_rank: Mapping[int, Mapping[str, str]]) -> Agreement | None:
+    names = [name for name in SOFTWARE if any(name in one for one in by_rank.values())]
+    return _of_names("Software and device", names, by_rank, "odd", "") if names else None
 
 
 def _of_names(
-    name: str, names: Sequence[str], told: Mapping[int, Mapping[str, str]], state: Any, prefix: str
+    name: str, names: Sequence[str], by_rank: Mapping[int, Mapping[str, str]], state: Any, prefix: str
 ) -> Agreement:
     """One row for several named values: those that differ, or all where none does."""
-    ranks = sorted(told)
+    ranks = sorted(by_rank)
     differing: list[str] = []
     unlike: set[int] = set()
     for one in names:
-        values = {rank: told[rank].get(one, "none") for rank in ranks}
+        values = {rank: by_rank[rank].get(one, "none") for rank in ranks}
         kinds = _kinds(ranks, lambda a, b, of=values: of[a] == of[b])  # type: ignore[misc]
         if len(kinds) > 1:
             differing.append(f"{one.removeprefix(prefix)} {_shown(kinds, values.__getitem__)}")
             unlike.update(_unlike(kinds))
     if not differing:
-        said = ", ".join(f"{one.removeprefix(prefix)} {told[ranks[0]].get(one, 'none')}" for one in names)
+        said = ", ".join(f"{one.removeprefix(prefix)} {by_rank[ranks[0]].get(one, 'none')}" for one in names)
         return Agreement(name, "agree", shortened(said, 200))
     return Agreement(name, state, "; ".join(differing[:MOST_SHOWN]), sorted(unlike))
 

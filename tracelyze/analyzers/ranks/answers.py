@@ -44,8 +44,10 @@ class Answers:
             return merge(self._drawn(draw))
         if self.passed:
             (where, reason), others = self.first_passed, self.passed - 1
-            told = f" ({where}; {'another one' if others == 1 else f'{others} others'} passed too)" if others else ""
-            return Passed(reason + told)
+            elsewhere = (
+                f" ({where}; {'another one' if others == 1 else f'{others} others'} passed too)" if others else ""
+            )
+            return Passed(reason + elsewhere)
         if nothing or self.skipped is None:
             return Skipped(nothing or "the run holds no process")
         return together([self.skipped]) if self.skipped.why == "needs-more" else self.skipped

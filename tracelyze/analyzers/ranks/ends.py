@@ -11,7 +11,7 @@ from tracelyze.analyzers.recorded.run import Death
 from tracelyze.diagnosis import Agreement
 from tracelyze.formatting import duration, plural, shortened
 
-MOST_SHOWN: Final = 6  # ranks whose end is told
+MOST_SHOWN: Final = 6  # ranks whose end is described
 LONGEST: Final = 100  # characters of what ended one
 
 
@@ -24,10 +24,10 @@ def of(died: Sequence[Death]) -> list[Agreement]:
     if len(ranks) < 2:
         return []
     first, *others = ranks.values()
-    told = [f"rank {first.rank} was the first, after {plural(first.steps, 'step')}: {_what(first)}"]
-    told += [f"rank {one.rank}{_later(one, first)}: {_what(one)}" for one in others[: MOST_SHOWN - 1]]
+    ends = [f"rank {first.rank} was the first, after {plural(first.steps, 'step')}: {_what(first)}"]
+    ends += [f"rank {one.rank}{_later(one, first)}: {_what(one)}" for one in others[: MOST_SHOWN - 1]]
     more = len(others) - (MOST_SHOWN - 1)
-    said = "; ".join([*told, *([f"{plural(more, 'more rank')} after them"] if more > 0 else [])])
+    said = "; ".join([*ends, *([f"{plural(more, 'more rank')} after them"] if more > 0 else [])])
     rule = "crash" if first.exit.kind == "exception" else "killed"
     return [Agreement("How they ended", "odd", f"{said[:1].upper()}{said[1:]}.", [first.rank], first.steps, rule)]
 

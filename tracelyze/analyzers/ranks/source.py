@@ -1,4 +1,4 @@
-"""What processes a run has, told without reading what they recorded, and the way to each of them."""
+"""What processes a run has, known without reading what they recorded, and the way to each of them."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class InMemory:
         """The process."""
         return self._processes[int(head.name)]
 
-    def notes(self, told: Sequence[str], restarted: bool) -> list[str]:
-        """The notes of the run; `told`: those of the processes that were judged, of which restarted ones are not."""
-        return [note for note in self._notes if note in told] if restarted else list(self._notes)
+    def notes(self, of_processes: Sequence[str], restarted: bool) -> list[str]:
+        """The notes of the run; `of_processes`: those of the judged ones, without restarted ones."""
+        return [note for note in self._notes if note in of_processes] if restarted else list(self._notes)
 
 
 class OnDisk:
@@ -61,11 +61,11 @@ class OnDisk:
         """The process; its columns are read when they are asked for."""
         return run_directory.process(self.path / head.name)
 
-    def notes(self, told: Sequence[str], restarted: bool) -> list[str]:
-        """The notes of the run, those of its processes (`told`) among them."""
+    def notes(self, of_processes: Sequence[str], restarted: bool) -> list[str]:
+        """The notes of the run, those of its processes (`of_processes`) among them."""
         if restarted:
-            return [*self._wrong, *told]
-        return run_directory.notes(self.path, self.manifest, self._wrong, told, bool(self.heads))
+            return [*self._wrong, *of_processes]
+        return run_directory.notes(self.path, self.manifest, self._wrong, of_processes, bool(self.heads))
 
 
 Source = InMemory | OnDisk

@@ -147,7 +147,7 @@ def judge_folder(task: Task) -> bytes:
 
 def judge(process: Process, plan: Plan, ended_only: bool = False) -> Summary:
     """What the rules that judge a process by itself say of it, and what the others need to know of it."""
-    told = Summary(
+    summary = Summary(
         process.name,
         process.rank,
         process.attempt,
@@ -162,27 +162,27 @@ def judge(process: Process, plan: Plan, ended_only: bool = False) -> Summary:
     for rule in plan.chosen():
         if ended_only and rule.family != ENDING:
             continue
-        if rule.asks_peers and told.facts.death is not None and not ended_only:
+        if rule.asks_peers and summary.facts.death is not None and not ended_only:
             continue
         if rule.gather is not None:
             gathered = _gathered(rule, process)
             if gathered is not None:
-                told.gathered[rule.id] = gathered
+                summary.gathered[rule.id] = gathered
             continue
         for index, training in enumerate([process] if of_whole(rule) else process.trainings):
-            told.add(rule, judged_by(rule, training, plan), training, index, plan)
+            summary.add(rule, judged_by(rule, training, plan), training, index, plan)
         if len(process.steps) > LONG:
             process.forget()
     if not ended_only:
-        told.ends = clocks.ends_of(process)
-        told.windows = process.windows
-        told.portrait = agreement.portrait_of(process)
-        told.facts.trainings = several.trainings_of(process, plan.threaded)
+        summary.ends = clocks.ends_of(process)
+        summary.windows = process.windows
+        summary.portrait = agreement.portrait_of(process)
+        summary.facts.trainings = several.trainings_of(process, plan.threaded)
     if not plan.charts:
-        for rule_id, found in told.found.items():
-            told.found[rule_id] = [replace(one, finding=replace(one.finding, charts=[])) for one in found]
+        for rule_id, found in summary.found.items():
+            summary.found[rule_id] = [replace(one, finding=replace(one.finding, charts=[])) for one in found]
     process.forget()
-    return told
+    return summary
 
 
 def judged_by(rule: Rule, training: Process, plan: Plan) -> Outcome:
@@ -196,7 +196,7 @@ def judged_by(rule: Rule, training: Process, plan: Plan) -> Outcome:
 
 
 def of_whole(rule: Rule) -> bool:
-    """Whether the rule judges a process as a whole: what it needs is not told apart by training."""
+    """Whether the rule judges a process as a whole: what it needs is not recorded for each training."""
     tables = {column.partition(".")[0] for alternative in rule.needs for column in alternative}
     return rule.whole_process or not tables or not tables <= {"steps", "evals"}
 

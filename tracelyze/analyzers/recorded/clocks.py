@@ -68,7 +68,7 @@ def ends_of(process: Process) -> Ends | None:
 
 
 def offsets(ranks: Iterable[Ends]) -> list[Offset]:
-    """One for each rank on another host than the lowest rank, where the steps tell. Empty for runs on one host."""
+    """One for each rank on another host than the lowest rank, where the steps show it. Empty for runs on one host."""
     by_rank: dict[int, Ends] = {}
     for ends in ranks:
         by_rank.setdefault(ends.rank, ends)
@@ -94,13 +94,13 @@ def drift(process: Process) -> float | None:
 
 def notes(ranks: Iterable[Ends]) -> list[str]:
     """Sentences about hosts whose clocks are so far apart that their logs cannot be compared by time."""
-    told: dict[str, str] = {}
+    sentences: dict[str, str] = {}
     for offset in offsets(ranks):
         if abs(offset.seconds) > max(WORTH_A_NOTE, _BEYOND * offset.spread):
             way = "ahead of" if offset.seconds > 0 else "behind"
             apart = f"{abs(offset.seconds):.1f} s {way} that of {offset.reference}"
-            told.setdefault(offset.host, f"the clock of {offset.host} is {apart}")
-    return list(told.values())
+            sentences.setdefault(offset.host, f"the clock of {offset.host} is {apart}")
+    return list(sentences.values())
 
 
 def _offset(first: Ends, other: Ends) -> Offset | None:

@@ -71,8 +71,8 @@ def _first_of_each(
 def goes_on(beginning: Floats, before: Floats, after: Floats) -> bool:
     """Whether the losses `after` begin nearer to where `before` ended than to where the `beginning` of it all began.
 
-    Shapes [steps], measured losses only, NaN among them. Losses that had not moved further than they scatter cannot
-    tell, and are taken to go on.
+    Shapes [steps], measured losses only, NaN among them. Losses that had not moved further than they scatter do
+    not decide it, and are taken to go on.
     """
     edges = [_edge(beginning), _edge(before[::-1]), _edge(after)]
     if not all(map(len, edges)):

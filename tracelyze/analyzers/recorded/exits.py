@@ -38,8 +38,8 @@ def exit_of(folder: Path, facts: Mapping[str, Any], events: Table) -> Exit:
         return _written(_with_status(ends[-1], folder), raised)
     stopped = stop_of(text_of(folder / schema.STOPPED_FILE))
     if stopped.get("end"):
-        told = {"name": stopped["end"], "value": stopped.get("code"), "text": ""}
-        return _written(_with_status(told, folder), raised)
+        row = {"name": stopped["end"], "value": stopped.get("code"), "text": ""}
+        return _written(_with_status(row, folder), raised)
     fatal = text_of(folder / schema.SIGNAL_FILE)
     if fatal:
         return Exit("signal", None, _fatal(fatal))
@@ -61,21 +61,21 @@ def exit_of(folder: Path, facts: Mapping[str, Any], events: Table) -> Exit:
 def stop_of(text: str) -> dict[str, Any]:
     """What a recording that stopped early says of it: "reason", "step", and the "end" of the program if it came."""
     try:
-        told = reading.parse_json(text)
+        content = reading.parse_json(text)
     except ValueError:
-        told = None
-    return told if isinstance(told, dict) and "reason" in told else {"reason": text}
+        content = None
+    return content if isinstance(content, dict) and "reason" in content else {"reason": text}
 
 
 def _with_status(row: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
-    """The row of an end with the status that the C library told, if there is none in it."""
+    """The row of an end with the status that the C library wrote down, if there is none in it."""
     if row["value"] is not None:
         return row
     try:
-        told = reading.read_start(folder / schema.STATUS_FILE, 2)
+        status = reading.read_start(folder / schema.STATUS_FILE, 2)
     except (OSError, InputError):
         return row
-    return {**row, "value": told[0]} if len(told) == 1 else row
+    return {**row, "value": status[0]} if len(status) == 1 else row
 
 
 def _written(row: Mapping[str, Any], raised: list[dict[str, Any]]) -> Exit:

@@ -40,8 +40,8 @@ def load(path: str | Path) -> Run:
         processes.append(process(folder))
         processes[-1].forget()
     processes.sort(key=lambda one: (one.rank, one.attempt, one.name))
-    told = [note for one in processes for note in one.notes]
-    return Run(root, manifest, processes, notes(root, manifest, wrong, told, bool(processes)))
+    of_processes = [note for one in processes for note in one.notes]
+    return Run(root, manifest, processes, notes(root, manifest, wrong, of_processes, bool(processes)))
 
 
 def opened(root: Path) -> tuple[dict[str, Any], list[str], list[tuple[Path, dict[str, Any], int]]]:
@@ -53,9 +53,11 @@ def opened(root: Path) -> tuple[dict[str, Any], list[str], list[tuple[Path, dict
     return manifest, wrong, [(folder, _facts(folder)[0], _bytes(folder)) for folder in _process_folders(root)]
 
 
-def notes(root: Path, manifest: dict[str, Any], wrong: list[str], told: Sequence[str], trained: bool) -> list[str]:
-    """The notes of a run: on its manifest (`wrong`), of its processes (`told`), and of programs that did not train."""
-    found = [*wrong, *told, *_what_was_seen(root, errors_only=trained)]
+def notes(
+    root: Path, manifest: dict[str, Any], wrong: list[str], of_processes: Sequence[str], trained: bool
+) -> list[str]:
+    """The notes of a run: on its manifest (`wrong`), of its processes, and of programs that did not train."""
+    found = [*wrong, *of_processes, *_what_was_seen(root, errors_only=trained)]
     return found if trained or len(found) > len(wrong) else [*found, _why_unseen(manifest)]
 
 
@@ -161,12 +163,12 @@ def process(folder: Path) -> Process:
     stems = _stems(folder)
     tables = {spec.name: Table(spec, _columns(folder, spec, stems)) for spec in schema.TABLES}
     tables, joined = continuations.joined(tables)
-    tables, told = logged.completed(tables)
-    told = [*wrong, *told, *joined, *logged.ignored(tables["events"])]
+    tables, incomplete = logged.completed(tables)
+    notes = [*wrong, *incomplete, *joined, *logged.ignored(tables["events"])]
     stopped = text_of(folder / schema.STOPPED_FILE)
     if stopped:
-        told.append(_stop_note(stopped, tables["steps"]))
-    return Process(folder.name, facts, tables, exit_of(folder, facts, tables["events"]), told)
+        notes.append(_stop_note(stopped, tables["steps"]))
+    return Process(folder.name, facts, tables, exit_of(folder, facts, tables["events"]), notes)
 
 
 def _columns(folder: Path, spec: schema.Table, stems: Mapping[str, list[str]]) -> FileColumns:
@@ -196,16 +198,16 @@ def _part(stem: Path) -> Part:
     except InputError:
         return StreamPart(stream)
     part = StreamPart(stream)
-    # Empty, and there is a table by now: another reader, or the program itself, has converted it in this moment.
+    # Empty, and there is a table by now: another reader, or the program itself, has just converted it.
     return ParquetPart(table) if part.rows == 0 and table.exists() else part
 
 
 def _stop_note(stopped: str, steps: Table) -> str:
     """The stop file holds the step and the reason, of which a torn file may have less."""
-    told = stop_of(stopped)
-    step = told.get("step")
+    stop = stop_of(stopped)
+    step = stop.get("step")
     known = step if isinstance(step, int) else len(steps)
-    return f"recording stopped at step {known:,}: {' '.join(str(told['reason']).split())}"
+    return f"recording stopped at step {known:,}: {' '.join(str(stop['reason']).split())}"
 
 
 def _what_was_seen(root: Path, errors_only: bool) -> list[str]:

@@ -1,8 +1,8 @@
 """The trainings of a process, each to be judged by itself: sweeps, folds, models that are trained side by side.
 
 Optimizers that share a model, or whose models one backward ran through, are one training if they took turns; those
-that stepped one after the other are not. Where a run does not tell what an optimizer holds, whatever steps between its
-steps is taken to be part of the same training: rules that expect one optimizer then leave it alone.
+that stepped one after the other are not. Where a run does not record what an optimizer holds, whatever steps between
+its steps is taken to be part of the same training: rules that expect one optimizer then leave it alone.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ def _groups(links: Table | None, rows: Mapping[int, np.ndarray]) -> list[frozens
             first, second = sorted((find(one), find(other)))
             group[second] = first
 
-    told = set()
+    linked = set()
     for row in links.records() if links is not None else ():
         if row["model"] is not None:
-            told.add(row["optimizer"])
+            linked.add(row["optimizer"])
         else:
             join(row["optimizer"], row["other"])
     ordered = sorted(rows, key=lambda index: span[index])
-    for untold in (index for index in ordered if index not in told):
+    for alone in (index for index in ordered if index not in linked):
         for other in ordered:
-            join(untold, other)
+            join(alone, other)
     found: dict[int, set[int]] = {}
     for index in ordered:
         found.setdefault(find(index), set()).add(index)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.rule import Limits
 
 _AROUND = (
-    33  # losses whose median is the level of the one in the middle: half a hundred steps tell a level from a trend
+    33  # losses whose median is the level of the one in the middle: half a hundred steps show a level and not a trend
 )
 _FIRST = 0.1  # share of the run in which a training settles
 
@@ -44,7 +44,7 @@ def of_losses(losses: Floats, limits: Limits) -> BadBatches | None:
     highest_at_first = float(losses[:first].max())
     if 2 * int((losses[first:] > highest_at_first).sum()) < limits["batches"]:
         return None  # the median of so many batches cannot be above it; most runs end here, before what costs time
-    # A model that is not sure of anything yet does not tell wrong labels from right ones: they stand apart later.
+    # A model that is not sure of anything yet has no higher losses for wrong labels: they stand out later.
     over = np.log(losses / statistics.running_median(losses, _AROUND))
     parts = (_apart(over[begin:], begin, limits) for begin in (first, len(losses) // 2))
     return next((one for one in parts if one and float(np.median(losses[one.rows])) > highest_at_first), None)

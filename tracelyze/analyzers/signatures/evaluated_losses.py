@@ -1,4 +1,4 @@
-"""Losses of both splits at the same steps: evaluated training data tell a divergence from overfitting.
+"""Losses of both splits at the same steps: evaluated training data set apart a divergence from overfitting.
 
 Logs of benchmarks and of frameworks evaluate a part of the training data beside the validation set. What both curves
 do is the model's doing; what only validation does is not learned for new data.
@@ -67,7 +67,7 @@ def evaluated(process: Process) -> Evaluated | None:
 
 
 def departure(curves: Evaluated, *, factor: float, sigmas: float) -> Departure | None:
-    """Whether both curves left their minimum for good, as the training data tell it."""
+    """Whether both curves left their minimum for good, as those of the training data show."""
     both = [statistics.departure(c, factor=factor, sigmas=sigmas) for c in (curves.training, curves.validation)]
     return both[0] if both[0] is not None and both[1] is not None else None
 

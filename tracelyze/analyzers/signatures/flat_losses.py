@@ -93,11 +93,11 @@ def without_skill(process: Process, limits: Limits) -> Flat | None:
     seen = _no_skill(process, limits)
     if seen is None:
         return None
-    name, value, told = seen
+    name, value, because = seen
     first = int(curves.after[count // 4])
     summary = (
         f"From step {first:,} to the end the loss of the evaluated training data stands at {number(late)} (it changed "
-        f"by {percent(abs(change))}), and {told}: the model has learned nothing of its task."
+        f"by {percent(abs(change))}), and {because}: the model has learned nothing of its task."
     )
     return Flat(late, first, None, abs(change), f" from step {first:,} on", summary, "likely", name, value)
 
@@ -114,6 +114,6 @@ def _no_skill(process: Process, limits: Limits) -> tuple[str, float, str] | None
         if right is not None and len(right) >= limits["evaluations"] and 0 < right.values[0] < 1 / limits["better"]:
             best = float(right.values.max())
             if best < limits["better"] * right.values[0]:
-                told = f"{right.name} never rose above {number(best)}, from {number(float(right.values[0]))}"
-                return f"highest {right.name}", best, told
+                because = f"{right.name} never rose above {number(best)}, from {number(float(right.values[0]))}"
+                return f"highest {right.name}", best, because
     return None

@@ -1,6 +1,6 @@
 """Losses that were NaN and are not in the log: the Hugging Face Trainer writes the mean of the others in their place.
 
-With `logging_nan_inf_filter` (on unless told otherwise) every NaN of a logging window counts as the mean of its finite
+With `logging_nan_inf_filter` (on by default) every NaN of a logging window counts as the mean of its finite
 losses, and a window of NaN alone is logged as exactly 0.0. The gradient norm and evaluations are logged as they are.
 """
 

@@ -88,13 +88,13 @@ class Late:
 
 
 def read(process: Process) -> Rank:
-    """What the dump of this process says, of several the one that tells where it stood when it last moved on."""
+    """What the dump of this process says, of several the one that shows where it stood when it last moved on."""
     one = Rank(process.rank)
     rows = list(process.tables["collectives"].records())
     times = sorted({row["time"] for row in rows if row["time"] is not None})
     if times or (not rows and int(process.facts.get("world_size") or 1) > 1):
         one.recorded, one.doing = True, doing.of(process)
-        chosen, one.failed = _telling(process, times)
+        chosen, one.failed = _dump_to_read(process, times)
         rows = [row for row in rows if row["time"] == chosen]
     for row in rows:
         _take(one, row)
@@ -112,7 +112,7 @@ def read(process: Process) -> Rank:
     return one
 
 
-def _telling(process: Process, times: Sequence[float]) -> tuple[float | None, bool]:
+def _dump_to_read(process: Process, times: Sequence[float]) -> tuple[float | None, bool]:
     """Which dump to read, and whether it is from after an exception."""
     raised = [row["time"] for row in process.events.records() if row["kind"] == "exception" and row["time"] is not None]
     if not raised or not times:
@@ -121,10 +121,10 @@ def _telling(process: Process, times: Sequence[float]) -> tuple[float | None, bo
     return (stood[-1], False) if stood else (times[-1], True)
 
 
-def together(told: Iterable[tuple[int, Rank | None]]) -> dict[int, Rank]:
+def together(by_rank: Iterable[tuple[int, Rank | None]]) -> dict[int, Rank]:
     """The ranks by number; one without a dump has nothing to show."""
     ranks: dict[int, Rank] = {}
-    for number, one in told:
+    for number, one in by_rank:
         if one is not None or number not in ranks:
             ranks[number] = one or Rank(number)
     for group in {name for one in ranks.values() for name in one.enqueued}:
@@ -152,8 +152,8 @@ def _take(one: Rank, row: Mapping[str, Any]) -> None:
         return
     one.enqueued[group] = max(one.enqueued.get(group, -1), int(sequence))
     if row["state"] != "completed":
-        told = (str(row[name] or "") for name in ("description", "operation", "sizes", "stack"))
-        description, operation, sizes, stack = told
+        texts = (str(row[name] or "") for name in ("description", "operation", "sizes", "stack"))
+        description, operation, sizes, stack = texts
         one.pending.setdefault(group, []).append(Call(group, description, int(sequence), operation, sizes, stack))
 
 
@@ -162,14 +162,14 @@ def _take_pair(one: Rank, row: Mapping[str, Any]) -> None:
 
     Their state says nothing: those of batch_isend_irecv stay "scheduled" when they are complete.
     """
-    group, told = str(row["group"]), _PAIR.match(str(row["operation"]))
+    group, pair = str(row["group"]), _PAIR.match(str(row["operation"]))
     members = one.members.get(group, ())
-    if told is None or int(told["other"]) >= len(members):
+    if pair is None or int(pair["other"]) >= len(members):
         return
-    other, sequence = members[int(told["other"])], int(row["sequence"] or 0)
+    other, sequence = members[int(pair["other"])], int(row["sequence"] or 0)
     one.cut = one.cut or (group not in one.pairs and sequence > 1)  # a group numbers them from 1, for all peers
     one.pairs.add(group)
-    if told["what"] == "send":
+    if pair["what"] == "send":
         one.sent[other] += 1
     else:
         words = (str(row[name] or "") for name in ("description", "operation", "sizes", "stack"))

@@ -1,4 +1,4 @@
-"""Leaps of a loss that last: told from outliers by a running median, from noise by the spread before them."""
+"""Leaps of a loss that last: set apart from outliers by a running median, from noise by the spread before them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.rule import Limits
     from tracelyze.analyzers.signatures.evaluated_losses import Evaluated, Leaps
 
-_USUAL = 32  # losses before a leap that tell what is usual
+_USUAL = 32  # losses before a leap that show what is usual
 _LONG = 4 * _USUAL  # losses from which on a leap that fills much of the run is another level
 _FIRST = 0.1  # share of the run in which a training settles
 

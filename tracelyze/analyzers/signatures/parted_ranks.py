@@ -33,14 +33,14 @@ class Parted:
 def of(peers: Sequence[Peer], ranks: Mapping[int, Rank]) -> Parted | None:
     """Where the ranks of one start of the job were; None if one of them failed by itself, or if all were at one line.
 
-    An exception that says no more than that others are gone, or do not come, tells where its rank waited.
+    An exception that says no more than that others are gone, or do not come, shows where its rank waited.
     """
     own_fault = any(peer.death is not None and not peer.death.follows for peer in peers)
     doing = {peer.rank: ranks[peer.rank].doing for peer in peers if peer.rank in ranks}
     lost = [peer for peer in peers if peer.death is not None and peer.death.exit.kind == "exception"]
-    places = {peer.rank: told.location for peer in lost if (told := doing.get(peer.rank)) and told.location}
+    places = {peer.rank: seen.location for peer in lost if (seen := doing.get(peer.rank)) and seen.location}
     ended = {
-        peer.rank: peer.steps for peer in peers if peer.death is None and (told := doing.get(peer.rank)) and told.ended
+        peer.rank: peer.steps for peer in peers if peer.death is None and (seen := doing.get(peer.rank)) and seen.ended
     }
     steps = {peer.rank: peer.steps for peer in lost}
     if own_fault or not places or any(count > min(steps.values()) for count in ended.values()):

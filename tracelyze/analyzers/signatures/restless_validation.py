@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.analyzers.recorded.table import Floats
 
-MIN_PASSES = 10  # the median of eight second differences is the least that tells noise
+MIN_PASSES = 10  # the median of eight second differences is the least that shows noise
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,8 @@ def findings(process: Process, rule: str, limits: Limits) -> tuple[list[Finding]
 def _is_no_task(line: Line, rows: list[Row], limits: Limits) -> bool:
     """Whether this is no exercise whose target is meant to be one of its inputs.
 
-    A feature that foretells a class differs from it now and then. A number to be copied or scaled stands among columns
-    that have nothing to do with it; in a table, and in a window of a series, others foretell the target as well.
+    A feature that predicts a class differs from it now and then. A number to be copied or scaled stands among columns
+    that have nothing to do with it; in a table, and in a window of a series, others predict the target as well.
     """
     if line.function in predictions.CLASSES or line.function in BINARY:
         return bool(sum(row["column_rows"] for row in rows) >= limits["samples"])
@@ -63,7 +63,7 @@ def _finding(process: Process, line: Line, rows: list[Row], rule: str, limits: L
             "nothing, on validation data neither: where the answer is not known yet, it has nothing to go by."
         ),
         fix="Take the target, and everything that is made from it, out of the inputs; let windows end before the value "
-        "that they are to foretell.",
+        "that they are to predict.",
         fix_code='features = table.drop(columns=["target"])\n'
         "# of a series: x, y = series[i : i + n], series[i + n]",
         evidence=[

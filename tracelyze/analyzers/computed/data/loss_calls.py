@@ -46,7 +46,7 @@ class Line:
 
 
 Verdict = Callable[[Row], bool | None]
-Tell = Callable[[Line, list[Row]], Finding]
+ToFinding = Callable[[Line, list[Row]], Finding]
 
 
 def lines(process: Process, functions: Collection[str]) -> list[Line]:
@@ -59,8 +59,8 @@ def lines(process: Process, functions: Collection[str]) -> list[Line]:
     return sorted(found, key=lambda line: not line.training)
 
 
-def judge(process: Process, functions: Sequence[str], wrong: Verdict, tell: Tell, limits: Limits) -> Outcome:
-    """Findings for the lines at which nearly all calls are `wrong`. A verdict of None: this call tells nothing."""
+def judge(process: Process, functions: Sequence[str], wrong: Verdict, to_finding: ToFinding, limits: Limits) -> Outcome:
+    """Findings for the lines at which nearly all calls are `wrong`. A verdict of None: this call shows nothing."""
     findings: list[Finding] = []
     clean = 0
     trained = compiled = False
@@ -69,7 +69,7 @@ def judge(process: Process, functions: Sequence[str], wrong: Verdict, tell: Tell
         bad = [row for row, verdict in verdicts if verdict]
         compiled |= not verdicts and any(row["made_by"] == COMPILED for row in line.rows)
         if len(bad) >= limits["calls"] and len(bad) >= limits["share"] * len(verdicts):
-            findings.append(tell(line, bad))
+            findings.append(to_finding(line, bad))
         elif verdicts:
             trained |= line.training
             clean += len(verdicts) - len(bad)
@@ -79,10 +79,10 @@ def judge(process: Process, functions: Sequence[str], wrong: Verdict, tell: Tell
     if trained:
         return Passed(f"{plural(clean, 'call')} of {names} looked at, none of this kind")
     if compiled:
-        return Skipped("torch.compile made the input of the loss, and its values alone do not tell")
+        return Skipped("torch.compile made the input of the loss, and its values alone do not decide it")
     return Skipped(
-        f"no call of {names} in training that tells: another loss, one written out by the script, or one inside "
-        "torch.compile"
+        f"no call of {names} in training that could be judged: another loss, one written out by the script, or one "
+        "inside torch.compile"
     )
 
 

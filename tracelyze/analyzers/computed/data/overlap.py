@@ -166,7 +166,7 @@ def compare(pairs: list[tuple[list[Seen], list[Seen]]], lengths: dict[int, int])
 
 
 def _concentration(met: Counter[str], looked: int) -> float:
-    """The share of the samples looked at on which the counts in `met` fall, as far as they tell; else 1."""
+    """The share of the samples looked at on which the counts in `met` fall; 1 where they are too few to say."""
     again = sum(count * (count - 1) for count in met.values())
     return min(1.0, met.total() ** 2 / (looked * again)) if again >= AGAIN else 1.0
 

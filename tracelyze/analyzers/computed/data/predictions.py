@@ -1,4 +1,4 @@
-"""Whether predictions tell samples apart: their deviation from sample to sample, against that of the targets."""
+"""Whether predictions differ between samples: their deviation from sample to sample, against that of the targets."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def constant(process: Process, optimization: Optimization, limits: Limits) -> tu
     could be judged up to it."""
     judged = 0
     for line in (one for one in loss_calls.lines(process, FUNCTIONS) if one.training):
-        rows = [row for row in line.rows if _tells(row, limits)]
-        if line.function == WRITTEN and not _foretold(rows):
+        rows = [row for row in line.rows if _can_judge(row, limits)]
+        if line.function == WRITTEN and not _predictable(rows):
             continue
         late = [row for row in rows if row["step"] >= limits["late"] * len(optimization.steps)]
         if len(rows) < limits["looks"] or not late:
@@ -61,7 +61,7 @@ def constant(process: Process, optimization: Optimization, limits: Limits) -> tu
     return None, judged
 
 
-def _tells(row: Row, limits: Limits) -> bool:
+def _can_judge(row: Row, limits: Limits) -> bool:
     """Whether targets of the look differ, so that predictions should; most of them have to count, and of tokens and
     other large sets of classes the frequencies alone take long to learn."""
     known = row["varies"] is not None and row["target_varies"] is not None
@@ -75,7 +75,7 @@ def chance(rows: list[Row]) -> float:
     return float(np.median([np.sqrt(2 * np.log(row["columns"]) / row["column_rows"]) for row in rows]))
 
 
-def _foretold(rows: list[Row]) -> bool:
+def _predictable(rows: list[Row]) -> bool:
     """Whether an input says something about the target, where both were compared: returns of a stock have no such one,
     and their mean is the right answer."""
     compared = [row for row in rows if row.get("column_rows")]

@@ -27,10 +27,10 @@ def lines(process: Process, limits: Limits) -> list[tuple[Line, list[Row]]]:
     found = []
     for line in loss_calls.lines(process, loss_calls.OF_TOKENS):
         rows = [row for row in line.rows if line.training and row["ids_next"] is not None]
-        told = [row for row in rows if row["ids_next"] >= limits["next"]]
-        untold = [row for row in rows if math.isnan(row["ids_next"])]
-        if len(told) >= limits["calls"] and len(told) >= limits["share"] * (len(rows) - len(untold)):
-            found.append((line, told))
+        next_ids = [row for row in rows if row["ids_next"] >= limits["next"]]
+        unknown = [row for row in rows if math.isnan(row["ids_next"])]
+        if len(next_ids) >= max(limits["calls"], limits["share"] * (len(rows) - len(unknown))):
+            found.append((line, next_ids))
     return found
 
 

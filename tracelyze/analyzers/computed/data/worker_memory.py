@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
-FEWEST = 5  # readings: three after the warm-up tell a climb from a step
+FEWEST = 5  # readings: three after the warm-up show a climb and not a step
 WARM_UP = 2  # readings: after one batch and after two, libraries and buffers are still being loaded
 
 

@@ -25,7 +25,7 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
     if count < limits["steps"] or share < limits["mixed"]:
         return None
     first = int(np.argmax(mixed))
-    begin = max(1, timing.step_at(optimization, first) - 1)  # A row tells of the step before it.
+    begin = max(1, timing.step_at(optimization, first) - 1)  # A row is about the step before it.
     name = timing.name_of(optimization) or " of this optimizer"
     tensors = int(np.median(present[mixed]))
     return Finding(

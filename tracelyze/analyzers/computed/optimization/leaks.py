@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MIB = 2.0**20
 FEWEST = statistics.MIN_CLIMB_STEPS
-"""Measurements of memory, or of graphs: what a climb can be told of."""
+"""The fewest measurements of memory, or of graphs, that show a climb."""
 HOST_GROWTH = 0.2  # share of the memory at the start: heaps that are used again and page caches stay below it
 _FIRST_PASS = 1.2  # passes over the data: what is fetched ahead of the second one is a part of it
 

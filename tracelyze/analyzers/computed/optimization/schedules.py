@@ -108,7 +108,7 @@ def begun_early(optimization: Optimization, rows: list[Row], limits: Limits) -> 
 
 
 def _epochs(optimization: Optimization) -> int | None:
-    """Passes over a loader; without one the evaluation passes, if there are several; None if nothing tells."""
+    """Passes over a loader; without one the evaluation passes, if there are several; None if neither is known."""
     if optimization.steps.has("loader") and np.isfinite(optimization.steps["loader"]).any():
         return int((optimization.steps["loader_first"] == 1).sum())
     after = optimization.process.evals["after_step"]

@@ -40,10 +40,10 @@ def acts(process: Process) -> bool:
     negative = graphs["weights_negative"][weighed]
     if len(negative) and 0 < float(np.median(negative)) < 1:
         return True
-    return (bool(weighed.any()) or _values_choices(process) or not _tells_its_loss(process)) and _plays(process)
+    return (bool(weighed.any()) or _values_choices(process) or not _shows_its_loss(process)) and _plays(process)
 
 
-def _tells_its_loss(process: Process) -> bool:
+def _shows_its_loss(process: Process) -> bool:
     """Whether a loss function in training, or the graph of a loss written by hand, was looked at."""
     called = any(row["training"] for row in process.tables["loss_calls"].records())
     return called or len(process.tables["loss_graphs"]) > 0

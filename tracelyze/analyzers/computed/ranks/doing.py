@@ -65,9 +65,9 @@ def of(process: Process) -> Doing:
 
 def _meaning(stack: str, at: str) -> str:
     innermost = [line.strip() for line in stack.splitlines()[-INNERMOST:]]
-    told = next((what for pattern, what in PLACES if any(map(pattern.search, innermost))), "")
-    if told:
-        return told + at
+    place = next((what for pattern, what in PLACES if any(map(pattern.search, innermost))), "")
+    if place:
+        return place + at
     function = stack.splitlines()[-1].rpartition(" ")[2] if stack else ""
     return f"was in {function or 'the program'}{at}"
 

@@ -1,4 +1,4 @@
-"""Weights and gradients of a rank at a few steps, as sums that tell whether two ranks have the same ones."""
+"""Weights and gradients of a rank at a few steps, as sums that show whether two ranks have the same ones."""
 
 from __future__ import annotations
 

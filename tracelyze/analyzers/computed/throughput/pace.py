@@ -41,8 +41,8 @@ def increase(values: Floats, judged: Mask) -> float:
 
 
 def within_model_late(optimization: Optimization) -> float | None:
-    """Share of the looks in the last third that met the program in a module, a backward or an optimizer; None if too
-    few looks tell, or the work is done on a device and the program only waits for it."""
+    """Share of the looks in the last third that met the program in a module, a backward or an optimizer; None if there
+    are too few such looks, or the work is done on a device and the program only waits for it."""
     samples, ends = optimization.process.samples, optimization.steps["time"]
     late = samples["time"] >= ends[2 * len(ends) // 3]
     places = [place for place, is_late in zip(samples.text("innermost"), late, strict=True) if is_late and place]
