@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tracelyze.analyzers.kineto.timeline.memory import SEGMENT, memory_use, telling_changes
+from tracelyze.analyzers.kineto.timeline.memory import SEGMENT, changes_worth_keeping, memory_use
 from tracelyze.analyzers.kineto.timeline.steps import Steps
 from tracelyze.analyzers.kineto.timeline.table import Table
 from tracelyze.analyzers.kineto.timeline.trace import MEMORY_COLUMNS, Trace
@@ -36,16 +36,16 @@ def test_thinned_changes_of_memory_say_the_same(rows: list[tuple[int, int, int, 
     rows = sorted(rows, key=lambda row: row[0])
     whole = said(table(rows))
     thinned = table(rows[:cut])
-    thinned.keep(telling_changes(thinned))
+    thinned.keep(changes_worth_keeping(thinned))
     if rows[cut:]:
         rest = table(rows[cut:])
         thinned.append(**{name: rest[name] for name in rest.names})
-        thinned.keep(telling_changes(thinned))
+        thinned.keep(changes_worth_keeping(thinned))
     assert said(thinned) == whole
 
 
 def test_changes_that_say_nothing_new_are_left_out() -> None:
     steady = [(moment, 0, 1 + moment % 2, 2 - moment % 2) for moment in range(10_000)]
     memory = table([*steady, (10_000, 0, 2, 4)])
-    memory.keep(telling_changes(memory))
+    memory.keep(changes_worth_keeping(memory))
     assert memory["start"].tolist() == [0, 1, 9_999, 10_000]

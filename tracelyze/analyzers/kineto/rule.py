@@ -36,7 +36,7 @@ class Job:
     waits: dict[str, Floats] = field(default_factory=dict)
 
     def waiting(self, summary: TraceSummary) -> float | None:
-        """Microseconds that this rank waits for the last rank in its collectives; None where that cannot be told."""
+        """Microseconds that this rank waits for the last rank in its collectives; None where that is not known."""
         waits = self.waits.get(summary.path)
         return None if waits is None else float(waits.sum())
 
@@ -51,7 +51,7 @@ OneTraceCheck = Callable[[TraceSummary, Job, Limits], Outcome]
 
 @dataclass(frozen=True, kw_only=True)
 class TraceRule(Declaration):
-    """One diagnosis, as profiler traces tell it."""
+    """One diagnosis, as profiler traces show it."""
 
     check: TraceCheck
 
@@ -67,7 +67,7 @@ FEWEST_STEPS: Final = Threshold(
     "fewest_steps",
     3,
     "steps",
-    "derived: two steps cannot tell what recurs from what happened once; the first one is often warm-up",
+    "derived: two steps do not show what recurs; the first one is often warm-up",
 )
 FEWEST_ACTIVITIES: Final = Threshold(
     "fewest_activities",

@@ -1,4 +1,4 @@
-"""Where each step's time went on one device: work by kind, and every idle moment charged to what the host was doing.
+"""Where each step's time went on one device: work by kind, and all idle time charged to what the host was doing.
 
 A gap ends with the first device activity after it. Until that activity was launched the device could not have had it,
 so that part of the gap is the host's, and what the launching thread and the thread of the steps were doing explains
@@ -259,16 +259,16 @@ class _Launches:
     """Which launch stands behind the end of a gap, and which launches are the first of their step."""
 
     def __init__(self, trace: Trace, steps: Steps, row_start: Floats, launch_of_row: Integers) -> None:
-        self.moments = trace.launches["start"]
+        self.times = trace.launches["start"]
         self._row_start = row_start
         self._launch = launch_of_row
         self._linked = np.flatnonzero(launch_of_row >= 0).astype(np.int32)
         self.first = np.full(len(steps), np.inf)
-        for part in range(0, len(self.moments), _SLICE):
-            moments = self.moments[part : part + _SLICE]
-            home = np.searchsorted(steps.start, moments, side="right") - 1
-            within = (home >= 0) & (moments <= steps.end[np.maximum(home, 0)])
-            np.minimum.at(self.first, home[within], moments[within])
+        for part in range(0, len(self.times), _SLICE):
+            times = self.times[part : part + _SLICE]
+            home = np.searchsorted(steps.start, times, side="right") - 1
+            within = (home >= 0) & (times <= steps.end[np.maximum(home, 0)])
+            np.minimum.at(self.first, home[within], times[within])
 
     def behind(self, closed: Floats) -> Integers:
         """The launch of the activity that ends each gap, or of the next one that has a launch; -1 for none."""
@@ -292,7 +292,7 @@ def _gaps(opened: Floats, closed: Floats, steps: Steps, launches: _Launches) -> 
     launch = launches.behind(closed)[gap]
     leads = launch >= 0
     first_of_step = launches.first[step[leads]]  # infinite where nothing was launched
-    leads[leads] = np.isfinite(first_of_step) & (launches.moments[launch[leads]] <= first_of_step)
+    leads[leads] = np.isfinite(first_of_step) & (launches.times[launch[leads]] <= first_of_step)
     return _Gaps(start, end, step, opened[gap], launch, leads)
 
 
@@ -379,8 +379,8 @@ def _charged(gaps: _Gaps, steps: Steps, host: HostRanges, trace: Trace) -> tuple
         opened = gaps.opened[mine]
         drained[mine] = intervals.contains(syncs, opened) | intervals.contains(syncs, opened + _SYNC_SLACK)
     shares[:, _DEVICE] = gaps.end - handed_over
-    told = shares.sum(axis=1)
-    shares[:, _UNRECORDED] += np.maximum(gaps.end - gaps.start - told, 0.0)
+    charged = shares.sum(axis=1)
+    shares[:, _UNRECORDED] += np.maximum(gaps.end - gaps.start - charged, 0.0)
     general = shares[np.ix_(gaps.leads, _GENERAL)]
     shares[gaps.leads, _PREPARATION] = general.sum(axis=1)
     shares[np.ix_(gaps.leads, _GENERAL)] = 0.0

@@ -1,7 +1,7 @@
 """Which rank the others wait for: the same collectives on all ranks, matched, and who arrives last.
 
 A collective ends on all its ranks together, when the last one has arrived: so the rank that is waited for has the
-shortest kernels, and the ends tell how far apart the clocks of two ranks are.
+shortest kernels, and the ends show how far apart the clocks of two ranks are.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def _of_key(times: CollectiveTimes, key: str) -> Integers:
 
 
 def _aligned(places: Mapping[int, tuple[CollectiveTimes, Integers]]) -> dict[int, Integers]:
-    """Of each member's collectives those that all of them hold, in the same order; empty where that cannot be told.
+    """Of each member's collectives those that all of them hold, in the same order; empty where that is not known.
 
     As a rule that is all of them. Windows that began or ended apart hold different ones: then they are laid against
     those of the first member so that they end together.
@@ -222,7 +222,7 @@ def _aligned(places: Mapping[int, tuple[CollectiveTimes, Integers]]) -> dict[int
 
 
 def _move(first: tuple[CollectiveTimes, Integers], second: tuple[CollectiveTimes, Integers]) -> int | None:
-    """By how many places the second rank's collectives come later than the first's; None where that cannot be told.
+    """By how many places the second rank's collectives come later than the first's; None where that is not known.
 
     Where clocks agree the ends do. Where they do not, as many on both ranks are taken for the same; else the distance
     of the ends, of all that the shorter window holds, has to vary less with one move than with any other.

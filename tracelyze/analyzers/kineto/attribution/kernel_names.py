@@ -11,11 +11,11 @@ LONGEST: Final = 64  # characters that fit a row of a table
 
 _RETURNS: Final = re.compile(r"^(void|bool|int|float|double|auto|std::enable_if<.*?>::type)\s+")
 _NOISE: Final = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\bconst\b|\bat::native::")
-_TELLING: Final = re.compile(
+_SPECIFIC: Final = re.compile(
     r"(\w*[Ff]unctor\w*(?<!TensorIteratorFunctor)|\w+_kernel(?:_cuda|_impl)?|\w+Ops?|\w+Callable|\w+_1688gemm\w*|"
     r"cutlass\w*_\w+|\w*gemm\w*)(?=[<,>(:\s]|$)"
 )
-"""What tells one instance of a general kernel from another: the functor, the operation, the generated kernel."""
+"""What names one instance of a general kernel: the functor, the operation, the generated kernel."""
 
 _GENERAL: Final = re.compile(r"elementwise_kernel|reduce_kernel|multi_tensor_apply|^Kernel2?$|index_\w+kernel|^kernel$")
 _BARE: Final = re.compile(r"[Kk]ernel2?")
@@ -44,13 +44,13 @@ def _without_templates(name: str) -> str:
     said = head.rsplit("::", 1)[-1] or head
     if bare[opened] == "<" and _GENERAL.search(said):
         # A kernel that applies some function: its name says nothing without the function's.
-        found: list[str] = _TELLING.findall(_template(bare, opened))
-        telling = [one for one in found if not _GENERAL.search(one)]
-        telling = [one for one in telling if not _WRAPPER.fullmatch(one)] or telling
-        if telling:
+        found: list[str] = _SPECIFIC.findall(_template(bare, opened))
+        specific = [one for one in found if not _GENERAL.search(one)]
+        specific = [one for one in specific if not _WRAPPER.fullmatch(one)] or specific
+        if specific:
             if _BARE.fullmatch(said):
-                return telling[0]
-            return f"{said}<{telling[-1] if said.startswith('reduce') else telling[0]}>"
+                return specific[0]
+            return f"{said}<{specific[-1] if said.startswith('reduce') else specific[0]}>"
     return said
 
 

@@ -115,13 +115,13 @@ def _inside_calls(trace: Trace, launch_of: Integers, rows: Mask) -> Mask:
         return inside
     candidates = np.flatnonzero(rows & (launch_of >= 0))
     launches = launch_of[candidates]
-    moments, threads = trace.launches["start"][launches], trace.launches["thread"][launches]
+    launched, threads = trace.launches["start"][launches], trace.launches["thread"][launches]
     for thread in most_frequent(calls["thread"]):
         own = calls["thread"] == thread
         order = np.argsort(calls["start"][own], kind="stable")
         starts = calls["start"][own][order]
         ends = np.maximum.accumulate(calls["end"][own][order])
         mine = threads == thread
-        before = np.searchsorted(starts, moments[mine], side="right") - 1
-        inside[candidates[mine]] = (before >= 0) & (ends[before] >= moments[mine])
+        before = np.searchsorted(starts, launched[mine], side="right") - 1
+        inside[candidates[mine]] = (before >= 0) & (ends[before] >= launched[mine])
     return inside

@@ -49,9 +49,9 @@ def optimizer_total(trace: Trace, steps: Steps, launch_of: Integers) -> Optimize
     for part in slices(len(launch_of)):
         linked = np.flatnonzero(launch_of[part] >= 0) + part.start
         launches = launch_of[linked]
-        moment, by = trace.launches["start"][launches], trace.launches["thread"][launches]
-        place = np.searchsorted(start, moment, side="right") - 1
-        own = linked[(by == thread) & (place >= 0) & (end[np.maximum(place, 0)] >= moment)]
+        launched, by = trace.launches["start"][launches], trace.launches["thread"][launches]
+        place = np.searchsorted(start, launched, side="right") - 1
+        own = linked[(by == thread) & (place >= 0) & (end[np.maximum(place, 0)] >= launched)]
         count += len(own)
         many += int(at_once[trace.device["name"][own]].sum())
         device_us += float((trace.device["end"][own] - trace.device["start"][own]).sum())

@@ -94,10 +94,10 @@ def kernel_times(trace: Trace, steps: Steps, launch_of: Integers, marks: Steps |
     ]
 
 
-def _home(steps: Steps, moments: Floats) -> Integers:
-    """The step in which each moment lies, -1 for none."""
-    home = np.searchsorted(steps.start, moments, side="right") - 1
-    return np.where((home >= 0) & (moments < steps.end[np.maximum(home, 0)]), home, -1)
+def _home(steps: Steps, times: Floats) -> Integers:
+    """The step in which each time lies, -1 for none."""
+    home = np.searchsorted(steps.start, times, side="right") - 1
+    return np.where((home >= 0) & (times < steps.end[np.maximum(home, 0)]), home, -1)
 
 
 def _kernel(trace: Trace, key: list[int], count: float, time: Floats) -> KernelTime:
@@ -115,7 +115,7 @@ def _operators(trace: Trace, launch_of: Integers) -> Integers:
     rows = np.flatnonzero(launch_of >= 0)
     if len(rows) and len(names):
         launches = launch_of[rows]
-        moment, thread = trace.launches["start"][launches], trace.launches["thread"][launches]
-        home = enclosing(trace, Activity.OPERATOR, moment, thread)
+        times, thread = trace.launches["start"][launches], trace.launches["thread"][launches]
+        home = enclosing(trace, Activity.OPERATOR, times, thread)
         found[rows] = np.where(home >= 0, names[np.maximum(home, 0)], -1)
     return found

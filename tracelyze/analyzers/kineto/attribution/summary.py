@@ -117,7 +117,7 @@ class TraceSummary:
 class Attributed:
     """A trace while all of it is in memory. `launch_of`: the launch of each device row; `rows`: those of each device.
 
-    `blocks` tells where in the file to look again; it is empty for a trace that was imported.
+    `blocks`: where in the file to read again; it is empty for a trace that was imported.
     """
 
     trace: Trace
@@ -165,7 +165,7 @@ def summarise_file(path: Path, position: int, keep: Keep) -> TraceSummary:
 def summarise_trace(
     trace: Trace, position: int = 0, keep: Keep | None = None, blocks: Blocks | None = None
 ) -> TraceSummary:
-    """The summary of one trace, which is used up. `position`: its rank if neither the file nor its name tells one."""
+    """The summary of one trace, which is used up. `position`: its rank if neither the file nor its name holds one."""
     steps = find_steps(trace) or Steps("nothing", np.zeros(0, np.int64), np.zeros(0), np.zeros(0), -1, counted=False)
     host = HostRanges(trace)
     launch_of = attribution.launches_of(trace)
@@ -183,7 +183,7 @@ def summarise_trace(
     if len(steps) and not devices:
         notes.append("The trace holds no device activity: only the host's side of each step could be looked at.")
     if devices and not len(trace.launches) and not any(len(table) for table in trace.host.values()):
-        notes.append("The trace holds no host activity: why the device was idle cannot be told.")
+        notes.append("The trace holds no host activity: why the device was idle is not known.")
     if len(devices) > 1:
         notes.append(f"The trace holds {len(devices)} devices; the findings are about the busiest of them.")
     origin = float(steps.start[0]) if len(steps) else 0.0

@@ -57,9 +57,9 @@ class CallTotal:
 
 @dataclass(frozen=True)
 class PageableCopies:
-    """Copies from or to pageable host memory within the steps. `told`: whether the trace tells the kind of memory."""
+    """Copies from or to pageable host memory within the steps. `known`: whether the trace shows the kind of memory."""
 
-    told: bool
+    known: bool
     count: int
     time_us: float
     exposed_us: float
@@ -101,8 +101,8 @@ def operator_totals(trace: Trace, launch_of: Integers) -> list[OperatorTotal]:
     for part in slices(len(device)):
         linked = launch_of[part] >= 0
         launches = launch_of[part][linked]
-        moment, thread = trace.launches["start"][launches], trace.launches["thread"][launches]
-        home = enclosing(trace, Activity.OPERATOR, moment, thread)
+        times, thread = trace.launches["start"][launches], trace.launches["thread"][launches]
+        home = enclosing(trace, Activity.OPERATOR, times, thread)
         inside = home >= 0
         names = operators["name"][home[inside]]
         duration = (device["end"][part] - device["start"][part])[linked][inside]
@@ -116,9 +116,9 @@ def pageable_copies(trace: Trace, steps: Steps, work: Work) -> PageableCopies:
     """Copies that use pageable memory: how many lie in the steps, how long they take, and how much no kernel hides."""
     device = trace.device
     pageable = np.array([bool(_PAGEABLE.search(name)) for name in trace.device_names], dtype=bool)
-    told = bool(pageable.any()) or any(_PINNED.search(name) for name in trace.device_names)
+    known = bool(pageable.any()) or any(_PINNED.search(name) for name in trace.device_names)
     if not len(device) or not len(steps) or not pageable.any():
-        return PageableCopies(told, 0, 0.0, 0.0)
+        return PageableCopies(known, 0, 0.0, 0.0)
     start, end = device["start"], device["end"]
     copies = np.flatnonzero(device["kind"] == Kind.COPY)
     within = (start[copies] >= steps.start[0]) & (start[copies] < steps.end[-1])
@@ -126,7 +126,7 @@ def pageable_copies(trace: Trace, steps: Steps, work: Work) -> PageableCopies:
     work_done = intervals.merged(start, end, work.communication | work.computation, 1 << 16)
     hidden = sum(float(intervals.covered(part, start[chosen], end[chosen]).sum()) for part in work_done)
     time = float((end[chosen] - start[chosen]).sum())
-    return PageableCopies(told, len(chosen), round(time, 3), round(time - hidden, 3))
+    return PageableCopies(known, len(chosen), round(time, 3), round(time - hidden, 3))
 
 
 def call_totals(trace: Trace, activity: Activity, steps: Steps) -> list[CallTotal]:
@@ -137,11 +137,11 @@ def call_totals(trace: Trace, activity: Activity, steps: Steps) -> list[CallTota
     rows = np.flatnonzero((table["start"] >= steps.start[0]) & (table["start"] < steps.end[-1]))
     duration = (table["end"] - table["start"])[rows]
     looked_up = rows[:_MOST_LOOKED_UP]
-    moment, thread = table["start"][looked_up], table["thread"][looked_up]
+    times, thread = table["start"][looked_up], table["thread"][looked_up]
     behind = np.full((len(rows), 3), -1, dtype=np.int64)
     behind[:, 0] = table["name"][rows]
-    frame = _innermost(trace, Activity.PYTHON, moment, thread)
-    operator = enclosing(trace, Activity.OPERATOR, moment, thread)
+    frame = _innermost(trace, Activity.PYTHON, times, thread)
+    operator = enclosing(trace, Activity.OPERATOR, times, thread)
     behind[: len(looked_up), 1] = np.where(frame >= 0, _names(trace, Activity.PYTHON, frame), -1)
     behind[: len(looked_up), 2] = np.where(operator >= 0, _names(trace, Activity.OPERATOR, operator), -1)
     keys, group = groups(behind)
@@ -178,42 +178,42 @@ def _names(trace: Trace, activity: Activity, rows: Integers) -> Array:
     return names[np.maximum(rows, 0)] if len(names) else np.full(len(rows), -1)
 
 
-def enclosing(trace: Trace, activity: Activity, moment: Floats, thread: Array) -> Integers:
-    """The range of a class without nesting that holds each moment on its thread, -1 for none, shape [moments]."""
+def enclosing(trace: Trace, activity: Activity, times: Floats, thread: Array) -> Integers:
+    """The range of a class without nesting that holds each time on its thread, -1 for none, shape [times]."""
     table = trace.host[activity]
-    found = np.full(len(moment), -1, dtype=np.int64)
+    found = np.full(len(times), -1, dtype=np.int64)
     for value in most_frequent(thread):
         own = np.flatnonzero(table["thread"] == value)
         if not len(own):
             continue
         own = own[np.argsort(table["start"][own], kind="stable")]
         mine = np.flatnonzero(thread == value)
-        place = np.searchsorted(table["start"][own], moment[mine], side="right") - 1
+        place = np.searchsorted(table["start"][own], times[mine], side="right") - 1
         candidate = own[np.maximum(place, 0)]
-        found[mine] = np.where((place >= 0) & (table["end"][candidate] >= moment[mine]), candidate, -1)
+        found[mine] = np.where((place >= 0) & (table["end"][candidate] >= times[mine]), candidate, -1)
     return found
 
 
-def _innermost(trace: Trace, activity: Activity, moment: Floats, thread: Array) -> Integers:
-    """The innermost range of a class with nesting that holds each moment on its thread, -1 for none, shape [moments].
+def _innermost(trace: Trace, activity: Activity, times: Floats, thread: Array) -> Integers:
+    """The innermost range of a class with nesting that holds each time on its thread, -1 for none, shape [times].
 
-    The last range to start before the moment is taken if it holds the moment; otherwise the ranges before it, up to 64.
+    The last range to start before the time is taken if it holds the time; otherwise the ranges before it, up to 64.
     """
     table = trace.host[activity]
-    found = np.full(len(moment), -1, dtype=np.int64)
+    found = np.full(len(times), -1, dtype=np.int64)
     for value in most_frequent(thread):
         own = np.flatnonzero(table["thread"] == value)
         if not len(own):
             continue
         own = own[np.lexsort((-table["end"][own], table["start"][own]))]
         mine = np.flatnonzero(thread == value)
-        place = np.searchsorted(table["start"][own], moment[mine], side="right") - 1
+        place = np.searchsorted(table["start"][own], times[mine], side="right") - 1
         for _ in range(64):
             open_ = np.flatnonzero((place >= 0) & (found[mine] < 0))
             if not len(open_):
                 break
             candidate = own[place[open_]]
-            holds = table["end"][candidate] >= moment[mine[open_]]
+            holds = table["end"][candidate] >= times[mine[open_]]
             found[mine[open_[holds]]] = candidate[holds]
             place[open_[~holds]] -= 1
     return found

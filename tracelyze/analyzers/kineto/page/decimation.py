@@ -42,7 +42,7 @@ class Slices:
 
 
 def lane(name: str, slices: Slices, begin: float, end: float) -> Lane | None:
-    """The lane between two moments, with at most MOST_SLICES slices; None if there is nothing in it."""
+    """The lane between two times, with at most MOST_SLICES slices; None if there is nothing in it."""
     slices = slices.chosen((slices.end > begin) & (slices.start < end))
     if not len(slices.start):
         return None
@@ -75,9 +75,11 @@ def _launched(slices: Slices, lead: Integers, merged: Integers, begin: float) ->
     """When each drawn slice was launched; of those that stand for several this has no meaning."""
     if slices.launched is None:
         return []
-    moments = slices.launched[lead] - begin
-    known = np.isfinite(moments) & (merged == 1)
-    return [round(moment, 1) if told else None for moment, told in zip(moments.tolist(), known.tolist(), strict=True)]
+    launched = slices.launched[lead] - begin
+    known = np.isfinite(launched) & (merged == 1)
+    return [
+        round(time, 1) if is_known else None for time, is_known in zip(launched.tolist(), known.tolist(), strict=True)
+    ]
 
 
 def _decimate(start: Floats, stop: Floats, slices: Slices, unit: float) -> tuple[Array, ...]:

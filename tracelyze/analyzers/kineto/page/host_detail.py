@@ -34,9 +34,9 @@ class Nest:
                 depth[index] = depth[parent] + 1
         return depth
 
-    def at(self, moment: Floats) -> Integers:
-        """The innermost row of the detail that holds each moment, -1 for none."""
-        found = innermost(self.start, self.end, self.parent, moment)
+    def at(self, times: Floats) -> Integers:
+        """The innermost row of the detail that holds each time, -1 for none."""
+        found = innermost(self.start, self.end, self.parent, times)
         return np.where(found >= 0, self.rows[np.maximum(found, 0)], -1) if len(self.rows) else found
 
 
@@ -73,12 +73,12 @@ class HostDetail:
         engine = any(names[name].startswith(_ENGINE) for name in np.unique(self.detail.name[rows]).tolist())
         return engine or bool(self.detail.backward[rows].any())
 
-    def operator_at(self, moment: Floats, thread: Array) -> Integers:
-        """The innermost operator on `thread` at each moment, as a row of the detail; -1 for none."""
-        found = np.full(len(moment), -1, dtype=np.int64)
+    def operator_at(self, times: Floats, thread: Array) -> Integers:
+        """The innermost operator on `thread` at each time, as a row of the detail; -1 for none."""
+        found = np.full(len(times), -1, dtype=np.int64)
         for value in most_frequent(thread):
             mine = np.flatnonzero(thread == value)
-            found[mine] = self.operators(value).at(moment[mine])
+            found[mine] = self.operators(value).at(times[mine])
         return found
 
     def places(self) -> tuple[Integers, list[str]]:

@@ -34,8 +34,10 @@ WRAPPER: Final = 0.9
 """Share of a function's time from which on a single function that it calls stands for it."""
 
 MOST_NAMES: Final = 3000
+"""Distinct names of a timeline."""
+
 FINEST_CAUSE: Final = 1 / 400
-"""Distinct names of a timeline; share of the stretch up to which causes within one gap are told apart."""
+"""Share of the stretch that a cause within a gap must fill to get a slice of its own."""
 
 _KIND: Final = {name: index for index, name in enumerate(KINDS)}
 _OF_ACTIVITY: Final = {
@@ -105,9 +107,9 @@ def _launched(seen: Attributed, rows: Array) -> Floats:
     """When the host launched these rows of the device, NaN where that is not known."""
     launch = seen.launch_of[rows]
     known = launch >= 0
-    moments = np.full(len(rows), np.nan)
-    moments[known] = seen.trace.launches["start"][launch[known]]
-    return moments
+    times = np.full(len(rows), np.nan)
+    times[known] = seen.trace.launches["start"][launch[known]]
+    return times
 
 
 def idle_lane(
@@ -134,7 +136,7 @@ def host_lanes(host: HostDetail, begin: float, end: float, names: Names) -> tupl
     main = host.main
     lanes.append(_nested("main thread", host, host.calls(main), LEVELS_MAIN, begin, end, names))
     frames = host.frames(main)
-    inside = _telling(frames) & ((frames.start > begin) | (frames.end < end))
+    inside = _worth_showing(frames) & ((frames.start > begin) | (frames.end < end))
     script = _nested("main thread, the script's functions", host, frames, LEVELS_PYTHON, begin, end, names, inside)
     lanes.append(script if script is not None and script.busy_us >= LEAST_PYTHON * (end - begin) else None)
     others = [thread for thread in host.threads if thread != main and _touches(host.calls(thread), begin, end)]
@@ -148,7 +150,7 @@ def host_lanes(host: HostDetail, begin: float, end: float, names: Names) -> tupl
     return [drawn for drawn in lanes if drawn is not None], len(others) - len(shown)
 
 
-def _telling(frames: Nest) -> Array:
+def _worth_showing(frames: Nest) -> Array:
     """The functions that do something beside calling one other that takes nearly all of their time, shape [frames]."""
     length = frames.end - frames.start
     largest = np.zeros(len(length))

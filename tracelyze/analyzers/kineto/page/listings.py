@@ -34,7 +34,7 @@ class Launched:
 
 
 def launched(seen: Attributed, host: HostDetail, begin: float, end: float) -> Launched:
-    """The device work that starts between two moments, with the operators behind it."""
+    """The device work that starts between two times, with the operators behind it."""
     device = seen.trace.device
     rows = np.flatnonzero((device["start"] >= begin) & (device["start"] < end))
     launch = seen.launch_of[rows]
@@ -63,7 +63,7 @@ def kernels(seen: Attributed, host: HostDetail, work: Launched, looked_at: str) 
     order = np.argsort(-time, kind="stable")
     order = order[count[order] > 0]
     shown = order[:ROWS]
-    told = any(lines.values())
+    with_lines = any(lines.values())
     rows: list[list[float | int | str | None]] = []
     for index in shown.tolist():
         operator = operators.get(index, "")
@@ -77,7 +77,7 @@ def kernels(seen: Attributed, host: HostDetail, work: Launched, looked_at: str) 
             round(float(time[index] / count[index]), 2),
             short(operator),
         ]
-        rows.append([*row, lines.get(index, "")] if told else row)
+        rows.append([*row, lines.get(index, "")] if with_lines else row)
     unit = " per step" if seen.steps.counted else ""
     columns = [
         ("Kernel", "text"),
@@ -92,7 +92,7 @@ def kernels(seen: Attributed, host: HostDetail, work: Launched, looked_at: str) 
     return Listing(
         "Kernels, copies and fills",
         f"Over {_of(seen)}. What launched them was looked up in {looked_at}.",
-        [*columns, ("Python", "text")] if told else columns,
+        [*columns, ("Python", "text")] if with_lines else columns,
         rows,
         [names[index] for index in shown.tolist()],
         f"and {len(rest):,} more, {percent(float(time[rest].sum()) / whole)} of the device time" if len(rest) else "",
@@ -138,7 +138,7 @@ def operators(
         return None
     lines = _main_line(keys, times, said)
     shown, rest = ranked[:ROWS], ranked[ROWS:]
-    with_device, told = bool(on_device.any()), bool(lines)
+    with_device, with_lines = bool(on_device.any()), bool(lines)
     table: list[list[float | int | str | None]] = []
     for index in shown:
         row: list[float | int | str | None] = [
@@ -148,7 +148,7 @@ def operators(
             round(float(total[index]) / steps / 1e3, 4),
         ]
         row += [round(float(on_device[index]) / steps / 1e3, 4)] if with_device else []
-        table.append([*row, lines.get(index, "")] if told else row)
+        table.append([*row, lines.get(index, "")] if with_lines else row)
     unit = " per step" if seen.steps.counted else ""
     columns = [("Operator", "text"), (f"Calls{unit}", ""), (f"Host, itself{unit}", "ms"), (f"Host, in all{unit}", "ms")]
     columns += [(f"Device, itself{unit}", "ms")] if with_device else []
@@ -157,7 +157,7 @@ def operators(
     return Listing(
         "Operators and runtime calls",
         f"Over {where}. Itself: without the operators that it calls; device: the kernels that it launched itself.",
-        [*columns, ("Python", "text")] if told else columns,
+        [*columns, ("Python", "text")] if with_lines else columns,
         table,
         [detail.names[index] for index in shown],
         f"and {len(rest):,} more, {share} of the host's time" if len(rest) else "",

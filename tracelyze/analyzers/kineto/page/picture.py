@@ -26,7 +26,7 @@ from tracelyze.diagnosis import Lane, Listing, Picture, Timeline
 from tracelyze.formatting import duration, number, percent, plural
 
 MOST_EVENTS: Final = 200_000
-"""Host events of the steps that are read again, as far as can be told beforehand: about a second's work.
+"""Host events of the steps that are read again, as far as is known beforehand: about a second's work.
 
 A step that holds more is shown in part.
 """

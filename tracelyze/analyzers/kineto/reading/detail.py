@@ -177,11 +177,11 @@ def parents(start: Floats, end: Floats) -> Integers:
     return found
 
 
-def innermost(start: Floats, end: Floats, parent: Integers, moment: Floats) -> Integers:
-    """The innermost of nested ranges that holds each moment, -1 for none, shape [moments]."""
-    place = np.searchsorted(start, moment, side="right") - 1
+def innermost(start: Floats, end: Floats, parent: Integers, times: Floats) -> Integers:
+    """The innermost of nested ranges that holds each time, -1 for none, shape [times]."""
+    place = np.searchsorted(start, times, side="right") - 1
     while len(start):
-        missed = np.flatnonzero((place >= 0) & (end[np.maximum(place, 0)] < moment))
+        missed = np.flatnonzero((place >= 0) & (end[np.maximum(place, 0)] < times))
         if not len(missed):
             break
         place[missed] = parent[place[missed]]

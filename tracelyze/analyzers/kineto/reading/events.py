@@ -51,7 +51,7 @@ class MemoryArguments(Struct, gc=False):
     reserved: Whole = msgspec.field(name="Total Reserved", default=-1)
 
 
-class Moment(Struct, gc=False, tag_field="ph", tag="i"):
+class Instant(Struct, gc=False, tag_field="ph", tag="i"):
     """Something without a duration; of these the changes of memory are used."""
 
     name: str = ""
@@ -64,7 +64,7 @@ _SKIPPED = tuple(
     for number, phase in enumerate(SKIPPED_PHASES)
     if phase != "i"
 )
-_ANY_RECORD: Any = Union[(Span, Moment, *_SKIPPED)]
+_ANY_RECORD: Any = Union[(Span, Instant, *_SKIPPED)]
 _decoder: Any = msgspec.json.Decoder(list[_ANY_RECORD])
 
 decode_records: Final[Callable[[bytes | memoryview], list[Any]]] = _decoder.decode

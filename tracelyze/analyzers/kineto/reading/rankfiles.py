@@ -102,20 +102,20 @@ def positions(files: Sequence[Path]) -> list[int]:
 
 
 def rank_of(trace: Trace, position: int) -> int:
-    """The rank that the file tells, else the one in its name, else `position`."""
+    """The rank that the file holds, else the one in its name, else `position`."""
     if trace.rank is not None:
         return trace.rank
-    told = _distributed(trace).get("rank")
-    if isinstance(told, int) and not isinstance(told, bool) and told >= 0:
-        return told
+    rank = _distributed(trace).get("rank")
+    if isinstance(rank, int) and not isinstance(rank, bool) and rank >= 0:
+        return rank
     named = _RANK.search(trace.file)
     return int(named.group(1)) if named else position
 
 
 def world_size(trace: Trace) -> int | None:
     """How many ranks the job has, if the file says so."""
-    told = _distributed(trace).get("world_size")
-    return told if isinstance(told, int) and not isinstance(told, bool) else None
+    size = _distributed(trace).get("world_size")
+    return size if isinstance(size, int) and not isinstance(size, bool) else None
 
 
 def device_names(trace: Trace, devices: Sequence[str]) -> list[str]:
@@ -144,8 +144,8 @@ def capability(trace: Trace) -> tuple[int, int] | None:
 
 
 def _distributed(trace: Trace) -> dict[str, Any]:
-    told = trace.properties.get("distributedInfo")
-    return told if isinstance(told, dict) else {}
+    facts = trace.properties.get("distributedInfo")
+    return facts if isinstance(facts, dict) else {}
 
 
 def _candidates(folder: Path) -> list[Path]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from tracelyze.analyzers.kineto.reading.blocks import Blocks
-from tracelyze.analyzers.kineto.reading.events import Arguments, Moment, Span
+from tracelyze.analyzers.kineto.reading.events import Arguments, Instant, Span
 from tracelyze.analyzers.kineto.reading.records import TraceRecords
 from tracelyze.analyzers.kineto.reading.source import TraceBytes
 from tracelyze.analyzers.kineto.reading.stored import open_trace
@@ -24,7 +24,7 @@ from tracelyze.analyzers.kineto.timeline.categories import (
     replays_graph,
 )
 from tracelyze.analyzers.kineto.timeline.intervals import outermost
-from tracelyze.analyzers.kineto.timeline.memory import telling_changes
+from tracelyze.analyzers.kineto.timeline.memory import changes_worth_keeping
 from tracelyze.analyzers.kineto.timeline.table import Array, Numbering, Table, Threads, distinct
 from tracelyze.analyzers.kineto.timeline.trace import (
     COVERAGE_COLUMNS,
@@ -44,7 +44,7 @@ MOST_NAMES: Final = 100_000
 MOST_QUEUES: Final = 30_000
 LONGEST_NAME: Final = 400
 LATEST: Final = 1e16
-"""Distinct names, and distinct streams and process groups, that are told apart, the length at which a name is cut,
+"""Distinct names, and distinct streams and process groups, that are kept apart, the length at which a name is cut,
 and the largest credible time stamp (300 years in microseconds)."""
 
 LONGEST_REMEMBERED: Final = 4000
@@ -136,7 +136,7 @@ class _Reading:
         self.waiting = _Waiting()
         self.device = Table(MOST_ROWS, DEVICE_COLUMNS)
         self.launches = Table(MOST_ROWS, LAUNCH_COLUMNS)
-        self.memory = Table(MOST_ROWS, MEMORY_COLUMNS, telling_changes)
+        self.memory = Table(MOST_ROWS, MEMORY_COLUMNS, changes_worth_keeping)
         self.changes: list[Any] = []
         self.host: dict[Activity, Table] = {
             activity: Table(
@@ -172,7 +172,7 @@ class _Reading:
         for event in events:
             if type(event) is Span:
                 waiting[event.cat].append(event)
-            elif type(event) is Moment and event.name == MEMORY_CHANGE and event.args is not None:
+            elif type(event) is Instant and event.name == MEMORY_CHANGE and event.args is not None:
                 self.changes.append(event)
         if len(self.changes) >= BATCH:
             self._add_memory()
@@ -196,13 +196,13 @@ class _Reading:
         """Changes of the memory of accelerators, as far as they say how much there is in all."""
         changes = [one for one in self.changes if (said := one.args).kind == ACCELERATOR and said.reserved >= 0]
         self.changes.clear()
-        told, count = [one.args for one in changes], len(changes)
+        changed, count = [one.args for one in changes], len(changes)
         start = np.fromiter([one.ts for one in changes], np.float64, count)
         credible = np.abs(start) < LATEST
         columns: dict[str, Array] = {
-            "device": np.fromiter([one.device & 0x7FFF for one in told], np.int16, count),
-            "allocated": np.fromiter([one.allocated for one in told], np.int64, count),
-            "reserved": np.fromiter([one.reserved for one in told], np.int64, count),
+            "device": np.fromiter([one.device & 0x7FFF for one in changed], np.int16, count),
+            "allocated": np.fromiter([one.allocated for one in changed], np.int64, count),
+            "reserved": np.fromiter([one.reserved for one in changed], np.int64, count),
         }
         self.memory.append(start=start[credible], **{name: values[credible] for name, values in columns.items()})
 

@@ -201,7 +201,7 @@ def _separator(text: bytes) -> bytes:
 def _decode_prefix(block: bytearray, separator: bytes) -> tuple[list[Any], int]:
     """Events of the longest prefix that ends where a record ends, and its length; 0 if no guess was right.
 
-    `block` begins with a bracket. The one that closes it takes the place of the byte behind the record for a moment.
+    `block` begins with a bracket. The one that closes it replaces the byte behind the record while it is parsed.
     """
     end = len(block)
     for _ in range(_CUTS_TRIED):

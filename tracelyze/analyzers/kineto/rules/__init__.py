@@ -1,4 +1,4 @@
-"""The diagnoses that traces can tell, one file each, ids as in the catalogue."""
+"""The diagnoses that traces can show, one file each, ids as in the catalogue."""
 
 from __future__ import annotations
 

@@ -68,24 +68,24 @@ def covered(ranges: Ranges, start: Floats, end: Floats) -> Floats:
     return np.maximum(_filled_until(ranges, filled, end) - _filled_until(ranges, filled, start), 0.0)
 
 
-def _filled_until(ranges: Ranges, filled: Floats, moment: Floats) -> Floats:
-    """How much of the set lies before each moment."""
-    index = np.searchsorted(ranges[0], moment, side="right")
+def _filled_until(ranges: Ranges, filled: Floats, times: Floats) -> Floats:
+    """How much of the set lies before each time."""
+    index = np.searchsorted(ranges[0], times, side="right")
     last = np.maximum(index - 1, 0)
-    beyond = np.where(index > 0, np.maximum(ranges[1][last] - moment, 0.0), 0.0)
+    beyond = np.where(index > 0, np.maximum(ranges[1][last] - times, 0.0), 0.0)
     return np.asarray(filled[index] - beyond)
 
 
-def contains(ranges: Ranges, moment: Floats) -> Mask:
-    """Whether each moment lies within a range, its start included and its end included, shape [n]."""
+def contains(ranges: Ranges, times: Floats) -> Mask:
+    """Whether each time lies within a range, its start included and its end included, shape [n]."""
     if not len(ranges[0]):
-        return np.zeros(len(moment), dtype=bool)
-    index = np.searchsorted(ranges[0], moment, side="right") - 1
-    return np.asarray((index >= 0) & (ranges[1][np.maximum(index, 0)] >= moment))
+        return np.zeros(len(times), dtype=bool)
+    index = np.searchsorted(ranges[0], times, side="right") - 1
+    return np.asarray((index >= 0) & (ranges[1][np.maximum(index, 0)] >= times))
 
 
 def near(ranges: Ranges, start: float, end: float) -> Ranges:
-    """The part of the set that can matter between two moments."""
+    """The part of the set that can matter between two times."""
     first = int(np.searchsorted(ranges[1], start, side="left"))
     last = int(np.searchsorted(ranges[0], end, side="right"))
     return ranges[0][first:last], ranges[1][first:last]

@@ -33,7 +33,7 @@ class MemoryUse:
     later: int
 
 
-def telling_changes(memory: Table) -> Array:
+def changes_worth_keeping(memory: Table) -> Array:
     """The rows of a table of memory changes that say as much as all of them, in order of time, shape [rows kept].
 
     Of each device the first and the last, those on both sides of a change of what is reserved, and those with more
@@ -51,19 +51,19 @@ def telling_changes(memory: Table) -> Array:
 
 
 def memory_use(trace: Trace, steps: Steps) -> MemoryUse | None:
-    """The memory of the device that holds most of it; None if the trace does not tell it."""
+    """The memory of the device that holds most of it; None if the trace does not show it."""
     memory = trace.memory
     if not len(memory) or not len(steps):
         return None
     device = int(memory["device"][memory["reserved"] == memory["reserved"].max()].min())
     rows = np.flatnonzero((memory["device"] == device) & (memory["start"] <= steps.end[-1]))
-    allocated, reserved, moment = (memory[name][rows] for name in ("allocated", "reserved", "start"))
+    allocated, reserved, times = (memory[name][rows] for name in ("allocated", "reserved", "start"))
     if not len(rows):
         return None
     grown = np.diff(reserved, prepend=reserved[0])
     unused = np.concatenate(([0], (reserved - allocated)[:-1]))
     before = np.maximum(np.concatenate((reserved[:1], reserved[:-1])), 1)
-    step = np.searchsorted(steps.start, moment, side="right") - 1
+    step = np.searchsorted(steps.start, times, side="right") - 1
     half = (len(steps) + 1) // 2
     late = step >= half
     misfit = late & (grown >= SEGMENT) & (unused >= grown)

@@ -109,16 +109,16 @@ class Executed:
 
 
 def on_device_clock(trace: Trace, steps: Steps, launch_of: Integers) -> Executed | None:
-    """The steps on the device, None where they cannot be told."""
+    """The steps on the device, None where they are not known."""
     device = trace.device
     if not steps.counted or not len(device):
         return None
     first, last = np.full(len(steps), np.inf), np.full(len(steps), -np.inf)
     for part in slices(len(device)):
         linked = launch_of[part] >= 0
-        moments = trace.launches["start"][launch_of[part][linked]]
-        home = np.searchsorted(steps.start, moments, side="right") - 1
-        inside = (home >= 0) & (moments <= steps.end[np.maximum(home, 0)])
+        launched = trace.launches["start"][launch_of[part][linked]]
+        home = np.searchsorted(steps.start, launched, side="right") - 1
+        inside = (home >= 0) & (launched <= steps.end[np.maximum(home, 0)])
         np.minimum.at(first, home[inside], device["start"][part][linked][inside])
         np.maximum.at(last, home[inside], device["end"][part][linked][inside])
     if not np.isfinite(first).all() or (np.diff(first) <= 0).any():
@@ -173,33 +173,33 @@ def _outer_ends(table: Table, rows: Array) -> Floats:
     return np.asarray(ends[np.concatenate(([True], ends[1:] > reach[:-1]))])
 
 
-def _last_of_bursts(trace: Trace, moments: Floats) -> Floats:
+def _last_of_bursts(trace: Trace, times: Floats) -> Floats:
     """Of marks that come in bursts of equal size, as of several optimizers at the end of each batch, the last of each.
 
     Between the marks of a burst hardly anything is launched, or computed: single slow steps make no bursts of the rest.
     """
-    apart = np.diff(moments)
+    apart = np.diff(times)
     ordered = np.sort(apart)
     if len(apart) < 2 * FEWEST_MARKS or ordered[0] <= 0:
-        return moments
+        return times
     rise = ordered[1:] / ordered[:-1]
     if rise.max() < _APART:
-        return moments
+        return times
     wide = np.flatnonzero(apart > ordered[int(rise.argmax())])
     sizes = np.diff(wide)
     if not len(sizes) or sizes.min() < 2 or (sizes != sizes[0]).any() or wide[0] >= sizes[0]:
-        return moments
+        return times
     work = np.sort(trace.launches["start"] if len(trace.launches) else trace.host[Activity.OPERATOR]["start"])
-    held = np.diff(np.searchsorted(work, moments))
+    held = np.diff(np.searchsorted(work, times))
     if median(np.delete(held, wide)) > _IN_BURSTS * median(held[wide]):
-        return moments
-    complete = len(moments) - 1 - wide[-1] == sizes[0]
-    return moments[np.append(wide, len(moments) - 1) if complete else wide]
+        return times
+    complete = len(times) - 1 - wide[-1] == sizes[0]
+    return times[np.append(wide, len(times) - 1) if complete else wide]
 
 
-def _anchored(source: str, moments: Floats, thread: int) -> Steps:
-    number = np.arange(1, len(moments), dtype=np.int64)
-    return Steps(source, number, moments[:-1].copy(), moments[1:].copy(), thread)
+def _anchored(source: str, times: Floats, thread: int) -> Steps:
+    number = np.arange(1, len(times), dtype=np.int64)
+    return Steps(source, number, times[:-1].copy(), times[1:].copy(), thread)
 
 
 def _numbered_annotations(trace: Trace) -> Steps | None:
@@ -295,8 +295,8 @@ def _rarest(names: Integers) -> list[int]:
     return [int(name) for name in order[counts[order] >= FEWEST_MARKS][:_MOST_NAMES]]
 
 
-def _evenly(moments: Floats) -> bool:
-    distance = np.diff(moments)
+def _evenly(times: Floats) -> bool:
+    distance = np.diff(times)
     middle = median(distance)
     return middle > 0 and median(np.abs(distance - middle)) <= _EVEN * middle
 

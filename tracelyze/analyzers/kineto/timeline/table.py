@@ -18,7 +18,7 @@ _FEWEST_ROWS: Final = 4096
 
 
 class Table:
-    """Columns of equal length. `limit` is the most rows it takes; `full` tells that more were offered.
+    """Columns of equal length. `limit` is the most rows it takes; `full`: more were offered.
 
     `reduce` (a table's columns to the mask of rows to keep) is called now and then while the table grows.
     """
@@ -151,7 +151,7 @@ def groups(keys: Array) -> tuple[Array, Integers]:
 class Numbering(dict[Any, int]):
     """Numbers for keys, in the order in which they are first met; `keys_met` is the way back.
 
-    At most `limit` keys are told apart: the rest share the last number. A file cannot fill the memory with names.
+    At most `limit` keys get numbers of their own: the rest share one. So a file cannot fill the memory with names.
     """
 
     def __init__(self, limit: int, rest: Any) -> None:

@@ -39,10 +39,11 @@ class Trace:
     into `queues` (process, device, stream), `collective` into `collectives` (0: none). `launches`: runtime calls
     that may start device work, in order of correlation. `host`: one table per class of host activity, `name` into
     `host_names`, `thread` into `threads` (process, thread). Operators, runtime and communication calls hold
-    outermost ranges only, runtime calls without names. `memory`: the telling changes of the devices' memory, in order
-    of time. Times are the file's own clock; `base` (microseconds) puts files of one job on a common one. `path` is
-    the file, or the folder of an imported trace; then `file` is the name of the file that was imported, and `rank` its
-    rank at that time, else None.
+    outermost ranges only, runtime calls without names. `memory`: changes of the devices' memory, in order of time.
+
+    Times are the file's own clock; `base` (microseconds) puts files of one job on a common one. `path` is the file, or
+    the folder of an imported trace; then `file` is the name of the file that was imported, and `rank` its rank at that
+    time, else None.
     """
 
     path: Path

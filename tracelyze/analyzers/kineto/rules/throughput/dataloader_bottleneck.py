@@ -99,7 +99,7 @@ RULE: Final = TraceRule(
     severity="warning",
     title="Training waits for data",
     about=(
-        "Charges every moment in which the device has nothing to do to what the host was doing, and adds up the "
+        "Charges all time in which the device has nothing to do to what the host was doing, and adds up the "
         "data loader's part. Loading that hides behind the device's queue is free. Without a device: its part of "
         "the thread."
     ),

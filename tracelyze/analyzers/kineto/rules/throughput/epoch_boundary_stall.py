@@ -40,7 +40,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     begins = begins[begins > 0]
     stalls = begins[waits[begins] - usual >= max(limits["stall"] * MICROSECONDS, limits["longer"] * usual)]
     if len(begins) < limits["boundaries"]:
-        return Passed(f"{plural(len(begins), 'epoch')} began within the trace: too few to tell what an epoch takes")
+        return Passed(f"{plural(len(begins), 'epoch')} began within the trace: too few to know what an epoch takes")
     if len(stalls) < limits["half"] * len(begins):
         waited = duration(limits["stall"])
         return Passed(f"{len(stalls)} of {plural(len(begins), 'epoch')} began with over {waited} of waiting")
@@ -95,7 +95,7 @@ RULE: Final = TraceRule(
     thresholds=(
         *ENOUGH,
         Threshold("stall", 0.1, "s", "derived: starting a process takes about as long; less is a slow batch"),
-        Threshold("boundaries", 2, "boundaries", "derived: one long wait may be anything; two tell an epoch's length"),
+        Threshold("boundaries", 2, "boundaries", "derived: one long wait may be anything; two show an epoch's length"),
         Threshold("lost", 0.05, "share of an epoch", "derived: below a twentieth nothing is worth a change"),
         Threshold("longer", 10, "times the median", "derived: batches of varying length stay below"),
         Threshold("half", 0.5, "share of the boundaries", "derived: a habit of the loader, not an accident or two"),

@@ -26,7 +26,7 @@ MOST: Final = "derived: pinned copies that run beside kernels cost nothing; thos
 
 def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     copies = summary.pageable
-    if not copies.told:
+    if not copies.known:
         return Skipped("the trace does not say what kind of host memory its copies use")
     value = copies.exposed_us / max(summary.window, 1e-9)
     if value < limits["copying"]:
