@@ -125,6 +125,21 @@ def test_attention_with_one(model: Any) -> None:
     assert seen(model) == 0.0
 
 
+@pytest.mark.parametrize("index", range(len(LEAKING)))
+def test_square_batches(index: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many samples as positions: the sizes of the weights do not tell which way they run."""
+    monkeypatch.setitem(globals(), "B", T)
+    assert seen(LEAKING[index]) == 1.0
+    if index < len(MASKED):
+        assert seen(MASKED[index]) == 0.0
+
+
+def test_attention_across_the_samples_of_a_square_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """batch_first was forgotten: nothing is known of the next position."""
+    monkeypatch.setitem(globals(), "B", T)
+    assert seen(encoder(first=False)) not in (0.0, 1.0)
+
+
 @pytest.mark.parametrize("mask", [None, MASK])
 def test_time_may_come_before_the_batch(mask: Any) -> None:
     tokens = ids().T.contiguous()

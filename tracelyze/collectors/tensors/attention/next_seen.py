@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tracelyze.collectors.tensors.attention import position_axis
 from tracelyze.collectors.tensors.saved_values import saved
 
 COLUMNS = ("next_targets", "sees_next")
@@ -17,6 +18,7 @@ SHORTEST = 4  # positions of a sequence
 NEXT = 0.99  # share of the targets that have to be the id of the next position
 WEIGHT = 1e-6  # of a position that is seen: masks of -1e4 and below leave exactly 0, a softmax over 10,000 leaves more
 PRODUCTS, LINEAR = ("Bmm", "Baddbmm"), ("Mm", "Addmm", "Bmm", "Baddbmm")
+Attending = tuple[Any, Any, Any]  # weights, product with the values, queries
 BETWEEN = 64  # operations between a product and the softmax that belongs to it
 
 
@@ -104,13 +106,15 @@ SPLITTING = ("Unbind", "Select", "Split along last", "SplitWithSizes along last"
 
 def columns(torch: Any, graph: Any, embedding: Any, ids: Any, target: Any, ignored: int, keeping: Any) -> list[Any]:
     """Pairs of the two columns, for either order of samples and time: both as tensors without dimensions."""
-    attending, whole = _attending(Streams(graph, embedding, ids, keeping))
+    streams = Streams(graph, embedding, ids, keeping)
+    attending, whole = _attending(streams)
     found = []
-    for rows, beside in ((ids, target), (ids.T, target.T)):
+    for time, rows, beside in ((1, ids, target), (0, ids.T, target.T)):
         samples, length = rows.shape
-        if length < SHORTEST or length == samples:  # The weights of a square batch fit both orders.
+        square = length == samples  # The weights of a square batch fit both orders.
+        if length < SHORTEST or (square and not _run_along(time, attending, streams, embedding)):
             continue
-        seen = [_seen(torch, *nodes, samples, length, ids.device) for nodes in attending]
+        seen = [_seen(torch, weights, product, samples, length, ids.device) for weights, product, _ in attending]
         if not seen or any(one is None for one in seen):
             continue
         rows, beside = rows[:ROWS], beside[:ROWS]
@@ -124,6 +128,11 @@ def columns(torch: Any, graph: Any, embedding: Any, ids: Any, target: Any, ignor
     return found
 
 
+def _run_along(time: int, attending: list[Attending], streams: Streams, embedding: Any) -> bool:
+    """Whether all attention is known to be between positions along this dimension of the ids."""
+    return all(position_axis.of_positions(streams, query, embedding) == time for _, _, query in attending)
+
+
 def best(torch: Any, pairs: list[Any]) -> dict[str, Any]:
     """The embedding, and the order of its dimensions, of which most targets are the next id."""
     if not pairs:
@@ -133,9 +142,9 @@ def best(torch: Any, pairs: list[Any]) -> dict[str, Any]:
     return dict(zip(COLUMNS, (counts.gather(0, index)[0], shares.gather(0, index)[0]), strict=True))
 
 
-def _attending(streams: Streams) -> tuple[list[tuple[Any, Any]], bool]:
-    """What makes weights of attention of the positions to each other, with the product with the values that uses them,
-    and whether nothing else may mix positions."""
+def _attending(streams: Streams) -> tuple[list[Attending], bool]:
+    """What makes weights of attention of the positions to each other, with the product with the values that uses them
+    and what makes the queries; and whether nothing else may mix positions."""
     found, seen, waiting, whole = [], {streams.graph.root}, [streams.graph.root], True
     while waiting:
         node = waiting.pop()
@@ -148,7 +157,7 @@ def _attending(streams: Streams) -> tuple[list[tuple[Any, Any]], bool]:
             keys = streams.sources(key) if key in streams.depends else set()
             following = queries & keys
             if following:
-                found.append((weights, node))
+                found.append((weights, node, query))
             else:  # Attention to something else: the positions are those of its queries.
                 following, whole = queries, whole and key not in streams.depends
         elif streams.keeps(node) or streams.projects(node):
