@@ -130,7 +130,7 @@ def test_every_value_comes_back_as_it_was(
 
 
 BAD = {
-    "no step column": ("a.csv", "epoch,loss\n1,2\n", "has no column that numbers the steps.*epoch, loss"),
+    "no step column": ("a.csv", "hour,loss\n1,2\n", "has no column that numbers the steps.*hour, loss"),
     "no loss column": ("a.csv", "step,accuracy\n1,2\n", "has no loss.*step, accuracy"),
     "no number": ("a.csv", "step,loss\n1,2.0\n2,oops\n", "line 3: loss is 'oops', not a number"),
     "prose": ("a.txt", "Once upon a time\nthere was a loss\n", "not a log that tracelyze reads"),

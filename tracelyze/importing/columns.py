@@ -20,7 +20,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "step": (
         "step", "global step", "steps", "iteration", "iter", "iter num", "update", "num updates", "total timesteps",
     ),
-    "loss": ("loss", "loss step", "total loss", "lm loss", "losses", "nll loss", "loss epoch", "loss mean"),
+    "loss": ("loss", "loss step", "total loss", "lm loss", "losses", "nll loss", "loss epoch", "loss mean",
+             "loss train total", "ce loss"),
     "grad_norm": (
         "grad norm", "gradient norm", "gradnorm", "global grad norm", "total grad norm", "grad 2 0 norm total", "gnorm",
         "global gradient norm",
@@ -28,7 +29,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "lr": ("lr", "learning rate"),
     "scale": ("loss scale", "grad scale", "scaler scale", "amp scale", "scale"),
     "time": ("runtime", "elapsed s", "elapsed seconds"),
-    "seconds": ("elapsed time per iteration",),
+    "seconds": ("elapsed time per iteration", "train step timing in s", "iter time", "timing s step"),
 }  # fmt: skip
 _NAMESPACES = frozenset(("trainer", "optim", "optimizer", "metrics", "scalars", "reduced", "log", "time"))
 # Losses that are a part of an objective, or of an adversary: none of them is the loss of the training.
@@ -36,6 +37,8 @@ _PARTS = frozenset(
     ("policy", "value", "vf", "pg", "actor", "critic", "entropy", "kl", "aux", "balance", "z", "router",
      "d", "g", "gen", "disc", "generator", "discriminator", "adv", "adversarial", "q", "qf", "alpha", "commit")
 )  # fmt: skip
+_EPOCH = re.compile(r"(?:\w+/)?epoch(?:_?num)?", re.IGNORECASE)
+_REWARD = re.compile(r"(?:^|/)(?:rewards?|returns?|scores?|ep_rew_mean|ep_return|episode_reward)(?:_mean)?(?:/|$)")
 _UNKNOWN = 50  # rank of a loss under a name of its own (`ctc_loss`), behind all names that say plainly what they are
 _EARLIER = 0.1  # a column that ends before a tenth of another's is not the curve of the run
 
@@ -78,6 +81,8 @@ class Plan:
 def meaning(name: str) -> Meaning:
     """What the log's column `name` holds, by its name alone."""
     words = [word for word in re.split(r"[^a-z0-9]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()) if word]
+    if words[-3:] == ["cross", "entropy", "loss"]:  # no entropy of a policy
+        words[-3:] = ["ce", "loss"]
     phase, rest = _phase(_without_namespace(words))
     rest = _without_namespace(rest)
     text, explicit = " ".join(rest), phase != ""
@@ -124,6 +129,22 @@ def plan(rows: Sequence[Row]) -> Plan:
     return Plan(step, ordered, evaluations, scalars)
 
 
+def step_among(names: Iterable[str]) -> str | None:
+    """The one of the names that numbers the steps."""
+    found = [(what.rank, name) for name in names if (what := meaning(name)).column == "step"]
+    return min(found)[1] if found else None
+
+
+def is_epoch(name: str) -> bool:
+    """Whether a column counts epochs."""
+    return _EPOCH.fullmatch(name) is not None
+
+
+def is_reward(name: str) -> bool:
+    """Whether a column holds the rewards of reinforcement learning."""
+    return _REWARD.search(name) is not None
+
+
 def known(names: Iterable[str]) -> bool:
     """Whether one of the names is a column of ours, which must hold a number."""
     return any(meaning(name).column for name in names)
@@ -157,7 +178,9 @@ def _evaluated_set(words: list[str]) -> str | None:
     parts = {word for word in words if word in _PARTS and len(word) > 1}  # a set may be called by a letter
     if not words or words[-1] not in ("loss", "losses") or len(words) > 5 or parts:
         return None
-    held = [word for word in words[:-1] if word not in ("total", "mean", "lm", "nll", "at", "iteration")]
+    held = [
+        word for word in words[:-1] if word not in ("total", "mean", "average", "lm", "nll", "ce", "at", "iteration")
+    ]
     return " ".join(held)
 
 

@@ -16,6 +16,7 @@ from tracelyze.importing import columns
 LARGEST = 2**29  # bytes of a file that is read as a whole: its rows take several times as much memory
 LONGEST_LINE = 2**20  # characters of a line that is looked at; the rest of it is passed over
 HEAD = 64 * 2**10  # bytes that tell a format
+_DEEPEST = 5  # objects within objects of a record whose numbers are looked at
 Numbers = dict[str, float | None]
 
 _ABSENT = frozenset(("", "none", "null", "na", "n/a", "-"))
@@ -117,11 +118,11 @@ def _finite_integer(value: float) -> float:
         return float("inf") if value > 0 else float("-inf")
 
 
-def _flat(record: dict[str, Any]) -> list[tuple[str, Any]]:
+def _flat(record: dict[str, Any], depth: int = 0) -> list[tuple[str, Any]]:
     flat: list[tuple[str, Any]] = []
     for name, value in record.items():
-        if isinstance(value, dict):
-            flat += [(f"{name}/{inner}", item) for inner, item in value.items()]
+        if isinstance(value, dict) and depth < _DEEPEST:
+            flat += [(f"{name}/{inner}", item) for inner, item in _flat(value, depth + 1)]
         else:
             flat.append((str(name), value))
     return flat

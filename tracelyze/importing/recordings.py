@@ -52,7 +52,8 @@ READABLE = (
     "W&B offline runs",
     "stores of MLflow and Trackio",
     "offline sessions of Comet and ClearML, runs of SwanLab, repositories of Aim, exports of neptune-exporter",
-    "console logs (Trainer, TRL, torchtitan, Megatron-LM, NeMo, nanoGPT, MLPerf, or lines with a step and a loss)",
+    "console logs (Trainer, TRL, torchtitan, Megatron-LM, NeMo, DeepSpeed, nanoGPT, timm, Keras, verl, MLPerf)",
+    "lines with a step or an epoch and a loss",
     "monitor.csv of Stable-Baselines3",
     "snapshots of torch.cuda.memory",
     "dumps of torch's Flight Recorder, a folder with one a rank",
@@ -168,7 +169,7 @@ def _text(file: Path, head: str) -> Recording | None:
     program = next((found for line in head.splitlines() if (found := training_log.program_of(line))), None)
     if program is None and file.suffix == ".json":
         return None
-    if program is None and delimited.looks_so(head):
+    if program is None and delimited.looks_so(head) and not training_log.looks_so(head):
         return Recording(file, "a log in CSV", delimited.read)
     title = f"a console log{f' of {program[1]}' if program else ''}"
     return Recording(file, title, training_log.read, console=True)

@@ -15,7 +15,8 @@ from tracelyze.collectors.storage.stream import record_batch
 from tracelyze.collectors.system.identity import write_json
 from tracelyze.errors import Cause, InputError
 from tracelyze.formatting import plural
-from tracelyze.importing.columns import Plan, plan
+from tracelyze.importing.columns import Plan, is_reward, plan
+from tracelyze.importing.numbering import numbered
 from tracelyze.version import __version__
 
 _BATCH = 50_000
@@ -52,7 +53,8 @@ def write_run(log: Log, run: Path) -> str:
     if log.ranks:
         write_tables(run, sorted(log.ranks.items()), source)
         return "\n".join([f"imported the dumps of {plural(len(log.ranks), 'rank')}", *log.notes])
-    chosen = plan(log.rows)
+    rows, numbering = numbered(log.rows)
+    chosen = plan(rows)
     if not log.of_training and not any(log.tables.values()):
         _require(log, chosen)
     tables = _tables(log, chosen) if log.rows and chosen.step else {}
@@ -61,7 +63,8 @@ def write_run(log: Log, run: Path) -> str:
     used = ", ".join(f"{ours} from {theirs}" if ours != theirs else ours for ours, theirs in chosen.named().items())
     steps, evals = len(tables.get("steps", [])), len(tables.get("evals", []))
     said = f"imported {steps} steps and {evals} evaluations" + (f": {used}" if used else "")
-    return "\n".join([said, *log.notes])
+    notes = [*log.notes, *([f"{log.file}: {numbering}"] if numbering else [])]
+    return "\n".join([said, *notes])
 
 
 def write_tables(
@@ -98,7 +101,7 @@ def _require(log: Log, chosen: Plan) -> None:
             Cause.NO_STEP_OR_LOSS,
             f"{log.file}: has no column that numbers the steps; rename one to 'step' (it has: {shown})",
         )
-    rewarded = any(metric.split("/")[0] in ("reward", "rewards", "return") for _, metric in chosen.scalars.values())
+    rewarded = any(map(is_reward, chosen.scalars))
     if not (chosen.steps.keys() & {"loss", "grad_norm"} or chosen.evaluations or rewarded or log.of_training):
         raise InputError(
             Cause.NO_STEP_OR_LOSS,

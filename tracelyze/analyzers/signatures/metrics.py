@@ -26,7 +26,7 @@ NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "kl": ("kl", "actor/kl_loss", "objective/kl", "actor/ppo_kl"),
     "entropy": ("entropy", "actor/entropy", "policy/entropy_avg", "objective/entropy"),
     "cut_off": ("completions/clipped_ratio", "clip_ratio", "response_length/clip_ratio"),
-    "logp_gap": ("sampling/sampling_logp_difference/mean", "training/rollout_probs_diff_mean"),
+    "logp_gap": ("sampling/sampling_logp_difference/mean", "rollout_probs_diff_mean"),
     "importance": ("sampling/importance_sampling_ratio/mean", "val/ratio", "rollout_corr/rollout_is_mean"),
     "margin": ("rewards/margins",),
     "word_error": ("wer", "cer", "word_error_rate"),

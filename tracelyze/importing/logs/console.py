@@ -12,14 +12,17 @@ from tracelyze.importing.logs.failures import Ending
 from tracelyze.importing.reading import Numbers, lines_of, number
 from tracelyze.importing.run_builder import Log
 
-_DICT = re.compile(r"\{'[A-Za-z_][\w/@<>. -]*': .*?\}")
+_DICT = re.compile(r"\{(['\"])[A-Za-z_][\w/@<>. -]*\1: .*?\}")
+_NUMBERED = re.compile(r"['\"](?:\w+_)?(?:step|iter|iteration|num_updates)['\"]\s*:")
+_WORDS = {"null": "None", "true": "True", "false": "False"}
 _PROGRESS = re.compile(r"\|\s*(\d+)/(\d+)\s*\[")
 _LONGEST = 20_000  # characters of a dict
 
 
 def looks_so(head: str) -> bool:
-    """Whether the beginning of a log holds such a dict, with an epoch and a loss."""
-    return any("'epoch'" in found[0] and "loss'" in found[0] for found in _DICT.finditer(head))
+    """Whether the beginning of a log holds such a dict, with an epoch and a loss, and without a step."""
+    dicts = (found[0].replace('"', "'") for found in _DICT.finditer(head))
+    return any("'epoch'" in one and "loss'" in one and not _NUMBERED.search(one) for one in dicts)
 
 
 def read(file: Path) -> Log:
@@ -60,7 +63,9 @@ def _values(text: str) -> dict[str, float | None]:
     if len(text) > _LONGEST:
         return {}
     try:
-        data: Any = ast.literal_eval(re.sub(r"(?<=[:,\[ ])(-?)(?:nan|inf)\b", r"'\g<0>'", text))
+        plain = re.sub(r"(?<=[:,\[ ])-?(?:nan|inf|NaN|Infinity)\b", r"'\g<0>'", text)
+        plain = re.sub(r"(?<=[:,\[ ])(?:null|true|false)\b", lambda word: _WORDS[word[0]], plain)
+        data: Any = ast.literal_eval(plain)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return {}
     if not isinstance(data, dict):

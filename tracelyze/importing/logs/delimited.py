@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from tracelyze.errors import Cause, InputError
-from tracelyze.importing.reading import numbers, text_of
+from tracelyze.importing.reading import Numbers, numbers, text_of
 from tracelyze.importing.run_builder import Log
 
 LIGHTNING = "metrics.csv"
@@ -48,4 +48,17 @@ def read(path: Path) -> Log:
         rows = [numbers(file, f"line {reader.line_num}", record) for record in reader]
     except csv.Error as error:
         raise InputError(Cause.DAMAGED_LOG, f"{file}: line {reader.line_num}: {error}") from None
-    return Log("csv", file, rows)
+    return Log("csv", file, *_summed(file, rows))
+
+
+def _summed(file: Path, rows: list[Numbers]) -> tuple[list[Numbers], dict[str, str], tuple[str, ...]]:
+    """Ultralytics writes the weighted parts of its loss, and no loss: what it minimises is their sum."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    if not {"train/box_loss", "val/box_loss"} <= set(names):
+        return rows, {}, ()
+    for phase in ("train", "val"):
+        parts = [name for name in names if re.fullmatch(rf"{phase}/\w+_loss", name)]
+        for row in rows:
+            values = [value for name in parts if (value := row.pop(name, None)) is not None]
+            row[f"{phase}/loss"] = sum(values) if len(values) == len(parts) else None
+    return rows, {"program": "Ultralytics"}, (f"{file}: losses are the sums of Ultralytics' weighted parts",)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from tracelyze.errors import Cause, InputError
 from tracelyze.importing.logs import trainer_state
 from tracelyze.importing.reading import Numbers, numbers, text_of
 from tracelyze.importing.run_builder import Log
+
+_WRAPPERS = ("data", "metrics", "values", "scalars", "log", "logs")
 
 
 def read(file: Path) -> Log:
@@ -29,7 +32,7 @@ def read(file: Path) -> Log:
         raise InputError(
             Cause.OTHER_CONTENT, f"{file}: JSON, but no list of objects; give one object a step, with step and loss"
         )
-    return Log("jsonl", file, [numbers(file, f"record {n}", record) for n, record in enumerate(records, 1)])
+    return Log("jsonl", file, [numbers(file, f"record {n}", _unwrapped(record)) for n, record in enumerate(records, 1)])
 
 
 def _lines(file: Path, text: str) -> list[Numbers]:
@@ -48,5 +51,13 @@ def _lines(file: Path, text: str) -> list[Numbers]:
             raise InputError(
                 Cause.DAMAGED_LOG, f"{file}: line {number} is no JSON object; give a log with one JSON object a line"
             )
-        rows.append(numbers(file, f"line {number}", record))
+        rows.append(numbers(file, f"line {number}", _unwrapped(record)))
     return rows
+
+
+def _unwrapped(record: dict[str, Any]) -> dict[str, Any]:
+    """A record whose values lie in an object of their own (`{"step": 1, "data": {...}}`, as verl writes) without it."""
+    inner = [name for name, value in record.items() if isinstance(value, dict)]
+    if len(inner) != 1 or inner[0] not in _WRAPPERS:
+        return record
+    return {**{name: value for name, value in record.items() if name != inner[0]}, **record[inner[0]]}

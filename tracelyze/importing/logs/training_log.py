@@ -1,7 +1,8 @@
-"""Console logs with a step and a loss in a line: torchtitan, Megatron-LM, NeMo, nanoGPT, modded-nanogpt, llm.c, others.
+"""Console logs with a step and a loss in a line: torchtitan, Megatron-LM, NeMo, DeepSpeed, nanoGPT, timm, verl, others.
 
-A line counts if it numbers a step and names a loss. Names and numbers are found as these programs write them (`loss:
-1.2`, `lm loss: 1.2E+00`, `loss 1.2`, `loss=1.2`); a pattern of the user's takes the place of that.
+A line counts if it numbers a step or an epoch and names a loss or a reward. Names and numbers are found as these
+programs write them (`loss: 1.2`, `lm loss: 1.2E+00`, `loss 1.2`, `loss=1.2`, `'loss': 1.2`); a pattern of the user's
+takes the place of that.
 """
 
 from __future__ import annotations
@@ -12,23 +13,41 @@ from pathlib import Path
 
 from tracelyze.errors import Cause, InputError
 from tracelyze.importing import columns
+from tracelyze.importing.logs.blocks import joined
 from tracelyze.importing.logs.failures import Ending
+from tracelyze.importing.numbering import IN_EPOCH
 from tracelyze.importing.reading import Numbers, lines_of, number
 from tracelyze.importing.run_builder import Log
 
 _NUMBER = r"[-+]?(?:\d[\d,_]*\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan\b|inf(?:inity)?\b|nan(?=[a-z]))"
-_NAME = r"[A-Za-z][\w./-]*(?: [A-Za-z(][\w./)]*){0,4}"
-_PAIR = re.compile(rf"(?<![\w.])({_NAME}?)\s*[:=]\s*({_NUMBER})", re.IGNORECASE)
+_NAME = r"[A-Za-z][\w./@-]*(?: [A-Za-z(][\w./)]*){0,4}"
+_PAIR = re.compile(rf"(?<![\w.])({_NAME}?)[\"']?\s*[:=]\s*(?:[\"'\[]|np\.\w+\(|tensor\()?\s*({_NUMBER})", re.IGNORECASE)
 _SPACED = re.compile(
-    rf"\b((?:(?:train|val|valid|validation|test|lm|eval) )?loss|grad[_ ]norm|norm|lr)\s+({_NUMBER})", re.IGNORECASE
+    rf"\b((?:(?:train|val|valid|validation|test|lm|eval) )?loss|grad[_ ]norm|gnorm|norm|lr)\s+({_NUMBER})",
+    re.IGNORECASE,
 )
 _STEP = re.compile(
-    r"(?<![\w/])(?:global[_ ]step|step|iteration|iter|it)\b\s*[:=]?\s*\[?\s*"
+    r"(?<![\w/])(?:global[_ ]step|(?:[a-z]+_)?num_updates|steps?|iteration|iter|it)\b[\"']?\s*[:=]?\s*[\[\"']?\s*"
     r"(\d[\d,]*)(?:\.0+)?(?![\d,]*\.?\d)(?:\s*/\s*(\d+))?",
     re.IGNORECASE,
 )
+_EPOCH = re.compile(r"(?<![\w/])epoch\b[\"']?(?:\(train\))?[\s:=\[]{0,4}(\d+(?:\.\d+)?)", re.IGNORECASE)
+# `Epoch: [0][ 10/5005]`, `Train: 0 [ 50/500 (10%)]`, `Train Epoch: 1 [6400/60000 (11%)]`: a place within an epoch.
+_WITHIN = re.compile(r"(?:\bepoch(?:\(train\))?|\btrain)\s*:?\s*\[?\s*(\d+)\]?\s*\[\s*(\d+)\s*/\s*(\d+)", re.IGNORECASE)
+_BAR = re.compile(r"\|\s*(\d+)/(\d+)\s*\[[\d:?]+<")  # of tqdm: what it shows beside it stays until it is replaced
+_KERAS = re.compile(r"^\s*(\d+)/(\d+) \S*[━=]")
+_ALONE = re.compile(r"^\s*Epoch (\d+)(?:/\d+)?\s*$")
 _LLMC = re.compile(r"^s:(\d+) ")
 _RANK = re.compile(r"^\[?(?:rank|default)?(\d+)\]?:")
+_EVALUATED = re.compile(
+    r"(?:^|[\]:|-]\s|\bINFO\s+)\W{0,3}(?:test|val|valid|validation|eval|evaluation)(?: set| epoch| step \d+)?\s*[:\[|(]"
+    r"|\bvalidate step:|\|\s*(?:valid|test)\s*\||\bEpoch\(val\)",
+    re.IGNORECASE,
+)
+_MEAN = re.compile(r"\|\s*train\s*\|")  # fairseq's line on an epoch that is over
+_RUNNING = re.compile(
+    rf"\bloss\s*:?\s*{_NUMBER}\s*\(\s*({_NUMBER})\)", re.IGNORECASE
+)  # this batch (all batches so far)
 _ALIASES: Mapping[str, str] = {"trl": "train_loss", "tel": "val_loss", "norm": "grad_norm", "lm loss value": "val_loss"}
 # What tells these programs apart, by a line of their own.
 _PROGRAMS: tuple[tuple[str, str, re.Pattern[str]], ...] = (
@@ -48,7 +67,7 @@ Reader = Callable[[str], Numbers]
 
 def looks_so(head: str) -> bool:
     """Whether a line of the beginning has a step and a loss, or a program of the list wrote it."""
-    return any(_told(values) for values in map(values_of, head.splitlines()))
+    return any(_told(values) for values in map(values_of, joined(head.splitlines())))
 
 
 def program_of(line: str) -> tuple[str, str] | None:
@@ -58,16 +77,50 @@ def program_of(line: str) -> tuple[str, str] | None:
 
 def values_of(line: str) -> Numbers:
     """Step and values in a line by name; empty if it has no step. `1,234` is a number, `(12.3%)` belongs to none."""
-    step = _LLMC.match(line) or _STEP.search(line)
-    if step is None:
+    place = _place(line)
+    evaluated = _EVALUATED.search(line) is not None
+    if not place and not evaluated:
         return {}
     found: Numbers = {}
-    for match in _SPACED.finditer(line):
-        found[_named(match[1])] = number(match[2])
-    for match in _PAIR.finditer(line):
-        found[_named(match[1])] = number(match[2])
+    for match in [*_SPACED.finditer(line), *_PAIR.finditer(line)]:
+        name, value = _named(match[1]), number(match[2])
+        found[name] = value / 1e3 if value is not None and _in_milliseconds(match) else value
+    if "loss train" in found and "val" in found:
+        found["val_loss"] = found.pop("val")
+    if evaluated:
+        found = _of_validation(line, found)
     whole = found.get("global_step")  # an iteration may begin anew with every epoch
-    return {**found, "step": number(step[1]) if whole is None else whole}
+    return {**found, **place} if whole is None else {**found, "step": whole}
+
+
+def _in_milliseconds(match: re.Match[str]) -> bool:
+    """Whether a duration is told in thousandths of a second: `time per iteration (ms): 2134.1`, `iter time: 300 ms`."""
+    behind = match.string[match.end() : match.end() + 4].strip()
+    return "time" in match[1] and (match[1].endswith("(ms)") or re.match(r"ms\b", behind) is not None)
+
+
+def _place(line: str) -> Numbers:
+    """Where in a training the line stands: its step, its epoch, and how many steps the line says that an epoch has."""
+    within, epoch, keras = _WITHIN.search(line), _EPOCH.search(line), _KERAS.match(line)
+    if within:
+        return {"epoch": number(within[1]), "step": number(within[2]), IN_EPOCH: number(within[3])}
+    step = None if keras else _LLMC.match(line) or _STEP.search(line) or _BAR.search(line)
+    place: Numbers = {"epoch": number(epoch[1])} if epoch else {}
+    if step:
+        place["step"] = number(step[1])
+        if epoch and step.re is not _LLMC and step[2]:
+            place[IN_EPOCH] = number(step[2])
+    return place
+
+
+def _of_validation(line: str, found: Numbers) -> Numbers:
+    """The values of a line that speaks of an evaluation; of a running mean the value, so that the last one counts."""
+    mean = _RUNNING.search(line)
+    told = {name: number(mean[1]) if mean and name.lower() == "loss" else value for name, value in found.items()}
+    return {
+        f"val {name}" if columns.meaning(name).column == "loss" and not columns.meaning(name).explicit else name: value
+        for name, value in told.items()
+    }
 
 
 def by_pattern(pattern: str) -> Reader:
@@ -94,35 +147,107 @@ def by_pattern(pattern: str) -> Reader:
 def read(file: Path, pattern: str | None = None) -> Log:
     """Steps, losses and how it ended. Of several ranks that print, the first one counts."""
     values_in = values_of if pattern is None else by_pattern(pattern)
-    rows: list[Numbers] = []
+    rows, means = _Rows(), list[Numbers]()
     ending, program, spoken_by = Ending(), None, None
-    for line in lines_of(file):
+    for line in lines_of(file) if pattern else joined(lines_of(file)):
+        rows.heard(line)
         values = values_in(line)
-        if not _told(values):
+        if not _told(values) and not (rows.epoch_ended(line) and _speaks(values := values_of(f"step: 0 - {line}"))):
             ending.read(line)
             continue
         rank = _RANK.match(line)
         spoken_by = spoken_by or (rank[0] if rank else "")
         if spoken_by == (rank[0] if rank else ""):
-            rows.append(values)
+            if _MEAN.search(line):
+                means.append(values)
+            else:
+                rows.add(values, line)
             program = program or program_of(line)
             ending.trains_on()
-    last = max((row["step"] or 0.0 for row in rows), default=0.0)
+    found = rows.rows
+    if not any(columns.meaning(name).column == "loss" for row in found for name in row if name.startswith("loss")):
+        found = sorted([*found, *means], key=lambda row: row.get("step") or 0.0) if means else found
+    last = max((row.get("step") or 0.0 for row in found), default=0.0)
     events = ending.events(int(last))
-    if not rows and not events:
+    if not found and not events:
         wanted = "matches the pattern" if pattern else "has a step and a loss"
         raise InputError(
             Cause.OTHER_CONTENT,
             f"{file}: not a log that tracelyze reads: no line {wanted}; give --pattern for its lines",
         )
     kind, name = program or ("text", "")
-    return Log(kind, file, rows, {"program": name} if name else {}, (), {"events": events})
+    return Log(kind, file, found, {"program": name} if name else {}, (), {"events": events})
+
+
+class _Rows:
+    """The rows of a log, and what a line leaves for those after it: its step, its epoch, what a progress bar shows."""
+
+    def __init__(self) -> None:
+        self.rows: list[Numbers] = []
+        self._epoch: float | None = None
+        self._place: Numbers = {}
+        self._shown: Numbers = {}
+        self._evaluating = False
+
+    def heard(self, line: str) -> None:
+        """Keras writes the epoch on a line of its own."""
+        found = _ALONE.match(line)
+        if found:
+            self._epoch = number(found[1])
+
+    def epoch_ended(self, line: str) -> bool:
+        """Whether this is Keras' bar at the end of an epoch: before that, its numbers are means of a part of it."""
+        bar = _KERAS.match(line)
+        return bar is not None and bar[1] == bar[2] and self._epoch is not None
+
+    def add(self, values: Numbers, line: str) -> None:
+        """Take the values of a line."""
+        evaluated = _EVALUATED.search(line) is not None
+        if self.epoch_ended(line):
+            values = {name: value for name, value in values.items() if name != "step"} | {"epoch": self._epoch}
+        if "step" not in values and "epoch" not in values:
+            values |= self._place
+            if self._evaluating and self.rows:  # a batch of an evaluation: the last one tells the mean
+                self.rows.pop()
+        elif not evaluated:
+            self._place = {name: values[name] for name in ("step", "epoch", IN_EPOCH) if name in values}
+        self._evaluating = evaluated and "step" not in values
+        if _BAR.search(line) or "reduced_train_loss" in values:  # NeMo goes on showing it, too
+            values = self._renewed(values)
+        if "step" in values or "epoch" in values:
+            self.rows.append(values)
+            self._evaluating = evaluated
+
+    def _renewed(self, values: Numbers) -> Numbers:
+        """The values without evaluations that a bar goes on showing; a bar that is drawn again replaces its row."""
+        again = {
+            n for n, v in values.items() if columns.meaning(n).phase == "eval" and repr(self._shown.get(n)) == repr(v)
+        }
+        if (
+            self.rows
+            and self._shown.get("step") == values.get("step")
+            and self._shown.get("epoch") == values.get("epoch")
+        ):
+            self.rows.pop()
+            again = set()
+        self._shown = dict(values)
+        return {name: value for name, value in values.items() if name not in again}
 
 
 def _told(values: Numbers) -> bool:
-    """Whether a line numbers a step and has the loss of a training or of an evaluation, or its gradient norm."""
-    return values.get("step") is not None and any(
-        value is not None and columns.meaning(name).column in ("loss", "grad_norm") for name, value in values.items()
+    """Whether a line says where it stands, and the loss of a training or of an evaluation, a gradient norm or a reward.
+
+    A line on an evaluation says it by standing behind one that does.
+    """
+    placed = values.get("step") is not None or values.get("epoch") is not None
+    evaluated = any(columns.meaning(n).column == "loss" and columns.meaning(n).phase != "train" for n in values)
+    return (placed or evaluated) and _speaks(values)
+
+
+def _speaks(values: Numbers) -> bool:
+    return any(
+        value is not None and (columns.meaning(name).column in ("loss", "grad_norm") or columns.is_reward(name))
+        for name, value in values.items()
     )
 
 

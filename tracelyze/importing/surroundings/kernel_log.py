@@ -14,8 +14,10 @@ from tracelyze.schema import outside
 _LEVEL = r"(?:<\d{1,3}>|\w+ *:\w+ *: )?"  # dmesg -r, dmesg -x
 _BOOT = re.compile(_LEVEL + r"\[ *(\d{1,12}\.\d{1,9})\] ?(?P<rest>.*)")
 _CTIME = re.compile(_LEVEL + r"\[\w{3} (\w{3} +\d{1,2} \d\d:\d\d:\d\d \d{4})\] ?(?P<rest>.*)")
+# dmesg --time-format iso writes a comma and a zone of digits, journalctl -k names the host and itself: any other line
+# that begins with a time is of another program.
 _ISO = re.compile(
-    _LEVEL + r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,]\d{1,9})?(Z|[+-]\d\d:?\d\d) "
+    _LEVEL + r"(?=\S+ \S+ kernel: |\S+,\d{1,9}[+-])(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,]\d{1,9})?(Z|[+-]\d\d:?\d\d) "
     r"(?:(?P<host>\S+) kernel: )?(?P<rest>.*)"
 )
 _SYSLOG = re.compile(r"(\w{3} +\d{1,2} \d\d:\d\d:\d\d) (?P<host>\S+) kernel: (?P<rest>.*)")

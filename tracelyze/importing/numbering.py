@@ -1,0 +1,70 @@
+"""What numbers the steps of a log: a column of its own, a position within an epoch, or only the epoch."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+
+from tracelyze.importing import columns
+
+IN_EPOCH = "steps in epoch"  # column in which a reader leaves how many steps a line says that an epoch has
+_FALLS = 0.5  # of the epochs that begin, the share at which the number of the step falls: it counts within an epoch
+_ROWS = 2  # of an epoch: its training and its evaluation
+Rows = list[dict[str, float | None]]
+
+
+def numbered(rows: Rows) -> tuple[Rows, str]:
+    """The rows with steps that count on over epochs, and a sentence on it; as they were where they do already.
+
+    A step that begins anew with every epoch is put behind those of the epochs before. Without a step, epochs number
+    the rows, or their order does where an epoch has many.
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    step, epoch = columns.step_among(names), next((n for n in names if columns.is_epoch(n)), None)
+    lengths = [length for row in rows if (length := row.pop(IN_EPOCH, None))]
+    if epoch is None:
+        return rows, ""
+    if step is None:
+        return _by_epoch(rows, epoch)
+    losses = [n for n in names if (what := columns.meaning(n)).column == "loss" and what.phase == "train"]
+    training = [row for row in rows if any(row.get(name) is not None for name in losses)]
+    told = [(e, s) for row in training if (e := row.get(epoch)) is not None and (s := row.get(step)) is not None]
+    if not _restarts(told):
+        return rows, ""
+    length = max(lengths) if lengths else max(s for _, s in told) + (min(s for _, s in told) == 0)
+    first = min(e for e, _ in told)
+    inside, reached = {id(row) for row in training}, 0.0
+    for row in rows:
+        number, passed = row.get(step), row.get(epoch)
+        if number is not None and passed is not None:
+            place = (passed - first) * length + number
+            if id(row) in inside:
+                reached = place
+            row[step] = max(place, reached)  # an evaluation may count its own batches, and stands where it was made
+    return rows, f"steps are counted within epochs of {length:,.0f} and put one behind the other"
+
+
+def _restarts(told: Sequence[tuple[float, float]]) -> bool:
+    """Whether the step falls where an epoch begins, and nowhere else; epochs are whole numbers that never fall."""
+    begins = falls = 0
+    for (epoch, step), (next_epoch, next_step) in itertools.pairwise(told):
+        if next_epoch < epoch or not next_epoch.is_integer() or (next_epoch == epoch and next_step < step):
+            return False
+        begins += next_epoch > epoch
+        falls += next_epoch > epoch and next_step <= step
+    return begins > 0 and falls >= _FALLS * begins
+
+
+def _by_epoch(rows: Rows, epoch: str) -> tuple[Rows, str]:
+    known = [row for row in rows if row.get(epoch) is not None]
+    if not known:
+        return rows, ""
+    values = [row[epoch] or 0.0 for row in known]
+    if max(Counter(values).values()) <= _ROWS and all(value.is_integer() for value in values):
+        for row in known:
+            row["step"] = row[epoch]
+        return rows, "it has no steps: epochs number them"
+    for count, row in enumerate(known, 1):
+        row["step"] = float(count)
+    return rows, "it has no steps: its lines number them"
