@@ -253,6 +253,17 @@ def test_two_trainings_in_one_folder_are_refused(tmp_path: Path) -> None:
         recordings.import_recording(tmp_path / "above", tmp_path / "run")
 
 
+def test_a_folder_for_each_phase_is_one_training(tmp_path: Path) -> None:
+    """As Keras writes them, and `add_scalars` of PyTorch, whose own file holds nothing."""
+    for folder, tag, loss in (("train", "epoch_loss", 2.0), ("validation", "epoch_loss", 3.0)):
+        (tmp_path / "keras" / folder).mkdir(parents=True)
+        data = b"".join(event(step, step, tag, loss) for step in range(3))
+        (tmp_path / "keras" / folder / "events.out.tfevents.1").write_bytes(data)
+    process = imported(tmp_path / "keras", tmp_path / "run")
+    assert column(process, "loss") == [2.0, 2.0, 2.0]
+    assert column(process, "loss", "evals") == [3.0, 3.0, 3.0]
+
+
 def test_real_event_files(tmp_path: Path) -> None:
     files = sorted((TRACES / "tensorboard").glob("*tfevents*"))
     if not files:

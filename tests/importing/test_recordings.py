@@ -325,3 +325,9 @@ def test_the_training_numbers_the_steps_of_wandb_where_it_can() -> None:
     rows: list[dict[str, float | None]] = [{"_step": float(n), "train/global_step": 10.0 * n} for n in range(20)]
     wandb_run._number_by_the_program(rows)
     assert columns.plan([*rows, {"train/loss": 1.0}]).step == "train/global_step"
+    rows = [{"_step": float(n), "train/step": 10.0 * n} for n in range(20)]  # define_metric(..., step_metric=...)
+    wandb_run._number_by_the_program(rows)
+    assert columns.plan(rows).step == "train/step"
+    rows = [{"_step": float(n), "step": float(n % 5)} for n in range(20)]  # that of an epoch numbers nothing
+    wandb_run._number_by_the_program(rows)
+    assert "_step" in rows[0]

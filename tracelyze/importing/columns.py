@@ -21,12 +21,12 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "step", "global step", "steps", "iteration", "iter", "iter num", "update", "num updates", "total timesteps",
     ),
     "loss": ("loss", "loss step", "total loss", "lm loss", "losses", "nll loss", "loss epoch", "loss mean",
-             "loss train total", "ce loss"),
+             "epoch loss", "loss train total", "ce loss"),
     "grad_norm": (
         "grad norm", "gradient norm", "gradnorm", "global grad norm", "total grad norm", "grad 2 0 norm total", "gnorm",
         "global gradient norm",
     ),
-    "lr": ("lr", "learning rate"),
+    "lr": ("lr", "learning rate", "epoch learning rate"),
     "scale": ("loss scale", "grad scale", "scaler scale", "amp scale", "scale"),
     "time": ("runtime", "elapsed s", "elapsed seconds"),
     "seconds": ("elapsed time per iteration", "train step timing in s", "iter time", "timing s step"),
@@ -39,6 +39,7 @@ _PARTS = frozenset(
 )  # fmt: skip
 _EPOCH = re.compile(r"(?:\w+/)?epoch(?:_?num)?", re.IGNORECASE)
 _REWARD = re.compile(r"(?:^|/)(?:rewards?|returns?|scores?|ep_rew_mean|ep_return|episode_reward)(?:_mean)?(?:/|$)")
+_NO_SET = frozenset(("total", "mean", "average", "lm", "nll", "ce", "epoch", "at", "iteration"))
 _UNKNOWN = 50  # rank of a loss under a name of its own (`ctc_loss`), behind all names that say plainly what they are
 _EARLIER = 0.1  # a column that ends before a tenth of another's is not the curve of the run
 
@@ -135,6 +136,12 @@ def step_among(names: Iterable[str]) -> str | None:
     return min(found)[1] if found else None
 
 
+def phase_among(name: str) -> str:
+    """The phase that the last word for one says: train, eval or test; empty without such a word."""
+    words = re.split(r"[^a-z]+", name.lower())
+    return next((_PHASES[word] for word in reversed(words) if word in _PHASES), "")
+
+
 def is_epoch(name: str) -> bool:
     """Whether a column counts epochs."""
     return _EPOCH.fullmatch(name) is not None
@@ -178,9 +185,7 @@ def _evaluated_set(words: list[str]) -> str | None:
     parts = {word for word in words if word in _PARTS and len(word) > 1}  # a set may be called by a letter
     if not words or words[-1] not in ("loss", "losses") or len(words) > 5 or parts:
         return None
-    held = [
-        word for word in words[:-1] if word not in ("total", "mean", "average", "lm", "nll", "ce", "at", "iteration")
-    ]
+    held = [word for word in words[:-1] if word not in _NO_SET]
     return " ".join(held)
 
 

@@ -27,9 +27,12 @@ def find(folder: Path) -> Path | None:
     """The metrics.csv of a folder that Lightning logged to: of a version, or of the last of its versions."""
     if (folder / LIGHTNING).is_file():
         return folder / LIGHTNING
-    versions = [int(match[1]) for path in folder.glob("version_*") if (match := _VERSION.fullmatch(path.name))]
-    files = [folder / f"version_{number}" / LIGHTNING for number in sorted(versions, reverse=True)]
-    return next((file for file in files if file.is_file()), None)
+    for above in (folder, *sorted(folder.glob("*_logs"))):
+        versions = [int(match[1]) for path in above.glob("version_*") if (match := _VERSION.fullmatch(path.name))]
+        files = [above / f"version_{number}" / LIGHTNING for number in sorted(versions, reverse=True)]
+        if found := next((file for file in files if file.is_file()), None):
+            return found
+    return None
 
 
 def read(path: Path) -> Log:

@@ -18,11 +18,13 @@ from pathlib import Path
 
 from tracelyze import reading
 from tracelyze.errors import Cause, InputError
+from tracelyze.importing import columns
 from tracelyze.importing.run_builder import Log
 
 _FLOAT, _DOUBLE = 1, 2  # DataType of a TensorProto
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _LARGEST_FILE = 2 << 30  # bytes: a file with images may be large
+_OWN = ("step", "elapsed_s")  # columns that are no tags
 _LARGEST_SCALAR = 4096  # bytes: images and histograms are skipped without summing them up
 
 
@@ -52,37 +54,49 @@ def read(path: Path) -> Log:
     file = (find(path) or path) if path.is_dir() else path
     rows: list[dict[str, float | None]] = []
     notes: list[str] = []
-    for part in _files(file):
+    began: dict[Path, float] = {}
+    for phase, part in _files(file):
         found, damage = read_scalars(part)
-        if rows and found and _step(found[0]) <= _step(rows[0]):
+        if found and _step(found[0]) <= began.get(part.parent, -1.0):
             raise InputError(
                 Cause.SEVERAL_TRAININGS,
                 f"{part}: starts over at step {_step(found[0]):.0f}: another training; import one file at a time",
             )
-        rows += found
+        if found:
+            began.setdefault(part.parent, _step(found[0]))
+        rows += [{name if name in _OWN else phase + name: value for name, value in row.items()} for row in found]
         if damage:
             notes.append(f"{part}: {damage}; what comes before is imported")
-            if not found:
+            if not found and not phase:
                 raise InputError(Cause.DAMAGED_LOG, f"{part}: {damage}; give a TensorBoard event file with scalars")
     if not rows:
         raise InputError(
             Cause.NOTHING_LOGGED, f"{file}: holds no scalars; give the event file of a training that logs its loss"
         )
+    if len(began) > 1:
+        rows.sort(key=lambda row: row["elapsed_s"] or 0.0)
     start = min(row["elapsed_s"] or 0.0 for row in rows)
     rows = [{**row, "elapsed_s": (row["elapsed_s"] or 0.0) - start} for row in rows]
     return Log("tensorboard", file, rows, notes=tuple(notes))
 
 
-def _files(file: Path) -> list[Path]:
-    """The event files in a folder, oldest first (by the time in their names). As in TensorBoard, a folder is a run."""
+def _files(file: Path) -> list[tuple[str, Path]]:
+    """The event files of a training, oldest first (by the time in their names), with what their tags lack.
+
+    As in TensorBoard, a folder is a run. Keras, and `add_scalars` of PyTorch, write a run into one folder for each
+    phase (`train`, `loss_val`): the phase is put before its tags.
+    """
     if not file.is_dir():
-        return [file]
-    files = sorted(file.glob("*tfevents*"))
-    if not files:
-        below = sorted({path.parent for path in file.glob("*/**/*tfevents*")})
+        return [("", file)]
+    own = [("", part) for part in sorted(file.glob("*tfevents*"))]
+    below = sorted({path.parent for pattern in ("*/*tfevents*", "*/*/*tfevents*") for path in file.glob(pattern)})
+    phases = {folder: columns.phase_among(str(folder.relative_to(file))) for folder in below}
+    if len(set(phases.values())) > 1 and all(phases.values()):
+        return own + [(f"{phases[folder]}/", part) for folder in below for part in sorted(folder.glob("*tfevents*"))]
+    if not own:
         remedy = f"give one of its runs, e.g. {below[0]}" if below else "give a folder with *tfevents* files"
         raise InputError(Cause.OTHER_CONTENT, f"{file}: holds no event files itself; {remedy}")
-    return files
+    return own
 
 
 def _step(row: dict[str, float | None]) -> float:

@@ -5,10 +5,12 @@ It stands for NaN with the text "NaN", and prints what a file that was cut off h
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
 from tracelyze.errors import Cause, InputError
+from tracelyze.importing.columns import meaning
 from tracelyze.importing.reading import Numbers, number
 from tracelyze.importing.run_builder import Log
 from tracelyze.importing.trackers import own_process
@@ -16,6 +18,8 @@ from tracelyze.importing.trackers import own_process
 MAGIC = b":W&B"
 SUFFIX = ".wandb"
 _NAMED = ("display_name", "run_id", "start_time")
+_COUNT = "_step"
+_NEARLY = 0.9  # of the rows
 _OWN = ("_wandb", "_timestamp")
 
 
@@ -47,10 +51,13 @@ def read(path: Path) -> Log:
 
 def _number_by_the_program(rows: list[Numbers]) -> None:
     """Where nearly all rows have the step of the training, W&B's count of calls gives way to it."""
-    numbered = sum(any(name.endswith("global_step") for name in row) for row in rows)
-    if numbered >= 0.9 * len(rows):
-        for row in rows:
-            row.pop("_step", None)
+    names = [n for n in dict.fromkeys(n for row in rows for n in row) if n != _COUNT and meaning(n).column == "step"]
+    for name in names:
+        told = [number for row in rows if (number := row.get(name)) is not None]
+        if len(told) >= _NEARLY * len(rows) and all(a <= b for a, b in itertools.pairwise(told)):
+            for row in rows:
+                row.pop(_COUNT, None)
+            return
 
 
 def _take(record: Any, rows: list[Numbers], facts: dict[str, Any]) -> None:
