@@ -37,8 +37,8 @@ def diagnose(
 ) -> Diagnosis:
     """What went wrong in what lies at `path`: a run directory, profiler traces, or a recording of another program.
 
-    What it is is told by its content, and said in the notes of the diagnosis. `select` limits the diagnosis to these
-    rule ids, `ignore` leaves some out, `thresholds[rule][name]` overrides a number of a rule. `picture`: with the
+    What it is is recognised by its content, and said in the notes of the diagnosis. `select` limits the diagnosis to
+    these rule ids, `ignore` leaves some out, `thresholds[rule][name]` overrides a number of a rule. `picture`: with the
     timelines that only a page shows. `pattern`: a regular expression with the groups `step` and `loss` for the lines of
     a text log. `beside`: logs of what surrounded the job, and dumps of its stacks (dmesg, SLURM's, py-spy's), which are
     joined to it by process, job and time; those in the folder `beside` of a run are always read. `workers`: processes

@@ -117,8 +117,8 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """The JSON contract as plain data, with the difference of each change."""
         data = asdict(self)
-        for section, told in zip(self.sections, data["sections"], strict=True):
-            for change, row in zip(section.changes, told["changes"], strict=True):
+        for section, rows in zip(self.sections, data["sections"], strict=True):
+            for change, row in zip(section.changes, rows["changes"], strict=True):
                 row["difference"] = change.difference
         order = ("schema_version", "tracelyze_version", "verdict", "headline", "ratio", "a", "b")
         return {key: data[key] for key in (*order, "sections", "findings", "settings", "notes", "charts")}

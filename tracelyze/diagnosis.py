@@ -17,7 +17,7 @@ Verdict = Literal["critical", "warning", "info", "ok", "unknown"]
 Confidence = Literal["certain", "likely", "possible"]
 Status = Literal["fired", "passed", "skipped"]
 Why = Literal["not-applicable", "needs-more"]
-"""Why a check was skipped: the run does not do what the rule is about, or more has to be recorded to tell."""
+"""Why a check was skipped: the run does not do what the rule is about, or more has to be recorded to know."""
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
 CONFIDENCES: Final[tuple[Confidence, ...]] = ("certain", "likely", "possible")
@@ -257,8 +257,8 @@ class Finding:
 class Check:
     """What became of one rule: it fired, passed (and on what evidence), or could not be evaluated (and why).
 
-    `why` tells skipped checks apart, and is None for all others. `command` records what a check needs, where a command
-    can.
+    `why`: the kind of reason of a skipped check, None for all others. `command` records what a check
+    needs, where a command can.
     """
 
     rule: str

@@ -21,31 +21,31 @@ SHARE: Final = 0.1
 """Of a core that watching may take: after a look of one second the next one is ten seconds away."""
 
 MOST_FAILURES: Final = 3
-"""Looks in a row that may meet a file which is just being written."""
+"""Diagnoses in a row that may meet a file which is just being written."""
 
 
 @dataclass(frozen=True)
-class Look:
-    """One diagnosis of a run that may go on. `new`: root causes that no look before has told."""
+class Update:
+    """One diagnosis of a run that may go on. `new`: root causes that no diagnosis before has reported."""
 
     diagnosis: Diagnosis
     new: list[Finding]
     ended: bool
 
     def certain(self) -> list[Finding]:
-        """Critical findings whose mechanism was seen, told before or not."""
+        """Critical findings whose mechanism was seen, reported before or not."""
         return [one for one in self.diagnosis.roots() if (one.severity, one.confidence) == ("critical", "certain")]
 
 
-def watch(path: Path, every: float, sleep: Callable[[float], None] = time.sleep) -> Iterator[Look]:
-    """A look at the run directory `path` every `every` seconds, until the program has ended.
+def watch(path: Path, every: float, sleep: Callable[[float], None] = time.sleep) -> Iterator[Update]:
+    """A diagnosis of the run directory `path` every `every` seconds, until the program has ended.
 
-    A finding that is not certain is told when two looks in a row, or the last one, show it: half a run may look like a
-    fault that the whole does not have. InputError, one line, where the run cannot be read.
+    A finding that is not certain is reported when two diagnoses in a row, or the last one, show it: half a run may look
+    like a fault that the whole does not have. InputError, one line, where the run cannot be read.
     """
     from tracelyze import api
 
-    told: set[str] = set()
+    reported: set[str] = set()
     before: set[str] = set()
     failures = 0
     while True:
@@ -61,10 +61,10 @@ def watch(path: Path, every: float, sleep: Callable[[float], None] = time.sleep)
             ended = _has_ended(path, diagnosis)
             found = {one.rule: one for one in diagnosis.roots()}
             sure = [rule for rule, one in found.items() if ended or rule in before or one.confidence == "certain"]
-            new = [found[rule] for rule in sure if rule not in told]
-            told.update(sure)
+            new = [found[rule] for rule in sure if rule not in reported]
+            reported.update(sure)
             before = set(found)
-            yield Look(diagnosis, new, ended)
+            yield Update(diagnosis, new, ended)
             if ended:
                 return
         sleep(max(every, (time.monotonic() - began) / SHARE))

@@ -93,7 +93,7 @@ def diagnose(
         typer.Option(
             "--beside",
             metavar="FILE",
-            help="dmesg or journalctl -k, output of a SLURM job, py-spy dump, or a folder of them: they tell why a job "
+            help="dmesg or journalctl -k, output of a SLURM job, py-spy dump, or a folder of them: they say why a job "
             "ended or hangs; repeatable.  [also read: PATH/beside/]",
         ),
     ] = None,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Diagnosis
 
 RUNS: Final = Path("runs")
-"""Where `collect` puts runs unless it is told otherwise."""
+"""Where `collect` puts runs by default."""
 
 _WORDS: Final = {
     "critical": "✖ critical",
@@ -75,5 +75,5 @@ def listed(folder: Path, judge: Callable[[Path], Diagnosis]) -> tuple[str, list[
 
 
 def say_which(run: Path) -> None:
-    """Tells on stderr which run was chosen."""
+    """Says on stderr which run was chosen."""
     sys.stderr.write(f"diagnosing {run}, the newest run in {run.parent}\n")

@@ -45,7 +45,7 @@ def watch(
         bool, typer.Option("--keep-going", help="Watch on to the end, whatever is certain by then.")
     ] = False,
 ) -> None:
-    """Diagnose RUN again and again while it trains, and tell each finding once.
+    """Diagnose RUN again and again while it trains, and report each finding once.
 
     Ends when something critical is certain, or with the program. It only reads, and takes a tenth of a core at most.
     """
@@ -56,21 +56,21 @@ def watch(
     with suppress(OSError):
         os.nice(_NICENESS)
     certain = False
-    for look in watching.watch(run, every):
-        for finding in look.new:
-            _tell(finding)
+    for update in watching.watch(run, every):
+        for finding in update.new:
+            _report(finding)
             if on_finding is not None:
                 _call(on_finding, finding, run)
-        certain = bool(look.certain())
-        if look.ended:
-            emit(f"{_now()}  the program has ended ({look.diagnosis.run.exit.kind}): {look.diagnosis.verdict}\n")
+        certain = bool(update.certain())
+        if update.ended:
+            emit(f"{_now()}  the program has ended ({update.diagnosis.run.exit.kind}): {update.diagnosis.verdict}\n")
         elif certain and not keep_going:
             break
     if certain:
         raise typer.Exit(ExitCode.FINDINGS)
 
 
-def _tell(finding: Finding) -> None:
+def _report(finding: Finding) -> None:
     from tracelyze.reports.escaping import one_line
 
     since = "" if finding.first_step is None else f" (since step {finding.first_step:,})"
@@ -81,7 +81,7 @@ def _call(command: str, finding: Finding, run: Path) -> None:
     """Run the user's command. What is wrong with it is said, and the watch goes on."""
     from tracelyze.reports.escaping import json_text, one_line
 
-    told = {
+    variables = {
         "RULE": finding.rule,
         "SEVERITY": finding.severity,
         "CONFIDENCE": finding.confidence,
@@ -89,7 +89,7 @@ def _call(command: str, finding: Finding, run: Path) -> None:
         "STEP": "" if finding.first_step is None else str(finding.first_step),
         "RUN": str(run),
     }
-    environment = {**os.environ, **{f"TRACELYZE_{name}": value for name, value in told.items()}}
+    environment = {**os.environ, **{f"TRACELYZE_{name}": value for name, value in variables.items()}}
     text = json_text(asdict(finding))
     try:
         done = subprocess.run(  # noqa: S602  # it is the user's own command line

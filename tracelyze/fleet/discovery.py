@@ -95,7 +95,7 @@ def _is_note(name: str) -> bool:
 
 
 def _in_bucket(place: str, filesystem: FileSystem | None) -> Iterator[str]:
-    """By one listing of everything below: names tell what is a run, and its manifest where nothing else lies there."""
+    """By one listing of everything below: names show what is a run, and its manifest where nothing else lies there."""
     from pyarrow import ArrowException, fs
 
     found, root = storage.opened(place, filesystem)

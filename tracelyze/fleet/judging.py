@@ -29,15 +29,15 @@ def diagnose_row(row: Mapping[str, Any], filesystem: FileSystem | None = None) -
     >>> rows = [check for row in map(tracelyze.diagnose_row, paths) for check in row["checks"]]  # doctest: +SKIP
     """
     path = str(row.get("path", row.get("item", "")))
-    told = {**row, "path": path, "run": path, "status": "judged", "verdict": None, "error": None}
+    result = {**row, "path": path, "run": path, "status": "judged", "verdict": None, "error": None}
     try:
         diagnosis = _diagnose(path, filesystem)
     except InputError as error:
-        return {**told, "status": "error", "error": str(error), "checks": [table.error_row(path, str(error))]}
+        return {**result, "status": "error", "error": str(error), "checks": [table.error_row(path, str(error))]}
     except Exception as error:  # a fleet outlives whatever one of its runs holds
         reason = f"tracelyze failed on it: {type(error).__name__}: {error}"
-        return {**told, "status": "error", "error": reason, "checks": [table.error_row(path, reason)]}
-    return {**told, "verdict": diagnosis.verdict, "checks": table.rows_of(path, diagnosis)}
+        return {**result, "status": "error", "error": reason, "checks": [table.error_row(path, reason)]}
+    return {**result, "verdict": diagnosis.verdict, "checks": table.rows_of(path, diagnosis)}
 
 
 def _diagnose(path: str, filesystem: FileSystem | None) -> Diagnosis:

@@ -42,10 +42,10 @@ def judge(
         while busy:
             ready = wait([worker.answers.fileno() for worker in busy], _PATIENCE)
             for index, worker in list(enumerate(busy)):
-                told = worker.finished(ready, seconds)
-                if told is None:
+                answer = worker.finished(ready, seconds)
+                if answer is None:
                     continue
-                yield worker.position, told
+                yield worker.position, answer
                 if not waiting:
                     busy.remove(worker)
                     worker.end()

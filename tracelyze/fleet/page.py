@@ -65,7 +65,7 @@ def _fault(fault: Fault) -> Markup:
         [icon(fault.severity), " ", element("strong", fault.rule), element("br"), fault.title],
         f"{len(fault.runs)} of {fault.judged}",
         "not known" if fault.seconds is None else duration(fault.seconds),
-        fault.since or "not told apart by commit or host",
+        fault.since or "no single commit or host",
         _named(fault.runs),
     ]
     return element("tr", [element("td", cell) for cell in cells])

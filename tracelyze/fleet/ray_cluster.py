@@ -37,7 +37,7 @@ def judge(
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
     context = ray.data.DataContext.get_current()
-    context.max_errored_blocks = -1  # a fleet outlives the death of a worker: what is missing is told below
+    context.max_errored_blocks = -1  # a fleet outlives the death of a worker: what is missing is reported below
     context.enable_progress_bars = False
     items = [{"position": position, "path": path} for position, path in enumerate(runs)]
     judged = ray.data.from_items(items, override_num_blocks=len(items)).map(

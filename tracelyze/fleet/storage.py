@@ -110,7 +110,7 @@ def text_of(filesystem: FileSystem, path: str) -> str:
 
 
 def _copy(filesystem: FileSystem, entry: FileInfo, target: Path) -> None:
-    """With its time: whether a program still writes is told by how long its files have been still."""
+    """With its time of change, which shows whether a program still writes."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with filesystem.open_input_stream(entry.path) as source, target.open("wb") as file:
         shutil.copyfileobj(source, file, _PIECE)

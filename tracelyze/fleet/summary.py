@@ -29,7 +29,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Fault:
-    """One root cause over all runs. `seconds`: lost in all of them, None if no run could tell."""
+    """One root cause over all runs. `seconds`: lost in all of them, None if no run shows it."""
 
     rule: str
     severity: str

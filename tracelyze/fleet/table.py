@@ -56,8 +56,8 @@ def rows_of(run: str, diagnosis: Diagnosis) -> list[dict[str, Any]]:
     rows = []
     for check in diagnosis.checks:
         found = [finding for finding in diagnosis.findings if finding.rule == check.rule]
-        told = [_finding(finding) for finding in found] if check.status == "fired" else [_silent(check)]
-        rows += [_row({**about, "rule": check.rule, "status": check.status, **values}) for values in told]
+        values_of_each = [_finding(finding) for finding in found] if check.status == "fired" else [_silent(check)]
+        rows += [_row({**about, "rule": check.rule, "status": check.status, **values}) for values in values_of_each]
     return rows
 
 

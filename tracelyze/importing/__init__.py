@@ -6,5 +6,5 @@ and, where a format needs it, the library that wrote the file, inside the functi
 import it, nor does it import them: both know the run directory only.
 
 Begin with `recordings`, which finds out what a file or folder is. A format's `read` fills a `Log` with the columns as
-they are called there, `columns` tells what each means, and `run_builder.write_run` makes a run directory of it.
+they are called there, `columns` says what each means, and `run_builder.write_run` makes a run directory of it.
 """

@@ -48,7 +48,7 @@ _EARLIER = 0.1  # a column that ends before a tenth of another's is not the curv
 class Meaning:
     """What a column holds: `column` is one of ours or "", `phase` train, eval or test, `set` an evaluated set's name.
 
-    `rank` tells how well the name fits, 0 is best. `explicit`: the name says its phase; `metric` is it without.
+    `rank`: how well the name fits, 0 is best. `explicit`: the name says its phase; `metric` is it without.
     """
 
     column: str
@@ -69,7 +69,7 @@ class Plan:
     scalars: Mapping[str, tuple[str, str]]
 
     def named(self) -> dict[str, str]:
-        """Our columns with the log's names for them, as they are told to the user and kept in run.json."""
+        """Our columns with the log's names for them, as they are shown to the user and kept in run.json."""
         found = {"step": self.step} if self.step else {}
         found |= dict(self.steps)
         for name, (phase, held) in self.evaluations.items():

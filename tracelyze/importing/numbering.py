@@ -29,11 +29,11 @@ def numbered(rows: Rows) -> tuple[Rows, str]:
         return _by_epoch(rows, epoch)
     losses = [n for n in names if (what := columns.meaning(n)).column == "loss" and what.phase == "train"]
     training = [row for row in rows if any(row.get(name) is not None for name in losses)]
-    told = [(e, s) for row in training if (e := row.get(epoch)) is not None and (s := row.get(step)) is not None]
-    if not _restarts(told):
+    places = [(e, s) for row in training if (e := row.get(epoch)) is not None and (s := row.get(step)) is not None]
+    if not _restarts(places):
         return rows, ""
-    length = max(lengths) if lengths else max(s for _, s in told) + (min(s for _, s in told) == 0)
-    first = min(e for e, _ in told)
+    length = max(lengths) if lengths else max(s for _, s in places) + (min(s for _, s in places) == 0)
+    first = min(e for e, _ in places)
     inside, reached = {id(row) for row in training}, 0.0
     for row in rows:
         number, passed = row.get(step), row.get(epoch)
@@ -45,10 +45,10 @@ def numbered(rows: Rows) -> tuple[Rows, str]:
     return rows, f"steps are counted within epochs of {length:,.0f} and put one behind the other"
 
 
-def _restarts(told: Sequence[tuple[float, float]]) -> bool:
+def _restarts(places: Sequence[tuple[float, float]]) -> bool:
     """Whether the step falls where an epoch begins, and nowhere else; epochs are whole numbers that never fall."""
     begins = falls = 0
-    for (epoch, step), (next_epoch, next_step) in itertools.pairwise(told):
+    for (epoch, step), (next_epoch, next_step) in itertools.pairwise(places):
         if next_epoch < epoch or not next_epoch.is_integer() or (next_epoch == epoch and next_step < step):
             return False
         begins += next_epoch > epoch

@@ -15,7 +15,7 @@ from tracelyze.importing import columns
 
 LARGEST = 2**29  # bytes of a file that is read as a whole: its rows take several times as much memory
 LONGEST_LINE = 2**20  # characters of a line that is looked at; the rest of it is passed over
-HEAD = 64 * 2**10  # bytes that tell a format
+HEAD = 64 * 2**10  # bytes by which a format is recognised
 _DEEPEST = 5  # objects within objects of a record whose numbers are looked at
 Numbers = dict[str, float | None]
 
@@ -73,7 +73,7 @@ def without_colors(text: str) -> str:
 
 
 def head_of(file: Path) -> bytes:
-    """The first bytes of a file, by which its format is told; empty if it is none or cannot be read."""
+    """The first bytes of a file, by which its format is recognised; empty if it is none or cannot be read."""
     try:
         return reading.read_start(file, HEAD)
     except (OSError, InputError):

@@ -1,4 +1,4 @@
-"""What a file or folder was recorded by, told by its content, and turned into a run directory."""
+"""Recognises by its content what a file or folder was recorded by, and makes a run directory of it."""
 
 from __future__ import annotations
 

@@ -130,8 +130,8 @@ def _tables(log: Log, chosen: Plan) -> dict[str, list[dict[str, Any]]]:
         for name, (phase, held) in chosen.evaluations.items():
             loss = row.get(name)
             if loss is not None:
-                told = {"after_step": int(step), "loss": loss, "trained": True, "time_end": time}
-                evals.append({**told, "purpose": _PURPOSES[phase], "set": held or None})
+                measured = {"after_step": int(step), "loss": loss, "trained": True, "time_end": time}
+                evals.append({**measured, "purpose": _PURPOSES[phase], "set": held or None})
         scalars += _scalars(row, chosen.scalars, int(step), time, _SCALARS - len(scalars))
     return {"steps": steps, "evals": evals, "scalars": scalars}
 
@@ -139,10 +139,10 @@ def _tables(log: Log, chosen: Plan) -> dict[str, list[dict[str, Any]]]:
 def _scalars(
     row: Mapping[str, float | None], names: Mapping[str, tuple[str, str]], step: int, time: float | None, room: int
 ) -> Iterable[dict[str, Any]]:
-    told = [(phase, metric, value) for name, (phase, metric) in names.items() if (value := row.get(name)) is not None]
+    known = [(phase, metric, value) for name, (phase, metric) in names.items() if (value := row.get(name)) is not None]
     return [
         {"time": time, "step": step, "own_step": step, "phase": phase, "name": metric, "value": value}
-        for phase, metric, value in told[: max(room, 0)]
+        for phase, metric, value in known[: max(room, 0)]
     ]
 
 

@@ -33,7 +33,7 @@ SETTINGS = (
 
 
 class TracelyzeCallback(Callback):
-    """Tells the recorder of tracelyze what the Trainer knows. Changes nothing, has no state to save."""
+    """Passes on to tracelyze's recorder what the Trainer knows. Changes nothing, has no state to save."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ _PREFIXES = {"train": ("train_", "train/"), "eval": ("val_", "val/", "valid_", "
 
 
 def _log(phase: str, step: int, metrics: Mapping[str, Any], batch: int | None = None) -> None:
-    """The metrics of this phase. Lightning keeps those of all phases in one dictionary; their names tell."""
+    """The metrics of this phase. Lightning keeps those of all phases in one dictionary, by name."""
     others = tuple(prefix for name, prefixes in _PREFIXES.items() if name != phase for prefix in prefixes)
     own = {name: value for name, value in metrics.items() if not name.startswith(others)}
     named = {_bare(name, _PREFIXES[phase]): value for name, value in own.items()}

@@ -25,7 +25,7 @@ _SUMMARY = ("_runtime", "_per_second", "total_flos", "train_loss")
 
 
 class TracelyzeCallback(TrainerCallback):
-    """Tells the recorder of tracelyze what the Trainer knows. Changes nothing, has no state to save."""
+    """Passes on to tracelyze's recorder what the Trainer knows. Changes nothing, has no state to save."""
 
     def __init__(self) -> None:
         self._evaluating = False

@@ -110,7 +110,7 @@ def _facts(finding: Finding, chapter: Chapter, diagnosis: Diagnosis) -> list[str
     numbers = [one for one in finding.evidence if one.threshold is not None][:_NUMBERS]
     lines += [f"- **Measured** {'; '.join(_number(one) for one in numbers)}"] if numbers else []
     if chapter.consequences:
-        followed = [_words(told.finding.title) for told in chapter.consequences[:_NUMBERS]]
+        followed = [_words(anchored.finding.title) for anchored in chapter.consequences[:_NUMBERS]]
         rest = len(chapter.consequences) - len(followed)
         lines.append(f"- **Followed by** {'; '.join(followed)}" + (f" and {rest} more" if rest else ""))
     lines += [f"- **Fix** {_words(finding.fix)}"] if finding.fix.strip() else []
@@ -202,8 +202,8 @@ def _tracebacks(finding: Finding) -> list[str]:
 
 def _following(chapter: Chapter) -> str:
     lines = ["**What followed from it:**", ""]
-    for told in chapter.consequences:
-        finding = told.finding
+    for anchored in chapter.consequences:
+        finding = anchored.finding
         since = f"step {finding.first_step:,}" if finding.first_step is not None else "step unknown"
         lines.append(f"- {since}: {_words(finding.title)} ({markdown_code(finding.rule)})")
     return "\n".join(lines)

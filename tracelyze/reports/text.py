@@ -145,8 +145,8 @@ class _Page:
             self.fact("Verify", finding.verify)
 
     def consequences(self, chapter: Chapter) -> None:
-        for position, told in enumerate(chapter.consequences):
-            finding = told.finding
+        for position, anchored in enumerate(chapter.consequences):
+            finding = anchored.finding
             since = f"step {finding.first_step:,}: " if finding.first_step is not None else ""
             self.fact("Then" if position == 0 else "", f"{since}{finding.title} ({finding.rule})")
 

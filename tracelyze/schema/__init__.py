@@ -8,7 +8,7 @@
         steps.parquet                           the same rows after a clean end, or after the first reader came by
         evals.parquet, events.parquet, ...      one file per table below; long runs add steps-00001.parquet, ...
         signals.txt                             Python stacks written when a fatal signal arrived
-        status.bin                              the exit status, one byte: told by the C library where it can
+        status.bin                              the exit status, one byte: from the C library where it can
         stopped.txt                             JSON: why recording stopped early; blank if it did not
       trace-00000/                              instead of processes: a profiler's trace, by `import kineto`
         trace.json                              which file it was, its rank, its clock, what was wrong with it
@@ -24,15 +24,6 @@ import zlib
 from typing import Any, Final
 
 from tracelyze.schema.declaration import Column, ColumnType, Table
-from tracelyze.schema.looks import (
-    ACTIVATIONS,
-    BATCHES,
-    DEVICES,
-    FETCHES,
-    NONFINITE,
-    PARAMETERS,
-    SAMPLES,
-)
 from tracelyze.schema.objectives import (
     COMPILATIONS,
     GROUP_RATES,
@@ -43,6 +34,15 @@ from tracelyze.schema.objectives import (
     TIMESTEPS,
 )
 from tracelyze.schema.probing import MIXINGS, REPLAYS
+from tracelyze.schema.samples import (
+    ACTIVATIONS,
+    BATCHES,
+    DEVICES,
+    FETCHES,
+    NONFINITE,
+    PARAMETERS,
+    SAMPLES,
+)
 from tracelyze.schema.traces import (
     DEVICE,
     HOST,

@@ -94,7 +94,7 @@ def conformed(data: Mapping[str, Any], shape: Shape, name: str = "") -> tuple[di
         elif isinstance(value, Mapping):
             kept[field], inner = conformed(value, expected, f"{name}{field}.")
             wrong += inner
-        elif field != "device" or not isinstance(value, str):  # a device may be told by its name alone
+        elif field != "device" or not isinstance(value, str):  # a device may be given by its name alone
             wrong.append(f"{name}{field} is {_kind(value)}, not an object")
             del kept[field]
     return kept, wrong

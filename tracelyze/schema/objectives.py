@@ -42,9 +42,11 @@ LOSS_CALLS: Final = Table(
         Column("ids_compared", "float64", "", "targets set beside embedded ids, where the next id is another"),
         Column("ids_equal", "float64", "share", "of those, targets that are the id embedded at their own position"),
         Column("ids_ahead", "float64", "share", "of those, targets that are the id embedded two positions later"),
-        Column("sees_later", "float64", "", "largest weight of a position on later ones; 0: it sees none, nan: untold"),
+        Column(
+            "sees_later", "float64", "", "largest weight of a position on later ones; 0: it sees none, nan: unknown"
+        ),
         Column("next_targets", "float64", "", "targets that are the id embedded at the next position; 0: not all are"),
-        Column("sees_next", "float64", "share", "of these, whose position attends to the next one; nan: untold"),
+        Column("sees_next", "float64", "share", "of these, whose position attends to the next one; nan: unknown"),
         Column("pad_share", "float64", "share", "positions that fill up ends of rows, with a target that counts"),
         Column("pad_rows", "float64", "share", "of the rows that end in two positions that fill them up, or more"),
         Column("pad_target", "float64", "", "target at the positions of pad_share"),
@@ -75,7 +77,7 @@ LOSS_CALLS: Final = Table(
         Column("input_model", "int16", "", "model that those behind the input alone belong to (table models)"),
         Column("target_model", "int16", "", "model that those behind the target alone belong to"),
         Column("target_in_train", "bool", "", "that model was in train mode"),
-        Column("crosses", "float64", "", "largest weight of attention on another sample of the row; nan: untold"),
+        Column("crosses", "float64", "", "largest weight of attention on another sample of the row; nan: unknown"),
     ),
 )
 

@@ -18,7 +18,7 @@ of 2000); seconds since the machine booted; nothing, where a line has no time.""
 
 @dataclass(frozen=True)
 class Event:
-    """A line that tells why a process ended. `said`: in words, a clause; `short`: for a title; `text`: the line."""
+    """A line that says why a process ended. `said`: in words, a clause; `short`: for a title; `text`: the line."""
 
     file: str
     line: int
@@ -54,7 +54,7 @@ class Thread:
 
 @dataclass(frozen=True)
 class Stack:
-    """A py-spy dump of one process. `rank`: as the name of its file tells it."""
+    """A py-spy dump of one process. `rank`: from the name of its file."""
 
     file: str
     pid: int | None

@@ -110,7 +110,7 @@ EVALS = Table(
         Column("loader", "int16", "", "DataLoader whose batches were evaluated (table loaders)"),
         Column("site", "int32", "", "line of the script that called the model (table sites)"),
         Column("purpose", "string", "", "validation, sanity check, test, predict, training: by the framework or a log"),
-        Column("set", "string", "", "name of what was evaluated, where a log tells several sets apart"),
+        Column("set", "string", "", "name of what was evaluated, where a log names several sets"),
     ),
 )
 
@@ -201,7 +201,7 @@ LOADERS = Table(
         Column("prefetch_factor", "int32", "batches", "batches each worker fetches ahead"),
         Column("drop_last", "bool", "", ""),
         Column("sampler", "string", "", "class of the sampler"),
-        Column("shuffled", "bool", "", "it draws a new order for each pass; null where that cannot be told"),
+        Column("shuffled", "bool", "", "it draws a new order for each pass; null where that is not known"),
         Column("site", "int32", "", "line of the script that iterates the loader (table sites)"),
         Column("made_at", "int32", "", "line of the script that makes the loader (table sites, role dataloader)"),
         Column("read_by", "int32", "", "line that defines its dataset's __getitem__ or __iter__; null if a library's"),
@@ -229,7 +229,7 @@ REACH = Table(
 
 SCHEDULES = Table(
     "schedules",
-    "Learning-rate schedulers, a few times in a run and at its end; the last row of each tells most.",
+    "Learning-rate schedulers, a few times in a run and at its end; the last row of each says most.",
     (
         Column("step", "int64", "", "optimizer steps (all optimizers) that were done before"),
         Column("scheduler", "int16", "", "identifier"),

@@ -1,6 +1,6 @@
 """Kineto traces: where the device's time went, in seconds, from the profiler's JSON.
 
-:func:`summarise` gives the numbers of each trace, :func:`diagnose_traces` the findings, :func:`is_trace` tells
+:func:`summarise` gives the numbers of each trace, :func:`diagnose_traces` the findings, :func:`is_trace`
 whether a path is a trace at all. Importing this package imports numpy and msgspec only when one of the first two is
 called.
 """

@@ -42,10 +42,10 @@ def diagnose_traces(
 ) -> Diagnosis:
     """What is wrong with a job, from the profiler's traces of it: files, or folders of them, one per rank and window.
 
-    `select`, `ignore` and `thresholds` as in :func:`tracelyze.analyzers.diagnose`. A selected rule that traces cannot
-    tell is skipped, with the reason. `picture`: also with the timelines and tables that only a page shows, for which
-    the steps that are shown are read a second time. Raises InputError for a path without a trace, and for unknown
-    rules or thresholds.
+    `select`, `ignore` and `thresholds` as in :func:`tracelyze.analyzers.diagnose`. A selected rule that needs more than
+    traces is skipped, with the reason. `picture`: also with the timelines and tables that only a page shows, for which
+    the steps that are shown are read a second time. Raises InputError for a path without a trace, and for unknown rules
+    or thresholds.
     """
     chosen, elsewhere = _choose(select, ignore)
     named = [paths] if isinstance(paths, (str, Path)) else list(paths)
@@ -80,7 +80,7 @@ def diagnose_job(
     elsewhere: Sequence[str] = (),
     thresholds: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Diagnosis:
-    """The diagnosis of a job whose traces, read from `named`, are summed up. `elsewhere`: rules that only runs tell."""
+    """The diagnosis of a job whose traces, read from `named`, are summed up. `elsewhere`: rules for runs only."""
     limits = selection.limits_of(RULES, thresholds or {})
     findings: list[Finding] = []
     checks: list[Check] = []
@@ -126,9 +126,10 @@ def job_charts(job: Job) -> list[Chart]:
 def judge(
     files: Mapping[Path, int], rules: Collection[str], thresholds: Mapping[str, Mapping[str, float]]
 ) -> dict[str, Outcome]:
-    """The answer of each of `rules` to the traces of one window, one per rank; ids that traces cannot tell are absent.
+    """The answer of each of `rules` to the traces of one window, one per rank; ids for which there is no rule for
+    traces are absent.
 
-    `files`: the rank of each trace, where the trace itself does not tell it. InputError for an unreadable trace.
+    `files`: the rank of each trace, where the trace itself does not hold it. InputError for an unreadable trace.
     """
     summaries = [summarise_trace(read_trace(path), rank) for path, rank in files.items()]
     job = as_job(sorted(summaries, key=lambda summary: summary.rank))
@@ -219,8 +220,8 @@ def idle_in_words(summary: TraceSummary) -> str | None:
     if device is None or whole <= 0 or float(device.idle.sum()) < IDLE * whole:
         return None
     parts = sorted(((float(device.cause(name).sum()), CAUSE_TEXT[name]) for name in CAUSES), reverse=True)
-    told = ", ".join(f"{percent(time / whole)} {text}" for time, text in parts[:3] if time >= 0.01 * whole)
-    said = f"The device is idle {percent(float(device.idle.sum()) / whole)} of the time: {told}."
+    shares = ", ".join(f"{percent(time / whole)} {text}" for time, text in parts[:3] if time >= 0.01 * whole)
+    said = f"The device is idle {percent(float(device.idle.sum()) / whole)} of the time: {shares}."
     late = float(device.cause("device").sum())
     if late >= IDLE * float(device.idle.sum()) and device.late:
         names = ", ".join(f"{short(name)} ({duration(time / MICROSECONDS)})" for name, time in device.late)

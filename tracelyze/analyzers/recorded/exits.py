@@ -50,7 +50,7 @@ def exit_of(folder: Path, facts: Mapping[str, Any], events: Table) -> Exit:
     if lives(facts):
         return Exit("running", None, f"process {facts.get('pid')} is still running")
     if may_live(folder, facts):
-        return Exit("running", None, f"process {facts.get('pid')} on {facts.get('host')} wrote a moment ago")
+        return Exit("running", None, f"process {facts.get('pid')} on {facts.get('host')} wrote just now")
     if facts.get("pid") is None:
         return Exit("unknown")
     if facts.get("own_faulthandler"):

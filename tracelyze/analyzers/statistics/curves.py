@@ -19,7 +19,7 @@ from tracelyze.analyzers.statistics.robust import (
     spread,
 )
 
-FEWEST_TO_DIVERGE = 64  # values: eight blocks of eight, whose medians still tell level and noise apart
+FEWEST_TO_DIVERGE = 64  # values: eight blocks of eight, whose medians still show level and noise
 FEWEST_TO_RISE = 10  # simulation: with fewer, no rise below 60% stands out from 1% of noise
 LAST_VALUES = 5  # values without a new minimum: of noise around a flat end, one run in two to the fifth has as many
 _MANY = 512  # values: from here on 64 blocks hold eight values each

@@ -1,7 +1,7 @@
 """Growth that does not end: the straight climb of a leak, and the power law of gradients that pile up.
 
-The rules here judge the *shape* of a climb. A trend test alone cannot tell a leak from a warm-up, a cache that fills or
-a random walk, since all of them trend; only a leak climbs at the same pace in every part of the run.
+The rules here judge the *shape* of a climb. A trend test alone does not distinguish a leak from a warm-up, a cache that
+fills or a random walk, since all of them trend; only a leak climbs at the same pace in every part of the run.
 """
 
 from __future__ import annotations

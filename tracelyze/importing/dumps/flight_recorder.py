@@ -19,7 +19,7 @@ _MOST_RANKS = 20_000
 
 
 def find(folder: Path) -> dict[int, Path]:
-    """The dumps in a folder by rank, as the numbers at the ends of their names tell it; empty if it holds none."""
+    """The dumps in a folder by rank, from the numbers at the ends of their names; empty if it holds none."""
     found: dict[int, Path] = {}
     for path in sorted(folder.iterdir()):
         number = _RANK.search(path.name)
@@ -38,7 +38,7 @@ def looks_so(head: bytes) -> bool:
 def read(path: Path) -> Log:
     """The dumps of a folder, or a single one, as rows of the table collectives by rank.
 
-    A dump that is damaged is left out, and a note says so; a rank of a group that has no dump is told by the diagnosis.
+    A dump that is damaged is left out, and a note says so; the diagnosis names the ranks of a group that have no dump.
     """
     files = find(path) if path.is_dir() else {_rank_of(path): path}
     ranks: dict[int, dict[str, list[dict[str, Any]]]] = {}

@@ -15,7 +15,7 @@ from tracelyze.importing.run_builder import Log
 
 @dataclass(frozen=True)
 class Level:
-    """Bytes of one device at a moment: in live tensors, and in segments that the allocator holds."""
+    """Bytes of one device at one time: in live tensors, and in segments that the allocator holds."""
 
     live: int
     reserved: int
@@ -27,7 +27,7 @@ def looks_so(head: bytes) -> bool:
 
 
 def read(file: Path) -> Log:
-    """The first allocation that failed, as the exception that it raised, with what was held at that moment.
+    """The first allocation that failed, as the exception that it raised, with what was held then.
 
     A dump is often taken after the memory was freed: its segments say nothing of the failure. The trace is replayed
     backwards from the dump to the failure instead.
@@ -67,7 +67,7 @@ def level_at(entries: list[dict[str, Any]], place: int, end: Level) -> Level:
 
 
 def _failure(device: int, entry: Mapping[str, Any], level: Level) -> list[dict[str, Any]]:
-    """Rows of the table events: the exception with what is known of its moment, and the end."""
+    """Rows of the table events: the exception with what is known of the memory then, and the end."""
     wanted, left = _whole(entry, "size"), _whole(entry, "device_free")
     idle = max(level.reserved - level.live, 0)
     why = (

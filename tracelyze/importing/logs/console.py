@@ -75,7 +75,7 @@ def _values(text: str) -> dict[str, float | None]:
 
 
 def _steps_per_epoch(rows: list[Numbers], summary: Numbers, total: int) -> float | None:
-    """Steps in an epoch, from the run's number of steps; None where the log does not tell it."""
+    """Steps in an epoch, from the run's number of steps; None where the log does not say."""
     last = max(row["epoch"] or 0.0 for row in rows)
     runtime, rate = summary.get("train_runtime"), summary.get("train_steps_per_second")
     steps = round(runtime * rate) if runtime and rate else total

@@ -66,8 +66,8 @@ class Ending:
             own = [index for index, (file, _) in enumerate(self._frames) if not _LIBRARY.search(file)]
             place = own[-1] if own else len(self._frames) - 1
             file, number = self._frames[place]
-            told = "\n".join([_BEGINS, *self._traceback])
-            self._exception = {"kind": "exception", "name": raised[1], "file": file, "line": number, "text": told}
+            traceback = "\n".join([_BEGINS, *self._traceback])
+            self._exception = {"kind": "exception", "name": raised[1], "file": file, "line": number, "text": traceback}
             self._exception["source"] = self._sources[place]
             self._traceback = None
 

@@ -31,7 +31,7 @@ _LOSSES: Mapping[str, str] = {
 
 
 def read(file: Path) -> Log:
-    """Losses, rates and evaluated metrics by step. Where only samples or epochs are told, those number the steps."""
+    """Losses, rates and evaluated metrics by step. Where only samples or epochs are logged, those number the steps."""
     entries: list[dict[str, Any]] = []
     for line in lines_of(file):
         place = line.find(MARK)
@@ -78,10 +78,10 @@ def _rows(entry: Mapping[str, Any], start: float, unit: str) -> list[Numbers]:
 def _values(entry: Mapping[str, Any]) -> dict[str, float]:
     """The numbers that an entry holds by name. Where intervals begin and end, and settings, are none of a curve."""
     value, key = entry.get("value"), str(entry["key"])
-    told = value.items() if isinstance(value, dict) else [(key, value)]
+    items = value.items() if isinstance(value, dict) else [(key, value)]
     return {
         _LOSSES.get(str(name), str(name)): float(number)
-        for name, number in told
+        for name, number in items
         if isinstance(number, int | float) and not isinstance(number, bool)
     }
 

@@ -31,8 +31,8 @@ def read(file: Path) -> Log:
     rows: list[Numbers] = []
     records = [r for r in csv.DictReader(io.StringIO(body, newline="")) if r.get("r") and r.get("l")]
     values = [(number(record["r"]), number(record["l"]), number(record.get("t") or "")) for record in records]
-    told = [(reward, length, time) for reward, length, time in values if reward is not None and length is not None]
-    for done, (reward, length, time) in zip(itertools.accumulate(t[1] for t in told), told, strict=True):
+    episodes = [(reward, length, time) for reward, length, time in values if reward is not None and length is not None]
+    for done, (reward, length, time) in zip(itertools.accumulate(t[1] for t in episodes), episodes, strict=True):
         rows.append({"step": done, "elapsed_s": time, "reward": reward, "episode_length": length})
     if not rows:
         raise InputError(

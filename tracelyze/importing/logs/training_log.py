@@ -49,7 +49,7 @@ _RUNNING = re.compile(
     rf"\bloss\s*:?\s*{_NUMBER}\s*\(\s*({_NUMBER})\)", re.IGNORECASE
 )  # this batch (all batches so far)
 _ALIASES: Mapping[str, str] = {"trl": "train_loss", "tel": "val_loss", "norm": "grad_norm", "lm loss value": "val_loss"}
-# What tells these programs apart, by a line of their own.
+# Each of these programs is recognised by a line of its own.
 _PROGRAMS: tuple[tuple[str, str, re.Pattern[str]], ...] = (
     ("torchtitan", "torchtitan", re.compile(r"\bstep:\s*\d+\s+loss:\s*\S+\s+grad_norm:")),
     ("megatron", "Megatron-LM", re.compile(r"\biteration\s+\d+/\s*\d+ \|.*\bconsumed samples:")),
@@ -67,7 +67,7 @@ Reader = Callable[[str], Numbers]
 
 def looks_so(head: str) -> bool:
     """Whether a line of the beginning has a step and a loss, or a program of the list wrote it."""
-    return any(_told(values) for values in map(values_of, joined(head.splitlines())))
+    return any(_is_measured(values) for values in map(values_of, joined(head.splitlines())))
 
 
 def program_of(line: str) -> tuple[str, str] | None:
@@ -94,7 +94,7 @@ def values_of(line: str) -> Numbers:
 
 
 def _in_milliseconds(match: re.Match[str]) -> bool:
-    """Whether a duration is told in thousandths of a second: `time per iteration (ms): 2134.1`, `iter time: 300 ms`."""
+    """Whether a duration is given in milliseconds: `time per iteration (ms): 2134.1`, `iter time: 300 ms`."""
     behind = match.string[match.end() : match.end() + 4].strip()
     return "time" in match[1] and (match[1].endswith("(ms)") or re.match(r"ms\b", behind) is not None)
 
@@ -116,10 +116,10 @@ def _place(line: str) -> Numbers:
 def _of_validation(line: str, found: Numbers) -> Numbers:
     """The values of a line that speaks of an evaluation; of a running mean the value, so that the last one counts."""
     mean = _RUNNING.search(line)
-    told = {name: number(mean[1]) if mean and name.lower() == "loss" else value for name, value in found.items()}
+    numbers = {name: number(mean[1]) if mean and name.lower() == "loss" else value for name, value in found.items()}
     return {
         f"val {name}" if columns.meaning(name).column == "loss" and not columns.meaning(name).explicit else name: value
-        for name, value in told.items()
+        for name, value in numbers.items()
     }
 
 
@@ -150,9 +150,11 @@ def read(file: Path, pattern: str | None = None) -> Log:
     rows, means = _Rows(), list[Numbers]()
     ending, program, spoken_by = Ending(), None, None
     for line in lines_of(file) if pattern else joined(lines_of(file)):
-        rows.heard(line)
+        rows.note(line)
         values = values_in(line)
-        if not _told(values) and not (rows.epoch_ended(line) and _speaks(values := values_of(f"step: 0 - {line}"))):
+        if not _is_measured(values) and not (
+            rows.epoch_ended(line) and _speaks(values := values_of(f"step: 0 - {line}"))
+        ):
             ending.read(line)
             continue
         rank = _RANK.match(line)
@@ -189,7 +191,7 @@ class _Rows:
         self._shown: Numbers = {}
         self._evaluating = False
 
-    def heard(self, line: str) -> None:
+    def note(self, line: str) -> None:
         """Keras writes the epoch on a line of its own."""
         found = _ALONE.match(line)
         if found:
@@ -207,7 +209,7 @@ class _Rows:
             values = {name: value for name, value in values.items() if name != "step"} | {"epoch": self._epoch}
         if "step" not in values and "epoch" not in values:
             values |= self._place
-            if self._evaluating and self.rows:  # a batch of an evaluation: the last one tells the mean
+            if self._evaluating and self.rows:  # a batch of an evaluation: the last one holds the mean
                 self.rows.pop()
         elif not evaluated:
             self._place = {name: values[name] for name in ("step", "epoch", IN_EPOCH) if name in values}
@@ -234,7 +236,7 @@ class _Rows:
         return {name: value for name, value in values.items() if name not in again}
 
 
-def _told(values: Numbers) -> bool:
+def _is_measured(values: Numbers) -> bool:
     """Whether a line says where it stands, and the loss of a training or of an evaluation, a gradient norm or a reward.
 
     A line on an evaluation says it by standing behind one that does.

@@ -32,7 +32,7 @@ def read(paths: list[Path]) -> list[outside.Beside]:
 def recognize(head: str) -> str:
     """What a file that begins so is taken for when it is given alone; empty if it is of neither kind.
 
-    The output of a SLURM job is a console log, whose end may be told by SLURM: see :func:`own`.
+    The output of a SLURM job is a console log, whose end SLURM may have written: see :func:`own`.
     """
     if stack_dumps.looks_so(head):
         return "a dump of py-spy"
@@ -59,12 +59,12 @@ def said(found: outside.Beside) -> list[str]:
     if not found.events:
         return [f"{found.file}: {found.title}, without XID errors, kills for memory or ends of jobs"]
     kinds = Counter(event.said for event in found.events)
-    told = [f"{found.file}: {found.title} with {plural(len(found.events), 'such line')}"]
+    sentences = [f"{found.file}: {found.title} with {plural(len(found.events), 'such line')}"]
     for words, times in kinds.most_common(_SHOWN):
         first = next(event for event in found.events if event.said == words)
         again = f", {times:,} times" if times > 1 else ""
-        told.append(f"{found.file}, line {first.line}{again}: {words}. {first.advice}".rstrip())
-    return told
+        sentences.append(f"{found.file}, line {first.line}{again}: {words}. {first.advice}".rstrip())
+    return sentences
 
 
 def _where(stack: outside.Stack) -> str:

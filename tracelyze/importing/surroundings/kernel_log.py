@@ -42,7 +42,7 @@ def looks_so(head: str) -> bool:
 
 
 def events(file: str, lines: Iterable[tuple[int, str]]) -> Iterable[outside.Event]:
-    """What the numbered lines tell of processes and GPUs."""
+    """What the numbered lines say of processes and GPUs."""
     for number, whole in lines:
         line = whole[:LONGEST]
         if "Xid" in line or "Killed process" in line or "segfault at" in line:
@@ -52,10 +52,10 @@ def events(file: str, lines: Iterable[tuple[int, str]]) -> Iterable[outside.Even
 
 
 def _event(file: str, number: int, line: str) -> outside.Event | None:
-    told = _split(line)
-    if told is None:
+    parts = _split(line)
+    if parts is None:
         return None
-    at, clock, host, rest = told
+    at, clock, host, rest = parts
     kind: outside.Kind
     if xid := _XID.search(rest):
         happened, advice = xids.meaning(int(xid["number"]))

@@ -51,7 +51,7 @@ def speaks(line: str) -> bool:
 
 
 def events(file: str, lines: Iterable[tuple[int, str]]) -> Iterable[outside.Event]:
-    """What the numbered lines tell of the job's end."""
+    """What the numbered lines say of the job's end."""
     for number, whole in lines:
         line = whole[:LONGEST]
         if speaks(line):
@@ -64,7 +64,7 @@ def _event(file: str, number: int, line: str) -> outside.Event | None:
     event = partial(outside.Event, file, number, text=line.strip()[:400])
     if (found := _CANCELLED.search(line)) is not None:
         why = found["why"].strip()
-        kind, said, short, advice = next(told for mark, told in _WHY.items() if why.startswith(mark))
+        kind, said, short, advice = next(meaning for mark, meaning in _WHY.items() if why.startswith(mark))
         at, clock = _time(found["at"])
         return event(kind, said, short, advice=advice, at=at, clock=clock, host=found["host"], job=found["job"])
     if (found := _BAD_MEMORY.search(line)) is not None:

@@ -64,15 +64,15 @@ def _of_json(name: str, text: str, rank: int | None) -> list[outside.Stack]:
     for entry in (value if isinstance(value, list) else [])[:_MOST]:
         if isinstance(entry, dict) and isinstance(entry.get("frames"), list):
             status = ("active" if entry.get("active") else "idle") + ("+gil" if entry.get("owns_gil") else "")
-            frames = tuple(_frame(told) for told in entry["frames"][:_MOST] if isinstance(told, dict))
+            frames = tuple(_frame(frame) for frame in entry["frames"][:_MOST] if isinstance(frame, dict))
             thread = outside.Thread(str(entry.get("thread_name") or entry.get("thread_id"))[:100], status, frames)
             by_process.setdefault(_whole(entry.get("pid")), []).append(thread)
     return [outside.Stack(name, pid, rank, tuple(threads)) for pid, threads in by_process.items()]
 
 
-def _frame(told: dict[str, Any]) -> outside.Frame:
-    file = told.get("short_filename") or told.get("filename") or ""
-    return outside.Frame(str(told.get("name"))[:200], str(file)[:500], _whole(told.get("line")) or 0)
+def _frame(frame: dict[str, Any]) -> outside.Frame:
+    file = frame.get("short_filename") or frame.get("filename") or ""
+    return outside.Frame(str(frame.get("name"))[:200], str(file)[:500], _whole(frame.get("line")) or 0)
 
 
 def _whole(value: Any) -> int | None:

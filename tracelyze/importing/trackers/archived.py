@@ -21,14 +21,14 @@ from tracelyze.importing.reading import LARGEST, Numbers, number
 from tracelyze.importing.run_builder import Log
 
 MAGIC: Final = b"PK\x03\x04"
-_MEMBERS: Final[Mapping[str, tuple[str, str]]] = {  # what tells a session: its manifest and its values
+_MEMBERS: Final[Mapping[str, tuple[str, str]]] = {  # by what a session is recognised: its manifest and its values
     "comet": ("experiment.json", "messages.json"),
     "clearml": ("task.json", "metrics.jsonl"),
 }
 _DAMAGED: Final = (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 """What unpacking raises: RuntimeError for archives with a password, or packed in a way that Python does not know."""
 _MOST_MEMBERS: Final = 100_000
-_FIRST: Final = 256  # characters of the values that tell them from other files of these names
+_FIRST: Final = 256  # characters of the values, by which they differ from other files of these names
 _SPEAKS: Final[Mapping[str, str]] = {"comet": '"payload"', "clearml": '"task"'}
 _MONITOR: Final = ":monitor:"  # metrics of the machine that ClearML takes by itself
 
@@ -87,8 +87,8 @@ def _comet(message: Any) -> Iterator[Value]:
     payload = message["payload"] if message["type"] == "metric_msg" else {}
     metric = payload.get("metric")
     if metric and isinstance(metric["step"], int):
-        told = metric["metricValue"]
-        value = number(told) if isinstance(told, str) else None if told is None else float(told)
+        given = metric["metricValue"]
+        value = number(given) if isinstance(given, str) else None if given is None else float(given)
         yield str(metric["metricName"]), float(metric["step"]), value, float(payload["local_timestamp"])
 
 

@@ -78,12 +78,12 @@ def read_trackio(file: Path) -> Log:
     start: datetime | None = None
     for step, timestamp, text in records:
         try:
-            told, time = json.loads(text), datetime.fromisoformat(timestamp)
+            content, time = json.loads(text), datetime.fromisoformat(timestamp)
         except (ValueError, TypeError, RecursionError):
             continue
-        if isinstance(told, dict):
+        if isinstance(content, dict):
             start = start or time
-            values = numbers(file, f"step {step}", told)
+            values = numbers(file, f"step {step}", content)
             rows.append({**values, "step": float(step), "elapsed_s": (time - start).total_seconds()})
     return Log("trackio", file, rows, {"run": run[1]}, note)
 

@@ -32,11 +32,11 @@ def read(path: Path) -> Log:
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = file.relative_to(folder).as_posix()
         for line in lines_of(file):
-            told = [number(word) for word in line.split()]
-            if len(told) not in (2, 3) or told[0] is None or (step := told[2] if len(told) == 3 else 0.0) is None:
+            parts = [number(word) for word in line.split()]
+            if len(parts) not in (2, 3) or parts[0] is None or (step := parts[2] if len(parts) == 3 else 0.0) is None:
                 continue
-            start = told[0] if start is None else min(start, told[0])
-            rows.setdefault(step, {"step": step, "elapsed_s": told[0]})[name] = told[1]
+            start = parts[0] if start is None else min(start, parts[0])
+            rows.setdefault(step, {"step": step, "elapsed_s": parts[0]})[name] = parts[1]
     for row in rows.values():
         row["elapsed_s"] = ((row["elapsed_s"] or 0.0) - (start or 0.0)) / 1e3
     return Log("mlflow", runs[-1], [rows[step] for step in sorted(rows)], {"run": runs[-1].name}, note)

@@ -90,11 +90,11 @@ def _read(package: str, named: Path, path: Path) -> tuple[list[Numbers], dict[st
 
 
 def _taking(rows: dict[float, Numbers], facts: dict[str, Any]) -> Callable[[Any], None]:
-    def take(told: Any) -> None:
-        if isinstance(told, dict):
-            facts.update(told)
-        elif isinstance(told, list) and len(told) == 4:
-            name, step, value, seconds = told
+    def take(record: Any) -> None:
+        if isinstance(record, dict):
+            facts.update(record)
+        elif isinstance(record, list) and len(record) == 4:
+            name, step, value, seconds = record
             rows.setdefault(float(step), {"step": float(step), "elapsed_s": float(seconds or 0.0)})[str(name)] = value
 
     return take

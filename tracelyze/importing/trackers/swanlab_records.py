@@ -20,9 +20,9 @@ def main(path: str) -> None:
         record = Record()
         record.ParseFromString(data)
         if record.HasField("scalar"):
-            told = record.scalar
-            seconds = told.timestamp.seconds + told.timestamp.nanos / 1e9
-            print(json.dumps([told.key, told.step, told.value.number, seconds]))  # noqa: T201
+            scalar = record.scalar
+            seconds = scalar.timestamp.seconds + scalar.timestamp.nanos / 1e9
+            print(json.dumps([scalar.key, scalar.step, scalar.value.number, seconds]))  # noqa: T201
         elif record.HasField("finish"):
             print(json.dumps({"state": int(record.finish.state)}))  # noqa: T201
     reader.close()

@@ -24,7 +24,7 @@ FATE: Final = {
 _TIMES: Final = 10
 """From how many times as much on it is said as a factor instead of a percentage."""
 DIGITS: Final = 4
-"""Significant digits: two sides that differ by a percent are to be told apart."""
+"""Significant digits: enough to see a difference of one percent."""
 _MANY: Final = 10_000
 MEANING: Final = {"more": "", "less": "", "noise": "within noise", "unknown": "noise not known"}
 

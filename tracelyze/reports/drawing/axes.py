@@ -125,7 +125,7 @@ def _range(values: Iterable[float | None]) -> tuple[float, float]:
     if not finite:
         return 0.0, 1.0
     low, high = min(finite), max(finite)
-    if high / 2 - low / 2 <= abs(high) * 1e-12:  # one value, or many that no axis can tell apart
+    if high / 2 - low / 2 <= abs(high) * 1e-12:  # one value, or many that are the same on any axis
         margin = abs(high) * 0.05 or 0.5
         return max(low - margin, -sys.float_info.max), min(high + margin, sys.float_info.max)
     return low, high

@@ -21,7 +21,7 @@ EXPLORE_FROM: Final = 1000
 """Values in a chart from which on it can be explored: more than a screen has pixels across for them."""
 
 LEGEND: Final = 16
-"""Names in a legend; more lines than that are told apart by the interactive chart only."""
+"""Names in a legend; more lines than that are named in the interactive chart only."""
 
 _NAME = 80  # characters of a name in the legend
 _SINGLE_BARS = 8  # bars that get a column each in the table

@@ -13,7 +13,7 @@ from tracelyze.reports.wording import run_words, story, words
 
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Diagnosis, Evidence, Finding, RunFacts
-    from tracelyze.reports.wording.story import Chapter, Told
+    from tracelyze.reports.wording.story import Anchored, Chapter
 
 
 _FACTS = 4
@@ -42,18 +42,18 @@ def run_line(run: RunFacts) -> Markup:
 
 
 def of_finding(chapter: Chapter, diagnosis: Diagnosis, others: int) -> Markup:
-    """The head of the page about a root cause; `others`: how many more root causes the page tells."""
-    told, finding = chapter.root, chapter.root.finding
+    """The head of the page about a root cause; `others`: how many more root causes the page shows."""
+    anchored, finding = chapter.root, chapter.root.finding
     alone = len(diagnosis.findings) == 1
     passed = len(story.checks(diagnosis, "passed")) if alone else 0
     return element(
         "div",
-        verdict_line(told, others),
+        verdict_line(anchored, others),
         element("h1", with_code(escaping.one_line(finding.title))),
         element("p", with_code(words.lead(finding)), class_="lead"),
         key_facts(finding, diagnosis.run, chapter, passed),
         class_="head",
-        id=told.anchor,
+        id=anchored.anchor,
     )
 
 
@@ -88,9 +88,9 @@ def of_nothing_found(diagnosis: Diagnosis) -> Markup:
     )
 
 
-def verdict_line(told: Told, others: int = 0) -> Markup:
+def verdict_line(anchored: Anchored, others: int = 0) -> Markup:
     """Badge, how sure this is, how many more there are, and the rule."""
-    finding = told.finding
+    finding = anchored.finding
     if finding.severity == "info":
         said: Child = "worth knowing; nothing is broken"
     else:
@@ -102,7 +102,7 @@ def verdict_line(told: Told, others: int = 0) -> Markup:
         badge(finding.severity),
         element("span", said),
         element("a", more, href="#more") if others else None,
-        element("a", finding.rule, href=f"#{told.anchor}", class_="rule", title="Link to this finding"),
+        element("a", finding.rule, href=f"#{anchored.anchor}", class_="rule", title="Link to this finding"),
         class_="verdict",
     )
 
@@ -208,7 +208,7 @@ def _scope(finding: Finding, run: RunFacts) -> tuple[str, str, str] | None:
 
 
 def _number(evidence: Evidence) -> tuple[str, str, str] | None:
-    """A number that fits a fact; settings and texts are told below."""
+    """A number that fits a fact; settings and texts stand below."""
     value = evidence.value
     if value is None or isinstance(value, bool | str):
         return None

@@ -1,4 +1,4 @@
-"""The signs of the verdicts: each its own shape, so that none is told by color alone."""
+"""The signs of the verdicts: each its own shape, so that none depends on color alone."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _notes(shown: list[str]) -> Markup:
 
 
 def _cost_of_recording(diagnosis: Diagnosis) -> Child:
-    """One line, in milliseconds a step where that can be told."""
+    """One line, in milliseconds a step where that is known."""
     run = diagnosis.run
     if run.overhead is None:
         return None
@@ -149,7 +149,7 @@ def _signals(run: RunFacts) -> Child:
     """What was recorded, what was turned down or failed, and what every signal cost."""
     if not run.signals:
         return None
-    told: list[tuple[str, Child]] = []
+    rows: list[tuple[str, Child]] = []
     for signal in run.signals:
         parts: list[Child] = [signal.state if signal.state != "on" else _cost(signal)]
         if signal.reason:
@@ -158,9 +158,9 @@ def _signals(run: RunFacts) -> Child:
             # The end of a traceback says what happened.
             shown = signal.traceback[-_LONGEST_TRACEBACK:]
             parts.append(element("details", element("summary", "traceback"), element("pre", shown, class_="command")))
-        told.append((signal.name, parts))
+        rows.append((signal.name, parts))
     summary = element("summary", "What was recorded, and what each signal cost")
-    return element("details", summary, _list(told, "run-facts"), class_="fold")
+    return element("details", summary, _list(rows, "run-facts"), class_="fold")
 
 
 def _cost(signal: SignalFacts) -> str:

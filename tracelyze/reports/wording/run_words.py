@@ -32,16 +32,16 @@ def program(run: RunFacts) -> str:
 
 def date(stamp: str | None) -> str:
     """`22 Nov 2026, 13:32:27 UTC`."""
-    moment = _parsed(stamp)
-    if moment is None:
+    time = _parsed(stamp)
+    if time is None:
         return escaping.one_line(stamp or "")
-    return f"{moment.day} {moment:%b %Y, %H:%M:%S} UTC"
+    return f"{time.day} {time:%b %Y, %H:%M:%S} UTC"
 
 
 def clock(stamp: str | None) -> str:
     """`13:32:29 UTC`, empty if unknown."""
-    moment = _parsed(stamp)
-    return "" if moment is None else f"{moment:%H:%M:%S} UTC"
+    time = _parsed(stamp)
+    return "" if time is None else f"{time:%H:%M:%S} UTC"
 
 
 def device(run: RunFacts) -> str:
@@ -69,7 +69,7 @@ def ending(run: RunFacts) -> str:
 
 def _parsed(stamp: str | None) -> datetime | None:
     try:
-        moment = datetime.fromisoformat(stamp or "")
+        time = datetime.fromisoformat(stamp or "")
     except ValueError:
         return None
-    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""The order in which findings are told: each root cause with what followed from it, every finding exactly once."""
+"""The order in which findings are shown: each root cause with what followed from it, every finding exactly once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Told:
+class Anchored:
     """A finding with its anchor: the id of its rule, numbered from the second finding of the same rule on."""
 
     finding: Finding
@@ -22,33 +22,36 @@ class Told:
 class Chapter:
     """A root cause and its consequences, in order of onset."""
 
-    root: Told
-    consequences: list[Told]
+    root: Anchored
+    consequences: list[Anchored]
 
 
 def chapters(diagnosis: Diagnosis) -> list[Chapter]:
     """All findings, grouped by root cause, in the order of the diagnosis.
 
     Where two roots share a rule, the first one takes the consequences. A finding whose cause is not among the
-    findings, or whose causes run in a circle, is told as a root, so that none is lost.
+    findings, or whose causes run in a circle, is shown as a root, so that none is lost.
     """
     anchors = _anchors(diagnosis.findings)
-    told: set[int] = set()
+    added: set[int] = set()
     result: list[Chapter] = []
 
-    def tell(root: Finding) -> None:
-        told.add(id(root))
-        following = [finding for finding in diagnosis.consequences(root.rule) if id(finding) not in told]
-        told.update(id(finding) for finding in following)
-        result.append(Chapter(Told(root, anchors[id(root)]), [Told(one, anchors[id(one)]) for one in following]))
+    def anchored(finding: Finding) -> Anchored:
+        return Anchored(finding, anchors[id(finding)])
+
+    def add(root: Finding) -> None:
+        added.add(id(root))
+        following = [finding for finding in diagnosis.consequences(root.rule) if id(finding) not in added]
+        added.update(id(finding) for finding in following)
+        result.append(Chapter(anchored(root), [anchored(one) for one in following]))
 
     known = {finding.rule for finding in diagnosis.findings}
     for finding in diagnosis.findings:
         if finding.caused_by is None or finding.caused_by not in known:
-            tell(finding)
+            add(finding)
     for finding in diagnosis.findings:
-        if id(finding) not in told:
-            tell(finding)
+        if id(finding) not in added:
+            add(finding)
     return result
 
 

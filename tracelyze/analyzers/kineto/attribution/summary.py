@@ -34,7 +34,7 @@ class TraceSummary:
     start on the clock that the files of one job share. `devices`: the accelerators, busiest first. `host`: for a
     trace without device work, what the thread of the steps did, shape [steps, CAUSES], else None. `capability`: the
     compute capability of NVIDIA devices, where known. `executed`: length of the steps on the device's clock, where it
-    can be told, shape [steps]; `batches`: calls of the loader by step, shape [steps].
+    can be found, shape [steps]; `batches`: calls of the loader by step, shape [steps].
     """
 
     path: str

@@ -19,7 +19,7 @@ MOST_ROWS = 100  # of a process
 def check(process: Process, limits: Limits) -> Outcome:
     """Files that any rank wrote, and weights that any module handed out by name: all libraries save through that."""
     if process.facts.get("source"):
-        return Skipped("a log of another program does not tell what was saved")
+        return Skipped("a log of another program does not say what was saved")
     rows = gather(process)
     others = sum(len(peer.gathered.get(RULE.id, ())) for peer in process.peers)
     seconds = float(np.nansum(process.steps["seconds"])) if len(process.steps) else 0.0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 FIX_SIGNAL = (
-    "Read signals.txt in the run directory: it holds the Python stacks at that moment. A segmentation fault or "
+    "Read signals.txt in the run directory: it holds the Python stacks at that time. A segmentation fault or "
     "an abort "
     "comes from native code below the named line. A request to terminate comes from the scheduler or from a "
     "person: its "

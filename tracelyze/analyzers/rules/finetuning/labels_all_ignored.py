@@ -33,7 +33,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     if not shares:
         return Skipped("no call of cross_entropy or nll_loss with class targets in training was looked at")
     if len(shares) < limits["looks"]:
-        return Skipped(f"{plural(len(shares), 'call')} of a loss with class targets: too few to tell")
+        return Skipped(f"{plural(len(shares), 'call')} of a loss with class targets: too few to judge")
     return Passed(f"{percent(1.0 - float(np.mean(shares)))} of the targets count in {plural(len(shares), 'call')}")
 
 

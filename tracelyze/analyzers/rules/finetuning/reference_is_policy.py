@@ -15,7 +15,7 @@ from tracelyze.formatting import number, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
-LN_2 = math.log(2)  # -log(sigmoid(0)): the loss of a preference that two equal models do not tell apart
+LN_2 = math.log(2)  # -log(sigmoid(0)): the loss of a preference between two equal models
 
 
 def check(process: Process, limits: Limits) -> Outcome:

@@ -22,7 +22,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     last: dict[int | None, Row] = {row["optimizer"]: row for row in process.tables["reach"].records()}
     last = {index: row for index, row in last.items() if row["steps"] >= limits["steps"]}
     if not last:
-        return Skipped(f"no optimizer took {limits['steps']:.0f} steps, which are needed to tell")
+        return Skipped(f"no optimizer took {limits['steps']:.0f} steps, which are needed to judge")
     ran = {name for name in process.tables["activations"].text("module") if name}
     findings, replaced = [], False
     for optimization in process.optimizations:

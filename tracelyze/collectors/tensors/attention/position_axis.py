@@ -1,4 +1,4 @@
-"""Which dimension of the embedded ids the positions of an attention go back to, where sizes do not tell.
+"""Which dimension of the embedded ids the positions of an attention go back to, where sizes do not show it.
 
 As many samples as positions (32 rows of 32 ids) make square batches. There the views and transpositions between the
 embedding and the attention are followed.

@@ -76,9 +76,9 @@ def traceback_section(finding: Finding) -> Child:
 
 def _cards(finding: Finding) -> tuple[list[Markup], list[Child]]:
     """Measured numbers on the left; settings and excluded explanations on the right; long texts for below."""
-    told, texts = _parts(finding)
-    settings = [one for one in told if one.threshold is None and _SETTING.fullmatch(one.name)]
-    numbers = [one for one in told if one not in settings]
+    short, texts = _parts(finding)
+    settings = [one for one in short if one.threshold is None and _SETTING.fullmatch(one.name)]
+    numbers = [one for one in short if one not in settings]
     further = [card for card in (_table("Settings", settings), _excluded(finding)) if card is not None]
     right = further[0] if len(further) == 1 else element("div", further, class_="stack") if further else None
     return [card for card in (_table("Evidence", numbers), right) if card is not None], texts

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tracelyze.diagnosis import Chart, Diagnosis, Finding
     from tracelyze.reports.html.charts import Gallery
-    from tracelyze.reports.wording.story import Chapter, Told
+    from tracelyze.reports.wording.story import Anchored, Chapter
 
 _MOST_CHARTS = 3  # of a card with the loss in front
 _TIME_OR_MEMORY = ("ms", "s", "MiB", "GiB", "%")
@@ -43,7 +43,7 @@ def first(chapter: Chapter, diagnosis: Diagnosis, gallery: Gallery) -> Child:
     ]
 
 
-def consequences(following: Sequence[Told], gallery: Gallery, diagnosis: Diagnosis) -> Child:
+def consequences(following: Sequence[Anchored], gallery: Gallery, diagnosis: Diagnosis) -> Child:
     """One line each, without a fix of their own."""
     if not following:
         return None
@@ -52,7 +52,7 @@ def consequences(following: Sequence[Told], gallery: Gallery, diagnosis: Diagnos
         "section",
         element("h2", "What followed"),
         element("p", f"Fix the cause first. {goes}", class_="intro"),
-        element("div", [_consequence(told, gallery, diagnosis) for told in following], class_="rows"),
+        element("div", [_consequence(anchored, gallery, diagnosis) for anchored in following], class_="rows"),
         id="after",
     )
 
@@ -95,8 +95,8 @@ def charts(chapter: Chapter, diagnosis: Diagnosis) -> list[Shown]:
     return [replace(one, chart=replace(one.chart, marks=_placed(one.chart, marks))) for one in own]
 
 
-def _consequence(told: Told, gallery: Gallery, diagnosis: Diagnosis) -> Markup:
-    finding = told.finding
+def _consequence(anchored: Anchored, gallery: Gallery, diagnosis: Diagnosis) -> Markup:
+    finding = anchored.finding
     return element(
         "details",
         element(
@@ -112,14 +112,14 @@ def _consequence(told: Told, gallery: Gallery, diagnosis: Diagnosis) -> Markup:
             evidence.flat(finding),
             class_="inside page",
         ),
-        id=told.anchor,
+        id=anchored.anchor,
         class_=f"consequence {finding.severity}",
     )
 
 
 def _other(chapter: Chapter, gallery: Gallery, diagnosis: Diagnosis) -> Markup:
-    told = chapter.root
-    finding = told.finding
+    anchored = chapter.root
+    finding = anchored.finding
     following = [
         element(
             "li",
@@ -138,10 +138,10 @@ def _other(chapter: Chapter, gallery: Gallery, diagnosis: Diagnosis) -> Markup:
         ),
         element(
             "div",
-            hero.verdict_line(told),
+            hero.verdict_line(anchored),
             repair.paragraphs(words.lead(finding)),
             hero.key_facts(finding, diagnosis.run),
-            repair.pair(told, diagnosis.run),
+            repair.pair(anchored, diagnosis.run),
             gallery.cards(charts(chapter, diagnosis)),
             element("div", element("h3", "What followed"), element("ul", following, class_="readings"), class_="card")
             if following
@@ -149,7 +149,7 @@ def _other(chapter: Chapter, gallery: Gallery, diagnosis: Diagnosis) -> Markup:
             evidence.flat(finding),
             class_="inside page",
         ),
-        id=told.anchor,
+        id=anchored.anchor,
         class_=f"other {finding.severity}",
     )
 
@@ -188,7 +188,7 @@ def _loss(chapter: Chapter, diagnosis: Diagnosis) -> Shown | None:
     for index, chart in enumerate(diagnosis.charts):
         if _is_loss(chart):
             return Shown(chart, f"charts.{index}")
-    shown = [one for told in chapter.consequences for one in _shown(told.finding, diagnosis)]
+    shown = [one for anchored in chapter.consequences for one in _shown(anchored.finding, diagnosis)]
     return next((one for one in shown if _is_loss(one.chart)), None)
 
 
@@ -215,9 +215,9 @@ def _onset(finding: Finding) -> list[Mark]:
 def _following(chapter: Chapter) -> list[Mark]:
     """The onset of each consequence, named by what it is."""
     return [
-        Mark(float(told.finding.first_step), f"{escaping.one_line(told.finding.title).partition(':')[0]}")
-        for told in chapter.consequences[:3]
-        if told.finding.first_step is not None
+        Mark(float(anchored.finding.first_step), f"{escaping.one_line(anchored.finding.title).partition(':')[0]}")
+        for anchored in chapter.consequences[:3]
+        if anchored.finding.first_step is not None
     ]
 
 

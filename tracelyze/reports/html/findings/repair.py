@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tracelyze.diagnosis import Diff, Excerpt, Finding, Location, RunFacts
-    from tracelyze.reports.wording.story import Told
+    from tracelyze.reports.wording.story import Anchored
 
 LONGEST: Final = 4000  # characters of one text of a run; the rest is in the diagnosis as data
 MINUS: Final = "\u2212"
@@ -23,9 +23,9 @@ MINUS: Final = "\u2212"
 _AROUND: Final = 2  # lines of the user's code on each side of an edit
 
 
-def pair(told: Told, run: RunFacts) -> Child:
+def pair(anchored: Anchored, run: RunFacts) -> Child:
     """Both cards side by side, or the one that is known."""
-    cards = [card for card in (_seen(told.finding, run), _fix(told)) if card is not None]
+    cards = [card for card in (_seen(anchored.finding, run), _fix(anchored)) if card is not None]
     return element("div", cards, class_="pair") if cards else None
 
 
@@ -84,8 +84,8 @@ def _excerpt(where: Location, excerpt: Excerpt | None) -> Child:
     return _block(numbered, "")
 
 
-def _fix(told: Told) -> Markup | None:
-    finding = told.finding
+def _fix(anchored: Anchored) -> Markup | None:
+    finding = anchored.finding
     diff, example = finding.diff, finding.fix_code.strip("\n")
     if diff is None and not example.strip() and not finding.fix.strip():
         return None
@@ -98,7 +98,7 @@ def _fix(told: Told) -> Markup | None:
         code = _block([("span", "", "", line) for line in escaping.shortened(copied, LONGEST).split("\n")], "plain")
     heading = "Fix" if diff is not None else "Example fix" if example.strip() else "What to do"
     place = f"{PurePath(diff.file).name}, line {diff.line}" if diff is not None else ""
-    ident = f"fix-{told.anchor}"
+    ident = f"fix-{anchored.anchor}"
     return element(
         "div",
         element(

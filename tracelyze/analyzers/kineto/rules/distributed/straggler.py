@@ -103,7 +103,7 @@ RULE: Final = TraceRule(
         Threshold("portion", 0.5, "", "derived: more than all other ranks together"),
         Threshold("chance", 0.02, "", "derived: how often equally slow ranks may look like this (binomial, all ranks)"),
         Threshold("unevenness", 0.2, "", "derived: a delay that differs so little from step to step is no accident"),
-        Threshold("sure_steps", 3, "steps", "derived: fewer cannot tell a steady straggler from an accident"),
+        Threshold("sure_steps", 3, "steps", "derived: of fewer, a steady straggler and an accident are alike"),
         Threshold("second", 0.02, "", "derived: of the worst delay; less of it is not worth a sentence"),
     ),
     not_when="all ranks are equally slow, or take turns",

@@ -1,4 +1,4 @@
-"""Tables of what is looked at now and then: the machine once a second, batches, activations, parameters."""
+"""Tables of what is sampled: the machine once a second, batches, activations, parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SAMPLES = Table(
     "Once a second, from a thread: how the process and its machine are.",
     (
         Column("time", "float64", "s", "on the process's monotonic clock"),
-        Column("wall", "float64", "s", "the host's clock at that moment, since 1970"),
+        Column("wall", "float64", "s", "the host's clock at that time, since 1970"),
         Column("step", "int64", "", "optimizer steps done so far"),
         Column("host_rss", "int64", "bytes", "resident memory of the process"),
         Column("host_files", "int64", "bytes", "of these, pages of files that are mapped: the page cache's"),
