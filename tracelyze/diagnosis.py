@@ -282,7 +282,7 @@ class Exit:
 class SignalFacts:
     """What became of one thing that the collector records, and what it cost.
 
-    `state`: on, off, failed. `share` of the time between first and last step; `every`: steps between two looks of a
+    `state`: on, off, failed. `share` of the time between first and last step; `every`: steps between two samples of a
     sampled signal, since step `turned_down_at` more than usual because of its cost, if that is not None.
     """
 

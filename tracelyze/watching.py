@@ -1,7 +1,7 @@
 """Diagnosing a run again and again while it trains.
 
-What is read is what the program has written so far; nothing is written beside it while it lives. A look costs what a
-diagnosis costs, so looks get rarer as the run grows.
+What is read is what the program has written so far; nothing is written beside it while it lives. A diagnosis costs more
+the longer the run is, so they get rarer as it grows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Diagnosis, Finding
 
 SHARE: Final = 0.1
-"""Of a core that watching may take: after a look of one second the next one is ten seconds away."""
+"""Of a core that watching may take: after a diagnosis of one second the next one is ten seconds away."""
 
 MOST_FAILURES: Final = 3
 """Diagnoses in a row that may meet a file which is just being written."""

@@ -79,7 +79,7 @@ def signals_page() -> str:
         "# Signals",
         "",
         "What `tracelyze collect` records. Every signal can be switched off (`--no-signal NAME`) or on (`--signal",
-        "NAME=on`). A sampled one looks as often as the budget allows (`--budget PERCENT` of the step time, 1 unless",
+        "NAME=on`). A sampled one runs as often as the budget allows (`--budget PERCENT` of the step time, 1 unless",
         "given), the most expensive are turned down first; `--signal NAME=every:N` fixes its cadence. The run and the",
         "report say what everything cost, what was turned down since when and why, and what failed.",
         "",

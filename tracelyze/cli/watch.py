@@ -30,7 +30,7 @@ _NICENESS = 10  # the training comes first
 def watch(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory of a program that trains.")],
     every: Annotated[
-        float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Between two looks; more for a long run.")
+        float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Between two diagnoses; more for a long run.")
     ] = 30.0,
     on_finding: Annotated[
         str | None,

@@ -90,7 +90,7 @@ LOSS_GRAPHS: Final = Table(
         Column("weights", "float64", "", "constants that log-probabilities of actions, or ratios, are multiplied by"),
         Column("weights_zero", "float64", "share", "of them, those that are exactly zero"),
         Column("weights_negative", "float64", "share", "of them, those below zero"),
-        Column("softmaxes", "float64", "", "softmaxes behind the loss that were read (at the first looks)"),
+        Column("softmaxes", "float64", "", "softmaxes behind the loss that were read (in the first samples)"),
         Column("masked_rows", "float64", "share", "rows of attention that a mask behind the softmax took weight from"),
         Column("products", "float64", "", "softmaxes of scores that were followed to their product with the values"),
         Column("products_wrong", "float64", "", "those that run over another dimension than this product sums over"),
@@ -138,7 +138,7 @@ NEW_ROWS: Final = Table(
         Column("rows", "int64", "", "rows that it has"),
         Column("trainable", "bool", "", "it requires a gradient"),
         Column("used", "float64", "", "new rows whose ids were met in inputs so far, without those that fill up rows"),
-        Column("unchanged", "float64", "", "of them, those that are as they were at the first look, bit for bit"),
+        Column("unchanged", "float64", "", "of them, those that are as they were in the first sample, bit for bit"),
     ),
 )
 
@@ -152,9 +152,9 @@ TIMESTEPS: Final = Table(
         Column("range", "int64", "", "how many timesteps there are"),
         Column("values", "int64", "", "values that were looked at so far"),
         Column("distinct", "float64", "", "of them, different ones"),
-        Column("low", "float64", "", "smallest value of this look"),
+        Column("low", "float64", "", "smallest value of this sample"),
         Column("high", "float64", "", "its largest"),
-        Column("lowest", "float64", "", "smallest value of all looks so far"),
+        Column("lowest", "float64", "", "smallest value of all samples so far"),
         Column("highest", "float64", "", "their largest"),
     ),
 )

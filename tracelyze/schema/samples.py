@@ -121,7 +121,7 @@ ACTIVATIONS = Table(
         Column("largest", "float64", "", "the largest of them, signs aside"),
         Column("zeros", "float64", "share", "those that are exactly zero"),
         Column(
-            "dead", "float64", "share", "ReLU: units that were zero for all samples, in this look and the one before"
+            "dead", "float64", "share", "ReLU: units that were zero for all samples, in this sample and the one before"
         ),
         Column("inputs", "int32", "", "linear layers and convolutions: features or channels that go in"),
         Column("outputs", "int32", "", "the same, and batch normalisation: features or channels that come out"),
@@ -151,8 +151,8 @@ PARAMETERS = Table(
         Column("update_norm", "float64", "", "L2 norm of the difference that the step made"),
         Column("unchanged", "float64", "share", "elements that the step left as they were, bit for bit"),
         Column("unchanged_reached", "float64", "share", "the same, of those whose gradient was not zero"),
-        Column("unchanged_since", "float64", "share", "elements that are as they were at the look before this one"),
-        Column("since", "int64", "steps", "steps from that look to this one"),
+        Column("unchanged_since", "float64", "share", "elements that are as they were in the sample before this one"),
+        Column("since", "int64", "steps", "steps from that sample to this one"),
         Column("grad_norm", "float64", "", "L2 norm of its gradient as the step found it (all elements)"),
         Column("grad_largest", "float64", "", "largest element of the gradient, signs aside (all elements)"),
         Column("grad_usual", "float64", "", "median of the elements of the gradient that are not zero, signs aside"),

@@ -122,7 +122,7 @@ UNSET = Table(
         Column("model", "int16", "", "the module that was called (table models)"),
         Column("modules", "int32", "modules", "normalisations in eval mode that never saw a batch nor were loaded"),
         Column("of", "int32", "modules", "normalisations in eval mode"),
-        Column("call", "int32", "", "number of the look at this model, from 1"),
+        Column("call", "int32", "", "number of the sampled call of this model, from 1"),
         Column("training", "bool", "", "autograd was recording"),
     ),
 )
@@ -346,9 +346,9 @@ SIGNALS = Table(
         Column("traceback", "string", "", "of the error"),
         Column("seconds", "float64", "s", "time spent in it so far, estimated from a sample where it is always on"),
         Column("share", "float64", "share", "the same, of the time between the first and the last step"),
-        Column("every", "int32", "steps", "steps from one look of a sampled signal to the next"),
-        Column("looks", "int64", "", "looks it has taken"),
-        Column("turned_down_at", "int64", "", "step since which the budget lets it look less often than usual"),
+        Column("every", "int32", "steps", "steps from one sample of the signal to the next"),
+        Column("looks", "int64", "", "samples it has taken"),
+        Column("turned_down_at", "int64", "", "step since which the budget lets it sample less often than usual"),
         Column("why", "string", "", "the numbers behind that"),
     ),
 )

@@ -109,20 +109,20 @@ def _unlike(kinds: list[list[int]]) -> list[int]:
     return sorted(rank for kind in kinds[1 if most else 0 :] for rank in kind) if len(kinds) > 1 else []
 
 
-def _by_step(looks: Mapping[int, Mapping[int, Sums]]) -> dict[int, list[list[int]]]:
+def _by_step(sums: Mapping[int, Mapping[int, Sums]]) -> dict[int, list[list[int]]]:
     """Of each step that all ranks looked at: the ranks in groups with the same sums."""
-    ranks = sorted(looks)
-    common = sorted(set.intersection(*(set(one) for one in looks.values())))
+    ranks = sorted(sums)
+    common = sorted(set.intersection(*(set(one) for one in sums.values())))
     return {
-        step: _kinds(ranks, lambda a, b, at=step: weights.apart(looks[a][at], looks[b][at]) <= EQUAL)  # type: ignore[misc]
+        step: _kinds(ranks, lambda a, b, at=step: weights.apart(sums[a][at], sums[b][at]) <= EQUAL)  # type: ignore[misc]
         for step in common
     }
 
 
-def _weights(looks: Mapping[int, Mapping[int, Sums]], count: int) -> Agreement | None:
-    if len(looks) < count:
+def _weights(sums: Mapping[int, Mapping[int, Sums]], count: int) -> Agreement | None:
+    if len(sums) < count:
         return None
-    kinds = _by_step(looks)
+    kinds = _by_step(sums)
     if not kinds:
         return None
     name, rule, steps = "Weights", "ranks-out-of-sync", list(kinds)
@@ -139,11 +139,11 @@ def _weights(looks: Mapping[int, Mapping[int, Sums]], count: int) -> Agreement |
     return Agreement(name, "odd", said, _unlike(kinds[last]), since, rule)
 
 
-def _gradients(looks: Mapping[int, Mapping[int, Sums]], held: str | None) -> Agreement | None:
+def _gradients(sums: Mapping[int, Mapping[int, Sums]], held: str | None) -> Agreement | None:
     """Gradients that differ are odd where the weights part as well; else they are averaged after the look at them."""
-    if not all(looks.values()):
+    if not all(sums.values()):
         return None
-    kinds = _by_step(looks)
+    kinds = _by_step(sums)
     apart = [step for step, groups in kinds.items() if len(groups) > 1]
     if not kinds:
         return None

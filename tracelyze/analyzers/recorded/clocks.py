@@ -24,7 +24,7 @@ MIN_STEPS = 20  # matched steps: a median and its spread from fewer are accident
 MOST_STEPS = 64  # that are kept of a rank: what they say of its clock is said after some dozens
 TOGETHER = 0.25  # share of a step: ranks that end their steps within this of each other waited for each other
 WORTH_A_NOTE = 0.1  # seconds: below, lines of two hosts' logs can still be put in order
-_BEYOND = 5  # spreads of the looks: what is within is the delay of the network
+_BEYOND = 5  # spreads of the measurements: what is within is the delay of the network
 
 
 @dataclass(frozen=True)

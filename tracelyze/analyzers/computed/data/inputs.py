@@ -19,13 +19,13 @@ _TARGETS: Final = ("y", "label", "labels", "target", "targets", "mask", "weight"
 
 
 class Field(NamedTuple):
-    """A field of the batches that were trained on: medians over the looks, and the range of all of them.
+    """A field of the batches that were trained on: medians over the measurements, and the range of all of them.
 
     `scale` is the root mean square of its elements.
     """
 
     name: str
-    looks: int
+    batches: int
     mean: float
     std: float
     low: float

@@ -67,7 +67,7 @@ def _finding(process: Process, line: Line, rows: list[Row], rule: str, limits: L
         fix_code='features = table.drop(columns=["target"])\n'
         "# of a series: x, y = series[i : i + n], series[i + n]",
         evidence=[
-            Evidence("correlation of an input with the target, smallest of the looks",
+            Evidence("correlation of an input with the target, smallest of the measurements",
                      min(row["column_same"] for row in rows), "", limits["correlation"], limits.source("correlation")),
             Evidence("samples compared", samples, "samples"),
             Evidence("correlation of the next best input", other),

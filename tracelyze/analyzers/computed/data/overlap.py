@@ -143,7 +143,7 @@ def compare(pairs: list[tuple[list[Seen], list[Seen]]], lengths: dict[int, int])
     """Validation passes against the training passes that each pair holds. `lengths`: batches by loader."""
     met: Counter[str] = Counter()
     everything: set[str] = set()
-    hits = expected = looks = 0.0
+    hits = expected = looked_at = 0.0
     training = {id(one): one for _, passes in pairs for one in passes}
     for evaluated, passes in pairs:
         contents = set().union(*(one.distinct for one in evaluated))
@@ -152,7 +152,7 @@ def compare(pairs: list[tuple[list[Seen], list[Seen]]], lengths: dict[int, int])
             found = contents & one.distinct
             met.update(found)
             hits += len(found)
-            looks += len(contents)
+            looked_at += len(contents)
             size = size_of([one], lengths[one.loader])
             expected += len(contents) * min(1.0, len(one.contents) / size)
     return Overlap(
@@ -160,7 +160,7 @@ def compare(pairs: list[tuple[list[Seen], list[Seen]]], lengths: dict[int, int])
         looked=len(everything),
         share=min(1.0, hits / expected, _concentration(met, len(everything))) if expected else 0.0,
         expected=expected,
-        rate=hits / looks if looks else 0.0,
+        rate=hits / looked_at if looked_at else 0.0,
         chance=_chance(list(training.values()), [one for evaluated, _ in pairs for one in evaluated]),
     )
 

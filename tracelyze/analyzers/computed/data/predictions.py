@@ -24,7 +24,7 @@ THRESHOLDS = (
     Threshold("varies", 0.1, "share", "derived: its square, a hundredth, is the variance that is explained"),
     Threshold("shares", 0.05, "share", "of class shares, which are smooth: a quarter of a hundredth is explained"),
     Threshold("classes", 20, "classes", "of many, the frequencies alone take hundreds of steps to learn"),
-    Threshold("looks", 8, "looks", "without them it is not known how much targets differ"),
+    Threshold("looks", 8, "measurements", "without them it is not known how much targets differ"),
     Threshold("late", 0.4, "share", "of the run: the first part of a long training may look so"),
     Threshold("steps", 150, "steps", "the first steps begin with nearly constant outputs"),
     Threshold("falls", 0.9, "share", "last fifth of the run against the third: less is noise"),
@@ -35,8 +35,8 @@ THRESHOLDS = (
 
 @dataclass(frozen=True)
 class Constant:
-    """A line whose predictions hardly differ, its looks late in the run, and the share of the targets' deviation below
-    which they were."""
+    """A line whose predictions hardly differ, its measurements late in the run, and the share of the targets' deviation
+    below which they were."""
 
     line: Line
     late: list[Row]
@@ -62,8 +62,8 @@ def constant(process: Process, optimization: Optimization, limits: Limits) -> tu
 
 
 def _can_judge(row: Row, limits: Limits) -> bool:
-    """Whether targets of the look differ, so that predictions should; most of them have to count, and of tokens and
-    other large sets of classes the frequencies alone take long to learn."""
+    """Whether targets of the measurement differ, so that predictions should; most of them have to count, and of tokens
+    and other large sets of classes the frequencies alone take long to learn."""
     known = row["varies"] is not None and row["target_varies"] is not None
     shape = loss_calls.sizes(row["input_shape"])
     few = row["function"] not in CLASSES or (len(shape) > 1 and shape[1] <= limits["classes"])

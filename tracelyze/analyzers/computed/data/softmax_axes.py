@@ -23,11 +23,11 @@ def line_of_softmax(process: Process) -> Location | None:
 
 
 def finding(process: Process, rule: str, limits: Limits) -> tuple[Finding | None, int]:
-    """The finding, if the same holds at all looks at the graph, and how many looks followed such a softmax."""
-    looks = [row for row in process.tables["loss_graphs"].records() if row.get("products")]
-    wrong = [row for row in looks if row["products_wrong"]]
-    if len(wrong) < limits["looks"] or len(wrong) < len(looks):
-        return None, len(looks)
+    """The finding, if the same holds in all graphs that were read, and how many graphs had such a softmax."""
+    graphs = [row for row in process.tables["loss_graphs"].records() if row.get("products")]
+    wrong = [row for row in graphs if row["products_wrong"]]
+    if len(wrong) < limits["looks"] or len(wrong) < len(graphs):
+        return None, len(graphs)
     over, summed = int(wrong[0]["softmax_axis"]), int(wrong[0]["summed_axis"])
     number, of = int(wrong[0]["products_wrong"]), int(wrong[0]["products"])
     optimization = process.longest if process.optimizations else None
@@ -50,12 +50,12 @@ def finding(process: Process, rule: str, limits: Limits) -> tuple[Finding | None
             evidence=[
                 Evidence("dimension of the softmax, from the end", over, "", summed, "the one that is summed over"),
                 Evidence("attention layers like this", number, "layers"),
-                Evidence("graphs looked at", len(looks), "looks", limits["looks"], limits.source("looks")),
+                Evidence("graphs looked at", len(graphs), "graphs", limits["looks"], limits.source("looks")),
             ],
             location=line_of_softmax(process) or seen,
             seen_at=seen,
             charts=pictures.loss(optimization) if optimization else [],
             false_alarm="Queries that are to compete for their keys (slots), with weights that are left unnormalised.",
         ),
-        len(looks),
+        len(graphs),
     )

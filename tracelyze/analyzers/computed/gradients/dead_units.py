@@ -1,4 +1,4 @@
-"""Units of ReLUs that put out zero for every sample, look after look: a layer may be dead without being silent."""
+"""Units of ReLUs that put out zero for every sample, again and again: a layer may be dead without being silent."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class Layer(NamedTuple):
-    """A ReLU most of whose units are dead, from some look to the last: the smallest share of them in any look."""
+    """A ReLU most of whose units are dead, from some measurement to the last: the smallest share of them in any."""
 
     module: str
     share: float
     step: int
-    looks: int
+    measurements: int
 
 
 def layers(activations: Table, limits: Limits, run: int) -> list[Layer]:
@@ -33,9 +33,9 @@ def layers(activations: Table, limits: Limits, run: int) -> list[Layer]:
     for row in known:
         seen.setdefault(str(names[row]), []).append((int(steps[row]) + 1, float(dead[row])))
     found = []
-    for name, looks in seen.items():
-        live = [index for index, (_, share) in enumerate(looks) if share < limits["units"]]
-        stretch = looks[live[-1] + 1 :] if live else looks
+    for name, measurements in seen.items():
+        live = [index for index, (_, share) in enumerate(measurements) if share < limits["units"]]
+        stretch = measurements[live[-1] + 1 :] if live else measurements
         length = stretch[-1][0] - stretch[0][0] if stretch else 0
         if len(stretch) >= limits["looks"] and length >= max(limits["steps"], limits["part"] * run):
             found.append(Layer(name, min(share for _, share in stretch), stretch[0][0], len(stretch)))
@@ -53,8 +53,8 @@ def finding(optimization: Optimization, found: list[Layer], rule: str, limits: L
         title=f"{percent(worst.share)} of the units of {worst.module} are dead: zero for every sample",
         summary=(
             f"From step {worst.step:,} to the end, at least {percent(worst.share)} of the units of {worst.module} put "
-            "out zero for all samples of two batches in a row, at every look. What goes into them is negative whatever "
-            f"the sample, so no gradient comes back, and the layer works with the rest.{others}"
+            "out zero for all samples of two batches in a row, whenever they were measured. What goes into them is "
+            f"negative whatever the sample, so no gradient comes back, and the layer works with the rest.{others}"
         ),
         fix="Lower or warm up the learning rate, look at biases and weights that begin below zero and at inputs that "
         "are not normalised. LeakyReLU or GELU keep a gradient.",
@@ -64,7 +64,8 @@ def finding(optimization: Optimization, found: list[Layer], rule: str, limits: L
         evidence=[
             Evidence("units that are zero for every sample", worst.share, "share", limits["units"],
                      limits.source("units")),
-            Evidence("looks in a row, to the end", worst.looks, "looks", limits["looks"], limits.source("looks")),
+            Evidence("consecutive, to the end", worst.measurements, "measurements", limits["looks"],
+                     limits.source("looks")),
             Evidence("ReLUs like this", ", ".join(layer.module for layer in found[:6])),
         ],
         location=optimization.process.module_location(worst.module.removeprefix("ReLU after "))

@@ -16,7 +16,7 @@ SMALLEST = 1e-45  # below what float32 holds: what underflowed to zero counts as
 
 @dataclass(frozen=True)
 class Profile:
-    """One look at the layers of one optimizer, in the order in which it holds them; arrays of shape [layers]."""
+    """One measurement of the layers of one optimizer, in the order in which it holds them; arrays of shape [layers]."""
 
     step: int
     layers: list[str]
@@ -49,16 +49,16 @@ class Profile:
 
 
 def profiles(parameters: Table, optimizer: int, least: int) -> list[Profile]:
-    """Looks with at least so many layers. A layer is a module with the tensors of its own. Tensors at a rate of zero
-    (frozen), and looks with gradients that are not finite or not those of the step, are left out."""
+    """Measurements of at least so many layers. A layer is a module with the tensors of its own. Tensors at a rate of
+    zero (frozen), and measurements with gradients that are not finite or not those of the step, are left out."""
     chosen = np.flatnonzero((parameters["optimizer"] == optimizer) & (np.nan_to_num(parameters["lr"], nan=1.0) > 0))
     names, steps = parameters.text("parameter"), parameters["step"]
     usable = (parameters["grad_finite"] == 1) & (parameters["closure"] == 0) & (parameters["elements"] > 0)
-    looks: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    by_step: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for index in chosen:
-        looks[int(steps[index])][str(names[index]).rpartition(".")[0] or str(names[index])].append(int(index))
+        by_step[int(steps[index])][str(names[index]).rpartition(".")[0] or str(names[index])].append(int(index))
     found = []
-    for step, layers in sorted(looks.items()):
+    for step, layers in sorted(by_step.items()):
         rows = list(layers.values())
         if len(rows) >= least and usable[np.concatenate(rows)].all():
             found.append(_profile(parameters, step, list(layers), rows))

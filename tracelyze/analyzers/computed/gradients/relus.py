@@ -13,7 +13,7 @@ KINDS = ("ReLU", "ReLU6")
 
 
 def gradients_of(parameters: Table) -> dict[str, list[tuple[int, float]]]:
-    """Looks at each layer's weight: the step and the norm of the gradient."""
+    """Measurements of each layer's weight: the step and the norm of the gradient."""
     found: dict[str, list[tuple[int, float]]] = {}
     rates = np.nan_to_num(parameters["lr"], nan=1.0)
     rows = zip(parameters.text("parameter"), parameters["step"], parameters["grad_norm"], rates, strict=True)
@@ -24,7 +24,7 @@ def gradients_of(parameters: Table) -> dict[str, list[tuple[int, float]]]:
 
 
 def zeros_of(activations: Table, layers: set[str]) -> dict[tuple[str, str], list[tuple[int, float]]]:
-    """Looks at each ReLU (step, share of zeros), by its name and that of the last layer called before it."""
+    """Measurements of each ReLU (step, share of zeros), by its name and that of the last layer called before it."""
     found: dict[tuple[str, str], list[tuple[int, float]]] = {}
     names, kinds = activations.text("module"), activations.text("kind")
     at, zeros, order = activations["step"], activations["zeros"], activations["order"]

@@ -108,7 +108,7 @@ def stuck(optimization: Optimization, seen: Curve, limits: Limits) -> TooHigh | 
     until = timing.step_at(optimization, int(seen.rows[0])) + int(limits["early"])
     updates = _updates(optimization, until)
     thrown = min(reached, lowest / STABLE) >= limits["regained"] and _often(updates, limits["update"], limits)
-    # Steps between two looks are seen by what they have made of the weights.
+    # Steps between two measurements are seen by what they have made of the weights.
     large = _often(updates, limits["large"], limits) or ratios.growth(optimization, until) >= limits["grown"]
     thrown |= reached >= limits["hardly"] and lowest >= limits["ever"] and large
     burst = float(early.max()) >= limits["burst"] * float(loss[0])

@@ -1,4 +1,4 @@
-"""Updates and gradients in norms of the weights they belong to, at the looks of a training, and how far they lead."""
+"""Updates and gradients in norms of the weights they belong to, as sampled, and how far they lead."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TRAVELLED = Threshold(
 )
 FALLS = Threshold("falls", 0.05, "share", "of the first loss; what learns at all loses more within a hundred steps")
 STEPS = Threshold("steps", 60, "steps", "before that a warm-up explains small updates")
-LOOKS = Threshold("looks", 4, "looks", "a single one may meet an unusual step")
+MEASUREMENTS = Threshold("looks", 4, "measurements", "a single one may meet an unusual step")
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ def of(optimization: Optimization) -> Ratios:
 
 
 def growth(optimization: Optimization, until: float) -> float:
-    """How many times as large as at the first look the weights are at a look up to this step: the norm of all tensors
-    that were looked at both times. 1 where there was one look."""
+    """How many times as large as at the first measurement the weights are at this step or before: the norm of all
+    tensors that were looked at both times. 1 where there was one measurement."""
     table = optimization.process.tables["parameters"]
     usable = (
         (table["optimizer"] == optimization.optimizer) & (table["step"] <= until) & np.isfinite(table["weight_norm"])

@@ -1,4 +1,4 @@
-"""Looks at weights and their updates (table parameters), tensor by tensor, as far as a rule may judge by them."""
+"""Sampled weights and their updates (table parameters), tensor by tensor, as far as a rule may judge by them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SMALL_RATE = 0.1  # of the largest rate: groups of a lower one move by design le
 
 
 @dataclass(frozen=True)
-class Looks:
-    """The looks at one tensor in which a step should have changed it; arrays of shape [looks]."""
+class SampledUpdates:
+    """The measurements of one tensor in which a step should have changed it; arrays of shape [measurements]."""
 
     parameter: str
     dtype: str
@@ -26,40 +26,45 @@ class Looks:
     lr: Floats
     unchanged: Floats  # share of elements that the step left as they were
     reached: Floats  # the same, of those with a gradient
-    since: Floats  # steps since the look before
+    since: Floats  # steps since the measurement before
     unchanged_since: Floats  # share of elements that are as they were then
     expected: Floats  # size of rate times gradient against the weights, element by element, in the mean
 
 
 @dataclass(frozen=True)
 class Pooled:
-    """Looks at several tensors at once; arrays of shape [looks], tensors weighted by their elements."""
+    """Measurements of several tensors at once; arrays of shape [measurements], tensors weighted by their elements."""
 
     lost: Floats  # share of the elements with a gradient that the step left as they were
-    since: Floats  # steps since the look before
+    since: Floats  # steps since the measurement before
     held: Floats  # share of the elements that are as they were then
 
 
-def pooled(tensors: list[Looks]) -> Pooled:
-    """The looks that have a look before them, all tensors of a step together."""
+def pooled(tensors: list[SampledUpdates]) -> Pooled:
+    """The measurements that have a measurement before them, all tensors of a step together."""
     sums: dict[float, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])
-    for looks in tensors:
-        known = ~np.isnan(looks.reached) & ~np.isnan(looks.unchanged_since)
+    for updates in tensors:
+        known = ~np.isnan(updates.reached) & ~np.isnan(updates.unchanged_since)
         for step, lost, since, held in zip(
-            looks.step[known], looks.reached[known], looks.since[known], looks.unchanged_since[known], strict=True
+            updates.step[known],
+            updates.reached[known],
+            updates.since[known],
+            updates.unchanged_since[known],
+            strict=True,
         ):
             at = sums[float(step)]
-            at[0] += looks.elements
-            at[1] += looks.elements * lost
-            at[2] += looks.elements * held
+            at[0] += updates.elements
+            at[1] += updates.elements * lost
+            at[2] += updates.elements * held
             at[3] = since
     rows = np.array([[lost / n, since, held / n] for n, lost, held, since in sums.values()]).reshape(-1, 3)
     return Pooled(rows[:, 0], rows[:, 1], rows[:, 2])
 
 
-def looks_of(parameters: Table, optimizer: int) -> list[Looks]:
-    """Looks at the tensors of one optimizer, those left out in which no change is to be expected: a rate that is zero,
-    unknown or a small part of the largest, no gradient or one that is not finite, a closure inside of the step."""
+def sampled_updates(parameters: Table, optimizer: int) -> list[SampledUpdates]:
+    """Measurements of the tensors of one optimizer, those left out in which no change is to be expected: a rate that is
+    zero, unknown or a small part of the largest, no gradient or one that is not finite, a closure inside of the
+    step."""
     largest = np.nanmax(np.where(parameters["optimizer"] == optimizer, parameters["lr"], 0.0), initial=0.0)
     usable = (
         (parameters["optimizer"] == optimizer)
@@ -72,14 +77,14 @@ def looks_of(parameters: Table, optimizer: int) -> list[Looks]:
     rows: dict[tuple[str, str], list[int]] = defaultdict(list)
     for index in np.flatnonzero(usable):
         rows[str(names[index]), str(dtypes[index])].append(int(index))
-    return [_looks(parameters, np.asarray(at), *name) for name, at in rows.items()]
+    return [_updates_of(parameters, np.asarray(at), *name) for name, at in rows.items()]
 
 
-def _looks(parameters: Table, at: np.ndarray, parameter: str, dtype: str) -> Looks:
+def _updates_of(parameters: Table, at: np.ndarray, parameter: str, dtype: str) -> SampledUpdates:
     lr = parameters["lr"][at]
     with np.errstate(divide="ignore"):
         expected = lr * parameters["grad_norm"][at] / parameters["weight_norm"][at]
-    return Looks(
+    return SampledUpdates(
         parameter,
         dtype,
         int(parameters["elements"][at[0]]),

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from tracelyze.analyzers.recorded.run import Process
 
-Look = dict[str, tuple[float, float]]
+Norms = dict[str, tuple[float, float]]
 Sums = dict[float, tuple[int, float]]
-MOST_LOOKS = 14  # of a rank that are compared, beside the first two
+MOST_STEPS = 14  # of a rank that are compared, beside the first two
 TINY = 1e-12
 
 
@@ -25,23 +25,23 @@ def sums_of(process: Process) -> dict[int, Sums]:
 
     The steps are chosen by a checksum of their number, so that all ranks choose the same.
     """
-    return _chosen(_looks(process))
+    return _chosen(_norms_by_step(process))
 
 
 def sums_of_gradients(process: Process) -> dict[int, Sums]:
     """The same of the gradients, as the optimizer found them."""
-    return _chosen(_looks(process, "grad_norm"))
+    return _chosen(_norms_by_step(process, "grad_norm"))
 
 
-def _chosen(looks: dict[int, Look]) -> dict[int, Sums]:
-    chosen = sorted(sorted(looks, key=lambda step: zlib.crc32(b"%d" % step))[:MOST_LOOKS])
-    kept = sorted({*sorted(looks)[:2], *chosen})
-    return {step: _sums(looks[step]) for step in kept}
+def _chosen(by_step: dict[int, Norms]) -> dict[int, Sums]:
+    chosen = sorted(sorted(by_step, key=lambda step: zlib.crc32(b"%d" % step))[:MOST_STEPS])
+    kept = sorted({*sorted(by_step)[:2], *chosen})
+    return {step: _sums(by_step[step]) for step in kept}
 
 
-def _sums(look: Look) -> Sums:
+def _sums(norms: Norms) -> Sums:
     found: dict[float, tuple[int, float]] = {}
-    for name, (norm, rate) in look.items():
+    for name, (norm, rate) in norms.items():
         weight = 0.5 + zlib.crc32(name.encode()) / 2**32  # tensors that change places must not cancel out
         count, total = found.get(rate, (0, 0.0))
         found[rate] = count + 1, total + weight * math.log(max(norm, TINY))
@@ -58,9 +58,9 @@ def apart(one: Sums, other: Sums) -> float:
     return max((abs(one[rate][1] - other[rate][1]) / math.sqrt(one[rate][0]) for rate in common), default=0.0)
 
 
-def _looks(process: Process, column: str = "weight_norm") -> dict[int, Look]:
+def _norms_by_step(process: Process, column: str = "weight_norm") -> dict[int, Norms]:
     """Norm before the step, of the weights or the gradient, and rate of each tensor, by step."""
-    found: dict[int, Look] = defaultdict(dict)
+    found: dict[int, Norms] = defaultdict(dict)
     for row in process.tables["parameters"].records():
         if row[column] is not None and np.isfinite(row[column]):
             found[int(row["step"])][str(row["parameter"])] = float(row[column]), float(row["lr"] or 0.0)
@@ -68,7 +68,7 @@ def _looks(process: Process, column: str = "weight_norm") -> dict[int, Look]:
 
 
 def same_gradients(process: Process, others: Sequence[Process], equal: float) -> bool:
-    """Whether the optimizers of these ranks were given the same gradients at all common looks."""
+    """Whether the optimizers of these ranks were given the same gradients at all common measurements."""
     own, common = sums_of_gradients(process), 0
     for other in others:
         theirs = sums_of_gradients(other)
@@ -80,10 +80,10 @@ def same_gradients(process: Process, others: Sequence[Process], equal: float) ->
 
 
 def largest_distance(process: Process, others: Sequence[Process]) -> float:
-    """The largest distance of two norms of a tensor at the last common look, in parts of the norm."""
-    own, most = _looks(process), 0.0
+    """The largest distance of two norms of a tensor at the last common measurement, in parts of the norm."""
+    own, most = _norms_by_step(process), 0.0
     for other in others:
-        theirs = _looks(other)
+        theirs = _norms_by_step(other)
         other.forget()
         last = max(own.keys() & theirs.keys(), default=0)
         one, two = own.get(last, {}), theirs.get(last, {})

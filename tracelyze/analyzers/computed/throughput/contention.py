@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Floats
 
-SHORTEST = 1.0  # seconds between the first and the last look: less is a look or two
+SHORTEST = 1.0  # seconds between the first and the last measurement: less is a measurement or two
 
 
 @dataclass(frozen=True)
@@ -73,5 +73,5 @@ def within(process: Process, begins: Floats, ends: Floats) -> Floats:
 
 
 def _grown(values: Floats) -> Floats:
-    """What a counter gained from look to look."""
+    """What a counter gained from one sample to the next."""
     return np.maximum(np.nan_to_num(np.diff(values)), 0.0)

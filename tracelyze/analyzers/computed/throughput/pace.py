@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Floats, Mask
     from tracelyze.diagnosis import Location
 
-_FEWEST_LOOKS: Final = 3  # one or two stacks may be anywhere
+_FEWEST_STACKS: Final = 3  # one or two stacks may be anywhere
 _MODEL: Final = ("torch/nn/", "torch/autograd/", "torch/_tensor.py", "torch/optim/")
 
 
@@ -27,7 +27,7 @@ def own_seconds(optimization: Optimization, warm_up: int) -> tuple[Floats, Mask]
 def crowded(optimization: Optimization) -> Floats:
     """Seconds of each step in which it was ready to run and others had its processor, shape [steps]; 0 where unknown.
 
-    Looks are a second apart, so that this is right over many steps, and not for each.
+    Measurements are a second apart, so that this is right over many steps, and not for each.
     """
     ends = optimization.steps["time"]
     return contention.within(optimization.process, ends - np.nan_to_num(optimization.steps["seconds"]), ends)
@@ -41,12 +41,12 @@ def increase(values: Floats, judged: Mask) -> float:
 
 
 def within_model_late(optimization: Optimization) -> float | None:
-    """Share of the looks in the last third that met the program in a module, a backward or an optimizer; None if there
-    are too few such looks, or the work is done on a device and the program only waits for it."""
+    """Share of the measurements in the last third that met the program in a module, a backward or an optimizer; None if
+    there are too few such measurements, or the work is done on a device and the program only waits for it."""
     samples, ends = optimization.process.samples, optimization.steps["time"]
     late = samples["time"] >= ends[2 * len(ends) // 3]
     places = [place for place, is_late in zip(samples.text("innermost"), late, strict=True) if is_late and place]
-    if len(places) < _FEWEST_LOOKS or optimization.process.device != "cpu":
+    if len(places) < _FEWEST_STACKS or optimization.process.device != "cpu":
         return None
     return sum(any(part in place for part in _MODEL) for place in places) / len(places)
 

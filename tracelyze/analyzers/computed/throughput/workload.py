@@ -110,7 +110,7 @@ def _elements(shape: str | None) -> float:
 
 
 def _summed(step: Floats, values: Floats, batch: Floats | None = None) -> dict[float, float]:
-    """Sums of the values by step, of one look (one batch) each."""
+    """Sums of the values by step, of one measurement (one batch) each."""
     found: dict[float, float] = {}
     first: dict[float, float] = {}
     for index, (at, value) in enumerate(zip(step, values, strict=True)):
@@ -120,7 +120,7 @@ def _summed(step: Floats, values: Floats, batch: Floats | None = None) -> dict[f
 
 
 def _forwards(process: Process) -> dict[float, float]:
-    """Calls of the model per step between looks, where no loader hands out batches: episodes that get longer."""
+    """Calls of the model per step between measurements, where no loader hands out batches: episodes that get longer."""
     table = process.tables["batches"]
     rows = ~np.isfinite(table["loader"])
     places = sorted(set(zip(table["step"][rows].tolist(), table["batch"][rows].tolist(), strict=True)))

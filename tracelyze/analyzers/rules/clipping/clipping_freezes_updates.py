@@ -81,7 +81,7 @@ RULE = Rule(
     needs=(("steps.clips", "steps.grad_norm", "parameters.update_norm"),),
     thresholds=(
         ratios.STEPS,
-        ratios.LOOKS,
+        ratios.MEASUREMENTS,
         ratios.TRAVELLED,
         ratios.FALLS,
         Threshold("factor", 0.01, "", "a hundredth of the gradient: the step is two orders below what the rate says"),

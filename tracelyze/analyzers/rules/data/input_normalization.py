@@ -31,7 +31,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             "several optimizers train together, and which model gets the batch is not known", "not-applicable"
         )
     field = inputs.first_field(process)
-    if field is None or field.looks < limits["looks"]:
+    if field is None or field.batches < limits["looks"]:
         return Skipped("too few batches with a field of floating-point numbers were looked at")
     if field.scale < limits["scale"]:
         return Passed(f"field {field.name} of the batches: mean {number(field.mean)}, deviation {number(field.std)}")
@@ -72,7 +72,7 @@ def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, l
         title=f"Inputs are not normalized: {what} with mean {number(field.mean)}, deviation {number(field.std)}",
         summary=(
             f"Field {field.name} of the batches ran from {number(field.low)} to {number(field.high)} in "
-            f"{plural(field.looks, 'look')}, and it is not normalised on the way: {met.name} put out values "
+            f"{plural(field.batches, 'batch')}, and it is not normalised on the way: {met.name} put out values "
             f"of {number(met.scale)} in an early step, where normalised input gives about one. "
             + (SATURATED if met.squashed else TOO_FAST)
         ),

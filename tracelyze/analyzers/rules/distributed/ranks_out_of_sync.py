@@ -104,7 +104,9 @@ RULE = Rule(
     verify="Record the run again: the weights of all ranks are equal at the same steps.",
     needs=(("parameters.weight_norm",),),
     thresholds=(
-        Threshold("looks", 4, "looks", "the first at which they are equal, and some that show that they stay apart"),
+        Threshold(
+            "looks", 4, "measurements", "the first at which they are equal, and some that show that they stay apart"
+        ),
         Threshold("equal", 1e-6, "share", "ranks that apply the same gradients agree bit for bit; float32 has 1e-7"),
     ),
     not_when="Sharded weights (FSDP), weights that differ from the start, that meet again, or whose rates differ.",

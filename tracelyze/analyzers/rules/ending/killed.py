@@ -48,7 +48,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _starved(process: Process, limits: Limits) -> tuple[bool, float | None]:
-    """Whether memory ran out, at the pace of the last two looks, and what was left at the last one, in bytes."""
+    """Whether memory ran out, at the pace of the last two measurements, and what was left at the last one, in bytes."""
     available, resident = process.samples["host_available"], process.samples["host_rss"]
     seen = np.isfinite(available)
     if not seen.any():

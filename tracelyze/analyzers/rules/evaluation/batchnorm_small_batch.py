@@ -126,7 +126,7 @@ RULE = Rule(
         Threshold("samples", 2, "samples", "Wu and He 2018, Group Normalization: ImageNet error 10 points higher at 2"),
         Threshold("backwards", 4, "", "accumulation that is meant to make the batch several times larger"),
         Threshold("values", 4, "values", "derived: the variance of four values is off by 80%, sqrt(2 / 3), of itself"),
-        Threshold("looks", 2, "looks", "one of them may be the last batch of an epoch"),
+        Threshold("looks", 2, "measurements", "one of them may be the last batch of an epoch"),
         Threshold("steps", 10, "steps", "a first try is no habit"),
         Threshold("share", 0.9, "share", "of the steps with all mode-sensitive modules in train mode"),
     ),

@@ -17,11 +17,11 @@ Row = dict[str, Any]
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Looks at running statistics when models were called in eval mode, and what came of these calls."""
+    """What running statistics were when models were called in eval mode, and what came of these calls."""
     rows = list(process.tables["unset"].records())
     unset = [row for row in rows if row["modules"]]
     if not unset:
-        return Passed(f"running statistics were set in {plural(len(rows), 'look')} at models in eval mode")
+        return Passed(f"running statistics were set in {plural(len(rows), 'call')} of models in eval mode")
     trained_so = {row["model"] for row in unset if row["training"]}  # it evaluates as it is trained
     late = [row for row in unset if row["model"] not in trained_so and _matters(process, row, limits)]
     chosen = late or [row for row in unset if row["step"] >= limits["steps"] or not len(process.steps)]
@@ -40,7 +40,7 @@ def _matters(process: Process, row: Row, limits: Limits) -> bool:
     return bool((same & measured).any())
 
 
-def _finding(process: Process, row: Row, looks: int, late: bool) -> Finding:
+def _finding(process: Process, row: Row, calls: int, late: bool) -> Finding:
     names = {model["model"]: model["name"] for model in process.models.records()}
     name = names.get(row["model"]) or "A model"
     evals = process.evals
@@ -68,7 +68,7 @@ def _finding(process: Process, row: Row, looks: int, late: bool) -> Finding:
         first_step=int(row["step"]),
         evidence=[
             Evidence("normalisations without statistics", int(row["modules"]), "modules", 0, "all are set by training"),
-            Evidence("calls like that, of those looked at", looks, "calls"),
+            Evidence("calls like that, of those looked at", calls, "calls"),
         ],
         location=process.site(site),
         false_alarm="A random network that is meant to be random.",

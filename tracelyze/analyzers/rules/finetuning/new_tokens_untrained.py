@@ -16,16 +16,16 @@ Row = dict[str, Any]
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Added rows at the last look at each embedding, against the first look."""
-    looks: dict[str, list[Row]] = {}
+    """Added rows at the last look at each embedding, against the first measurement."""
+    by_parameter: dict[str, list[Row]] = {}
     for row in process.tables["new_rows"].records():
-        looks.setdefault(row["parameter"], []).append(row)
-    if not looks:
+        by_parameter.setdefault(row["parameter"], []).append(row)
+    if not by_parameter:
         return Skipped("no embedding was made larger before it was trained", "not-applicable")
-    last = [rows[-1] | {"begun": rows[0]["step"]} for rows in looks.values()]
+    last = [rows[-1] | {"begun": rows[0]["step"]} for rows in by_parameter.values()]
     rows = [row for row in last if row["step"] - row["begun"] >= limits["steps"]]
     if not rows:
-        return Skipped(f"the last look at the new rows was before step {limits['steps']:.0f}")
+        return Skipped(f"the new rows were last measured before step {limits['steps']:.0f}")
     found = [
         _finding(process, row, limits) for row in rows
         if row["used"] and row["unchanged"] >= limits["share"] * row["used"]
@@ -65,7 +65,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         evidence=[
             Evidence("new rows that inputs use", used, "rows"),
             Evidence("of them unchanged", int(row["unchanged"]), "rows"),
-            Evidence("steps from the first look to the last", int(row["step"] - row["begun"]), "steps", limits["steps"],
+            Evidence("steps from first to last measurement", int(row["step"] - row["begun"]), "steps", limits["steps"],
                      limits.source("steps")),
             Evidence("the weight requires a gradient", "no" if frozen else "yes"),
         ],

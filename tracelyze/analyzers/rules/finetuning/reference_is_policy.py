@@ -27,7 +27,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         row for row in rows if (row["same"] and not row["adapters_off"]) or row["shared"] == 1 or row["equal"] == 1
     ]
     if len(alike) < limits["looks"] or len(alike) < limits["share"] * len(rows):
-        return Passed(f"in {plural(len(rows), 'look')}, what the model is compared with had weights of its own")
+        return Passed(f"in {plural(len(rows), 'measurement')}, what the model is compared with had weights of its own")
     if not process.optimizations:
         return Skipped("no step was seen")
     optimization = process.longest
@@ -60,7 +60,7 @@ def _finding(optimization: Optimization, alike: list[dict[str, object]], level: 
         if one
         else "in the same storage"
         if any(row["shared"] == 1 for row in alike)
-        else "equal at every look, although they are trained"
+        else "equal at every measurement, although they are trained"
     )
     preference = abs(level - LN_2) <= limits["constant"] * LN_2
     said = f"stays at {number(level)}" + (", which is ln 2" if preference else "")
@@ -80,7 +80,7 @@ def _finding(optimization: Optimization, alike: list[dict[str, object]], level: 
         fix_code="reference = copy.deepcopy(model).eval().requires_grad_(False)   # before training",
         first_step=1,
         evidence=[
-            Evidence("looks at which both are the same", len(alike), "looks", limits["looks"], limits.source("looks")),
+            Evidence("with both the same", len(alike), "measurements", limits["looks"], limits.source("looks")),
             Evidence("value at which it stays", level),
         ],
         location=optimization.loss_location or optimization.backward_location,
@@ -105,7 +105,9 @@ RULE = Rule(
     ),
     needs=(("references.same",),),
     thresholds=(
-        Threshold("looks", 3, "looks", "after the first step; before it, policy and reference are equal rightly"),
+        Threshold(
+            "looks", 3, "measurements", "after the first step; before it, policy and reference are equal rightly"
+        ),
         Threshold("share", 0.3, "share", "beside the reference there may be a teacher or a reward model"),
         Threshold("steps", 10, "steps", "fewer say little about where a loss stays"),
         Threshold("constant", 2e-3, "share", "bfloat16 rounds to 2^-8; a preference that learns leaves ln 2 by more"),

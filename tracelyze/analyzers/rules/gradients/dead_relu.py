@@ -22,16 +22,16 @@ FUNCTION = "ReLU after "  # how the collector names one that is no module
 
 
 class Dead(NamedTuple):
-    """A ReLU, the layer before it, and the looks since which both are silent."""
+    """A ReLU, the layer before it, and the measurements since which both are silent."""
 
     module: str
     fed_by: str
     step: int
-    looks: int
+    measurements: int
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Outputs of the ReLUs over the looks to the end of the run, and the gradients of what feeds them."""
+    """Outputs of the ReLUs over the measurements to the end of the run, and the gradients of what feeds them."""
     if len(process.optimizations) != 1:
         return Skipped(
             "several optimizers train together, and whose modules were sampled is not known", "not-applicable"
@@ -42,7 +42,10 @@ def check(process: Process, limits: Limits) -> Outcome:
     units = dead_units.layers(process.tables["activations"], limits, len(optimization.steps))
     if not seen and not units:
         return Skipped("no ReLU was sampled together with the gradient of the layer before it", "not-applicable")
-    judged = [_judge(key, looks, gradients[key[1]], limits, len(optimization.steps)) for key, looks in seen.items()]
+    judged = [
+        _judge(key, measurements, gradients[key[1]], limits, len(optimization.steps))
+        for key, measurements in seen.items()
+    ]
     dead = [one for one in judged if one is not None]
     if not dead and not units:
         return Passed(f"{plural(len(seen), 'ReLU')} put out values, or the layers before them have gradients")
@@ -56,11 +59,15 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _judge(
-    key: tuple[str, str], looks: list[tuple[int, float]], gradients: list[tuple[int, float]], limits: Limits, run: int
+    key: tuple[str, str],
+    measurements: list[tuple[int, float]],
+    gradients: list[tuple[int, float]],
+    limits: Limits,
+    run: int,
 ) -> Dead | None:
-    """What is silent from some look to the last, the gradient of the layer before it included."""
-    alive = [index for index, (_, zeros) in enumerate(looks) if zeros < limits["zeros"]]
-    stretch = looks[alive[-1] + 1 :] if alive else looks
+    """What is silent from some measurement to the last, the gradient of the layer before it included."""
+    alive = [index for index, (_, zeros) in enumerate(measurements) if zeros < limits["zeros"]]
+    stretch = measurements[alive[-1] + 1 :] if alive else measurements
     if len(stretch) < limits["looks"]:
         return None
     begin = stretch[0][0] if alive else 1  # never seen alive: so from the start
@@ -100,8 +107,10 @@ def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: L
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("ReLUs that put out nothing but zeros, and the layers before them", names),
-            Evidence("looks in a row, to the end", first.looks, "looks", limits["looks"], limits.source("looks")),
-            Evidence("gradient of the layer before, in all looks since", 0),
+            Evidence(
+                "consecutive, to the end", first.measurements, "measurements", limits["looks"], limits.source("looks")
+            ),
+            Evidence("gradient of the layer before, in all measurements since", 0),
         ],
         cost=timing.cost_of(optimization, timing.numbers(optimization) >= first.step),
         location=_made_at(optimization.process, first) or optimization.backward_location,
@@ -126,10 +135,10 @@ RULE = Rule(
     absent="No ReLU was seen in the model.",
     needs=(("activations.zeros", "parameters.grad_norm", "steps.loss"),),
     thresholds=(
-        Threshold("zeros", 0.999, "share", "four of the 4,096 elements that a look counts"),
+        Threshold("zeros", 0.999, "share", "four of the 4,096 elements that a measurement counts"),
         Threshold("units", 0.9, "share", "CS231n: up to 40% may be dead where something is learned; a tenth is left"),
-        Threshold("looks", 4, "looks", "one look may meet an unusual batch"),
-        Threshold("gradients", 3, "looks", "at the gradient of the layer before: exactly zero in each"),
+        Threshold("looks", 4, "measurements", "one measurement may meet an unusual batch"),
+        Threshold("gradients", 3, "measurements", "of the gradient of the layer before: exactly zero in each"),
         Threshold("steps", 50, "steps", "in fewer steps other layers may shift the input back"),
         Threshold("part", 0.25, "share", "of the run: what dies at its very end has cost little"),
         Threshold("low", 0.1, "share", "of the first losses: a hinge that is satisfied puts out zeros, rightly"),

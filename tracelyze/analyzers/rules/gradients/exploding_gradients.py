@@ -135,7 +135,7 @@ RULE = Rule(
         Threshold("late", 0.9, "share", "of the steps: the last tenth shows how the run ended"),
         Threshold("apart", 10, "", "derived: the error is a hundred times that of the best constant"),
         Threshold("gradient", 100, "", "per weight, measured: 70 of 71 sound runs stay below 1, a summed loss at 10"),
-        Threshold("looks", 8, "looks", "without them it is not known how much targets differ"),
+        Threshold("looks", 8, "measurements", "without them it is not known how much targets differ"),
         Threshold("losses", 20, "losses", "a tenth of fewer is a single loss, whose noise decides"),
     ),
     not_when="Warm-up within an order of magnitude, single spikes, several optimizers, reinforcement learning.",

@@ -20,21 +20,21 @@ SATURATING = ("Sigmoid", "Tanh")
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Gradient per element of early layers against late ones, over the looks, while the loss does not fall."""
+    """Gradient per element of early layers against late ones, over the measurements, while the loss does not fall."""
     return combine(_check(optimization, limits) for optimization in process.optimizations)
 
 
 def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
-    looks = profiles(optimization.process.tables["parameters"], optimization.optimizer, int(limits["layers"]))
-    if len(looks) < limits["looks"] or looks[-1].step - looks[0].step < limits["steps"]:
+    measured = profiles(optimization.process.tables["parameters"], optimization.optimizer, int(limits["layers"]))
+    if len(measured) < limits["looks"] or measured[-1].step - measured[0].step < limits["steps"]:
         return Skipped(
             f"the model has fewer than {limits['layers']:.0f} layers with gradients, or they were sampled too rarely"
         )
-    vanishing = [_vanishes(look, limits) for look in looks]
-    first = len(looks) - vanishing[::-1].index(False) if False in vanishing else 0
-    stretch = looks[first:]
+    vanishing = [_vanishes(profile, limits) for profile in measured]
+    first = len(measured) - vanishing[::-1].index(False) if False in vanishing else 0
+    stretch = measured[first:]
     if len(stretch) < limits["looks"] or stretch[-1].step - stretch[0].step < limits["lasts"] * len(optimization.steps):
-        ratio = float(np.median([look.ratio for look in looks]))
+        ratio = float(np.median([profile.ratio for profile in measured]))
         return Passed(f"the first layers' gradients are {ratio:.2g} of the last layers', or do not stay small")
     stuck = _stuck(optimization, limits)
     if isinstance(stuck, Skipped):
@@ -42,10 +42,10 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
     return _finding(optimization, stretch, limits) if stuck else Passed("the loss falls, or is low, all the same")
 
 
-def _vanishes(look: Profile, limits: Limits) -> bool:
+def _vanishes(profile: Profile, limits: Limits) -> bool:
     """Small at the front, and by a decay through the depth: one step down is a cut or a weight of the script's."""
-    gradual = look.in_order >= limits["in_order"] and look.steepest <= limits["steepest"]
-    return look.ratio <= limits["ratio"] and gradual
+    gradual = profile.in_order >= limits["in_order"] and profile.steepest <= limits["steepest"]
+    return profile.ratio <= limits["ratio"] and gradual
 
 
 def _stuck(optimization: Optimization, limits: Limits) -> bool | Skipped:
@@ -66,11 +66,11 @@ def _made_at(process: Process, layer: str) -> Location | None:
 
 
 def _finding(optimization: Optimization, stretch: list[Profile], limits: Limits) -> Finding:
-    look = stretch[len(stretch) // 2]
+    profile = stretch[len(stretch) // 2]
     ratio = float(np.median([one.ratio for one in stretch]))
     begin, steps = stretch[0].step, stretch[-1].step - stretch[0].step + 1
     moved = steps * float(np.median([np.median(one.moved[: one.third]) for one in stretch]))
-    early, late = look.layers[0], look.layers[-1]
+    early, late = profile.layers[0], profile.layers[-1]
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -78,8 +78,8 @@ def _finding(optimization: Optimization, stretch: list[Profile], limits: Limits)
         title=f"Gradients vanish: {early} gets {ratio:.1g} of what {late} gets",
         summary=(
             f"From step {begin:,} on, the gradients{timing.name_of(optimization)} thin out from layer {late} back to "
-            f"layer {early}, one by one: per element {look.gradient[-1]:.2g} at the last and "
-            f"{look.gradient[0]:.2g} at the first (step {look.step:,}). The loss does not fall. "
+            f"layer {early}, one by one: per element {profile.gradient[-1]:.2g} at the last and "
+            f"{profile.gradient[0]:.2g} at the first (step {profile.step:,}). The loss does not fall. "
             + (f"In {plural(steps, 'step')} the first layers could move by {percent(moved)} of their weights at most: "
                "they are hardly trained." if moved < limits["moved"] else "The optimizer scales such "
                "gradients up, and what it steps along is mostly noise.")
@@ -91,8 +91,8 @@ def _finding(optimization: Optimization, stretch: list[Profile], limits: Limits)
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("gradient per element, first third of the layers against the last", f"{ratio:.1g}"),
-            Evidence("layers with gradients", len(look.layers), "layers"),
-            Evidence("looks in a row, to the end", len(stretch), "looks", limits["looks"], limits.source("looks")),
+            Evidence("layers with gradients", len(profile.layers), "layers"),
+            Evidence("consecutive, to the end", len(stretch), "measurements", limits["looks"], limits.source("looks")),
             Evidence("way the first layers could go in that time, against their weights", f"{moved:.1g}"),
         ],
         cost=timing.cost_of(optimization, timing.numbers(optimization) >= begin),
@@ -125,7 +125,7 @@ RULE = Rule(
         Threshold("layers", 6, "layers", "two layers in each third; a decay over fewer is no matter of depth"),
         Threshold("in_order", 0.8, "share", "of the pairs of layers; without an order through the depth it is half"),
         Threshold("steepest", 0.5, "share", "a decay with depth has many steps; one that is half of it is a cut"),
-        Threshold("looks", 5, "looks", "looks at the first steps alone would be two or three"),
+        Threshold("looks", 5, "measurements", "those of the first steps alone would be two or three"),
         Threshold("steps", 100, "steps", "deep networks may need some dozens of steps to get going"),
         Threshold("high", 0.5, "share", "of the loss of the first steps: half is gone where something is learned"),
         Threshold("falls", 0.95, "share", "last fifth of the run against the second: less is noise"),

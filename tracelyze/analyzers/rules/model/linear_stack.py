@@ -16,21 +16,21 @@ ADAPTERS = ("lora", "adapter")
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Layers that were fed by another one, in every look, and are no bottleneck."""
+    """Layers that were fed by another one, in every measurement, and are no bottleneck."""
     rows = [row for row in process.tables["activations"].records() if row["inputs"] is not None]
-    looks = len({row["step"] for row in rows})
-    if looks < limits["looks"]:
-        return Skipped(f"linear layers or convolutions were looked at in {plural(looks, 'forward')}: too few")
+    forwards = len({row["step"] for row in rows})
+    if forwards < limits["looks"]:
+        return Skipped(f"linear layers or convolutions were looked at in {plural(forwards, 'forward')}: too few")
     layers = {str(row["module"]): row for row in rows}
     links = _links(rows)
     redundant = {name: other for name, other in links.items() if _wide(layers, name, other)}
     if not redundant:
         return Passed(f"{plural(len(layers), 'layer')} looked at, none fed by the plain output of another one for good")
-    return [_finding(process, redundant, layers, looks, limits)]
+    return [_finding(process, redundant, layers, forwards, limits)]
 
 
 def _links(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """What each layer is fed by, if that is the same at all looks and feeds no other layer as well."""
+    """What each layer is fed by, if that is the same at all measurements and feeds no other layer as well."""
     found: dict[str, set[str | None]] = {}
     for row in rows:
         found.setdefault(str(row["module"]), set()).add(row["fed_by"])
@@ -48,7 +48,7 @@ def _wide(layers: dict[str, dict[str, Any]], name: str, other: str) -> bool:
 
 
 def _finding(
-    process: Process, redundant: dict[str, str], layers: dict[str, dict[str, Any]], looks: int, limits: Limits
+    process: Process, redundant: dict[str, str], layers: dict[str, dict[str, Any]], forwards: int, limits: Limits
 ) -> Finding:
     optimization = process.longest
     pairs = listed((f"{other} into {name}" for name, other in redundant.items()), most=4)
@@ -60,7 +60,7 @@ def _finding(
         confidence="likely",  # whether something else uses the output between them is not seen
         title=f"{count} layers in a row without an activation between them are no more than one linear layer",
         summary=(
-            f"In all {looks} forwards that were looked at, the output of a layer went unchanged into the next: {pairs}"
+            f"In all {forwards} forwards looked at, the output of a layer went unchanged into the next: {pairs}"
             f". A linear map of a linear map is one linear map: what lies between costs time and adds nothing, "
             "and the model cannot learn anything that is not linear there."
         ),
@@ -72,7 +72,7 @@ def _finding(
             Evidence("layers that feed the next one directly", pairs),
             Evidence("such pairs", len(redundant), "pairs", limits["links"], limits.source("links")),
             Evidence("layers looked at", len(layers), "layers"),
-            Evidence("forwards looked at", looks, "forwards", limits["looks"], limits.source("looks")),
+            Evidence("forwards looked at", forwards, "forwards", limits["looks"], limits.source("looks")),
         ],
         location=process.module_location(next(iter(redundant))) or process.location("forward"),
         seen_at=process.location("forward"),

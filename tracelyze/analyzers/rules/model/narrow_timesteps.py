@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Timesteps of all looks, against the length of the schedule."""
+    """Timesteps of all measurements, against the length of the schedule."""
     rows = list(process.tables["timesteps"].records())
     if not rows:
         return Skipped(
@@ -40,7 +40,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _moves(rows: list[Row], limits: Limits) -> bool:
-    """Whether the range of the latest looks is another one than that of the earliest: a curriculum."""
+    """Whether the range of the latest measurements is another one than that of the earliest: a curriculum."""
     highs = np.array([row["high"] for row in rows])
     third = max(1, len(rows) // 3)
     early, late = highs[:third].max(), highs[-third:].max()

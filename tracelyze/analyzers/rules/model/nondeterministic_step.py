@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Outputs and gradients of both replays, at every look."""
+    """Outputs and gradients of both replays, at every measurement."""
     rows = list(process.tables["replays"].records())
     answered = [row for row in rows if not row["failed"]]
     if not answered:

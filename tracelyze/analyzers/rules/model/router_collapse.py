@@ -59,8 +59,8 @@ def _finding(process: Process, bad: dict[str, list[Row]], gates: int, limits: Li
         confidence="certain" if busiest >= limits["certain"] else "likely",
         title=f"Router collapse: {idle} of {experts} experts of {name[:34]} get next to no tokens",
         summary=(
-            f"In the later half of the looks, {idle} of the {experts} experts behind {name} were the first choice for "
-            f"less than a tenth of an even share of the tokens, and one was so for {percent(busiest)} of them"
+            f"In the later half of the measurements, {idle} of the {experts} experts behind {name} were the first "
+            f"choice for less than a tenth of an even share of the tokens, and one for {percent(busiest)} of them"
             f" ({plural(len(bad), 'gate')} of {gates} like this). Experts that get no tokens learn nothing, and the "
             "model is as large as it is for nothing."
         ),
@@ -72,10 +72,10 @@ def _finding(process: Process, bad: dict[str, list[Row]], gates: int, limits: Li
         evidence=[
             Evidence("experts that are hardly used", idle / experts, "share", limits["idle"], limits.source("idle")),
             Evidence("tokens whose first choice is one expert", busiest, "share"),
-            Evidence("looks", len(rows), "looks", limits["looks"], limits.source("looks")),
+            Evidence("measurements", len(rows), "measurements", limits["looks"], limits.source("looks")),
         ],
         location=optimization.backward_location if optimization is not None else None,
-        charts=pictures.loss(optimization, [Mark(float(begin), "first of these looks")])
+        charts=pictures.loss(optimization, [Mark(float(begin), "first of these measurements")])
         if optimization is not None
         else [],
         false_alarm="Data of a few kinds only, each of which has its expert.",
@@ -92,8 +92,8 @@ RULE = Rule(
     verify="Record the run again: tokens are shared out among most experts.",
     absent="The run has no mixture of experts, or its gates have other names (gate, router, switch).",
     excluded=(
-        "The first steps: only the later half of the looks counts.",
-        "Batches of one domain each: the favourite expert is the same from look to look.",
+        "The first steps: only the later half of the measurements counts.",
+        "Batches of one domain each: the favourite expert is the same in all measurements.",
     ),
     needs=(("activations.experts",),),
     thresholds=(
@@ -101,7 +101,7 @@ RULE = Rule(
         Threshold("certain", 0.9, "share", "nearly all tokens have one first choice"),
         Threshold("tokens", 8, "tokens", "per expert in a forward: with fewer, some get none by chance"),
         Threshold("steps", 20, "steps", "a gate begins with random favourites"),
-        Threshold("looks", 2, "looks", "one batch may be odd"),
+        Threshold("looks", 2, "measurements", "one batch may be odd"),
     ),
     not_when="First steps, few tokens, shared experts, batches of one domain each.",
     references=("https://arxiv.org/abs/2101.03961",),

@@ -22,16 +22,16 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped("; ".join(dict.fromkeys(row["failed"] for row in rows)), "not-applicable")
     reasons = []
     for model in dict.fromkeys(row["model"] for row in answered):
-        looks = [row for row in answered if row["model"] == model]
-        healthy = [reason for row in looks if (reason := _healthy(row, limits))]
+        probes = [row for row in answered if row["model"] == model]
+        healthy = [reason for row in probes if (reason := _healthy(row, limits))]
         if not healthy:
-            return [_finding(process, looks, limits)]
+            return [_finding(process, probes, limits)]
         reasons.append(healthy[0])
     return Passed("; ".join(dict.fromkeys(reasons)))
 
 
 def _healthy(row: Row, limits: Limits) -> str:
-    """Why what one look shows is no fault; empty if it is one."""
+    """Why what one measurement shows is no fault; empty if it is one."""
     if not row["others"]:
         return f"a sample changes its own output alone, in a batch of {row['samples']}"
     if not row["repeats"]:
@@ -54,8 +54,8 @@ def _along_samples(row: Row) -> bool:
     return bool(row["along_samples"]) and not row["along_others"]
 
 
-def _finding(process: Process, looks: list[Row], limits: Limits) -> Finding:
-    row = looks[0]
+def _finding(process: Process, probes: list[Row], limits: Limits) -> Finding:
+    row = probes[0]
     name, kind = row["module"], row["kind"]
     where = f"{name} ({kind})" if name else kind or "the model"
     others = plural(row["others"], "other sample")
@@ -88,7 +88,7 @@ def _finding(process: Process, looks: list[Row], limits: Limits) -> Finding:
         fix=fix,
         fix_code=code,
         first_step=1,
-        last_step=int(looks[-1]["step"]) + 1,
+        last_step=int(probes[-1]["step"]) + 1,
         evidence=[
             Evidence("other samples that changed", row["others"], "samples"),
             Evidence("of them, by one position or field", row["by_position"], "samples",

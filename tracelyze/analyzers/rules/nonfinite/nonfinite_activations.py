@@ -22,9 +22,9 @@ def check(process: Process, _limits: Limits) -> Outcome:
     """The first watched forward of each training in which a module with finite weights broke, and the loss with it."""
     activations = process.tables["activations"]
     bad = np.isin(activations["nonfinite"], list(WHAT))
-    looks = len(np.unique(activations["step"]))
+    watched = len(np.unique(activations["step"]))
     if not bad.any():
-        return Passed(f"the outputs of all modules were finite in {plural(looks, 'watched forward')}")
+        return Passed(f"the outputs of all modules were finite in {plural(watched, 'watched forward')}")
     forwards = groupby(activations.records(), key=lambda row: row["step"])
     roots = [root for _, rows in forwards if (root := _first_broken(list(rows))) is not None]
     return combine(_check(optimization, roots) for optimization in process.optimizations)

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Rows of attention that lost a part of their weight behind the softmax, in the graphs that were walked."""
-    looks = [row for row in process.tables["loss_graphs"].records() if row["softmaxes"]]
-    if not looks:
+    graphs = [row for row in process.tables["loss_graphs"].records() if row["softmaxes"]]
+    if not graphs:
         return Skipped("no softmax was seen in the graph behind the loss", "not-applicable")
-    masked = [row for row in looks if row["masked_rows"] > limits["rows"]]
+    masked = [row for row in graphs if row["masked_rows"] > limits["rows"]]
     regular = [row for row in masked if row["masked_regularly"]]
-    if not regular or len(regular) < limits["share"] * len(looks):
+    if not regular or len(regular) < limits["share"] * len(graphs):
         return Passed(
-            f"in {plural(len(looks), 'look')} at the graph, "
+            f"in {plural(len(graphs), 'graph')} of the loss, "
             + ("weights were dropped at random behind the softmax" if masked else "nothing masked what a softmax made")
         )
     share = max(row["masked_rows"] for row in regular)
@@ -46,8 +46,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             first_step=begin,
             evidence=[
                 Evidence("rows that lost weight", share, "share", limits["rows"], limits.source("rows")),
-                Evidence("graphs looked at", len(looks), "looks"),
-                Evidence("of them like this", len(regular), "looks", limits["looks"], limits.source("looks")),
+                Evidence("graphs looked at", len(graphs), "graphs"),
+                Evidence("of them like this", len(regular), "graphs", limits["looks"], limits.source("looks")),
             ],
             location=softmax_axes.line_of_softmax(process) or process.site(regular[0]["site"]),
             seen_at=process.site(regular[0]["site"]),
@@ -74,8 +74,8 @@ RULE = Rule(
     needs=(("loss_graphs.masked_rows",),),
     thresholds=(
         Threshold("rows", 0.05, "share", "derived: a causal mask hides something from all rows but the last"),
-        Threshold("share", 0.5, "share", "most of the looks: batches of equal lengths may have nothing to mask"),
-        Threshold("looks", 2, "looks", "one may be odd"),
+        Threshold("share", 0.5, "share", "most of the graphs: batches of equal lengths may have nothing to mask"),
+        Threshold("looks", 2, "graphs", "one may be odd"),
     ),
     not_when="Dropout on attention, queries that are padding, weights that are normalised again.",
 )

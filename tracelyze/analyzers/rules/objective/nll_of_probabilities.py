@@ -56,7 +56,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
                      "logarithms of probabilities are not positive, probabilities not negative"),
             Evidence("largest distance of a row's sum from 1", max(row["sum_error"] for row in bad), "",
                      limits["rounding"], limits.source("rounding")),
-            Evidence("loss, first and last look", f"{number(values[0])}, {number(values[-1])}" if values else None),
+            Evidence("loss, first and last", f"{number(values[0])}, {number(values[-1])}" if values else None),
         ],
         false_alarm="A loss that maximises the probability of the right class itself, on purpose.",
     )  # fmt: skip

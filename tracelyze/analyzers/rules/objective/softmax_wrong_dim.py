@@ -46,11 +46,11 @@ def check(process: Process, limits: Limits) -> Outcome:
     outcome = loss_calls.judge(
         process, functions, wrong, lambda line, bad: _finding(process, line, bad, limits), limits
     )
-    attention, looks = softmax_axes.finding(process, RULE.id, limits)
+    attention, graphs = softmax_axes.finding(process, RULE.id, limits)
     if attention is not None:
         return [*outcome, attention] if isinstance(outcome, list) else [attention]
-    if looks and isinstance(outcome, Skipped):
-        return Passed(f"in {plural(looks, 'look')} at the graph, attention's softmax ran over what is summed over")
+    if graphs and isinstance(outcome, Skipped):
+        return Passed(f"in {plural(graphs, 'graph')}, attention's softmax ran over what is summed over")
     return outcome
 
 
@@ -109,7 +109,7 @@ RULE = Rule(
     needs=(("loss_calls.made_by",), ("loss_graphs.products",)),
     thresholds=(
         Threshold("error", 0.1, "nats", "log-probabilities have logsumexp 0, within 0.01 in bfloat16"),
-        Threshold("looks", 2, "looks", "a graph that was looked at once may be that of a first try"),
+        Threshold("looks", 2, "graphs", "a graph that was looked at once may be that of a first try"),
         loss_calls.SHARE,
         loss_calls.CALLS,
     ),

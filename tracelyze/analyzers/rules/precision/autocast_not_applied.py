@@ -106,7 +106,7 @@ RULE = Rule(
     thresholds=(
         Threshold("share", 0.9, "share", "of the steps or calls: as the line is written"),
         Threshold("wide", 0.5, "share", "of the work; a head in float32 by choice is less than half"),
-        Threshold("looks", 4, "looks", "at layers with products"),
+        Threshold("looks", 4, "measurements", "at layers with products"),
         Threshold("calls", 5, "calls", "one may be a test"),
     ),
     not_when="enabled=False, norms and losses in float32, a small head in float32.",

@@ -45,7 +45,7 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
 
 
 def _weighted(flags: Mask, elements: Floats) -> float:
-    """The share of all elements that belong to looks with a flag."""
+    """The share of all elements that belong to measurements with a flag."""
     return float(elements[flags].sum() / elements.sum())
 
 
@@ -75,7 +75,7 @@ def _finding(
             Evidence("usual size of the others", float(np.median(usual)), "", limits["quanta"] * smallest,
                      limits.source("quanta")),
             Evidence("loss scale", float(np.nanmedian(optimization.steps["scale"])) if scaled else "none"),
-            Evidence("such looks", plural(len(usual), "look")),
+            Evidence("such measurements", plural(len(usual), "measurement")),
         ],
         cost=timing.cost_of(optimization, np.ones(len(optimization.steps), dtype=bool)),
         location=optimization.backward_location,

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.optimization.updates import SIXTEEN_BITS, Looks, Pooled, looks_of, pooled
+from tracelyze.analyzers.computed.optimization.updates import (
+    SIXTEEN_BITS,
+    Pooled,
+    SampledUpdates,
+    pooled,
+    sampled_updates,
+)
 from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding
@@ -22,41 +28,41 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
-    seen = looks_of(optimization.process.tables["parameters"], optimization.optimizer)
+    seen = sampled_updates(optimization.process.tables["parameters"], optimization.optimizer)
     if not seen:
         return Skipped("no step with gradients and a learning rate was sampled")
-    short = [looks for looks in seen if looks.dtype in SIXTEEN_BITS]
+    short = [pool for pool in seen if pool.dtype in SIXTEEN_BITS]
     if not short:
         return Passed("the weights are kept in 32 bits or more")
-    looks = pooled(short)
-    if len(looks.lost) < limits["looks"]:
+    pool = pooled(short)
+    if len(pool.lost) < limits["looks"]:
         return Skipped("the run is too short to see whether small updates add up")
-    share, held = float(np.median(looks.lost)), float(np.median(looks.held))
+    share, held = float(np.median(pool.lost)), float(np.median(pool.held))
     if share < limits["lost"] or held < limits["held"]:
         return Passed(f"steps change {percent(1 - share)} of the 16-bit weights, several steps {percent(1 - held)}")
-    if not _stays(looks, limits):
+    if not _stays(pool, limits):
         return Passed("a step changes few of the 16-bit weights, but in the long run they do change")
-    return _finding(optimization, short, looks, limits)
+    return _finding(optimization, short, pool, limits)
 
 
-def _stays(looks: Pooled, limits: Limits) -> bool:
+def _stays(pool: Pooled, limits: Limits) -> bool:
     """Whether it is always the same weights that change. Where small updates add up (in float32 copies, or by
     stochastic rounding), each step would change others: after n steps (1 - c)^n of them would be left."""
-    left_if_adding_up = np.median(looks.lost) ** looks.since
-    unmoved = left_if_adding_up <= limits["adding_up"] * looks.held
+    left_if_adding_up = np.median(pool.lost) ** pool.since
+    unmoved = left_if_adding_up <= limits["adding_up"] * pool.held
     if int(unmoved.sum()) >= limits["looks"]:
         return True
-    watched = float(looks.since.sum())  # short stretches show little each, and enough together
-    together = np.median(looks.lost) ** watched <= limits["adding_up"] * float(np.prod(looks.held))
+    watched = float(pool.since.sum())  # short stretches show little each, and enough together
+    together = np.median(pool.lost) ** watched <= limits["adding_up"] * float(np.prod(pool.held))
     if together and watched >= limits["steps"]:
         return True
-    never = 1.0 - float((1.0 - looks.held).sum())  # at least this share is as it was at the first look
-    return never >= limits["never"] and float(looks.since.sum()) >= limits["steps"]
+    never = 1.0 - float((1.0 - pool.held).sum())  # at least this share is as it was at the first measurement
+    return never >= limits["never"] and float(pool.since.sum()) >= limits["steps"]
 
 
-def _finding(optimization: Optimization, short: list[Looks], looks: Pooled, limits: Limits) -> Finding:
-    dtype, steps = short[0].dtype, float(np.median(looks.since))
-    share, held = float(np.median(looks.lost)), float(np.median(looks.held))
+def _finding(optimization: Optimization, short: list[SampledUpdates], pool: Pooled, limits: Limits) -> Finding:
+    dtype, steps = short[0].dtype, float(np.median(pool.since))
+    share, held = float(np.median(pool.lost)), float(np.median(pool.held))
     rate = float(np.median(np.concatenate([one.lr for one in short])))
     casts = optimization.process.locations("cast")
     return Finding(
@@ -106,7 +112,7 @@ RULE = Rule(
         Threshold("held", 0.5, "share", "most weights are where they were several steps ago"),
         Threshold("adding_up", 0.25, "share", "four times as many are as they were than if small updates added up"),
         Threshold("never", 0.99, "share", "where one weight in a hundred moves in all, nothing is learned either way"),
-        Threshold("looks", 3, "looks", "one look may meet an unusual step"),
+        Threshold("looks", 3, "measurements", "one measurement may meet an unusual step"),
         Threshold("steps", 200, "steps", "weights that do not change at all in so many steps are not trained"),
     ),
     not_when="float32 master weights, stochastic rounding, rates that have ended near zero, weights of 32 bits.",

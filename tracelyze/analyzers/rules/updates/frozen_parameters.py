@@ -67,7 +67,7 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
                 "Forward runs these layers, but the way from them to the loss is cut: detach(), .data, .item(), numpy, "
                 "no_grad or argmax on the way, or a head whose loss is not in the sum."
                 if ran
-                else "No look into forward saw these layers run: they belong to a branch that is not taken, or to a "
+                else "No sampled forward saw these layers run: they belong to a branch that is not taken, or to a "
                 "part that is not used."
             )
         ),

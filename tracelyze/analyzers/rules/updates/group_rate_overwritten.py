@@ -33,7 +33,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _since(rows: list[Row], limits: Limits) -> int | None:
-    """The first look since which all groups have one rate, if that is from the start."""
+    """The first measurement since which all groups have one rate, if that is from the start."""
     made = json.loads(rows[0]["made"])
     alike = [len(set(now := json.loads(row["now"]))) == 1 and now[0] != 0 for row in rows]
     first = next((index for index, one in enumerate(alike) if all(alike[index:])), None)
@@ -67,7 +67,7 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
         title=f"Rates of {len(made)} parameter groups, {lowest} to {highest}, became one: {number(now)}",
         summary=(
             f"The optimizer was made with rates from {lowest} to {highest} for its groups. At its step {row['steps']} "
-            f"and at every later look all have the rate {number(now)} or what it has become"
+            f"and at every later measurement all have the rate {number(now)} or what it has become"
             + (f"; {scheduler} sets the rates. " if scheduler else "; the script sets the rates. ")
             + "Parts that were to learn slowly, pretrained layers mostly, are trained as fast as new ones, or the "
             "other way round."
@@ -79,7 +79,7 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
         evidence=[
             Evidence("highest of the rates, over the lowest", max(made) / min(made), "times", limits["ratio"],
                      limits.source("ratio")),
-            Evidence("looks at which all groups had one rate", len(rows) - since, "looks", limits["looks"],
+            Evidence("with one rate for all groups", len(rows) - since, "measurements", limits["looks"],
                      limits.source("looks")),
             Evidence("scheduler", scheduler),
         ],
@@ -106,7 +106,7 @@ RULE = Rule(
     needs=(("group_rates.now",),),
     thresholds=(
         Threshold("ratio", 1.2, "times", "less is hardly a decision"),
-        Threshold("looks", 2, "looks", "one may be the end of a schedule"),
+        Threshold("looks", 2, "measurements", "one may be the end of a schedule"),
         Threshold("early", 10, "steps", "later, a schedule may end at one lowest rate for all, which is below them"),
     ),
     not_when="Schedules that keep the ratio of the rates, or end at a common lowest rate.",

@@ -123,7 +123,7 @@ RULE = Rule(
         Threshold("early", 100, "steps", "what blows up later had a time in which it was stable"),
         Threshold("rises", 0.8, "share", "of the steps until then; of noise half rise, with 3 steps an eighth all do"),
         Threshold("update", 0.1, "", "a hundred times the usual 1e-3; sound trainings stay below after step 10"),
-        Threshold("looks", 2, "looks", "the very first update of a layer that begins at zero is large as well"),
+        Threshold("looks", 2, "measurements", "the very first update of a layer that begins at zero is large as well"),
         Threshold("regained", 0.95, "share", "of the first loss: a model that learns anything is below it in the end"),
         Threshold("large", 0.2, "", "two first updates of a fifth of the weights leave nothing of the initialisation"),
         Threshold(

@@ -25,7 +25,9 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped(reason)
     seen = ratios.of(optimization)
     if len(seen.step) < limits["looks"] or len(optimization.steps) < limits["steps"]:
-        return Skipped(f"{plural(len(seen.step), 'look')} at the weights in {plural(len(optimization.steps), 'step')}")
+        return Skipped(
+            f"{plural(len(seen.step), 'measurement')} of the weights in {plural(len(optimization.steps), 'step')}"
+        )
     taken_away = decay.finding(optimization, RULE.id, limits)
     if taken_away is not None:
         return [taken_away]
@@ -77,7 +79,7 @@ def _small(optimization: Optimization, seen: Ratios, way: float, fell: float, li
         first_step=int(seen.step[0]),
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("update per weight, median over tensors and looks", ratio, "", 1e-3, "what is usual"),
+            Evidence("update per weight, median over tensors and measurements", ratio, "", 1e-3, "what is usual"),
             Evidence("all updates together, per weight", way, "", limits["travelled"], limits.source("travelled")),
             Evidence("fall of the loss over the run", fell, "share", limits["falls"], limits.source("falls")),
             Evidence("learning rate", rate),
@@ -130,7 +132,7 @@ RULE = Rule(
     needs=(("parameters.update_norm", "parameters.weight_norm", "steps.loss"),),
     thresholds=(
         ratios.STEPS,
-        ratios.LOOKS,
+        ratios.MEASUREMENTS,
         ratios.TRAVELLED,
         ratios.FALLS,
         *decay.THRESHOLDS,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.optimization.updates import SIXTEEN_BITS, Looks, looks_of
+from tracelyze.analyzers.computed.optimization.updates import SIXTEEN_BITS, SampledUpdates, sampled_updates
 from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding
@@ -22,30 +22,30 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
-    seen = looks_of(optimization.process.tables["parameters"], optimization.optimizer)
-    enough = [looks for looks in seen if looks.dtype not in SIXTEEN_BITS and _is_enough(looks, limits)]
+    seen = sampled_updates(optimization.process.tables["parameters"], optimization.optimizer)
+    enough = [updates for updates in seen if updates.dtype not in SIXTEEN_BITS and _is_enough(updates, limits)]
     if not enough:
         return Skipped("no parameter with a gradient and a learning rate was sampled often enough")
-    still = [looks for looks in enough if _never_moved(looks)]
+    still = [updates for updates in enough if _never_moved(updates)]
     if not still:
         return Passed(f"steps changed all of the {plural(len(enough), 'parameter')} that were sampled")
     return _finding(optimization, still, len(enough))
 
 
-def _is_enough(looks: Looks, limits: Limits) -> bool:
-    strong = np.nan_to_num(looks.expected, posinf=1.0) >= limits["expected"]
-    return int(strong.sum()) >= limits["looks"] and float(np.nansum(looks.since)) >= limits["steps"]
+def _is_enough(updates: SampledUpdates, limits: Limits) -> bool:
+    strong = np.nan_to_num(updates.expected, posinf=1.0) >= limits["expected"]
+    return int(strong.sum()) >= limits["looks"] and float(np.nansum(updates.since)) >= limits["steps"]
 
 
-def _never_moved(looks: Looks) -> bool:
-    between = looks.unchanged_since[~np.isnan(looks.unchanged_since)]
-    return bool((looks.unchanged == 1.0).all() and (looks.reached == 1.0).all() and (between == 1.0).all())
+def _never_moved(updates: SampledUpdates) -> bool:
+    between = updates.unchanged_since[~np.isnan(updates.unchanged_since)]
+    return bool((updates.unchanged == 1.0).all() and (updates.reached == 1.0).all() and (between == 1.0).all())
 
 
-def _finding(optimization: Optimization, still: list[Looks], count: int) -> Finding:
-    names = [looks.parameter for looks in still]
+def _finding(optimization: Optimization, still: list[SampledUpdates], count: int) -> Finding:
+    names = [updates.parameter for updates in still]
     shown = listed(names, most=4)
-    begin, end = int(min(looks.step[0] for looks in still)), int(max(looks.step[-1] for looks in still))
+    begin, end = int(min(updates.step[0] for updates in still)), int(max(updates.step[-1] for updates in still))
     affected = np.ones(len(optimization.steps), dtype=bool)
     return Finding(
         rule=RULE.id,
@@ -64,7 +64,7 @@ def _finding(optimization: Optimization, still: list[Looks], count: int) -> Find
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("parameters that never changed", shown),
-            Evidence("looks at the first of them", len(still[0].step), "looks"),
+            Evidence("of the first of them", len(still[0].step), "measurements"),
             Evidence("rate times gradient, against its weights", float(np.median(still[0].expected))),
         ],
         cost=timing.cost_of(optimization, affected),
@@ -88,7 +88,7 @@ RULE = Rule(
     ),
     needs=(("parameters.unchanged", "parameters.unchanged_since"),),
     thresholds=(
-        Threshold("looks", 4, "looks", "a line search or an accumulating optimizer rejects some steps, not all"),
+        Threshold("looks", 4, "measurements", "a line search or an accumulating optimizer rejects some steps, not all"),
         Threshold("steps", 30, "steps", "what does not change over so many steps is not trained"),
         Threshold("expected", 1e-5, "share", "a hundred times what float32 resolves (6e-8)"),
     ),
