@@ -128,3 +128,12 @@ def test_long_texts() -> None:
 def test_fractions() -> None:
     assert formatting.fraction(0.123) == "12%"
     assert formatting.fraction(0.000032) == "3.2e-05"
+
+
+def test_abridged_keeps_both_ends() -> None:
+    text = "first words " + "middle " * 60 + "last words"
+    short = formatting.abridged(text, 120)
+    assert len(short) <= 120
+    assert short.startswith("first words ")
+    assert short.endswith(" last words")
+    assert formatting.abridged("a short one", 120) == "a short one"

@@ -135,6 +135,12 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[:most].rstrip() + "…"
 
 
+def abridged(text: str, most: int) -> str:
+    """The text, or its beginning and its end with an ellipsis between them: both ends of a message tell."""
+    kept = most - 3
+    return text if len(text) <= most else f"{text[: kept - kept // 2].rstrip()} … {text[-(kept // 2) :].lstrip()}"
+
+
 def _singular_of(nouns: str) -> str:
     """The noun of which a unit is the regular plural; any other unit as it is."""
     forms = (f"{nouns[:-3]}y", nouns[:-2], nouns[:-1])

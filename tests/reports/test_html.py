@@ -138,6 +138,29 @@ def test_a_crash_shows_own_frames_and_the_end_of_its_traceback() -> None:
     assert error[1].endswith("expected version 0 instead.")
 
 
+def test_the_loss_of_one_rank_stands_for_that_of_the_others() -> None:
+    """A crash of rank 1 draws its loss; the run's own chart is of rank 0, and says the same once more."""
+    diagnosis = examples.crash()
+
+    def loss(rank: int, last: float) -> Chart:
+        values: list[float | None] = [2.0, 1.5, last]
+        return Chart("Training loss", "step", "loss", [1.0, 2.0, 3.0], [Line("training", values)], about=f"rank {rank}")
+
+    findings = [replace(diagnosis.findings[0], ranks=[1], charts=[loss(1, 1.1)]), *diagnosis.findings[1:]]
+    page = render(replace(diagnosis, findings=findings, charts=[loss(0, 1.2)]), "html")
+    assert page.count("<b>Training loss</b>") == 2  # the chart, and its table of values
+    assert "rank 0" not in page.partition('<script type="application/json"')[0]
+
+
+def test_a_long_message_is_cut_in_the_middle_where_other_facts_stand_beside_it() -> None:
+    diagnosis = examples.crash()
+    message = "CUDA error: " + "x" * 600 + " device-side assertions"
+    run = replace(diagnosis.run, exit=replace(diagnosis.run.exit, detail=message))
+    ended = next(line for line in Elements(render(replace(diagnosis, run=run), "html")).words if "CUDA error" in line)
+    assert len(ended) < 200
+    assert ended.endswith("device-side assertions")
+
+
 def test_the_commit_and_the_state_of_the_tree_stand_in_the_line_of_what_ran() -> None:
     assert "commit 4be71c9d, with changes" in words("ranks")
 

@@ -43,6 +43,7 @@ class Gallery:
 
     def __init__(self, data: bool = True) -> None:
         self._drawn: set[object] = set()
+        self._of_ranks: set[tuple[str, str]] = set()
         self._data = data
         self.explored: list[Chart] = []
 
@@ -64,7 +65,13 @@ class Gallery:
         key = _identity(chart)
         known = key in self._drawn
         self._drawn.add(key)
+        if chart.about.startswith("rank "):
+            self._of_ranks.add((chart.title, chart.y_label))
         return not known
+
+    def draws_another_rank(self, chart: Chart) -> bool:
+        """Whether what this chart shows of one rank is drawn of another one already."""
+        return chart.about.startswith("rank ") and (chart.title, chart.y_label) in self._of_ranks
 
     def _card(self, group: Sequence[Shown], onset: bool, take: bool) -> Markup:
         x = svg.span([one.chart for one in group])

@@ -173,11 +173,15 @@ def ended(run: RunFacts) -> str:
     return exit_of(run) + (f" after {formatting.duration(run.duration_s)}" if run.duration_s is not None else "")
 
 
+LONGEST_DETAIL: Final = 120  # characters of what an exception says, beside other facts
+
+
 def exit_of(run: RunFacts) -> str:
-    """How the program ended, with its code and detail."""
+    """How the program ended, with its code and the beginning and end of what it said."""
     said = ENDED.get(run.exit.kind, run.exit.kind)
     code = f" (exit code {run.exit.code})" if run.exit.code is not None else ""
-    return f"{said}{code}" + (f": {run.exit.detail}" if run.exit.detail else "")
+    detail = formatting.abridged(escaping.one_line(run.exit.detail), LONGEST_DETAIL) if run.exit.detail else ""
+    return f"{said}{code}" + (f": {detail}" if detail else "")
 
 
 def command(arguments: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
-from tracelyze.analyzers.signatures import late_ranks, parted_ranks
+from tracelyze.analyzers.signatures import late_ranks, parted_ranks, rank_table
 from tracelyze.diagnosis import Evidence, Finding, Location
 from tracelyze.formatting import listed, plural
 
@@ -89,6 +89,7 @@ def _finding(guilty: list[Late], ranks: Mapping[int, Rank], waiting: set[int]) -
               for late in guilty[:16]),
             *([Evidence("collective", f"{first.operation} number {first.sequence:,}"),
                Evidence("group", first.description or first.group), Evidence("sizes", first.sizes)] if first else []),
+            Evidence("what each rank waits in", rank_table.text(ranks, guilty)),
             *([Evidence("enqueued by the ranks that wait at", first.stack)] if first and first.stack else []),
             *(Evidence(f"stack of rank {rank}, which waits", seen.stack) for rank in others[:2]
               if (seen := ranks[rank].doing) and seen.stack),

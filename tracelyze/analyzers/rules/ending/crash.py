@@ -9,13 +9,13 @@ from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.recorded import deaths
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.diagnosis import Chart, Evidence, Finding, Location, Mark
-from tracelyze.formatting import duration, listed, plural, shortened
+from tracelyze.formatting import abridged, duration, listed, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Death, Peer, Process
 
 LOST = "A rank lost the others: what happened to them first was not recorded"
-LONGEST_MESSAGE = 300  # characters in a summary; the evidence holds all of it
+LONGEST_MESSAGE = 120  # characters in a summary; evidence and traceback hold all of it
 NO_CRASH = {"finished": "the program ended by itself", "interrupted": "the program was interrupted by its user"}
 
 
@@ -107,7 +107,7 @@ def _summary(
 ) -> str:
     when = "before the first optimizer step" if not step else f"after {plural(step, 'optimizer step')}"
     what = "The program" if len({peer.rank for peer in process.peers}) < 2 else f"Rank {rank}"
-    said = shortened(message, LONGEST_MESSAGE)
+    said = abridged(" ".join(message.split()), LONGEST_MESSAGE)
     summary = f"{what} ended {when} with an exception that nothing caught: {said.rstrip('.')}."
     if lost:
         summary += " That is how a rank ends when another one is gone or hangs."

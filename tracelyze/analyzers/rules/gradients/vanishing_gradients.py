@@ -10,7 +10,7 @@ from tracelyze.analyzers.computed.gradients.depth import Profile, profiles
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import percent, plural
+from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
@@ -80,9 +80,9 @@ def _finding(optimization: Optimization, stretch: list[Profile], limits: Limits)
             f"From step {begin:,} on, the gradients{timing.name_of(optimization)} thin out from layer {late} back to "
             f"layer {early}, one by one: per element {profile.gradient[-1]:.2g} at the last and "
             f"{profile.gradient[0]:.2g} at the first (step {profile.step:,}). The loss does not fall. "
-            + (f"In {plural(steps, 'step')} the first layers could move by {percent(moved)} of their weights at most: "
-               "they are hardly trained." if moved < limits["moved"] else "The optimizer scales such "
-               "gradients up, and what it steps along is mostly noise.")
+            + (f"In {plural(steps, 'step')} the updates of the first layers add up to at most {number(moved, 2)} times "
+               "the size of their weights: they hardly train." if moved < limits["moved"] else "The optimizer scales "
+               "such gradients up, and what it steps along is mostly noise.")
         ),
         fix="Let gradients through: residual connections or normalisation between the layers, ReLU or GELU instead of "
         "sigmoid or tanh, and an initialisation that fits the activation.",

@@ -100,6 +100,8 @@ def _parts(finding: Finding) -> tuple[list[Evidence], list[Child]]:
                     element("summary", escaping.shortened(escaping.one_line(one.name), _INLINE)),
                     element("pre", text, class_="command"),
                     class_="fold",
+                    # Where there is no chart, the first such text is what the finding shows.
+                    open=not finding.charts and not texts,
                 )
             )
         elif one.value is not None:

@@ -1,0 +1,55 @@
+"""The ranks of a job that hangs, a line each: what it waits in, the number of that collective, and from which line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from tracelyze.analyzers.signatures.late_ranks import Call, Late, Rank
+
+MOST_ROWS: Final = 64
+LONGEST_CELL: Final = 40
+HEADS: Final = ("rank", "waits in", "number", "group", "line", "")
+
+
+def text(ranks: Mapping[int, Rank], guilty: Collection[Late]) -> str:
+    """The table as lines of equal columns; of many ranks the guilty ones and the first of the others."""
+    late = {one.rank: one for one in guilty}
+    numbers = sorted(ranks.keys() | late.keys())
+    shown = sorted(sorted(numbers, key=lambda rank: (rank not in late, rank))[:MOST_ROWS])
+    rows = [HEADS, *(_row(rank, ranks.get(rank), rank in late) for rank in shown)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADS))]
+    kept = [column for column in range(len(HEADS)) if any(row[column] for row in rows[1:])]
+    lines = ["  ".join(row[column].ljust(widths[column]) for column in kept).rstrip() for row in rows]
+    rest = len(numbers) - len(shown)
+    return "\n".join([*lines, *([f"and {rest:,} more ranks"] if rest else [])])
+
+
+def _row(rank: int, one: Rank | None, is_late: bool) -> tuple[str, ...]:
+    told = "<- holds up the others" if is_late else ""
+    call = _first(one) if one is not None else None
+    if call is None:
+        stands = "no dump" if one is None else "nothing" if one.calls or one.enqueued else "no collective in its dump"
+        doing = one.doing.location if one is not None and one.doing else None
+        line = f"{doing.file.rsplit('/', 1)[-1]}:{doing.line}" if doing else ""
+        return str(rank), stands, "", "", line, told
+    group = call.description or call.group
+    return str(rank), call.operation[:LONGEST_CELL], f"{call.sequence:,}", group[:LONGEST_CELL], _line(call, one), told
+
+
+def _first(one: Rank) -> Call | None:
+    """The first collective that is not complete on this rank, of the first of its groups that has one."""
+    heads = [pending[0] for pending in one.pending.values() if pending]
+    heads += [calls[0] for calls in one.received.values() if calls and not heads]
+    return heads[0] if heads else None
+
+
+def _line(call: Call, one: Rank | None) -> str:
+    """The line of the program that enqueued it: from the dump's stack, else from that which the rank left."""
+    place = call.stack.split("\n", 1)[0].partition(" ")[0]
+    if place:
+        return place.rsplit("/", 1)[-1]
+    doing = one.doing.location if one is not None and one.doing else None
+    return f"{doing.file.rsplit('/', 1)[-1]}:{doing.line}" if doing else ""
