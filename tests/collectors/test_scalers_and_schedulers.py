@@ -71,6 +71,30 @@ for epoch in range(12 if "cosine" not in HOW else 10):
 """
 
 
+PLATEAU = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+torch.manual_seed(0)
+x = torch.randn(600, 10)
+y = (x[:, 0] + x[:, 1] > 0).long()
+net = nn.Linear(10, 2)
+opt = torch.optim.SGD(net.parameters(), 0.05)
+watched, mode = {how!r}.split(" in ")
+sched = ReduceLROnPlateau(opt, mode=mode, patience=0, factor=0.5)
+for epoch in range(10):
+    for rows in torch.randperm(400).split(20):
+        loss = F.cross_entropy(net(x[rows]), y[rows])
+        opt.zero_grad(); loss.backward(); opt.step()
+    with torch.no_grad():
+        scores = net(x[400:])
+        validation = F.cross_entropy(scores, y[400:])
+    right = (scores.argmax(1) == y[400:]).float().mean()
+    sched.step(validation if watched == "loss" else right.item() if watched == "accuracy" else 1.0 + epoch)
+"""
+
+
 def status(collect: Any, folder: Path, script: str, rule: str, how: str) -> tuple[str, str]:
     file = folder / "train.py"
     file.write_text(script.format(how=how))
@@ -85,6 +109,19 @@ def status(collect: Any, folder: Path, script: str, rule: str, how: str) -> tupl
 def test_scalers(collect: Any, tmp_path: Path, how: str, words: str) -> None:
     found, title = status(collect, tmp_path, SCALED, "scaler-misuse", how)
     assert (found, words in title) == ("fired" if words else "passed", True)
+
+
+@pytest.mark.starts_programs
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("loss in max", "in mode max cuts"), ("accuracy in min", "in mode min cuts"),
+        ("loss in min", ""), ("accuracy in max", ""), ("perplexity in min", ""),
+    ],
+)  # fmt: skip
+def test_what_a_plateau_scheduler_watches(collect: Any, tmp_path: Path, how: str, words: str) -> None:
+    found, title = status(collect, tmp_path, PLATEAU, "learning-rate-schedule", how)
+    assert (found, words in title) == ("fired" if words else "passed", True), title
 
 
 @pytest.mark.starts_programs

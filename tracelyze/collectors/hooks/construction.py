@@ -27,9 +27,10 @@ class _Depth(threading.local):
     schedulers = 0  # schedulers that are stepping on this thread: some step others
 
 
-def install(torch: Any, scheduled: Callable[[Any, bool], None], made: Callable[[], None]) -> None:
+def install(torch: Any, scheduled: Callable[[Any, bool, Any], None], made: Callable[[], None]) -> None:
     """Wrap the constructor of optimizers and the step of schedulers. `made()` is called after an optimizer was made,
-    `scheduled(scheduler, inner)` after each step, `inner` if another scheduler made it."""
+    `scheduled(scheduler, inner, given)` after each step, `inner` if another scheduler made it, `given` what the step
+    was called with first: the value that a ReduceLROnPlateau watches."""
     _constructor(sys.modules["torch.optim.optimizer"].Optimizer, made)
     _modules(torch)
     _embedding(torch)
@@ -130,7 +131,7 @@ def _embedding(torch: Any) -> None:
 
 def _step(
     original: Callable[..., Any],
-    scheduled: Callable[[Any, bool], None],
+    scheduled: Callable[[Any, bool, Any], None],
     depth: _Depth,
     is_compiling: Callable[[], bool],
 ) -> Callable[..., Any]:
@@ -146,7 +147,7 @@ def _step(
         finally:
             depth.schedulers -= 1
         if not is_compiling():
-            scheduled(self, depth.schedulers > 0)
+            scheduled(self, depth.schedulers > 0, args[0] if args else kwargs.get("metrics"))
         return result
 
     wrappers.append(step)

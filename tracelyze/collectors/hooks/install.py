@@ -344,7 +344,7 @@ def _construction(torch: Any) -> None:
     """Optimizers and modules as they are made, steps of learning-rate schedulers, weights that are filled or cast."""
     construction.install(
         torch,
-        lambda scheduler, inner: recorder().fire("scheduled", scheduler, inner),
+        lambda scheduler, inner, given: recorder().fire("scheduled", scheduler, inner, given),
         lambda: loggers.wrap_when_imported(lambda logger, values: recorder().fire("reported", logger, values)),
     )
     casts.install(torch, lambda frame: recorder().cast(frame))

@@ -12,7 +12,8 @@ state_loaded(module, given, result)      and has: what was missing and unexpecte
 file_saved(content, name)         torch.save has written an object into a file of this name
 file_loaded(content, name)        torch.load has read one
 state_restored(role)              an optimizer, scheduler or scaler took in a state: load_state_dict returned
-scheduled(scheduler, inner)       a learning-rate scheduler stepped; inner: another scheduler made it
+scheduled(scheduler, inner, given)
+                                  a learning-rate scheduler stepped, given this; inner: another scheduler made it
 before_backward(roots)            torch.autograd.backward was called with these tensors
 after_backward(roots)             and returned
 clips_values(parameters)          the gradients of these parameters are about to be clipped by value

@@ -22,6 +22,7 @@ LATE = ("SWALR",)  # made for the last part of a training, which may end before
 PER_STEP = 0.9  # share of the steps: GradScaler skips some, and then a scheduler is not stepped either
 FEWEST_EPOCHS = 3  # one or two may be a trial of the script
 ABOUT = 1.25  # a length that counts batches may leave out the last, short batch of each epoch, or warm-up
+MATCH = 1e-3  # of a value: what is logged may be the mean of batches of unlike size
 ALMOST = 0.2  # of its length, or of its rate: a schedule that ends there has not been gone through
 
 
@@ -107,6 +108,31 @@ def begun_early(optimization: Optimization, rows: list[Row], limits: Limits) -> 
     return None
 
 
+def wrong_way(optimization: Optimization, rows: list[Row], limits: Limits) -> Row | None:
+    """A ReduceLROnPlateau that cuts the rate while what it watches gets better: a loss that falls under "max", or a
+    share of right answers that rises under "min"."""
+    evals = optimization.process.evals
+    for row in rows:
+        first, last = row["watched_first"], row["watched_last"]
+        if first is None or last is None or row["steps"] < FEWEST_EPOCHS or not row["lowest_lr"]:
+            continue
+        if row["lowest_lr"] > limits["cut"] * row["highest_lr"]:
+            continue
+        losses, counts = evals["loss"], evals["samples"]
+        a_loss = bool(np.isclose(losses[np.isfinite(losses)], last, rtol=MATCH, atol=0.0).any())
+        if row["mode"] == "max" and a_loss and 0 < last <= limits["better"] * first:
+            return row
+        counts = np.unique(counts[np.isfinite(counts) & (counts >= limits["samples"])])
+        whole = [all(_is_whole(value * count) for value in (first, last)) for count in counts]
+        if row["mode"] == "min" and not a_loss and any(whole) and 0 <= first <= limits["better"] * last <= last <= 1:
+            return row
+    return None
+
+
+def _is_whole(value: float) -> bool:
+    return abs(value - round(value)) <= MATCH
+
+
 def _epochs(optimization: Optimization) -> int | None:
     """Passes over a loader; without one the evaluation passes, if there are several; None if neither is known."""
     if optimization.steps.has("loader") and np.isfinite(optimization.steps["loader"]).any():
@@ -166,6 +192,20 @@ def words(optimization: Optimization, row: Row, judge: Any) -> tuple[str, str, s
                 f"{number(row['base_lr'] or 0.0)} that it was to warm up to."
             ),
             "Make the warm-up a few percent of the steps that the training really makes.",
+        )
+    if judge is wrong_way:
+        falls = row["mode"] == "max"
+        return (
+            f"{row['name']} in mode {row['mode']} cuts the rate while what it watches gets better",
+            (
+                f"It watches {'a loss' if falls else 'a share of right answers'}, which went from "
+                f"{number(row['watched_first'])} to {number(row['watched_last'])}, and takes that for a plateau: it "
+                f"cut the rate from {number(row['highest_lr'])} to {number(row['lowest_lr'])}."
+            ),
+            (
+                f'Use mode="{"min" if falls else "max"}" for a value that is to '
+                f"{'fall, such as a loss' if falls else 'rise, such as an accuracy'}."
+            ),
         )
     return (
         f"{row['name']} is never stepped: the learning rate stays at {last}",

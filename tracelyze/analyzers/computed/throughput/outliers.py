@@ -88,7 +88,7 @@ def slow(seconds: Floats, judged: Mask, ratio: float, spreads: float, least: flo
 def rhythm(steps: Sequence[int]) -> str:
     """ ", every 500 steps" if the steps come at one distance, else nothing."""
     distance = np.diff(np.array(steps))
-    if len(steps) < _FEWEST_FOR_RHYTHM or np.ptp(distance) > 1:
+    if len(steps) < _FEWEST_FOR_RHYTHM or np.ptp(distance) > 1 or np.median(distance) < 2:
         return ""
     return f", every {int(np.median(distance)):,} steps"
 
@@ -102,7 +102,9 @@ def regular(optimization: Optimization, found: Slow) -> Slow:
     none = Slow(found.rows[:0], found.excess[:0], found.typical, 0.0)
     if len(numbers) < _FEWEST_REGULAR:
         return none
-    distance = max(1, int(np.median(np.diff(numbers))))
+    distance = int(np.median(np.diff(numbers)))
+    if distance < 2:  # They follow each other: one slow stretch.
+        return none
     phases, counts = np.unique(numbers % distance, return_counts=True)
     off = np.abs(numbers % distance - phases[np.argmax(counts)])
     # One step early or late: the loop may count otherwise than the optimizer.

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
 JUDGES = (
     schedules.runs_ahead, schedules.lags_behind, schedules.never_warm, schedules.never_stepped, schedules.begun_early,
+    schedules.wrong_way,
 )  # fmt: skip
+
+
+UNITS = (
+    "for epoch in range(epochs):\n    for batch in loader:\n        train_step(batch)\n"
+    "        scheduler.step()  # here, if its length counts batches\n"
+    "    # scheduler.step()  # or only here, if it counts epochs"
+)
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -93,11 +101,10 @@ def _zero(
 
 def _out_of_step(optimization: Optimization, row: dict[str, Any], judge: Any) -> Finding:
     title, what, fix = schedules.words(optimization, row, judge)
+    plateau = f'scheduler = ReduceLROnPlateau(optimizer, mode="{"min" if row["mode"] == "max" else "max"}")'
     return schedules.finding(
         optimization, row, RULE.id, title=title, what=what, fix=fix,
-        code="for epoch in range(epochs):\n    for batch in loader:\n        train_step(batch)\n"
-        "        scheduler.step()  # here, if its length counts batches\n"
-        "    # scheduler.step()  # or only here, if it counts epochs",
+        code=plateau if judge is schedules.wrong_way else UNITS,
         evidence=[
             Evidence("steps of the scheduler", row["steps"], "steps"),
             Evidence("steps of the optimizer", len(optimization.steps), "steps"),
@@ -127,6 +134,9 @@ RULE = Rule(
             "few", 50, "steps", "a cosine over fewer steps than that, gone through again and again, counts epochs"
         ),
         Threshold("zero", 1e-3, "", "of its base rate: a warm-up that begins at zero may skip that on purpose"),
+        Threshold("cut", 0.5, "", "of the highest rate: ReduceLROnPlateau cuts by half or more, as it is used"),
+        Threshold("better", 0.9, "", "a watched value that fell by a tenth, or rose by as much, has become better"),
+        Threshold("samples", 20, "samples", "of a pass: a share of fewer is a multiple of almost any small number"),
         Threshold("idle", 100, "steps", "a scheduler that waits for an epoch or an evaluation may step late"),
     ),
     not_when="Schedules that reach zero with the last steps, short runs, interrupted runs, schedules within schedules.",

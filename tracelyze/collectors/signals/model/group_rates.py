@@ -32,7 +32,7 @@ class GroupRates(Signal):
         self._schedulers: ByIdentity[tuple[str, int | None]] = ByIdentity()
         self._rows = 0
 
-    def scheduled(self, scheduler: Any, inner: bool) -> None:
+    def scheduled(self, scheduler: Any, inner: bool, given: Any) -> None:
         optimizer = scheduler.optimizer
         if optimizer not in self._schedulers and optimizer in made_with and self.progress.backwards:
             self._schedulers[optimizer] = type(scheduler).__name__, self.program.sites.here("schedule")

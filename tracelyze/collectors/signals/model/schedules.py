@@ -8,15 +8,32 @@ from collections import Counter
 from typing import Any
 
 from tracelyze.collectors.internals.by_identity import ByIdentity
+from tracelyze.collectors.internals.private_names import UNSEEN
 from tracelyze.collectors.program.lines import construction
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
 
 REPORTS = (20, 100, 1000, 10_000, 100_000, math.inf)  # steps of an optimizer after which schedulers are written down
 RESOLVED_EVERY = 20  # steps of a scheduler after which its optimizer is looked up anew
 HORIZONS = ("total_steps", "T_max", "total_iters")
 MAX_SCHEDULERS = 100
+MODES = ("min", "max")
+
+
+class _Watch:
+    """What a ReduceLROnPlateau watches: the first value and the latest one."""
+
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
+        self.first: float | None = None
+        self.last: float | None = None
+
+    def given(self, value: float | None) -> None:
+        if value is not None:
+            self.first = value if self.first is None else self.first
+            self.last = value
 
 
 class _Scheduler:
@@ -36,8 +53,9 @@ class _Scheduler:
         self.base = _base_rate(scheduler)
         self.first: float | None = None  # rate that it sets when it is made
         self.early = 0  # its steps before its optimizer made one
-        self.lowest: float | None = None
-        self.highest: float | None = None
+        mode = getattr(scheduler, "mode", None) if hasattr(scheduler, "num_bad_epochs") else None
+        self.watch = _Watch(mode) if mode in MODES else None
+        self.rates: tuple[float, float] | None = None  # the lowest and the highest that its steps set
 
 
 class Schedules(Signal):
@@ -46,9 +64,11 @@ class Schedules(Signal):
         f"schedules.{name}"
         for name in (
             "step", "scheduler", "name", "optimizer", "shares_parameters", "inner", "steps", "optimizer_steps",
-            "horizon", "base_lr", "first_lr", "lowest_lr", "highest_lr", "early", "site", "made_at",
+            "horizon", "base_lr", "first_lr", "lowest_lr", "highest_lr", "early", "mode", "watched_first",
+            "watched_last", "site", "made_at",
         )
     )  # fmt: skip
+    needs = UNSEEN
     inactive = ("after_step",)
     copied_columns = ()
     about = "Learning-rate schedulers: their steps, their length, the range of the rates that they set."
@@ -61,7 +81,7 @@ class Schedules(Signal):
         self._reported: Counter[int] = Counter()  # reports that were made, by optimizer: an index of REPORTS
         self._next: float = math.inf  # steps of the process until the one that stepped last is to be reported
 
-    def scheduled(self, scheduler: Any, inner: bool) -> None:
+    def scheduled(self, scheduler: Any, inner: bool, given: Any) -> None:
         one = self._known.get(scheduler)
         if one is None:
             if len(self._all) >= MAX_SCHEDULERS:
@@ -80,16 +100,29 @@ class Schedules(Signal):
             one.lines["site"] = self.program.sites.here("schedule")
             one.lines["made_at"] = construction.optimizers.site_of(scheduler, "scheduler", self.program.sites)
         one.steps += 1
+        if one.watch is not None:
+            one.watch.given(self._value(given))
         if one.optimizer_index is None or one.steps % RESOLVED_EVERY == 0:
             self._resolve(one)
         rate = _rate(scheduler.optimizer)
         if rate is not None:
-            one.lowest = rate if one.lowest is None else min(rate, one.lowest)
-            one.highest = rate if one.highest is None else max(rate, one.highest)
+            lowest, highest = one.rates or (rate, rate)
+            one.rates = min(rate, lowest), max(rate, highest)
 
     def _before_its_optimizer(self, scheduler: Any) -> bool:
         """Whether the optimizer has not stepped yet. (The constructor's own step is the first one that is seen.)"""
-        return all(stepped.optimizer is not scheduler.optimizer for stepped in self.program.optimizers.tracked())
+        steers, tracked = scheduler.optimizer, self.program.optimizers.tracked()
+        return not any(_is_or_wraps(steers, one.optimizer) for one in tracked if one.optimizer is not None)
+
+    def _value(self, given: Any) -> float | None:
+        """A value that is watched, as a number; None for one on a device, which would have to be waited for."""
+        torch = self.torch
+        if isinstance(given, torch.Tensor):
+            if given.numel() != 1 or not given.is_cpu or not may_compute(torch):
+                return None
+            with unseen(torch):
+                given = given.item()
+        return float(given) if isinstance(given, (int, float)) and math.isfinite(given) else None
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if tracked.count >= REPORTS[self._reported[tracked.index]]:
@@ -122,8 +155,11 @@ class Schedules(Signal):
                     "base_lr": one.base,
                     "first_lr": one.first,
                     "early": one.early,
-                    "lowest_lr": one.lowest,
-                    "highest_lr": one.highest,
+                    "mode": one.watch and one.watch.mode,
+                    "watched_first": one.watch and one.watch.first,
+                    "watched_last": one.watch and one.watch.last,
+                    "lowest_lr": one.rates and one.rates[0],
+                    "highest_lr": one.rates and one.rates[1],
                     **one.lines,
                 },
             )
@@ -142,7 +178,7 @@ class Schedules(Signal):
             return
         tracked = [stepped for stepped in self.program.optimizers.tracked() if stepped.optimizer is not None]
         for stepped in tracked:
-            if stepped.optimizer is optimizer:
+            if _is_or_wraps(optimizer, stepped.optimizer):
                 one.optimizer_index, one.optimizer_steps = stepped.index, stepped.count
                 one.shares = False
                 return
@@ -152,12 +188,16 @@ class Schedules(Signal):
 
 def _shares(optimizer: Any, others: list[Tracked]) -> bool:
     """Whether an optimizer holds a tensor that one of the others holds too, in a parameter group of its own."""
-    groups = {id(group) for other in others for group in other.optimizer.param_groups}
     held = {id(p) for other in others for p in other.parameters()}
-    own = optimizer.param_groups
-    if any(id(group) in groups for group in own):
-        return False  # One of them wraps the other: they are one schedule.
-    return any(id(p) in held for group in own for p in group["params"])
+    return any(id(p) in held for group in optimizer.param_groups for p in group["params"])
+
+
+def _is_or_wraps(one: Any, other: Any) -> bool:
+    """Whether both are one optimizer. One that wraps another, as Accelerate's does, has the same parameter groups."""
+    if one is other:
+        return True
+    groups = {id(group) for group in other.param_groups}
+    return any(id(group) in groups for group in one.param_groups)
 
 
 def _rate(optimizer: Any) -> float | None:
