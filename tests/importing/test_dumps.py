@@ -248,3 +248,41 @@ def test_sends_that_were_overwritten_are_not_counted(tmp_path: Path) -> None:
     assert hang(tmp_path / "cut", cut)[0] == "passed"
     gone = {0: dump([entry("0", 1, "completed")], groups), 1: dump([pair("recv 1<-0", 1)], groups)}
     assert hang(tmp_path / "gone", gone)[0] == "passed", "its sends may have been left out of the dump"
+
+
+def test_ranks_that_wait_in_different_collectives_are_told_apart(tmp_path: Path) -> None:
+    """One of four skipped a collective and waits in the next one: all have enqueued as many."""
+    dumps = {rank: dump([entry("0", 6, "completed"), entry("0", 7)], ALL) for rank in (0, 1, 3)}
+    dumps[2] = dump([entry("0", 6, "completed"), entry("0", 7, operation="broadcast", line=51)], ALL)
+    status, finding = hang(tmp_path / "order", dumps)
+    assert (status, finding.ranks) == ("fired", [2])
+    assert finding.title == "Rank 2 waits in broadcast, the others in all_reduce"
+    assert (finding.location.line, finding.seen_at.line) == (51, 40)
+    sizes = {rank: dump([entry("0", 7) | {"input_sizes": [[9 if rank == 2 else 8]]}], ALL) for rank in range(4)}
+    finding = hang(tmp_path / "sizes", sizes)[1]
+    assert finding.ranks == [2]
+    assert "rank 2 enqueued all_reduce of [[9]]" in finding.summary
+    uneven = {0: dump([entry("0", 7)], {"0": [0, 1]}), 1: dump([entry("0", 7, operation="barrier")], {"0": [0, 1]})}
+    finding = hang(tmp_path / "two", uneven)[1]
+    assert finding.ranks == [0, 1], "of two, nothing tells which one left the path"
+    gathered = {
+        rank: dump([entry("0", 7, operation="all_gather") | {"input_sizes": [[rank]]}], ALL) for rank in ALL["0"]
+    }
+    assert hang(tmp_path / "uneven", gathered)[0] == "passed", "each rank may bring its own size"
+
+
+def test_sends_that_gloo_does_not_record_make_a_hang_only_possible(tmp_path: Path) -> None:
+    """Its count of operations is none of collectives, and a rank that did not come may wait for what was not sent."""
+    name = {"profiling_name": "gloo:all_reduce"}
+    groups: dict[str, list[int]] = {"": []}
+    dumps = {
+        rank: dump([entry("0", 6) | name | {"retired": True}, entry("0", 7) | name], groups, {"0": 12})
+        for rank in (0, 1)
+    }
+    dumps[2] = dump([entry("0", 6) | name | {"retired": True}], groups, {"0": 12})
+    finding = hang(tmp_path / "pairs", dumps)[1]
+    assert (finding.ranks, finding.confidence) == ([2], "possible")
+    assert "records no sends and receives" in finding.summary
+    for one, last in ((dumps[0], 7), (dumps[1], 7), (dumps[2], 6)):
+        one["pg_status"]["0"]["last_enqueued_collective"] = last
+    assert hang(tmp_path / "none", dumps)[1].confidence == "likely"

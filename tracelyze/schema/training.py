@@ -312,6 +312,7 @@ COLLECTIVES = Table(
         Column("members", "string", "", "rows of groups: its ranks, by their numbers in the job"),
         Column("enqueued", "int64", "", "rows of groups: number of the last collective that was enqueued"),
         Column("completed", "int64", "", "rows of groups: number of the last one that was seen to be complete"),
+        Column("unseen", "int64", "", "rows of groups: sends and receives that the backend counts and does not record"),
         Column("sequence", "int64", "", "number of the collective in its group, the same on all its ranks"),
         Column("p2p", "bool", "", "a send or receive, which has numbers of its own"),
         Column("operation", "string", "", "all_reduce, all_to_all, send 0->1, ..."),

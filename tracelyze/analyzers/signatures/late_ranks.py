@@ -49,7 +49,7 @@ class Rank:
     `recorded`: by the collector, so `doing` says what the rank did; `failed`: its dump is from after an exception, when
     collectives that failed look complete. `sent`, `receives`: how many sends to each rank and receives from it were
     enqueued; `received`: the last of these receives; `pairs`: groups that have some of them; `cut`: the first ones were
-    overwritten or left out, so that they cannot be counted.
+    overwritten or left out, so that they cannot be counted; `unseen`: its backend does not record them.
     """
 
     rank: int
@@ -65,6 +65,7 @@ class Rank:
     received: dict[int, list[Call]] = field(default_factory=dict)
     pairs: set[str] = field(default_factory=set)
     cut: bool = False
+    unseen: bool = False
 
     def completed(self, group: str) -> int | None:
         """The last collective of the group that is complete there; None where it shows none at all."""
@@ -141,6 +142,7 @@ def _take(one: Rank, row: Mapping[str, Any]) -> None:
     group, sequence = str(row["group"]), row["sequence"]
     if row["operation"] is None:
         one.members[group] = tuple(int(word) for word in str(row["members"] or "").split())
+        one.unseen = one.unseen or bool(row["unseen"])
         if row["enqueued"] is not None:
             one.enqueued[group] = max(one.enqueued.get(group, -1), int(row["enqueued"]))
         return

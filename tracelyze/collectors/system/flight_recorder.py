@@ -24,16 +24,26 @@ def _groups(dump: Mapping[str, Any]) -> list[dict[str, Any]]:
     names = {str(entry.get("pg_id")): _group_of(entry)[0] for entry in _listed(dump)}
     nameless = _nameless(dump, names)
     progress = {names[number]: group for number, group in status.items() if number in names and isinstance(group, dict)}
+    of_gloo: dict[str, int] = {}
+    for entry in _listed(dump):
+        if _text(entry.get("profiling_name")).startswith("gloo:"):
+            group = _group_of(entry)[0]
+            of_gloo[group] = max(of_gloo.get(group, 0), _whole(entry, "collective_seq_id") or 0)
     rows = []
     for name, group in list(dump["pg_config"].items())[:_MOST_GROUPS]:
         if not isinstance(group, dict):
             continue
         members = " ".join(re.findall(r"\d+", str(group.get("ranks", "")))[:_MOST_GROUPS])
         name = str(name) or nameless
-        row = {"group": name, "description": _text(group.get("desc")), "members": members}
+        row: dict[str, Any] = {"group": name, "description": _text(group.get("desc")), "members": members}
         enqueued = progress.get(name, {})
-        rows.append(row | {"enqueued": _whole(enqueued, "last_enqueued_collective"),
-                           "completed": _whole(enqueued, "last_completed_collective")})  # fmt: skip
+        row["enqueued"] = _whole(enqueued, "last_enqueued_collective")
+        row["completed"] = _whole(enqueued, "last_completed_collective")
+        last = of_gloo.get(name)
+        if last is not None:  # Gloo counts all operations here, and keeps no entries of sends and receives
+            row["unseen"] = max((_whole(row, "enqueued") or 0) - last, 0)
+            row["enqueued"] = last
+        rows.append(row)
     return rows
 
 

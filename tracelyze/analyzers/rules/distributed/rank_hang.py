@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
-from tracelyze.analyzers.signatures import late_ranks, parted_ranks, rank_table
-from tracelyze.diagnosis import Evidence, Finding, Location
+from tracelyze.analyzers.signatures import late_ranks, mismatched_collectives, parted_ranks, rank_table
+from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import listed, plural
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ HOW = {
     "unsent": "has not sent what would end",
 }
 
+UNSEEN = (
+    " Gloo records no sends and receives, and this job has some: a rank that did not come may itself wait in one, for "
+    "a rank that did not send."
+)
 FIX = (
     "Look at what these ranks did instead: their stacks (py-spy dump), their logs, and the kernel log of their hosts "
     "for XID errors and kills. Ranks that take different branches join different collectives."
@@ -46,6 +50,9 @@ def check(process: Process, _limits: Limits) -> Outcome:
     waiting = late_ranks.waiting(ranks)
     if not waiting:
         return Passed(f"no rank of {len(ranks)} waits in a collective")
+    mismatch = mismatched_collectives.of(ranks.values())
+    if mismatch is not None:
+        return [mismatched_collectives.finding(mismatch, RULE.id, len(ranks))]
     guilty = late_ranks.guilty(ranks)
     if not guilty:
         return Passed(f"{plural(len(waiting), 'rank')} wait in collectives that all ranks of their groups have joined")
@@ -71,16 +78,23 @@ def _finding(guilty: list[Late], ranks: Mapping[int, Rank], waiting: set[int]) -
     doing = {late.rank: seen for late in guilty if late.rank in ranks and (seen := ranks[late.rank].doing)}
     held_up = next((seen for rank in others if (seen := ranks[rank].doing) and seen.location), None)
     place = next((seen.location for seen in doing.values() if seen.location), None)
-    joined = _place(first.stack) if first and first.stack else held_up.location if held_up else None
+    joined = (
+        mismatched_collectives.innermost(first.stack)
+        if first and first.stack
+        else held_up.location
+        if held_up
+        else None
+    )
+    unseen = any(one.unseen for one in ranks.values()) and not doing and any(late.how == "behind" for late in guilty)
     return Finding(
         rule=RULE.id,
         severity="critical",
-        confidence="likely",
+        confidence="possible" if unseen else "likely",
         title=f"{'Ranks' if several else 'Rank'} {listed((late.rank for late in guilty), 8)} "
         f"hold{'' if several else 's'} up the job of {plural(len(ranks), 'rank')}",
         summary=f"{' '.join(_sentence(late, doing.get(late.rank)) for late in guilty[:6])} "
         f"{plural(len(others), 'other rank')} of {len(ranks)} wait{'s' if len(others) == 1 else ''} for "
-        f"{'them' if several else 'it'}, directly or in turn.",
+        f"{'them' if several else 'it'}, directly or in turn.{UNSEEN if unseen else ''}",
         fix=FIX_RECORDED if doing else FIX,
         fix_code="" if doing else "py-spy dump --pid <pid of the rank>",
         ranks=[late.rank for late in guilty],
@@ -111,13 +125,6 @@ def _sentence(late: Late, doing: Doing | None) -> str:
         f"{call.description or 'group ' + call.group}, which rank{'s' if len(late.waiting) > 1 else ''} "
         f"{listed(late.waiting, 8)} {'completed' if late.how == 'stuck' else 'had enqueued'}{instead}."
     )
-
-
-def _place(stack: str) -> Location | None:
-    """The innermost line of a stack as it is stored: file:line function."""
-    place, _, function = stack.split("\n", 1)[0].partition(" ")
-    file, _, line = place.rpartition(":")
-    return Location(file, int(line), function) if file and line.isdigit() else None
 
 
 RULE = Rule(
