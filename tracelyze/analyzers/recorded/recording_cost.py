@@ -19,11 +19,11 @@ NO_SIGNALS = ("hooks", "writer")  # rows of the table signals that state totals
 
 
 class Cost(NamedTuple):
-    """Seconds that the hooks took."""
+    """Seconds that the hooks took. `settled` of them fell into the steps after the start, which took `seconds`."""
 
-    settled: float  # in steps that took so many `seconds`,
+    settled: float
     seconds: float
-    at_start: float  # and before those: what is loaded and prepared, and the first steps
+    at_start: float  # before those steps: what is loaded and prepared, and the first steps
 
 
 def of_steps(process: Process) -> Cost | None:

@@ -1,8 +1,9 @@
 """Outermost module calls, and which of them trained: a call trained if a backward ran through its output.
 
 That is seen directly: a pre-hook on the output's autograd node runs when a backward reaches it, and dies with the
-graph. Calls without autograd, and calls whose graph died or aged unvisited, evaluated something. Where every backward
-ran through the one call before it, step after step, that is taken for granted and checked now and then (`_Habit`).
+graph. Calls without autograd, and calls whose graph died without a backward or still has none after PATIENCE_STEPS,
+evaluated something. Where every backward ran through the one call before it, step after step, the next calls are
+assumed to train as well, and only one in CHECKED_EVERY is watched (`_Habit`).
 """
 
 from __future__ import annotations
@@ -26,14 +27,16 @@ MAX_OPEN_CALLS = 20_000
 MAX_MODELS = 1000
 LATEST = 16  # calls among which a backward looks for those that it recomputes
 MAX_REACHED = 64  # calls that one backward is known to have run through
-HABIT = 100  # After so many backwards in a row that ran through the one call before them, that call is not watched.
-CHECKED_EVERY = 16  # Of those calls one in so many is watched all the same. A pre-hook costs 12 us; this saves 9.
+# After so many backwards in a row that each ran through the one call before it, most calls are not watched any more.
+HABIT = 100
+# One in so many of those calls is watched all the same. A pre-hook costs 12 us; not to watch saves 9 of them.
+CHECKED_EVERY = 16
 
 
 class Call:
     """One outermost module call. Holds no tensor and no module."""
 
-    # What is set later, if at all; a step has one call at least, and most of these stay as they are.
+    # Defaults on the class, because most calls keep most of them: a call is made at least once a step.
     holder: int | None = None  # the optimizer that held the model then (table optimizers)
     hooked = False
     assumed = False  # It is not watched: it is taken to train, as the calls before it did.
@@ -41,18 +44,18 @@ class Call:
     watched = 0
     trained = False
     dead = False
-    graph: Callable[[], Any] | None = None  # a weak reference to what lives as long as it, of a replayed call
+    graph: Callable[[], Any] | None = None  # of a replayed call: a weak reference to an object that dies with its graph
     input_key: tuple[Any, ...] | None = None  # by which the input of a replayed call is recognised, if it is known
     declared: tuple[int, str] | None = None  # number and purpose of the evaluation that a callback announced
     batch_size: int | None = None
-    batch: Batch | None = None  # that it was given
-    carries_on = False  # is given what another call has made, such as the state of a recurrence
+    batch: Batch | None = None  # the batch of a loader that its input belongs to
+    carries_on = False  # Its input has a graph: another call made it, such as the state of a recurrence.
     loader: int | None = None
     dropouts = 0
     statistics = 0  # batch normalisations in it that changed their running statistics
     losses = 0
     loss_sum = 0.0
-    loss_is_whole: bool | None = None  # and no term of what is optimized
+    loss_is_whole: bool | None = None  # whether the loss is all that is optimized, and not one term of it
     device_loss: Any = None
     given_loss: Any = None  # of a call in training, until a backward has run through it: a number, or a scalar
     in_train = False
@@ -71,12 +74,15 @@ class Call:
         self.mode = mode
 
     def graph_is_gone(self) -> bool:
-        """Whether nobody holds any more what autograd has recorded of it."""
+        """Whether the autograd graph of its outputs has been freed."""
         return self.dead or (self.graph is not None and self.graph() is None)
 
 
 class _Watch:
-    """Lives as long as the autograd node it hangs on. A call's graph is dead when all its outputs' nodes are."""
+    """Lives as long as the autograd node that holds it, one for each output of a call.
+
+    When the last one is gone, so is the graph of the call.
+    """
 
     __slots__ = ("call", "calls")
 
@@ -99,7 +105,7 @@ class _Watch:
 
 
 class LiveGraph:
-    """Lives as long as the autograd node it hangs on, whose call is known otherwise."""
+    """Lives as long as the autograd node that holds it. Of a skipped call, which has no `Call` yet."""
 
     __slots__ = ("__weakref__", "_calls")
 
@@ -112,17 +118,20 @@ class LiveGraph:
 
 
 class Recomputation:
-    """Sees the modules that are called while backward runs, where a call without autograd may be one of them:
-    checkpointing has made it so, and makes it again to train."""
+    """Finds calls that activation checkpointing repeats.
+
+    Checkpointing calls a module without autograd in the forward, and again with autograd while the backward runs. The
+    second call shows that the first one trained.
+    """
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
     def begins(self, root: Any) -> None:
-        """Not asked: no call is an outermost one then."""
+        """Nothing to do: a call within a backward is never taken for an outermost one."""
 
     def returned(self, module: Any, output: Any) -> None:
-        """A module was called."""
+        """A module that the backward called has returned."""
         self._calls.recomputed(module)
 
     def ends(self, root: Any, output: Any) -> None:
@@ -130,10 +139,11 @@ class Recomputation:
 
 
 class _Habit:
-    """Whether every backward runs through the one call of a model since the backward before it, which is in train mode.
+    """The regular loop: exactly one call of one model, in train mode, before each backward, which runs through it.
 
-    What ends it (a second call before the backward, another model, a backward that reached something else) is seen at
-    once; but the call that came first was not watched then, and is taken for one that trained.
+    After HABIT such backwards the next calls are assumed to train, and need not be watched. A second call before the
+    backward, another model, or a backward that reached something else ends the habit at once. The first call of that
+    step was not watched then: `Calls.backward_begins` decides whether it trained.
     """
 
     def __init__(self) -> None:
@@ -143,15 +153,15 @@ class _Habit:
         self._call: Call | None = None  # the latest of these calls
         self.running: Call | None = None  # the only one before the latest backward
         self.assumed: Call | None = None  # the latest call that is not watched because a backward should follow it
-        self.broken: Call | None = None  # assumed, and then another call came before the backward
-        self.to_check = False  # Calls were skipped: the next one is watched.
+        self.broken: Call | None = None  # a call that was assumed to train before a second call ended the habit
+        self.to_check = False  # whether to watch the next call, because calls before it were skipped
 
     def model(self) -> Model | None:
-        """The model, if the next call may be taken to be one of it that trains; None if it is not known."""
+        """The model whose next call may be assumed to train; None without a habit."""
         return self._model if self._count >= HABIT and not self._calls and not self.to_check else None
 
     def holds(self, call: Call) -> bool:
-        """Whether the backward that follows may be taken to run through this call."""
+        """Take this call into account. Returns whether it may be assumed to train, and need not be watched."""
         self._calls += 1
         self._call = call
         if self._calls > 1 or call.model is not self._model or not call.in_train:
@@ -163,17 +173,22 @@ class _Habit:
         return self._count >= HABIT and self._count % CHECKED_EVERY != 0 and not checks
 
     def forget(self) -> None:
-        """Watch every call until it is known again."""
+        """Start anew: every call is watched until there is a habit again."""
         self._count = 0
 
     def assume(self, call: Call) -> None:
-        """Nobody watches this call."""
+        """This call is not watched: the next backward is assumed to run through it."""
         self.assumed = call
 
     def backward_begins(self, reached: list[Call]) -> Call | None:
-        """`reached`: what the backward before ran through. Returns what this one is taken to run through, if any."""
+        """Check the backward before this one, which ran through the calls `reached`.
+
+        Returns the call that this backward is assumed to run through, if it is not watched.
+        """
         one, assumed = self.running, self.assumed
-        if one is not None and reached and reached[0] is one and reached[-1] is one:  # one entry per output
+        if (
+            one is not None and reached and reached[0] is one and reached[-1] is one
+        ):  # a call is in the list once for each of its outputs
             self._count += 1
             self._model = one.model
         else:
@@ -208,7 +223,7 @@ class Calls:
         self._recomputation = Recomputation(self)
 
     def record(self, module: Any, args: Any, kwargs: Any, output: Any, start: float, dropouts: int) -> Call | None:
-        """Note one returned call. None if it may as well be a loss function or a helper without parameters."""
+        """Make a `Call` of an outermost module call that returned. None once there are MAX_MODELS models."""
         torch, progress, clock = self._torch, self._progress, self._clock
         latest = self.latest
         model = latest.model if latest is not None and latest.model.module() is module else self._models.get(module)
@@ -224,7 +239,7 @@ class Calls:
         if dropouts:
             call.dropouts = dropouts
         given: Any = args[0] if args else None
-        if type(given) is not torch.Tensor or not given.dim():  # seldom
+        if type(given) is not torch.Tensor or not given.dim():  # rare, and slower to search
             given = first_tensor(torch, args, kwargs)
         call.batch = batch = self._batches.used_by(given)
         if given is not None:
@@ -251,15 +266,15 @@ class Calls:
         return None if self.unsettled else self._habit.model()
 
     def check_next(self) -> None:
-        """Calls were not recorded: find out with the next one whether backward still runs through them."""
+        """Watch the next call, because calls before it were skipped: does a backward still run through it?"""
         self._habit.to_check = True
 
     def check_all(self) -> None:
-        """Something is not as it was: watch them for a while."""
+        """Watch every call until there is a habit again, because something has changed."""
         self._habit.forget()
 
     def replay(self, batch_size: int, graph: Callable[[], Any], batch: Batch | None) -> Call:
-        """A call of the usual model that was skipped (recording/fast_path), because it was to train as usual."""
+        """A call of the usual model that was skipped (recording/fast_path), as the one before it was."""
         before = self._habit.running
         assert before is not None
         now = self._clock.now()
@@ -274,13 +289,13 @@ class Calls:
         return call
 
     def recomputation(self) -> Recomputation | bool:
-        """Who watches the modules that a backward is about to call; False if nobody needs to."""
+        """What to ask about the modules that a backward calls; False if no call may be a checkpointed one."""
         if self.unsettled and any(call.mode != GRAD for call in itertools.islice(reversed(self.unsettled), LATEST)):
             return self._recomputation
         return False
 
     def recomputed(self, module: Any) -> None:
-        """Backward calls this module: the call without autograd whose activations it makes again has trained."""
+        """A backward called this module: mark the latest call of it without autograd as one that trained."""
         for call in itertools.islice(reversed(self.unsettled), LATEST):
             if call.mode != GRAD and not call.trained and call.model.module() is module:
                 call.trained = True
@@ -288,7 +303,7 @@ class Calls:
                 return
 
     def await_outcome(self, call: Call) -> None:
-        """It is to be settled, after those before it."""
+        """Queue a call until it is known whether it trained. Calls are settled in order."""
         if len(self.unsettled) >= MAX_OPEN_CALLS:
             self.unsettled.popleft()
         self.unsettled.append(call)
@@ -301,16 +316,20 @@ class Calls:
                 call.hooked = True
 
     def backward_begins(self) -> None:
-        """A call whose output could not be watched counts as training if a backward follows it."""
+        """Decide about calls that nothing watched, now that a backward follows them.
+
+        A call that was assumed to train did. So did one whose output has no node to watch. A call after which another
+        one ended the habit was an evaluation if its graph is gone, and trained otherwise.
+        """
         habit = self._habit
         assumed = habit.backward_begins(self.reached)
         self.reached = [] if assumed is None else [assumed]
         broken, habit.broken = habit.broken, None
-        if broken is not None and broken.graph_is_gone():  # an evaluation, which began with it
+        if broken is not None and broken.graph_is_gone():  # It was the first call of an evaluation.
             broken.dead = True
             if broken not in self.unsettled:
                 self.unsettled.appendleft(broken)
-        elif broken is not None:  # calls in pairs from now on, most likely
+        elif broken is not None:  # The program makes two calls a step now, most likely.
             broken.trained = True
             self.reached.append(broken)
         if assumed is not None:
@@ -320,11 +339,11 @@ class Calls:
             self.reached.append(self.latest)
 
     def module(self, number: int) -> Any:
-        """The module that was numbered so; None if it is gone."""
+        """The module of this number; None if it is gone."""
         return self._modules[number]()
 
     def settle(self, final: bool = False) -> Iterator[tuple[Call, bool]]:
-        """Every call that is now known to have trained, or not to have, in order."""
+        """Take the calls from the queue, and whether each trained, up to the first of which that is not known yet."""
         left = self._habit.assumed
         if final and left is not None and left not in self.unsettled:
             self.unsettled.append(left)  # no backward followed it

@@ -21,7 +21,7 @@ SWITCHED = 16  # steps after those of an optimizer that is new, or was not met f
 
 
 class _Listener:
-    """A signal that listens to an event, and what to call then."""
+    """A signal that listens to an event, and the function to call at that event."""
 
     __slots__ = ("call", "method", "pausable", "signal")
 
@@ -37,8 +37,11 @@ class _Listener:
 
 
 class FastColumns:
-    """What the row of a skipped step gets (fast_path): `copied` columns, which stay as they were at the step
-    before, and columns that are `read` by `readers`; and what `guards` read as a backward begins."""
+    """Where the columns of a skipped step's row come from (fast_path).
+
+    `copied`: columns that get the value of the step before. `read`: columns whose values the functions `readers` return
+    at the end of the step. `guards`: copied columns with the function that reads them as a backward begins.
+    """
 
     def __init__(self, signals: Sequence[Signal]) -> None:
         reading = [one for one in signals if one.fast_columns and (one.active or "after_step" not in one.inactive)]
@@ -51,7 +54,7 @@ class FastColumns:
 class Dispatcher:
     """The signals of one recording, by the events that they have methods for.
 
-    `changed` is called when somebody listens to something else than before, `failed` when a signal has raised.
+    `changed` is called when a signal begins or stops to listen to an event, `failed` when a signal has raised.
     """
 
     def __init__(
@@ -64,14 +67,14 @@ class Dispatcher:
         self._failed = failed
         self._signals: list[Signal] = []
         self._listeners: dict[str, tuple[_Listener, ...]] = dict.fromkeys(EVENTS, ())
-        # What to call at an event; None: to be found out among its listeners.
+        # The functions to call at an event, without those of paused signals; None: to be made of `_listeners` again.
         self._calls: dict[str, tuple[Callable[..., None], ...] | None] = dict.fromkeys(EVENTS, ())
         self._until_timed = 1  # events until the next one that is timed
         self._timed = 0
         self._paused: list[PausableSignal] = []
         self._no_pause_before = 0  # number of steps of the process before which no signal may pause
-        self._skippable: bool | None = None  # None: to be found out
-        self._needing: list[_Listener] = []  # to events of steps, of signals that cannot do without
+        self._skippable: bool | None = None  # what `steps_may_be_skipped` answers; None: to be determined again
+        self._needing: list[_Listener] = []  # those of signals that need every step
         self._limits: list[Callable[[], float]] = []
 
     def listen(self, signals: Sequence[Signal]) -> None:
@@ -80,7 +83,7 @@ class Dispatcher:
         self.listeners_changed()
 
     def listeners_changed(self) -> None:
-        """Find out anew who listens to what: a signal has failed, or was activated."""
+        """Determine again which signals listen to which events: one has failed, or was activated."""
         for event in EVENTS:
             active = [one for one in self._signals if one.active or event not in one.inactive]
             self._listeners[event] = tuple([_Listener(one, event) for one in active if hasattr(one, event)])
@@ -98,17 +101,17 @@ class Dispatcher:
         return self._calls[event] == ()
 
     def steps_may_be_skipped(self) -> bool:
-        """Whether all that are not paused can do without the events of a step that is like the one before."""
+        """Whether no signal that needs every step is listening now."""
         if self._skippable is None:
             self._skippable = not self.in_the_way()
         return self._skippable
 
     def in_the_way(self) -> set[str]:
-        """The names of signals that listen to steps now and cannot do without."""
+        """The names of the signals that are listening to steps now and need every one."""
         return {one.signal.name for one in self._needing if one.listens()}
 
     def next_full_step(self) -> float:
-        """How many steps of the process may end before one must not be skipped."""
+        """After how many steps of the process the next one must not be skipped."""
         return min([self.resumes_at, *[limit() for limit in self._limits]])
 
     def every_second(self) -> list[tuple[Signal, Callable[..., None]]]:
@@ -117,7 +120,10 @@ class Dispatcher:
         return [(signal, signal.meter.always_timed(method)) for signal, method in listening if method is not None]
 
     def dispatch(self, event: str, *args: Any) -> None:
-        """Call every signal that listens to this event. Timed are those that sample, and one event in so many."""
+        """Call every signal that listens to this event.
+
+        The time of sampling signals is always measured, that of the others at one event in TIMED_EVERY.
+        """
         self._until_timed -= 1
         if not self._until_timed:
             self._dispatch_timed(event, args)
@@ -133,7 +139,7 @@ class Dispatcher:
                 self.switch_off(_signal_of(call), error)
 
     def _dispatch_timed(self, event: str, args: tuple[Any, ...]) -> None:
-        """The same with the time of every signal, which stands for all the events that are not timed."""
+        """The same, and measure each signal's time, which then stands for the events that were not timed as well."""
         self._timed += 1
         self._until_timed = weight = 1 if self._timed < TIMED_FIRST else TIMED_EVERY
         for one in self._listeners[event]:
@@ -168,15 +174,15 @@ class Dispatcher:
         self._resume([one for one in self._paused if one.meter is meter])
 
     def resume_all(self) -> None:
-        """Something is out of the ordinary: dispatch everything to everybody."""
+        """Resume all signals, because something is out of the ordinary."""
         self._resume(self._paused)
 
     def resume_listeners(self, event: str) -> None:
-        """Such an event is to come that nobody expected: dispatch everything to those that listen to it."""
+        """Resume the signals that listen to this event, because it is about to happen unexpectedly."""
         self._resume([one for one in self._paused if event in one.pausable])
 
     def resume_until(self, steps: float) -> None:
-        """So many steps have ended: dispatch everything to those that were paused until then."""
+        """Resume the signals that were paused until so many steps of the process had ended."""
         self._resume([one for one in self._paused if one.resumes_at <= steps])
 
     def _resume(self, signals: list[PausableSignal]) -> None:
@@ -186,7 +192,7 @@ class Dispatcher:
             self._set_paused(signal, False)
 
     def optimizer_changed(self) -> None:
-        """An optimizer steps that has not done so before, or not for long: it is looked at closely."""
+        """An optimizer steps for the first time, or after long: no signal may pause for the next SWITCHED steps."""
         self._no_pause_before = self._progress.steps + SWITCHED
         self.resume_all()
 
@@ -199,7 +205,7 @@ class Dispatcher:
 
 
 def _signal_of(call: Any) -> Signal:
-    """Whose method is called, directly or by the signal's meter."""
+    """The signal whose method a listener calls, directly or through the signal's meter."""
     method = call.args[0] if isinstance(call, functools.partial) else call
     signal: Signal = method.__self__
     return signal

@@ -26,8 +26,8 @@ class Guard:
     clock: Clock
     overhead: Overhead
     unseen: Callable[[], contextlib.AbstractContextManager[Any]]  # nothing of the program sees what is computed within
-    function_modes: Callable[[], int]  # how many of the program's modes would see a function of torch that is called,
-    dispatch_modes: Callable[[], int]  # and how many an operation
+    function_modes: Callable[[], int]  # number of the program's modes that would see a call of a function of torch
+    dispatch_modes: Callable[[], int]  # number of the program's modes that would see an operation
 
 
 class Guarded(Protocol):

@@ -97,7 +97,7 @@ class Signal:
     needs: ClassVar[tuple[str, ...]] = ()  # private names of torch (private_names.py) that it cannot do without
     may_hang: ClassVar[bool] = False  # `every_second` calls a driver that may not return, so it gets its own thread.
     default_on: ClassVar[bool] = True  # If False, it is recorded only if asked for: collect --signal NAME=on.
-    option: ClassVar[str] = ""  # or with this option of collect, where it has one of its own
+    option: ClassVar[str] = ""  # the option of collect that switches it on, where it has one of its own
     inactive: ClassVar[tuple[str, ...]] = ()  # events that are not dispatched to it before it calls `activate`
     pausable: ClassVar[tuple[str, ...]] = ()  # events that are not dispatched to it after it has called `pause`
     needs_every_step: ClassVar[bool] = False
@@ -130,8 +130,8 @@ class Signal:
         self.program = context.program
         self.meter = context.meter(type(self))
         self.active = False
-        self.paused = False  # While it is, no event in `pausable` is dispatched to it,
-        self.resumes_at: float = 0  # until so many steps of the process have ended.
+        self.paused = False  # whether no event in `pausable` is dispatched to it at present
+        self.resumes_at: float = 0  # number of steps of the process after which a pause ends
 
     def activate(self) -> None:
         """From now on, listen to the events in `inactive` too: the program does what the signal is about."""
@@ -167,7 +167,7 @@ class Signal:
         return ()
 
     def next_full_step(self) -> float:
-        """How many steps of the process may end before one must not be skipped, whether the signal is paused or not."""
+        """After how many steps of the process the next one must not be skipped, even if the signal is paused."""
         return math.inf
 
     def due(self, tracked: Tracked) -> bool:

@@ -34,9 +34,9 @@ class Meeting:
     operation: str
     given: Shape
     target: Shape
-    node: Any = None  # the operation in the graph,
-    side: int = 0  # which of its inputs is trained,
-    consumer: Any = None  # and what its result goes into
+    node: Any = None  # the operation in the graph
+    side: int = 0  # which of its inputs is trained
+    consumer: Any = None  # the operation that its result goes into
 
     @property
     def crossed(self) -> bool:

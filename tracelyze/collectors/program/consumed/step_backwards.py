@@ -19,7 +19,7 @@ NOTHING: frozenset[int] = frozenset()
 
 
 class Backward:
-    """One backward. Signals add what they find out about it."""
+    """One backward. Signals store in it what they find out about it, for other signals."""
 
     __slots__ = (
         "calls", "divisor", "factor", "is_mean", "is_part", "line", "micro_batches", "models", "number", "used",
@@ -28,16 +28,17 @@ class Backward:
 
     def __init__(self, number: int) -> None:
         self.number = number  # of the process's backwards
-        self.models = NOTHING  # that it ran through
+        self.models = NOTHING  # numbers of the models that it ran through
         self.calls: tuple[Call, ...] = ()
         # Numbers of the optimizers whose steps used it: not their records, which would keep a finished model alive.
         self.used: tuple[int, ...] = ()
-        self.line: Any = None  # of the script, that called it; None if nobody asked
+        self.line: Any = None  # the line of the script that called it; None if no signal needed it
         self.value: Any = None  # its loss: a number, or a tensor on a device
         self.divisor: float | None = None
-        self.factor: float | None = None  # what its loss counts in that of its step, where there are several
-        self.is_part = False  # of the step's mean
-        self.is_mean: bool | None = None  # what a loss function averages, and nothing else (sampled with the divisor)
+        self.factor: float | None = None  # the weight of its loss in the loss of the step, where there are several
+        self.is_part = False  # whether its loss is a part of one mean over the step
+        # Whether its loss is the mean that a loss function returned, and nothing else. Sampled with the divisor.
+        self.is_mean: bool | None = None
         self.micro_batches: frozenset[Any] = NOTHING
 
 
@@ -45,9 +46,9 @@ class StepBackwards:
     """The backwards that a step may still consume."""
 
     def __init__(self, progress: Progress, trainings: Trainings) -> None:
-        self.running: Backward | None = None  # or the latest
-        self.of_step: list[Backward] = []  # what the step that runs consumes
-        self.unused = 0  # since the latest step
+        self.running: Backward | None = None  # the backward that runs, or the latest one
+        self.of_step: list[Backward] = []  # the backwards that the step that runs, or the latest one, consumes
+        self.unused = 0  # backwards that no step has consumed yet
         self._progress, self._trainings = progress, trainings
         self._held: list[Backward] = []
 
@@ -56,14 +57,14 @@ class StepBackwards:
         self.running = Backward(self._progress.backwards)
 
     def ends(self, reached: list[Call], latest: Call | None) -> None:
-        """It ran through these calls; `latest` is the call before it."""
+        """The backward that runs returned. It ran through the calls `reached`; `latest` is the call before it."""
         backward = self.running
         if backward is None:
             return
         backward.models = self._trainings.reached_models
         backward.calls = tuple(reached) if reached else () if latest is None else (latest,)
         held = self._held
-        if len(held) == 1 and held[0].used and held[0].models == backward.models:  # nearly always
+        if len(held) == 1 and held[0].used and held[0].models == backward.models:  # the common case, kept fast
             held[0] = backward
         else:
             self._held = [one for one in held if not one.used or not self._outdated(one, backward)]
@@ -71,10 +72,10 @@ class StepBackwards:
         self.unused += 1
 
     def step_ends(self, tracked: Tracked) -> None:
-        """A step is over: find out which backwards it has consumed."""
+        """Determine which backwards the step that has just ended consumed."""
         held = self._held
         models = self._trainings.models_of(tracked.index) or tracked.training.models
-        if len(held) == 1 and not held[0].used:  # nearly always
+        if len(held) == 1 and not held[0].used:  # the common case, kept fast
             one = held[0]
             if not one.models or not models or not one.models.isdisjoint(models):
                 one.used = (tracked.index,)
@@ -83,14 +84,16 @@ class StepBackwards:
         own = [one for one in held if tracked.index not in one.used]
         own = [one for one in own if not one.models or not models or not one.models.isdisjoint(models)]
         if len(own) > 1:
-            only = [one for one in own if one.models <= models]  # or what reaches weights without any model
+            only = [
+                one for one in own if one.models <= models
+            ]  # also those that reach weights without a call of a model
             own = only if any(one.models for one in only) else own
         for one in own:
             one.used = (*one.used, tracked.index)
         self.of_step, self.unused = own, sum([not one.used for one in held])
 
     def _outdated(self, old: Backward, new: Backward) -> bool:
-        """Whether a backward that a step has used is over now that a new one ran: if they are of one training."""
+        """Whether a backward that a step has used can be dropped, because the new one is of the same training."""
         if not old.models or not new.models or old.models == new.models or len(self._held) > MAX_KEPT:
             return True
         return self._trainings.of_models(old.models) is self._trainings.of_models(new.models)

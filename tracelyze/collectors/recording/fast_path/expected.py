@@ -29,11 +29,12 @@ def nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Accumulation:
-    """Of a step with several backwards."""
+    """What is the same in each step with several backwards (gradient accumulation)."""
 
-    factors: list[float]  # what the loss of each backward counts in the loss of the step
-    # Of each loss, None where it was not read: by what it was divided before its backward (None for a part of
-    # one mean over the step), whether it is such a part, and whether it is what a loss function averages.
+    factors: list[float]  # the weight of each backward's loss in the loss of the step
+    # For each backward, what was read of its loss; None where nothing was read. First the number by which the script
+    # divided it (None if it is a part of one mean over the step), then whether it is such a part, then whether it is
+    # the mean that a loss function returned.
     read: list[tuple[float | None, bool, bool] | None]
 
 
@@ -42,8 +43,8 @@ class Expected:
     """Steps that are skipped in a row: what each of them must look like."""
 
     order: tuple[int, ...] = order_of(1, in_closure=False)
-    module: Callable[[], Any] = nothing  # that is called
-    in_train: Callable[[Any], bool] = bool  # of that module
+    module: Callable[[], Any] = nothing  # weak reference to the module that is called
+    in_train: Callable[[Any], bool] = bool  # whether that module is in train mode
     optimizer: Callable[[], Any] = nothing
     tracked: Callable[[], Tracked | None] = nothing
     losses: UsualLosses = field(default_factory=UsualLosses)
@@ -56,20 +57,20 @@ class Expected:
 class SkippedCall(NamedTuple):
     """A call of the model that was skipped. Holds no tensor."""
 
-    graph: Callable[[], Any]  # weak references to what lives as long as its graph,
-    given: Callable[[], Any]  # and to the tensor that it was given
-    key: Key | None = None  # by which that is recognised; known where a step has several,
-    batch: Batch | None = None  # as is the batch that it is from
+    graph: Callable[[], Any]  # weak reference to an object that lives as long as the call's graph
+    given: Callable[[], Any]  # weak reference to the input tensor
+    key: Key | None = None  # by which the input is recognised; only in steps with several calls
+    batch: Batch | None = None  # of the loader, to which the input belongs; only in steps with several calls
 
 
 @dataclass(slots=True)
 class SkippedEvents:
-    """Of the step that runs: the first `count` of the expected order."""
+    """What was skipped of the step that runs: the first `count` events of the expected order."""
 
     count: int = 0
     calls: list[SkippedCall] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)  # of the backwards
-    losses_before: tuple[float | None, float] | None = None  # what the training knew of its losses
+    losses_before: tuple[float | None, float] | None = None  # the usual losses before this step, to undo what it added
 
     def clear(self) -> None:
         """The next step begins."""

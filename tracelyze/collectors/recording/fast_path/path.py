@@ -58,9 +58,12 @@ class ReplayedStep(Protocol):
 
 
 class FastPath:
-    """Of one recording. The hooks ask whether it is `on`, and then at each of their calls whether that was the one
-    that was expected: `forward`, `backward_begins`, `backward_ends`, `step_begins`, `step_ends`. If not, they take the
-    full path, whose first act is `catch_up`."""
+    """The fast path of one recording.
+
+    Each hook first asks whether it is `on`. If so, the hook reports its call (`forward`, `backward_begins`,
+    `backward_ends`, `step_begins`, `step_ends`), and the answer says whether the call was the expected one. If it was
+    not, the hook takes the full path, which begins with `catch_up`.
+    """
 
     def __init__(
         self,
@@ -71,9 +74,10 @@ class FastPath:
         rows: SkippedRows,
         record_event: Callable[[str, str, str], None],
     ) -> None:
-        """Steps are skipped as soon as there is a `replay`."""
+        """No step is skipped before `replay` is set: it is made of parts that are made with this object."""
         self.on = False
-        self.active = False  # Steps are being skipped, or were until now and `catch_up` has yet to be called.
+        # Steps are being skipped, or were until now: then `on` is False already, and `catch_up` has yet to be called.
+        self.active = False
         self.model: Callable[[], Any] = nothing  # the module that is called next
         self.progress = skippable.progress
         self.losses = losses
@@ -90,7 +94,10 @@ class FastPath:
     # Whether to skip steps
 
     def consider(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        """A step has ended whose events were dispatched: may those be skipped that follow, if they are like it?"""
+        """Begin to skip steps, if those that follow may be skipped where they are like this one. `row` is its row.
+
+        Called at the end of a step whose events were dispatched.
+        """
         skippable, progress, self._interrupted = self._skippable, self.progress, False
         steps = progress.steps
         expected = skippable.expected(tracked, row)
@@ -103,13 +110,16 @@ class FastPath:
         self.model, self._expected, self._skipped = expected.module, expected, SkippedEvents()
         rows.begin(row, allowed, accumulates=expected.accumulation is not None)
         path = TimedFastPath(self, rows.cost) if rows.cost.run_begins() else self
-        if progress.steps == steps:  # and no handler of a signal has trained meanwhile
+        if progress.steps == steps:  # else a handler of an operating system's signal has trained meanwhile
             this_thread.fast_path, self.active, self.on = path, True, not self._interrupted
 
     # A step that is skipped
 
     def forward(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> bool:
-        """The module, which is the first of `args`, returned `output`."""
+        """A module, the first of `args`, returned `output`. Returns whether the call was the expected one.
+
+        Such a call is only counted, and noted for the case that the step turns out to be unlike those before.
+        """
         expected, skipped, tensor = self._expected, self._skipped, self._torch.Tensor
         try:
             given: Any = args[1] if len(args) > 1 else next(iter(kwargs.values()), None)
@@ -131,7 +141,10 @@ class FastPath:
         return False
 
     def _graph_behind(self, output: Any) -> LiveGraph | None:
-        """Lives as long as the graph that autograd has recorded of the call; None if there is none."""
+        """An object that lives as long as the autograd graph of the call; None if there is no graph.
+
+        The nodes behind the outputs hold it, so that a weak reference to it shows whether the graph is still alive.
+        """
         tensor = self._torch.Tensor
         if type(output) is tensor:
             nodes = [output.grad_fn]
@@ -146,7 +159,11 @@ class FastPath:
         return graph
 
     def _call(self, graph: LiveGraph, given: Any) -> SkippedCall | None:
-        """The call, which is counted; None if it was given what another one of the step was given."""
+        """Count a call and return what is noted of it.
+
+        None for a call with the same input as an earlier one of the step: the step then has fewer micro-batches than
+        expected.
+        """
         if self._expected.accumulation is None:
             self.progress.forwards += 1
             return SkippedCall(weakref.ref(graph), weakref.ref(given))
@@ -158,7 +175,10 @@ class FastPath:
         return SkippedCall(weakref.ref(graph), weakref.ref(given), key, batch)
 
     def backward_begins(self, roots: Any, retains_graph: bool) -> bool:
-        """torch.autograd.backward was called."""
+        """torch.autograd.backward was called. Returns whether the call was the expected one.
+
+        It is if the loss is a single number on the CPU of the usual size, and if no guard column has changed.
+        """
         expected, skipped, guard = self._expected, self._skipped, self._guard
         try:
             as_before = type(roots) is self._torch.Tensor and retains_graph is expected.retains_graph
@@ -190,7 +210,7 @@ class FastPath:
         return usual == (None if is_part else divisor, is_part, is_mean)
 
     def backward_ends(self) -> bool:
-        """It did, and made no optimizer step."""
+        """torch.autograd.backward returned. Returns whether it was the expected one: no optimizer stepped within."""
         expected, skipped = self._expected, self._skipped
         inside = self._skippable.program.optimizers.inside_now
         if not self.active or expected.order[skipped.count] != events.BACKWARD_ENDS or inside is not None:
@@ -204,7 +224,7 @@ class FastPath:
         return True
 
     def step_begins(self, optimizer: Any) -> bool:
-        """An optimizer's step was called."""
+        """The step of an optimizer was called. Returns whether the call was the expected one."""
         expected, skipped = self._expected, self._skipped
         if expected.order[skipped.count] == events.STEP and expected.optimizer() is optimizer:
             self.progress.backwards_at_step = self.progress.backwards
@@ -214,7 +234,7 @@ class FastPath:
         return False
 
     def step_ends(self, optimizer: Any) -> bool:
-        """It returned."""
+        """The step of an optimizer returned. Returns whether it was the expected one: the step then has its row."""
         expected, skipped, guard = self._expected, self._skipped, self._guard
         tracked, writer = expected.tracked(), guard.writer
         as_before = expected.order[skipped.count] == events.STEP_ENDS and expected.optimizer() is optimizer
@@ -242,26 +262,36 @@ class FastPath:
     # Ending it
 
     def interrupt(self) -> None:
-        """Somebody needs the events of the step that runs; on any thread."""
+        """End the fast path, because a signal needs the events of the step that runs. May be called on any thread.
+
+        What was skipped of the step is dispatched with the next call that a hook sees, on the thread that trains.
+        """
         self._interrupted = True
         self.on = False
 
     def leave(self) -> None:
-        """The same on the thread that trains, where something changes that the skipped part of the step did not see."""
+        """End the fast path before something changes that signals may read. Called on the thread that trains.
+
+        The skipped events of the step are dispatched at once, for they happened before the change.
+        """
         if self.active and self._skipped.count:
             self.catch_up()
         else:
             self.interrupt()
 
     def catch_up(self) -> None:
-        """Dispatch what was skipped of the step that runs: it is not like those before."""
+        """End the fast path, and dispatch what was skipped of the step that runs: it is not like those before it."""
         expected, skipped, replay = self._expected, self._skipped, self.replay
         if not self.active:
             return
-        self.active = self.on = False  # at once: a handler of a signal may come here, too
+        self.active = self.on = (
+            False  # first of all: a handler of an operating system's signal may train, and come here too
+        )
         self._skipped = SkippedEvents()
         if skipped.count and not self._rows.count:
-            self._skippable.not_before = self.progress.steps + SKIPPED_STEPS  # Perhaps no step can be skipped whole.
+            self._skippable.not_before = (
+                self.progress.steps + SKIPPED_STEPS
+            )  # None was skipped to its end: do not try at every step.
         self._end()
         if replay is not None and skipped.count:
             replay.step(expected, skipped)
@@ -272,6 +302,10 @@ class FastPath:
         self._rows.end()
 
     def _fail(self, error: Exception) -> None:
+        """Switch the fast path off for the rest of the run, and record why.
+
+        An exception that a signal handler of the program raised meanwhile is the program's own, and is raised on.
+        """
         if raised_by_a_signal_handler(error):
             raise error
         self.on = False

@@ -1,7 +1,7 @@
-"""Dispatches after the fact what was skipped of a step, because it turned out to be unlike those before it.
+"""Dispatches the skipped events of a step that turned out to be unlike those before it.
 
-Signals are called as if it happened now. What they may ask for then must not have changed since it really happened, or
-its change must end the fast path first (`FastPath.leave`).
+Signals are called as if the events happened now. So nothing that a signal reads may have changed since they really
+happened; a hook that sees such a change ends the fast path before it (`FastPath.leave`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tracelyze.collectors.signals.gradients.microbatches import key_of
 
 @dataclass(frozen=True)
 class Replay:
-    """What events are handed to."""
+    """Dispatches skipped events, through the parts of the recording that dispatch them on the full path."""
 
     torch: Any
     progress: Progress
@@ -32,9 +32,11 @@ class Replay:
     backwards: Backwards
 
     def step(self, expected: Expected, skipped: SkippedEvents) -> None:
-        """The events that were skipped of the step that runs, in order."""
+        """Dispatch the skipped events of the step that runs, in order."""
         order, progress = expected.order[: skipped.count], self.progress
-        progress.forwards -= len(skipped.calls)  # They are counted anew, for signals go by these numbers.
+        progress.forwards -= len(
+            skipped.calls
+        )  # Each is counted again as it is dispatched: signals read these numbers.
         progress.backwards -= len(skipped.losses)
         if skipped.losses_before is not None:
             expected.losses.forget_since(skipped.losses_before)
@@ -51,13 +53,15 @@ class Replay:
                 self.backwards.dispatch_end(loss)
             else:
                 self.program.manual_updates.in_step = True
-        if order[-1] == events.BACKWARD:  # It did not end: an exception.
+        if order[-1] == events.BACKWARD:  # The backward did not return, but raised.
             self.program.calls.check_all()
-        elif events.BACKWARD_ENDS in order:  # What was done to the gradients since belongs to the step that runs.
+        elif (
+            events.BACKWARD_ENDS in order
+        ):  # The program may do something to the gradients before its step: paused signals resume to see it.
             self.dispatcher.resume_all()
 
     def _call(self, skipped: SkippedCall, expected: Expected) -> Call:
-        """A call that was skipped, as a call."""
+        """The call as the full path would have made it, from what was noted when it was skipped."""
         batch, key, given = skipped.batch, skipped.key, skipped.given()
         if expected.accumulation is None:
             batch = self.program.batches.used_by_skipped()

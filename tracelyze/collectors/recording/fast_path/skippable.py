@@ -19,7 +19,7 @@ from tracelyze.collectors.storage.pending import PendingSteps
 
 @dataclass
 class Skippable:
-    """What has to be so. `not_before` is the number of steps of the process before which none is skipped."""
+    """Decides whether steps may be skipped. None is before the process has made `not_before` steps."""
 
     progress: Progress
     program: Program
@@ -30,7 +30,10 @@ class Skippable:
     order: tuple[int, ...] = ()  # of the latest step that was not skipped; () if it is not known
 
     def expected(self, tracked: Tracked, row: dict[str, Any]) -> Expected | None:
-        """What steps look like that may be skipped, if this one, of which `row` is the row, is one of those."""
+        """What the following steps must look like to be skipped; None if none may be.
+
+        They must be like the step that has just ended; `row` is its row.
+        """
         before, self.order = self.order, self._order(row)
         model = self.program.calls.usual_model() if self.progress.steps >= self.not_before else None
         if model is None or not self.order or (len(self.order) > len(order_of(1, False)) and before != self.order):
@@ -56,11 +59,11 @@ class Skippable:
         )
 
     def steps(self) -> float:
-        """How many steps may be skipped before somebody needs one."""
+        """How many steps may be skipped before a signal needs the events of one."""
         return self.dispatcher.next_full_step() - self.progress.steps
 
     def _order(self, row: dict[str, Any]) -> tuple[int, ...]:
-        """The events of the step, each backward of which ran through the call before it."""
+        """The events of the step in order; () where its backwards are not in the order that the fast path knows."""
         backwards, progress = row.get("backwards"), self.progress
         in_closure = progress.backwards - progress.backwards_at_step
         return order_of(backwards, in_closure == 1) if backwards and in_closure <= 1 else ()
@@ -83,11 +86,10 @@ class Skippable:
 
 
 def accumulation_of(backwards: list[Backward], row: dict[str, Any]) -> Accumulation | None:
-    """Of a step with these backwards, each of a batch of its own and of the same size; None if it is not that plain."""
+    """How a step with these backwards accumulates; None unless each is of a batch of its own, all of one size."""
     sizes = {call.batch_size for one in backwards for call in one.calls}
-    calls = len(
-        {id(call) for one in backwards for call in one.calls}
-    )  # One that returned several tensors is met often.
+    # A call that returned several tensors may stand in the list more than once.
+    calls = len({id(call) for one in backwards for call in one.calls})
     if row.get("microbatches") != len(backwards) or calls != len(backwards) or len(sizes) != 1:
         return None
     if sizes != {row["batch_size"] / len(backwards)} or any(one.factor is None for one in backwards):

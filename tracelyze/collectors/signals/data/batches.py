@@ -26,12 +26,12 @@ from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute
 FIRST = 8  # batches of an epoch that are all sampled
 PER_EPOCH = 64  # further batches of an epoch that are sampled, evenly over its length
 SPACING = 16  # batches between two samples where the length of the epoch is not known
-EPOCHS = 8  # first passes over a loader that are sampled; then the powers of two, and
-EVERY_EPOCH = 16
+EPOCHS = 8  # first passes over a loader that are sampled; of the later ones the powers of two are
+EVERY_EPOCH = 16  # one pass in so many is sampled too
 MAX_ROWS = 50_000
-EARLY = 3  # first passes over a loader in which more samples are looked at, all of a small set,
-EARLY_SAMPLES = 4096  # as long as there are no more than these in all: 25 ms, once
-EARLY_PER_BATCH = 256
+EARLY = 3  # first passes over a loader in which more samples are looked at: all of a small set
+EARLY_SAMPLES = 4096  # the most samples that are looked at in these passes: 25 ms, once
+EARLY_PER_BATCH = 256  # the most samples of one batch
 PLACE = ("loader", "epoch", "batch", "time", "step")
 MAX_UNSETTLED = 1000  # batches whose use is not known yet
 MAX_ALERTS = 50  # batches sampled because the loss was out of the ordinary

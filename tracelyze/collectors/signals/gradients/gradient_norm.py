@@ -55,8 +55,10 @@ class GradientNorm(Signal):
         self._clipped_values = -1  # backwards of the process when gradients were clipped by value
         self._measured: PendingValues | None = None
         self._named = 0
-        self._graph: Any = None  # of the backward before the step; of its tensors it holds the parameters still,
-        self._graph_of: Any = lambda: None  # so that it goes with the optimizer, should no step follow
+        # The graph of the backward before the step. It still holds the parameters: so it is given up as soon as the
+        # optimizer, to which `_graph_of` is a weak reference, is gone.
+        self._graph: Any = None
+        self._graph_of: Any = lambda: None
 
     def before_backward(self, roots: Any) -> None:
         root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots

@@ -40,8 +40,8 @@ class Loss(Signal):
         self._scaled: list[tuple[weakref.ref[Any], Any]] = []
         self._line_known = False
         self._losses = 0
-        self._several = True  # The latest step consumed several backwards,
-        self._latest: list[tuple[Any, float | None, bool, bool | None]] = []  # of which this was found out.
+        self._several = True  # whether the latest step consumed several backwards
+        self._latest: list[tuple[Any, float | None, bool, bool | None]] = []  # what was read of these backwards
         # By optimizer: the number of micro-batches by which the script divides the loss.
         self._divided_by: dict[int, float] = {}
         self._tensor: Any = self.torch.Tensor
