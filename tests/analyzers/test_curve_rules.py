@@ -120,6 +120,17 @@ def test_leaps_of_the_loss(make, losses, status) -> None:
     assert make.check("loss-spikes", log(make, losses))[0] == status
 
 
+@pytest.mark.parametrize(("before", "severity"), [(1.0, "info"), (30.0, "warning")])
+def test_leaps_to_another_task(make, before: float, severity: str) -> None:
+    """New classes from one step on: the loss leaps to what it was at first, and no update explains it."""
+    task = np.arange(COUNT) % 130
+    loss = 0.01 + 3 * np.exp(-task / 8)
+    norms = np.full(COUNT, 1.0)
+    norms[[129, 259]] = before
+    found, _, finding = make.check("loss-spikes", log(make, loss, grad_norm=norms.tolist()))
+    assert (found, finding.severity) == ("fired", severity)
+
+
 @pytest.mark.parametrize(("longer", "status"), [(2, "passed"), (1, "fired")])
 def test_leaps_at_which_samples_become_longer(make, longer: float, status: str) -> None:
     places = np.linspace(120, 340, 3).astype(int)

@@ -51,6 +51,21 @@ def test_loss_divergence(make) -> None:
     assert 150 < finding.first_step < 280
 
 
+@pytest.mark.parametrize(("update", "severity"), [(0.001, "info"), (0.5, "warning")])
+def test_a_loss_that_rises_by_sound_updates_may_be_meant_to(make, update: float, severity: str) -> None:
+    """A term that grows, noise that is added, an adversary: the loss rises, and stays below its start."""
+    steps = np.arange(COUNT)
+    loss = np.where(steps < 150, 2.0 * np.exp(-steps / 30), 0.01 + 0.004 * (steps - 150))
+    rows = [
+        {"step": int(at), "optimizer": 0, "parameter": "w", "elements": 64, "weight_norm": 1.0, "update_norm": update}
+        for at in range(0, COUNT, 20)
+    ]
+    process = make.process(make.steps() | {"loss": loss.tolist()}, more={"parameters": rows})
+    status, _, finding = make.check("loss-divergence", process)
+    assert (status, finding.severity) == ("fired", severity)
+    assert ("rose again" in finding.title) == (severity == "info")
+
+
 def test_loss_divergence_is_silent(make) -> None:
     recovers = np.linspace(2, 0.5, COUNT)
     recovers[200:240] += 5

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats
-    from tracelyze.analyzers.statistics import Divergence
+    from tracelyze.analyzers.statistics import Divergence, Excursion
 
 AROUND = 8  # losses on either side of a jump whose medians are compared
 MOST = 0.5  # of the whole rise: what lies between two neighbouring steps is the jump
@@ -36,18 +38,29 @@ def another_from(optimization: Optimization, loss: Floats, rows: Floats, seen: D
     sudden = loss[jump] - loss[jump - 1] >= least and bool((loss[jump : jump + AROUND] - before[widest] >= least).all())
     if not sudden or after[widest] - before[widest] < least:
         return None
-    first, last = int(rows[jump]), int(rows[jump - 1])
-    norm, rate = optimization.steps["grad_norm"], optimization.steps["lr"]
-    usual = norm[: last + 1][np.isfinite(norm[: last + 1])][-64:]  # now and then a norm is looked at
     settled = seen.end <= np.median(loss[jump : jump + AROUND]) + least
-    if len(usual) < AROUND or not settled:
-        return None
-    pace = (
-        rate[last] / np.nanmedian(rate[:last][-64:])
-        if np.isfinite(rate[:last]).any() and np.isfinite(rate[last])
-        else 1
-    )
-    return first if usual[-1] * pace <= USUAL * np.median(usual) else None
+    return int(rows[jump]) if settled and _was_usual(optimization, int(rows[jump - 1])) else None
+
+
+def jumps_to(optimization: Optimization, loss: Floats, rows: npt.NDArray[np.intp], leap: Excursion) -> bool:
+    """Whether a leap of the loss came from one step to the next, after an update that was no larger than others."""
+    near = np.arange(max(1, leap.begin - AROUND // 2), min(len(loss), leap.begin + AROUND // 2))
+    if not len(near):
+        return False
+    jump = int(near[np.argmax(loss[near] - loss[near - 1])])
+    sudden = loss[jump] - loss[jump - 1] >= MOST * (leap.peak - leap.base)
+    return bool(sudden) and _was_usual(optimization, int(rows[jump - 1]))
+
+
+def _was_usual(optimization: Optimization, row: int) -> bool:
+    """Whether the update of this step was no larger than others, by its gradient and its rate."""
+    norm, rate = optimization.steps["grad_norm"], optimization.steps["lr"]
+    usual = norm[: row + 1][np.isfinite(norm[: row + 1])][-64:]  # Norms are sampled.
+    if len(usual) < AROUND:
+        return False
+    known = np.isfinite(rate[:row]).any() and np.isfinite(rate[row])
+    pace = rate[row] / np.nanmedian(rate[:row][-64:]) if known else 1.0
+    return bool(usual[-1] * pace <= USUAL * np.median(usual))
 
 
 def risen_beside(optimization: Optimization, seen: Divergence, turned: int) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.data import curriculum
-from tracelyze.analyzers.computed.optimization import objectives, style
+from tracelyze.analyzers.computed.optimization import objectives, ratios, style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import diverged_evaluations
@@ -56,10 +56,17 @@ def _of_steps(process: Process, optimization: Optimization, limits: Limits) -> O
         )
     if objectives.risen_beside(optimization, seen, timing.step_at(optimization, first)):
         return Passed("the loss rose, and what its loss functions say did not: another term of it, or its weight, did")
-    return [_finding(optimization, first, seen, limits)]
+    updates = ratios.of(optimization)
+    late = updates.update[(updates.step >= first) & np.isfinite(updates.update)]
+    unsound = len(late) == 0 or float(late.max()) >= limits["update"]
+    return [_finding(optimization, first, seen, limits, seen.end > seen.start or unsound)]
 
 
-def _finding(optimization: Optimization, first: int, seen: statistics.Divergence, limits: Limits) -> Finding:
+def _finding(
+    optimization: Optimization, first: int, seen: statistics.Divergence, limits: Limits, harmful: bool
+) -> Finding:
+    """`harmful`: the loss is above its start, or updates are as large as those that blow up; else the task may have
+    become harder on purpose."""
     begin = timing.step_at(optimization, first)
     worse = seen.end > seen.start
     affected = np.zeros(len(optimization.steps), dtype=bool)
@@ -67,13 +74,20 @@ def _finding(optimization: Optimization, first: int, seen: statistics.Divergence
     marks = [Mark(float(begin), "minimum passed")]
     return Finding(
         rule=RULE.id,
-        severity="critical" if worse else "warning",
-        confidence="likely",
-        title=f"The loss diverged: {number(seen.minimum)} at its lowest, about {number(seen.end)} at the end",
+        severity="critical" if worse else "warning" if harmful else "info",
+        confidence="likely" if harmful else "possible",
+        title=f"The loss {'diverged' if harmful else 'rose again'}: {number(seen.minimum)} at its lowest, about "
+        f"{number(seen.end)} at the end",
         summary=(
             f"The loss reached {number(seen.minimum)} around step {begin}, rose after that and stayed high: "
-            f"about {number(seen.end)} at the end" + (", above where it had started." if worse else ".") + " All steps "
-            "since the minimum made the model worse on its own training data."
+            f"about {number(seen.end)} at the end"
+            + (", above where it had started." if worse else f", of {number(seen.start)} at the start.")
+            + (
+                " No step since then has brought it back."
+                if harmful
+                else " Updates are no larger than sound ones, so the task may have become harder there, which may be "
+                "meant: other data, a term that grows, an adversary."
+            )
         ),
         fix="Go back to a checkpoint from before the rise, and lower the learning rate, warm it up, or clip gradients.",
         fix_code="loss.backward()\ntorch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)\noptimizer.step()",
@@ -111,6 +125,7 @@ RULE = Rule(
             "evaluated", 1.3, "", "both evaluated splits: another evaluation of the same model gives the same loss"
         ),
         Threshold("alone", 100, "", "of a validation loss alone: overfitting raises it by less than a power of ten"),
+        Threshold("update", 0.1, "", "of a weight in one step: as for learning-rate-too-high"),
         Threshold("sigmas", 6, "", "autocorrelated noise exceeds 3 in one run of twenty, 6 in one of a hundred"),
     ),
     not_when="Another objective or other data from a step on, a term whose weight grows, excursions that recover, "

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.optimization import style
+from tracelyze.analyzers.computed.optimization import objectives, style
 from tracelyze.analyzers.computed.throughput import workload
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import bad_batches, evaluated_losses, loss_leaps
-from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.diagnosis import Chart, Evidence, Finding, Mark
 from tracelyze.formatting import listed, number, plural
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ def check(process: Process, limits: Limits) -> Outcome:
         height = float(np.median([leap.peak / leap.base for leap in seen]))
         marks = [Mark(float(step), "leap") for step in steps[:8]]
         lost = float(np.median(losses[-8:])) > limits["regained"] * seen[-1].base
-        return [_finding(steps, height, lost, limits, pictures.loss(optimization, marks))]
+        start = limits["start"] * float(np.median(losses[: int(limits["width"])]))
+        other = [leap.peak <= start and objectives.jumps_to(optimization, losses, rows, leap) for leap in seen]
+        return [_finding(steps, height, lost, limits, pictures.loss(optimization, marks), all(other))]
     sizes = optimization.steps["batch_size"]
     sizes = sizes[np.isfinite(sizes)]
     if len(sizes) and float(np.median(sizes)) >= limits["samples"]:
@@ -53,20 +55,28 @@ def check(process: Process, limits: Limits) -> Outcome:
     return Passed(f"{plural(len(seen), 'leap')} of the loss beyond its usual spread")
 
 
-def _finding(steps: list[int], height: float, lost: bool, limits: Limits, charts: list) -> Finding:  # type: ignore[type-arg]
+def _finding(
+    steps: list[int], height: float, lost: bool, limits: Limits, charts: list[Chart], other: bool = False
+) -> Finding:
     at = listed(steps, most=8)
     end = (
         "The level before the last one was not regained." if lost else "It came back, at the cost of the steps between."
     )
+    why = (
+        "Each time it came from one step to the next, after an update no larger than others: the data or the objective "
+        "changed there, which may be meant."
+        if other
+        else "Updates that are too large do that: a rate at the limit of what the training bears, or an optimizer "
+        "whose second moment lags behind."
+    )
     return Finding(
         rule=RULE.id,
-        severity="warning",
-        confidence="likely",
+        severity="info" if other else "warning",
+        confidence="possible" if other else "likely",
         title=f"The loss leapt {plural(len(steps), 'time')} to {number(height)} times its level",
         summary=(
             f"At step{'s' if len(steps) > 1 else ''} {at} the loss leapt to about {number(height)} times the level "
-            f"that it had reached, for many steps and not for one batch. {end} Updates that are too large do that: a "
-            "rate at the limit of what the training bears, or an optimizer whose second moment lags behind."
+            f"that it had reached, for many steps and not for one batch. {end} {why}"
         ),
         fix="Lower the learning rate, warm it up longer, clip gradients; with Adam, try a smaller beta2 (0.95).",
         fix_code="torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)",
@@ -98,6 +108,7 @@ RULE = Rule(
         Threshold(
             "width", 5, "steps", "derived: three of five independent losses beyond 2% of them come once in 12,500"
         ),
+        Threshold("start", 2, "", "times the first losses: confident answers to a new question are worse than guesses"),
         Threshold("harder", 1.25, "", "elements that modules put out, over those before: as for loss-divergence"),
         Threshold("spikes", 2, "", "one leap is often a matter of data or of a schedule that begins anew"),
         Threshold("share", 0.2, "share", "what fills more of the run is no leap but another level"),
