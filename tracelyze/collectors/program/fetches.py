@@ -1,5 +1,5 @@
-"""What a process that makes batches of a dataset notes as it does: whether its generators of random numbers moved, in
-which states they began a pass, and how much memory is its own.
+"""Notes of a process that makes batches of a dataset: whether its generators of random numbers were used, in which
+states they began a pass, and how much memory only this process has.
 
 A loader's worker writes its notes into a page of memory that it shares with the training process since it was forked.
 Where there are no workers, the training process notes the same of itself.
@@ -23,14 +23,22 @@ from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
 KINDS: Final = ("python", "numpy", "torch", "own")
 FETCHES_READ: Final = 4  # fetches of a pass around which the generators are read
 MEMORIES: Final = 24  # readings of memory, after 1, 2, 4, ... fetches of a worker
-PASSES, FETCHES, MOVED, FIRST, SECOND, COUNT, MEMORY = 0, 1, 2, 3, 7, 11, 12  # places in a worker's part of the page
+PASSES, FETCHES, MOVED, FIRST, SECOND, COUNT, MEMORY = (
+    0,
+    1,
+    2,
+    3,
+    7,
+    11,
+    12,
+)  # indices of words in a worker's part of the page
 WORDS: Final = MEMORY + MEMORIES
 MOST_OBJECTS, DEEPEST = 200, 3  # of a dataset that are searched for generators
 MOST_GENERATORS = 8
 Words = Any  # a memoryview or an array of 64-bit words
 
 enrolled: ByIdentity[Notes] = ByIdentity()
-"""By fetcher of the training process itself: those that are looked at."""
+"""The notes of the training process itself, by the fetcher that makes its batches."""
 
 
 class Page:
@@ -46,7 +54,7 @@ class Page:
 
 
 class Forking:
-    """The page of workers that are being started, and in a worker its notes."""
+    """State of this process: the page of the workers that it is starting; in a worker, its notes."""
 
     page: Page | None = None
     notes: Notes | None = None
@@ -55,7 +63,7 @@ class Forking:
 
 
 class Notes:
-    """Of one process and one pass over a dataset."""
+    """The notes of one process on one pass over a dataset."""
 
     def __init__(self, torch: Any, dataset: Any, words: Words, memory: bool) -> None:
         self._torch, self._dataset, self.words, self._memory = torch, dataset, words, memory
@@ -76,14 +84,16 @@ class Notes:
                     self.words[start + index] = state
 
     def ends(self) -> None:
-        """It is made."""
+        """A batch has been made."""
         words = self.words
         number = words[FETCHES]
         if number < FETCHES_READ and self._before:
             own, self._own = self._own, self._generators()
             after = self._states()
             moved = [a != b for a, b in zip(self._before, after, strict=True)]
-            if [id(one) for one in own] != [id(one) for one in self._own]:  # made for this worker, on its first use
+            if [id(one) for one in own] != [
+                id(one) for one in self._own
+            ]:  # The dataset makes its generator on first use.
                 words[FIRST + 3], moved[3] = after[3], False
             for index, one in enumerate(moved):
                 words[MOVED] |= one << index
@@ -95,7 +105,7 @@ class Notes:
         words[COUNT] = made
 
     def _generators(self) -> list[Any]:
-        """Those of the dataset, without the global ones under another name."""
+        """The generators that the dataset holds, without the global ones, which it may hold under names of its own."""
         numpy = sys.modules.get("numpy.random")
         shared = (self._torch.default_generator, getattr(getattr(numpy, "mtrand", None), "_rand", None))
         return [one for one in generators(self._dataset) if not any(one is other for other in shared)]

@@ -1,7 +1,8 @@
 """Training loops without a torch optimizer: `p -= lr * p.grad`, or an optimizer class of the script's own.
 
-There is no step to stand in, so the step is seen on the parameters: those that the first backward reached, changed
-between one backward and the next. Its gradients are sampled right after the backward that completed them.
+There is no `step` to wrap. So the parameters that the first backward reached are compared from one backward to the
+next: where they have changed, there was a step. Its gradients are sampled right after the backward that completed them,
+because the program may have cleared them by the time the change is seen.
 """
 
 from __future__ import annotations
@@ -34,22 +35,22 @@ class ManualOptimizer:
 
 
 class StepHandler(Protocol):
-    """Takes note of steps (recording/steps.py)."""
+    """Records steps (recording/steps.py)."""
 
     def begins(self, optimizer: Any) -> None:
         """A step begins."""
         ...
 
     def ends(self, optimizer: Any) -> None:
-        """It is over."""
+        """The step is over."""
         ...
 
 
 class ManualUpdates:
-    """Turns changes of the parameters between backwards into steps, which `handler` takes note of.
+    """Turns changes of the parameters between backwards into steps, which `handler` records.
 
-    Paused while optimizers step. When WITHOUT_STEP backwards went by without any step it begins anew, with what
-    backward reaches then: a process may train several things.
+    It pauses as soon as a torch optimizer steps. After WITHOUT_STEP backwards without any step it starts again, with
+    the parameters that a backward reaches then, because a process may train several things.
     """
 
     def __init__(self, record_event: Callable[[str, str, str], None]) -> None:
@@ -64,7 +65,10 @@ class ManualUpdates:
         self._failed = False
 
     def backward_begins(self, roots: Any) -> None:
-        """Was there a step since the last backward? Need not be called while paused, for WITHOUT_STEP backwards."""
+        """Record a step, if the parameters have changed since the last backward.
+
+        While paused it need not be called before WITHOUT_STEP backwards have passed without a step.
+        """
         if self.paused:
             if self.in_step:
                 return
@@ -73,17 +77,17 @@ class ManualUpdates:
             self._safely(lambda: self._check(roots))
 
     def backward_ends(self) -> None:
-        """The gradients are as a step would find them. Need not be called while paused."""
+        """Remember the parameters, and begin a step: the gradients are complete. Need not be called while paused."""
         if not self._failed and self._optimizer is not None:
             self._safely(self._remember)
 
     def optimizer_steps(self, optimizer: Any) -> None:
-        """A step of an optimizer begins. Need not be called while paused."""
+        """A step of an optimizer begins: if it is a torch optimizer, pause. Need not be called while paused."""
         if not isinstance(optimizer, ManualOptimizer):
             self.paused, self._optimizer, self._before, self._steps = True, None, None, False
 
     def finish(self) -> None:
-        """If the parameters changed since the last backward, that was a step."""
+        """The program ends: record a last step, if the parameters have changed since the last backward."""
         if self._optimizer is not None and self._before is not None and not self._failed:
             self._safely(self._compare)
 
@@ -100,7 +104,7 @@ class ManualUpdates:
         if self._optimizer is None or self._before is None:
             return
         now = self._state()
-        same_parameters = len(now[0]) == len(self._before[0])  # a function that returns frees its model
+        same_parameters = len(now[0]) == len(self._before[0])  # Fewer: the function that held the model has returned.
         if same_parameters and now != self._before and self.handler is not None:
             self._steps = True
             self.handler.ends(self._optimizer)
@@ -111,7 +115,9 @@ class ManualUpdates:
             self._optimizer = ManualOptimizer([])
         if self._optimizer is not None and self._optimizer.param_groups[0]["params"]:
             self._before = self._state()
-            if self._steps and self.handler is not None:  # Before, somebody else may turn out to step.
+            if (
+                self._steps and self.handler is not None
+            ):  # Until a manual step is seen, a torch optimizer may still take one.
                 self.handler.begins(self._optimizer)
 
     def _safely(self, check: Callable[[], None]) -> None:
@@ -125,7 +131,10 @@ class ManualUpdates:
             self._record_event("collector-error", "manual_updates", text)
 
     def _state(self) -> list[Any]:
-        """What an update changes. Values are read on the CPU only, where that does not wait for anything."""
+        """What an update of the parameters changes: their versions, and a few values.
+
+        Values are read on the CPU only: on a device that would mean to wait.
+        """
         assert self._optimizer is not None
         parameters = self._optimizer.param_groups[0]["params"]
         first = parameters[0] if parameters else None

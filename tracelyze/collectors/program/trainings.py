@@ -1,8 +1,9 @@
 """Which optimizers and models belong together, so that a process may train several things, in turn or side by side.
 
 An optimizer belongs to the models that hold its parameters. Two optimizers are one training if they share a model, or
-if one backward ran through models of both (a generator's loss runs through the critic). What belongs together is found
-out as it happens, so a merge may come late: it is written to the table links, and the reader puts the steps together.
+if one backward ran through models of both (a generator's loss runs through the critic). That two belong together may
+turn out late, when both have made steps. So each merge is a row of the table links, and the reader of a run puts the
+steps together.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from tracelyze.collectors.program.calls import Call
 from tracelyze.collectors.program.optimizers import Optimizers, Tracked
 from tracelyze.collectors.program.progress import Progress
 
-MAX_CHECKS = 3  # of whether an optimizer holds a model: layers may be unfrozen or added
+MAX_CHECKS = 3  # scans of a model for an optimizer's parameters: layers may be unfrozen or added later
 MAX_LOSSES = 16  # kinds of losses of one training
 MAX_SETS = 256  # different sets of models that one backward reached
-NEW_FOR = 64  # steps for which a new set of models is held against the optimizers that step
+NEW_FOR = 64  # steps in which each optimizer that steps is searched for a new set of models
 
 
 class Training:
@@ -33,7 +34,7 @@ class Training:
         self._losses: dict[frozenset[int], UsualLosses] = {}  # by the models that their backwards run through
 
     def losses(self, reached: frozenset[int]) -> UsualLosses:
-        """Of the backwards that run through these models: a generator's losses are apart from the critic's."""
+        """The usual losses of backwards through these models: a generator's losses are kept apart from the critic's."""
         kind = reached if reached in self._losses or len(self._losses) < MAX_LOSSES else frozenset()
         return self._losses.setdefault(kind, UsualLosses())
 
@@ -57,11 +58,11 @@ class Holders:
         return self._held.get(optimizer, set())
 
     def unchecked(self, optimizer: int, models: frozenset[int]) -> frozenset[int]:
-        """Those of these models of which it has yet to be found out whether the optimizer holds parameters."""
+        """The models among these that have not been searched MAX_CHECKS times for the optimizer's parameters."""
         return frozenset(number for number in models if self._checked[optimizer, number] < MAX_CHECKS)
 
     def find(self, tracked: Tracked, models: frozenset[int]) -> Iterator[tuple[int, bool]]:
-        """Which of the models does this optimizer hold, and are they new to it? A scan of their parameters."""
+        """The models that hold parameters of this optimizer, and whether each is new to it. Scans all parameters."""
         index = tracked.index
         self._checked.update((index, number) for number in models)
         held = {id(parameter) for parameter in tracked.parameters()}
@@ -94,7 +95,7 @@ class Trainings:
         self._holders = Holders(module_of)
         self._of_optimizer: dict[int, Training] = {}
         self._of_model: dict[int, Training] = {}
-        self._seen: dict[frozenset[int], None] = {}  # sets of models, the oldest first, which are forgotten first
+        self._seen: dict[frozenset[int], None] = {}  # sets of models that one backward reached, the oldest first
         self._new: list[tuple[int, frozenset[int]]] = []
         self._last_reached: tuple[int, ...] = ()
         self._identities: ByIdentity[tuple[int, set[int]]] = ByIdentity()
@@ -110,7 +111,7 @@ class Trainings:
             training.latest = calls[0]
 
     def _note_models(self, models: frozenset[int]) -> None:
-        """One backward ran through these models."""
+        """Note a set of models that one backward ran through, if it is new, and join their trainings."""
         if models and models not in self._seen:
             self._seen[models] = None
             if len(self._seen) > MAX_SETS:
@@ -162,7 +163,10 @@ class Trainings:
         return None
 
     def _take_up(self, tracked: Tracked, models: frozenset[int]) -> None:
-        """Which of the models does this optimizer hold? A scan of their parameters, a few times for each pair."""
+        """Join this optimizer's training with those of the models that hold its parameters.
+
+        That takes a scan of their parameters, at most MAX_CHECKS times for each optimizer and model.
+        """
         models = self._holders.unchecked(tracked.index, models)
         if not models:
             return
@@ -178,7 +182,7 @@ class Trainings:
                 self._join_models(found)
 
     def _join_models(self, models: frozenset[int]) -> None:
-        """One backward ran through all of them: those that are trained are trained together."""
+        """Join the trainings of models that one backward ran through."""
         first: Training | None = None
         for number in models:
             training = self._of_model.get(number)
@@ -189,7 +193,7 @@ class Trainings:
     def _join(self, one: Training, other: Training | None) -> None:
         if other is None or one is other:
             return
-        # Every pair that still steps: the reader asks of each whether the two took turns.
+        # One link for each pair that still steps: the reader decides for each whether the two took turns.
         active = {tracked.index for tracked in self._optimizers.active()}
         for index in active & other.optimizers:
             for known in active & one.optimizers:

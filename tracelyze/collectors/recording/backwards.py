@@ -55,7 +55,7 @@ class Backwards:
 
     @on_training_thread
     def ends(self, roots: Any) -> None:
-        """It returned."""
+        """`torch.autograd.backward` returned."""
         if self._fast_path.active:
             self._fast_path.catch_up()
         self._progress.in_backward = False
@@ -74,7 +74,7 @@ class Backwards:
         self._dispatcher.dispatch("before_backward", roots)
 
     def dispatch_end(self, roots: Any) -> None:
-        """Dispatch its end."""
+        """Dispatch the end of a backward."""
         calls = self._calls
         self._trainings.backward_ended(calls.reached)
         self._open_backwards.ends(calls.reached, calls.latest)

@@ -1,7 +1,7 @@
 """How the program ends: normally, by an exception, by `os._exit`, by a fatal signal.
 
-What is on disk does not depend on any of this; it only adds the reason. No signal handler of Python's is installed, so
-the program finds its handlers as they would be: see `system/fatal_signals.py`.
+Rows are on disk without any of this: it only adds how and why the program ended. No signal handler of Python's is
+installed, so the program finds its handlers as they would be: see `system/fatal_signals.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tracelyze.collectors.program.call_sites import is_library, shown_path, sour
 from tracelyze.collectors.recording.recorder import Recorder
 from tracelyze.collectors.system import exit_status, identity
 
-# Raised in a launcher when a process that it started has failed: that process has its own record.
+# Exceptions that a launcher raises when a process that it has started failed: that process records its own failure.
 _OTHERS_FAILURES = ("ChildFailedError", "ProcessExitedException")
 _noted: dict[str, Any] = {}
 
@@ -52,7 +52,7 @@ def install(recorder: Callable[[], Recorder], recorders: Callable[[], list[Recor
         previous_thread_hook(args)
 
     def leave(status: int) -> Any:
-        raised = status != 0 and "error" in _noted  # the end of a process of multiprocessing that raised
+        raised = status != 0 and "error" in _noted  # So ends a process of multiprocessing that raised an exception.
         for one in recorders():
             _safely(functools.partial(end, one, "exception" if raised else "os._exit", status))
         previous_exit(status)
@@ -76,7 +76,7 @@ def install(recorder: Callable[[], Recorder], recorders: Callable[[], list[Recor
 
 
 def _running(run: Any, recorder: Callable[[], Recorder]) -> Any:
-    """`multiprocessing.Process.run`: multiprocessing prints what it raises by itself, past `sys.excepthook`."""
+    """Wraps `multiprocessing.Process.run`, because multiprocessing prints its exceptions without `sys.excepthook`."""
 
     @functools.wraps(run)
     def observed(process: Any) -> Any:
@@ -100,7 +100,7 @@ def _note_of_child(recorder: Callable[[], Recorder], error: BaseException) -> No
 
 
 def _replacing(call: Any, recorders: Callable[[], list[Recorder]]) -> Any:
-    """`os.execv` and `os.execve` end this program like an exit, and the next one under the same process id."""
+    """Wraps `os.execv` and `os.execve`: they end this program, and another one goes on under the same process id."""
 
     @functools.wraps(call)
     def replace(*args: Any, **kwargs: Any) -> Any:
@@ -223,6 +223,6 @@ def say_what_was_seen(recorder: Recorder) -> None:
 
 
 def _safely(note: Callable[[], None]) -> None:
-    """The end of somebody else's program is no place to raise."""
+    """Call `note` and drop what it raises: the end of the program must not change."""
     with contextlib.suppress(Exception):
         note()

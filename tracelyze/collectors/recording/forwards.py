@@ -47,7 +47,10 @@ class Forwards:
         self._calls_failed = False
 
     def watch_for(self, module: Any) -> ModuleWatch | None:
-        """Who watches the modules within this one, which is about to be called as an outermost one."""
+        """The watch that a signal has asked for, of the modules within this one; None if there is none.
+
+        The module is about to be called as an outermost one.
+        """
         if not self._prepared:
             self._prepare()
         watch = self._next_call.watch or self._next_call.of_new_model
@@ -113,7 +116,8 @@ class Forwards:
 
     @on_training_thread
     def loss_returned(self, value: Any) -> None:
-        """A loss function returned to the script. Matters in evaluation passes; backward shows the others."""
+        """A loss function returned to the script. Its value is used in evaluation passes: training losses are read at
+        their backward."""
         if isinstance(value, self._torch.Tensor) and value.dim() == 0:
             self._dispatcher.dispatch("loss", value)
 

@@ -88,7 +88,7 @@ class Recorder:
         dispatcher.listen(self.ledger.switch_on(SIGNALS, context) + self.ledger.switch_on_extensions(context))
 
     def _program(self) -> Program:
-        """What is known of the program so far: nothing."""
+        """The parts that record what the program is made of, still empty."""
         progress, clock, emit = self.progress, self.guard.clock, self.writer.emit
         sites = Sites(lambda row: emit("sites", row))
         batches = BatchesInHand(progress)
@@ -115,7 +115,7 @@ class Recorder:
         """The script called `tracelyze.log`, on whatever thread. That alone is reason to write a folder."""
         if not self.opened:
             if self.torch.utils.data.get_worker_info() is not None:
-                return  # A loader's worker: its batches are the training process's to speak of.
+                return  # In a loader's worker: the training process records its batches.
             self.open()
         self.progress.log_calls += 1
         begin = perf_counter()
@@ -176,7 +176,7 @@ class Recorder:
             writer.stop(error)
 
     def add_facts(self, facts: dict[str, Any]) -> None:
-        """More for process.json, now or when there is one."""
+        """Add facts to process.json, now or when it is written."""
         self.writer.add_facts(facts)
 
     def flush(self) -> None:
@@ -202,7 +202,7 @@ class Recorder:
         self.rows.release(wait=True)
         self.state_costs()
         if not self.progress.steps:
-            self.writer.add_facts({"backwards": self.progress.backwards})  # that no optimizer step followed
+            self.writer.add_facts({"backwards": self.progress.backwards})  # to explain why the run has no steps
         self.writer.close()
 
     @never_raises
@@ -212,7 +212,7 @@ class Recorder:
         seconds = self.guard.overhead.seconds, self.writer.seconds
         self.ledger.state_costs(self.writer.emit, now, *seconds)
 
-    # What the parts have to say to each other
+    # Callbacks by which one part of the recording informs the others
 
     def _cadence_changed(self, meter: Meter) -> None:
         self.dispatcher.resume(meter)

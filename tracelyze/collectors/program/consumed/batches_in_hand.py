@@ -1,8 +1,9 @@
 """Which batch of a DataLoader a call of a model uses.
 
-Nearly always the one that was handed out last. Accelerate fetches one ahead of its use, to know the last one; the
-Trainer fetches all micro-batches of a step at once. Batches then wait here, in the order in which they came. They are
-recognised by their tensors, or, where those were copied to a device, taken in order.
+Nearly always it is the batch that was handed out last. But Accelerate fetches each batch before the one before it is
+used, to know which is the last one, and the Trainer of transformers fetches all micro-batches of a step at once. Such
+batches wait here in the order in which they came. A call's batch is recognised by its tensors; where these were copied
+to a device, batches are taken in order.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from tracelyze.collectors.program.progress import Progress
 
-MAX_WAITING = 64  # batches; more are fetched by nobody who trains with them
+MAX_WAITING = 64  # batches: no training loop fetches more of them ahead
 
 
 class Batch:
@@ -28,7 +29,7 @@ class Batch:
         self.samples: int | None = None
         self.positions: int | None = None  # the first dimension, where that counts positions and not samples
         self.fields: list[tuple[str, weakref.ref[Any]]] = []
-        self.place: tuple[Any, ...] = ()  # loader, epoch, ...: where a signal has counted them
+        self.place: tuple[Any, ...] = ()  # loader, epoch, ...: set where a signal numbers them
         self.used = False
 
 
@@ -38,8 +39,8 @@ class _Queue:
     def __init__(self) -> None:
         self.batches: deque[Batch] = deque()
         self.ahead = False
-        self.forwards = 0  # of the process, at the latest call that was looked at
-        self.place = 0  # where that call's input lies
+        self.forwards = 0  # calls of models in the process, up to the latest one that was not skipped
+        self.place = 0  # memory address of that call's input
 
     def put(self, batch: Batch, position: int) -> None:
         batches = self.batches
@@ -52,7 +53,11 @@ class _Queue:
         batches.append(batch)
 
     def advance(self, given: Any) -> None:
-        """A call is given a batch, whose first tensor is `given`."""
+        """Drop the batches before the one that a call uses. `given` is the first tensor of the call's input.
+
+        A batch is recognised by its tensors. If none is, the oldest batch is in use, or the next one, where the oldest
+        was used already and the input lies at another place in memory.
+        """
         batches, place = self.batches, _place(given)
         known = next((at for at, one in enumerate(batches) if any(ref() is given for _, ref in one.fields)), None)
         if known is None:
@@ -62,7 +67,7 @@ class _Queue:
             batches.popleft()
 
     def follow_skipped(self, forwards: int) -> None:
-        """Calls that nobody looked at (recording/fast_path) took a batch each."""
+        """Drop the batches that skipped calls (recording/fast_path) have used: each call used one."""
         batches, skipped = self.batches, forwards - self.forwards
         self.forwards = max(forwards, self.forwards)
         if skipped > 0 and self.ahead and batches:
@@ -97,7 +102,7 @@ class BatchesInHand:
         return batch
 
     def exhausted(self, loader: int) -> bool:
-        """It has no more. Returns whether some that were fetched ahead are still to be used."""
+        """The loader has no more batches. Returns whether batches that were fetched ahead may still be used."""
         queue = self._queues.get(loader)
         if queue is not None and queue.ahead:
             return True
@@ -105,7 +110,7 @@ class BatchesInHand:
         return False
 
     def latest(self, loader: int | None) -> Batch | None:
-        """What this loader has handed out last."""
+        """The batch that this loader has handed out last."""
         queue = self._queues.get(loader) if loader is not None else None
         return queue.batches[-1] if queue is not None and queue.batches else None
 
@@ -136,7 +141,7 @@ class BatchesInHand:
         return batches[0]
 
     def used_by_skipped(self) -> Batch | None:
-        """The batch that a call was given which nobody looked at, the latest of the calls that are counted."""
+        """The batch that the latest call used, if that call was skipped (recording/fast_path)."""
         loader = self._progress.loader
         queue = self._queues.get(loader) if loader is not None else None
         if queue is None or not queue.batches:
@@ -146,7 +151,7 @@ class BatchesInHand:
         return queue.batches[0]
 
     def _measure(self, batch: Batch, position: int, batch_size: int | None, fields: list[tuple[str, Any]]) -> None:
-        """How many samples it holds: sequences may be stacked so that their positions come first."""
+        """Set the number of samples of a batch. The first dimension counts positions where sequences are stacked so."""
         shapes = [tensor.shape for _, tensor in fields if tensor.dim()]
         if not shapes:
             return
@@ -160,7 +165,7 @@ class BatchesInHand:
 
 
 def _place(tensor: Any) -> int:
-    """Where a tensor lies; 0 for one that does not say."""
+    """The memory address of a tensor; 0 for one without."""
     try:
         return int(tensor.data_ptr())
     except (AttributeError, RuntimeError, NotImplementedError):
