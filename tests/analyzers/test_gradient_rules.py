@@ -289,6 +289,19 @@ def test_nonfinite_gradients_is_silent(make) -> None:
     assert make.check("nonfinite-gradients", make.process(lost))[0] == "passed"
 
 
+def test_a_norm_that_leaves_float32(make) -> None:
+    """Its squares are added up in float32: an infinite norm is no infinite gradient yet."""
+    norm = [float(value) for value in np.geomspace(1.0, 1e18, COUNT - 1)] + [float("inf")]
+    grown = make.steps() | {"grad_norm": norm, "grads_nonfinite": [0] * (COUNT - 1) + [4]}
+    _, _, finding = make.check("nonfinite-gradients", make.process(grown))
+    assert (finding.confidence, finding.first_step) == ("likely", COUNT)
+    assert "after it had grown to 1e+18" in finding.summary
+    at_once = grown | {"grad_norm": [1.0] * (COUNT - 1) + [float("nan")]}
+    assert make.check("nonfinite-gradients", make.process(at_once))[2].confidence == "certain"
+    at_once |= {"backwards": [20] * COUNT}
+    assert make.check("nonfinite-gradients", make.process(at_once))[2].confidence == "likely", "one loss of 20 is known"
+
+
 def test_gradient_spikes(make) -> None:
     norm = np.exp(np.random.default_rng(0).normal(0, 0.3, COUNT))
     norm[[150, 220, 310]] = 80

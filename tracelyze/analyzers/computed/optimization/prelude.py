@@ -14,7 +14,16 @@ if TYPE_CHECKING:
 
 WINDOW = 200  # steps before, from which the usual level is taken
 FEWEST = 10  # steps: a median of fewer is no usual level
+HUGE = 1e15  # of a norm: a ten-thousandth of what float32 bears
 LEAP = 10  # times the median: an order of magnitude is beyond the tails of losses and gradient norms
+
+
+def outgrown(optimization: Optimization, row: int) -> float | None:
+    """The largest gradient norm right before this step, if the next one may leave float32: its squares are added up in
+    float32, which ends at 3.4e38, so a norm is infinite from 1.8e19 on although every gradient is a number."""
+    past = optimization.steps["grad_norm"][max(0, row - FEWEST) : row]
+    past = past[np.isfinite(past)]
+    return float(past.max()) if len(past) and past.max() >= HUGE else None
 
 
 def what_moved_first(optimization: Optimization, first: int) -> str:
@@ -23,6 +32,9 @@ def what_moved_first(optimization: Optimization, first: int) -> str:
     begin = timing.step_at(optimization, first)
     events = [row for row in optimization.process.events.records() if row["kind"] == "nonfinite-gradient"]
     early = [row for row in events if row["step"] is not None and row["step"] + 1 < begin]
+    grown = outgrown(optimization, next((int(i) for i in np.flatnonzero(np.isinf(steps["grad_norm"][:first]))), first))
+    if grown is not None:
+        return f"The gradient norm had grown to {number(grown)} before: training blew up."
     if early:
         return (
             f"The gradient of {early[0]['name'] or 'a parameter'} was not finite first, at step {early[0]['step'] + 1}."

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.optimization import prelude
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, combine
 from tracelyze.analyzers.signatures import hidden_nan
 from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
@@ -36,6 +38,8 @@ def _check(optimization: Optimization) -> Finding | Passed:
 
 def _finding(optimization: Optimization, first: int, count: int) -> Finding:
     begin = timing.step_at(optimization, first)
+    grown = prelude.outgrown(optimization, first)
+    several = optimization.steps["backwards"][first] > 1  # The loss of one of them is known.
     filtered = hidden_nan.may_hide(optimization.process)
     events = [row for row in optimization.process.events.records() if row["kind"] == "nonfinite-gradient"]
     where = f" (first in {events[0]['name']})" if events and events[0]["name"] else ""
@@ -43,10 +47,13 @@ def _finding(optimization: Optimization, first: int, count: int) -> Finding:
     return Finding(
         rule=RULE.id,
         severity="critical",
-        confidence="likely" if filtered else "certain",
+        confidence="likely" if filtered or grown is not None or several else "certain",
         title=f"Gradients{timing.name_of(optimization)} became NaN or Inf at step {begin:,}{where}",
         summary=(
-            f"At step {begin:,} gradients were not finite"
+            f"At step {begin:,} the norm of the gradients was not finite any more, after it had grown to "
+            f"{number(grown)}: they had grown without bound."
+            if grown is not None
+            else f"At step {begin:,} gradients were not finite"
             + (
                 ". Whether the loss was, the log may not say: the Hugging Face Trainer logs the mean of other losses "
                 "in place of NaN (logging_nan_inf_filter). The loss itself may have broken, or"
