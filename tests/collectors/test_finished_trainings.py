@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from .conftest import Collect, program, run_started
+from .conftest import Collect, program, run_plain
 
 # Updates by hand have no optimizer whose end would be noticed: the copies of one weight sample, indices and values,
 # stay until the next training begins. They are copies of ours; the program's tensors are gone.
@@ -18,19 +18,19 @@ def alive(printed: str) -> dict[str, int]:
     return {line.split()[0]: int(line.split()[1]) for line in printed.splitlines()}
 
 
-def test_nothing_of_a_finished_training_stays_alive(collect_started: Collect) -> None:
+def test_nothing_of_a_finished_training_stays_alive(collect: Collect) -> None:
     command = (sys.executable, program("alive.py"))
-    plain, recorded = alive(run_started(*command).stdout), alive(collect_started(*command).process.stdout)
+    plain, recorded = alive(run_plain(*command).stdout), alive(collect(*command).process.stdout)
     assert len(plain) == 11
     beyond = {idiom: recorded[idiom] - plain[idiom] - COPIES.get(idiom, 0) for idiom in plain}
     assert {idiom: count for idiom, count in beyond.items() if count > 0} == {}
 
 
-def test_nothing_of_a_frameworks_training_stays_alive(collect_started: Collect) -> None:
+def test_nothing_of_a_frameworks_training_stays_alive(collect: Collect) -> None:
     packages = [name for name in ("transformers", "accelerate", "lightning") if importlib.util.find_spec(name)]
     if not packages:
         pytest.skip("no framework is installed (group frameworks)")
     command = (sys.executable, program("alive_frameworks.py"), *packages)
-    plain, recorded = alive(run_started(*command).stdout), alive(collect_started(*command).process.stdout)
+    plain, recorded = alive(run_plain(*command).stdout), alive(collect(*command).process.stdout)
     assert list(plain) == packages
     assert recorded == plain

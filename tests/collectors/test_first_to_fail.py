@@ -49,12 +49,6 @@ def test_a_rank_that_was_killed_is_named_and_not_the_one_that_lost_it(collect: C
     assert finding.title.startswith("Rank 1 was killed after step")
 
 
-def test_the_exception_of_a_spawned_process_is_the_title(collect: Collect) -> None:
-    finding = only(diagnose(collect(sys.executable, program("ranks.py"), "raise").run))
-    assert finding.title == "ValueError: rank one has failed at ranks.py:29"
-    assert finding.first_step == 30, "the steps of that process"
-
-
 CHILD = """
 import multiprocessing, torch
 

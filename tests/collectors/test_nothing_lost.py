@@ -64,7 +64,12 @@ def test_a_null_read_names_its_line(collect: Collect, tmp_path: Path) -> None:
 
 
 def test_stacks_go_where_the_programs_own_faulthandler_sends_them(collect: Collect, tmp_path: Path) -> None:
-    command = [sys.executable, "-X", "faulthandler", program("hardship.py"), "null read", str(tmp_path)]
+    enabled = (
+        "import faulthandler, runpy, sys; faulthandler.enable(); "
+        f"sys.argv[:] = [{program('hardship.py')!r}, 'null read', {str(tmp_path)!r}]; "
+        "runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    command = [sys.executable, "-c", enabled]
     plain, collected = run_plain(*command), collect(*command)
     assert collected.process.returncode == plain.returncode == -11
     for text in (plain.stderr, collected.own_stderr):  # where our threads are shown as well

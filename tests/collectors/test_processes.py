@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import sys
 from pathlib import Path
 
@@ -13,27 +12,27 @@ from tracelyze.analyzers import diagnose
 
 from .conftest import Collect, program, run_plain, run_started
 
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4")
 
 
-def test_torchrun_ranks(collect: Collect) -> None:
-    plain = run_plain(*TORCHRUN, program("ranks.py"))
-    collected = collect(*TORCHRUN, program("ranks.py"))
+def test_torchrun_ranks(collect_started: Collect) -> None:
+    plain = run_plain(sys.executable, program("forked_ranks.py"), "4", program("ranks.py"))
+    assert plain.stdout.count("rank ") == 4, plain.stderr
+    collected = collect_started(*TORCHRUN, program("ranks.py"))
     assert sorted(collected.process.stdout.splitlines()) == sorted(plain.stdout.splitlines())
     processes = collected.run.processes
-    assert [process.rank for process in processes] == [0, 1]
+    assert [process.rank for process in processes] == [0, 1, 2, 3]
     for process in processes:
         assert len(process.steps) == 30
         assert set(process.steps["grads_carried"]) == {0}
-        assert process.facts["world_size"] == 2
+        assert process.facts["world_size"] == 4
         assert process.exit.kind == "finished"
     told = {one.name: one.state for one in diagnose(collected.folder).ranks}
     assert told.items() >= dict.fromkeys(("Weights", "Gradients", "Optimizer", "Software and device"), "agree").items()
 
 
-@pytest.mark.parametrize("how", ["spawn", "fork"])
-def test_scripts_that_start_their_own_trainers(how: str, collect: Collect) -> None:
-    collected = collect(sys.executable, program("ranks.py"), how)
+def test_a_script_that_forks_its_own_trainers(collect: Collect) -> None:
+    collected = collect(sys.executable, program("ranks.py"), "fork")
     assert collected.process.returncode == 0, collected.process.stderr
     assert [len(process.steps) for process in collected.run.processes] == [30, 30]
 
@@ -43,6 +42,9 @@ def test_a_failure_in_a_spawned_trainer_is_recorded(collect: Collect) -> None:
     assert collected.process.returncode == 1
     texts = [row["text"] for p in collected.run.processes for row in p.events.records() if row["kind"] == "exception"]
     assert any("rank one has failed" in text for text in texts)
+    (finding,) = [one for one in diagnose(collected.run).findings if one.rule in ("crash", "killed")]
+    assert finding.title == "ValueError: rank one has failed at ranks.py:29"
+    assert finding.first_step == 30, "the steps of that process"
 
 
 def test_a_sweep_that_starts_trainers_by_subprocess(collect: Collect, tmp_path: Path) -> None:
@@ -166,17 +168,19 @@ def test_an_error_outside_of_any_signal_ends_the_recording_and_nothing_else(coll
     assert "broken on purpose" in stopped.read_text()
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_loader_workers_pay_nothing(method: str, collect_started: Collect) -> None:
-    collected = collect_started(sys.executable, program("workers.py"), method)
+def test_loader_workers_pay_nothing(collect_started: Collect) -> None:
+    collected = collect_started(sys.executable, program("workers.py"))
     assert collected.process.returncode == 0, collected.process.stderr
-    plain = run_started(sys.executable, program("workers.py"), method)
-    usual, _ = map(ast.literal_eval, re.findall(r"\{.*?\}", plain.stdout))
-    before, after = map(ast.literal_eval, re.findall(r"\{.*?\}", collected.process.stdout))
-    assert before | {"hooks": 0} == after | {"hooks": 0, "pyarrow": 0, "files": 0} == usual
-    assert before["hooks"] == after["hooks"] == (method != "spawn")
-    if method != "fork":  # a fork has what its parent has
-        assert after["pyarrow"] == after["files"] == 0
-    assert collected.process.stdout.endswith(" 0\n"), "what spawned workers go by is as it was"
+    plain = run_started(sys.executable, program("workers.py"), "before")
+    (usual,) = map(ast.literal_eval, plain.stdout.splitlines())
+    befores, afters, inherited = map(ast.literal_eval, collected.process.stdout.splitlines())
+    assert befores.keys() == afters.keys() == usual.keys() == {"fork", "spawn", "forkserver"}
+    for method, before in befores.items():
+        after = afters[method]
+        assert before | {"hooks": 0} == after | {"hooks": 0, "pyarrow": 0, "files": 0} == usual[method], method
+        assert before["hooks"] == after["hooks"] == (method != "spawn"), method
+        if method != "fork":  # a fork has what its parent has
+            assert after["pyarrow"] == after["files"] == 0, method
+    assert inherited == 0, "what spawned workers go by is as it was"
     steps = sorted(len(process.steps) for process in collected.run.processes)
     assert steps == [5, 5], "the trainer that is spawned is recorded like the process itself"

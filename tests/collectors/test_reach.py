@@ -104,12 +104,6 @@ def test_uv_run_in_an_environment_without_tracelyze(collect_started: Collect, tm
     assert len(process.steps) == 20
 
 
-def test_four_ranks_of_torchrun(collect_started: Collect) -> None:
-    collected = collect_started(*TORCHRUN, "--nproc-per-node", "4", program("ranks.py"))
-    assert collected.process.returncode == 0, collected.process.stderr
-    assert [(process.rank, len(process.steps)) for process in collected.run.processes] == [(r, 30) for r in range(4)]
-
-
 def test_attempts_of_an_elastic_launch_are_kept_apart_and_the_last_is_judged(
     collect_started: Collect, tmp_path: Path
 ) -> None:

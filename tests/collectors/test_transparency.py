@@ -47,10 +47,10 @@ def test_the_users_own_sitecustomize_runs_as_before(collect_started: Collect, tm
     assert process.stdout.split() == [str(tmp_path / "sitecustomize.py")] * 2
 
 
-def test_models_can_be_copied_scripted_exported_and_compiled_as_before(collect_started: Collect) -> None:
-    plain = run_started(sys.executable, "-W", "ignore", program("transforms.py"))
+def test_models_can_be_copied_scripted_exported_and_compiled_as_before(collect: Collect) -> None:
+    plain = run_plain(sys.executable, "-W", "ignore", program("transforms.py"))
     assert plain.returncode == 0, plain.stderr
-    collected = collect_started(sys.executable, "-W", "ignore", program("transforms.py"))
+    collected = collect(sys.executable, "-W", "ignore", program("transforms.py"))
     assert collected.process.stdout == plain.stdout
 
 
@@ -118,11 +118,11 @@ def test_handlers_hooks_children_and_warnings_are_the_programs_own(collect_start
     assert steps == [10, 15, 25], "the process, the child that trained, and the daemon that outlived its parent"
 
 
-def test_errors_that_the_program_catches_show_none_of_our_frames(collect_started: Collect) -> None:
+def test_errors_that_the_program_catches_show_none_of_our_frames(collect: Collect) -> None:
     """Out of modules, backward, losses, clipping, scalers, loaders, optimizers: tracebacks, causes, contexts, lines."""
     plain, collected = (
-        run_started(sys.executable, program("caught.py")),
-        collect_started(sys.executable, program("caught.py")),
+        run_plain(sys.executable, program("caught.py")),
+        collect(sys.executable, program("caught.py")),
     )
     assert plain.returncode == collected.process.returncode == 0, collected.process.stderr
     assert plain.stdout.count("Traceback (most recent call last)") > 50

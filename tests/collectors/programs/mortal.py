@@ -15,6 +15,7 @@ import sys
 import time
 
 import torch
+import torch._dynamo  # which each trainer would import anew for its first optimizer, 1.2 s
 from torch import nn
 
 WAYS = ["SIGKILL"] * 6 + ["SIGSEGV", "SIGABRT", "SIGTERM", "os._exit"]

@@ -1,7 +1,7 @@
 """Loads batches in workers that call modules, before and while it trains; prints what a worker is like.
 
-`workers.py METHOD`: how workers are started. With a second argument, a process that is no worker is spawned meanwhile,
-and trains.
+Workers are started by each method in turn, and at last a process that is no worker is spawned, and trains.
+`workers.py before`: only the workers before it trains.
 """
 
 import os
@@ -13,6 +13,7 @@ import torch.multiprocessing
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+METHODS = ("fork", "spawn", "forkserver")
 FACTS = ("hooks", "pyarrow", "files", "threads", "recorded", "handed on")
 
 
@@ -60,7 +61,10 @@ def facts(method):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    before = facts(sys.argv[1])
+    print({method: facts(method) for method in METHODS})
+    if sys.argv[1:] == ["before"]:
+        sys.exit()
     train()
-    print(before, facts(sys.argv[1]), os.environ.get("TRACELYZE_SPAWNED_WORKER", "0"))
+    print({method: facts(method) for method in METHODS})
+    print(os.environ.get("TRACELYZE_SPAWNED_WORKER", "0"))
     torch.multiprocessing.spawn(train, nprocs=1)
