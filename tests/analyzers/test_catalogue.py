@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracelyze import schema
+from tracelyze import analyzers, schema
 from tracelyze.analyzers import causality, rules
+from tracelyze.analyzers.computed import crash_families
 from tracelyze.analyzers.rule import Limits, Rule
 from tracelyze.diagnosis import SEVERITIES, Finding
 
@@ -65,3 +68,15 @@ def test_a_threshold_says_when_the_configuration_set_it() -> None:
     assert changed[name] == default + 1
     assert changed.source(name) == "set in the configuration"
     assert Limits(thresholds).source(name) == thresholds[0].source
+
+
+def test_examples_leave_no_argument_out() -> None:
+    """Whoever pastes `batch_size=...` gives the loader an Ellipsis; a comment may have dots."""
+    unfinished = re.compile(r"[(,=]\s*\.\.\.\s*[,)]")
+    for path in sorted(Path(analyzers.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.keyword) and node.arg == "fix_code":
+                texts = [str(part.value) for part in ast.walk(node.value) if isinstance(part, ast.Constant)]
+                code = "\n".join(line.partition("#")[0] for line in "".join(texts).splitlines())
+                assert not unfinished.search(code), path
+    assert [family.name for family in crash_families.FAMILIES if unfinished.search(family.fix_code)] == []

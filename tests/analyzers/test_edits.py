@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tracelyze.analyzers.computed.optimization import schedules
 from tracelyze.analyzers.evidence import edits
 from tracelyze.diagnosis import Diff
 
@@ -150,3 +151,38 @@ def test_what_may_not_be_the_place_is_left_alone(make) -> None:
     apart = sites_of(scaled, backward="backward()", step="optimizer.step()")
     apart[1]["function"] = "update"
     assert edits.step_by_scaler(make.process(sites=apart).optimizations[0]) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "repaired"),
+    [
+        ("self.best = model.state_dict()",
+         "self.best = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}"),
+        ("best, at = model.state_dict(), epoch", None),
+        ("best = copy.copy(model.state_dict())", None),
+    ],
+)  # fmt: skip
+def test_kept_weights_are_copied(make, line: str, repaired: str | None) -> None:
+    source = f"def keep(self, model, epoch):\n    {line}\n"
+    process = make.process(sites=sites_of(source, state_dict="state_dict()"))
+    diff = edits.copy_of_states(process, process.site(1))
+    if repaired is None:
+        assert diff is None
+    else:
+        assert statements(applied(source, diff))[1] == repaired
+
+
+@pytest.mark.parametrize(
+    ("line", "example"),
+    [
+        ("opt = torch.optim.SGD(net.parameters(), lr=0.3, momentum=0.9)",
+         "opt = torch.optim.SGD(net.parameters(), lr=0.03, momentum=0.9)"),
+        ("opt = torch.optim.SGD(net.parameters(), lr = 3e-1)", "opt = torch.optim.SGD(net.parameters(), lr=0.03)"),
+        ("opt = make(net, lr=base_lr)", "optimizer = torch.optim.SGD(model.parameters(), lr=0.03)"),
+        ("opt = make([{'lr': 1}], lr=10 * base)", "optimizer = torch.optim.SGD(model.parameters(), lr=0.03)"),
+    ],
+)  # fmt: skip
+def test_an_example_with_another_rate_keeps_the_users_line(make, line: str, example: str) -> None:
+    sites = sites_of(f"def train():\n    {line}\n", optimizer="opt =")
+    process = make.process(sites=sites, optimizers=[{"optimizer": 0, "name": "SGD", "made_at": 1}])
+    assert schedules.with_rate(process.optimizations[0], 0.03) == example

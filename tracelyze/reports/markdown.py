@@ -142,6 +142,8 @@ def _details(chapter: Chapter, of_ranks: int) -> str:
     facts += [f"**confidence** {finding.confidence}", markdown_code(finding.rule)]
     parts = [head, _words(finding.summary), " · ".join(facts), *_seen(finding), *_repair(finding)]
     parts += [_evidence(finding.evidence)] if finding.evidence else []
+    for one in filter(tracebacks.is_text, finding.evidence):
+        parts += [f"{plain(one.name)}:", escaping.markdown_block(escaping.shortened(str(one.value).strip(), _LONGEST))]
     parts += [_block("\n".join(folded(text, _TRACEBACK)), "") for text in _tracebacks(finding)]
     if finding.excluded:
         parts.append("\n".join(["**Excluded:**", "", *(f"- {_words(one)}" for one in finding.excluded)]))
@@ -190,7 +192,7 @@ def _code(finding: Finding) -> str:
 
 def _evidence(evidence: list[Evidence]) -> str:
     lines = ["| Measured | Value | Limit | Basis |", "|---|---|---|---|"]
-    for one in [one for one in evidence if not tracebacks.is_traceback(one)][:30]:
+    for one in [one for one in evidence if not tracebacks.is_traceback(one) and not tracebacks.is_text(one)][:30]:
         cells = (one.name, formatting.quantity(one.value, one.unit), words.limit(one), one.source)
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)

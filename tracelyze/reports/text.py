@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 WIDTH: Final = 80
 """Columns, unless the terminal has fewer."""
 
+_TEXT_LINES = 24  # of a table or stack
 _NUMBERS = 3  # of the evidence
 _LONGEST = 600  # characters of one text
 _CODE_LINES = 20
@@ -116,6 +117,10 @@ class _Page:
             if tracebacks.is_traceback(evidence):
                 self.lines.append("")
                 self.verbatim(folded(str(evidence.value), _TRACEBACK_LINES), "    ", "")
+        texts = [one for one in finding.evidence if tracebacks.is_text(one)] if not finding.charts else []
+        for evidence in texts[:1]:
+            self.fact("Seen", f"{evidence.name}:")
+            self.verbatim(escaping.printable(evidence.value).splitlines()[:_TEXT_LINES], "    ", "")
         if finding.location is None:
             return
         if finding.seen_at is not None:
@@ -202,7 +207,7 @@ class _Page:
 
 def _numbers(finding: Finding) -> list[Evidence]:
     """The first few pieces of evidence that were held against something, else the first few."""
-    plain = [one for one in finding.evidence if not tracebacks.is_traceback(one)]
+    plain = [one for one in finding.evidence if not (tracebacks.is_traceback(one) or tracebacks.is_text(one))]
     return ([one for one in plain if one.threshold is not None] or plain)[:_NUMBERS]
 
 

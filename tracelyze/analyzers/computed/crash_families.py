@@ -37,7 +37,7 @@ FAMILIES = (
         "BatchNorm in train mode computes statistics over the batch and cannot do so with a single value per channel. "
         "Mostly it is the last batch of an epoch, when the number of samples divides with remainder one.",
         "Drop the last incomplete batch of the training loader, or pick a batch size that leaves more than one sample.",
-        "DataLoader(dataset, batch_size=..., shuffle=True, drop_last=True)",
+        "loader = DataLoader(dataset, batch_size=batch_size, shuffle=True, drop_last=True)",
     ),
     Family(
         "backward-twice",

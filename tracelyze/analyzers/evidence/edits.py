@@ -21,6 +21,7 @@ SCALER_STEP: Final = re.compile(r"(?P<scaler>[A-Za-z_.]*[Ss]caler\w*)\.step\((?P
 SCALED_BACKWARD: Final = re.compile(r"(?P<scaler>[A-Za-z_.]*[Ss]caler\w*)\.scale\(.+\)\.backward\(\)")
 BACKWARD: Final = re.compile(r"(?P<loss>[A-Za-z_][\w.]*)\.backward\(\)")
 CLEAR: Final = re.compile(r"[A-Za-z_][\w.]*\.zero_grad\((set_to_none=\w+)?\)")
+STATES: Final = re.compile(r"(?P<kept>[A-Za-z_][\w.]*) = (?P<model>[A-Za-z_][\w.]*)\.state_dict\(\)")
 LOADER: Final = re.compile(r"(?P<head>.*\bDataLoader\()(?P<arguments>[^()]*(?:\([^()]*\)[^()]*)*)\)")
 
 
@@ -116,6 +117,16 @@ def scale_the_loss(optimization: Optimization) -> Diff | None:
         return None
     added = f"{there[0]}{stepped['scaler']}.scale({match['loss']}).backward()"
     return Diff(backward.file, backward.line, ["".join(there)], [added])
+
+
+def copy_of_states(process: Process, taken: Location | None) -> Diff | None:
+    """The weights copied at the line that keeps them, where that is a plain assignment."""
+    there = taken and _statement(process, taken)
+    match = there and STATES.fullmatch(there[1])
+    if not taken or not there or not match:
+        return None
+    copies = f"{{name: tensor.detach().clone() for name, tensor in {match['model']}.state_dict().items()}}"
+    return Diff(taken.file, taken.line, ["".join(there)], [f"{there[0]}{match['kept']} = {copies}"])
 
 
 def loader_arguments(process: Process, made_at: Location | None, wanted: Mapping[str, str]) -> Diff | None:

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.rule import Limits
 
+ONE_BATCH = (
+    "for _ in range(200):  # the inputs and targets of one batch: its loss must fall to nearly nothing\n"
+    "    optimizer.zero_grad()\n    loss = criterion(model(inputs), targets)\n    loss.backward()\n    optimizer.step()"
+)
+"""An example: learning one batch by heart tells a broken step from broken data."""
+
 _CLASSES = (2, 10, 100, 1000)  # of the usual tasks; ln of a large number is near that of its neighbours
 _BLOCKS = 10
 _WARM = 0.5  # of the largest rate, at the median step: a rate that climbs all the time is half of it there, and no more

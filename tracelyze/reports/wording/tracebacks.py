@@ -46,6 +46,11 @@ def is_traceback(evidence: Evidence) -> bool:
     return isinstance(evidence.value, str) and HEADER in evidence.value
 
 
+def is_text(evidence: Evidence) -> bool:
+    """A value of several lines that is no traceback, and no cell can hold: a stack, a table of ranks."""
+    return isinstance(evidence.value, str) and "\n" in evidence.value.strip() and not is_traceback(evidence)
+
+
 def parse(text: str) -> list[Traceback]:
     """The tracebacks of a chain in their order; text before the first one is its introduction."""
     found: list[Traceback] = []

@@ -55,8 +55,9 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
         ),
         fix="Initialise the recurrent weights orthogonally, or use GRU or LSTM; clip gradients, and unroll fewer "
         "positions.",
-        fix_code="for name, weight in rnn.named_parameters():\n"
-        '    if "weight_hh" in name:\n        nn.init.orthogonal_(weight)',
+        fix_code="for name, weight in model.named_parameters():  # right after the model is made\n"
+        "    is_square = weight.dim() == 2 and weight.size(0) == weight.size(1)\n"
+        '    if "weight_hh" in name or is_square:\n        torch.nn.init.orthogonal_(weight)',
         first_step=1,
         last_step=timing.last_step(optimization),
         evidence=[

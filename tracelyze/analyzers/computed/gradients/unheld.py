@@ -39,8 +39,10 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
         ),
         fix="Make the optimizer after the whole model, over all of its parameters; keep layers in nn.ModuleList. "
         "Parameters that are to stay as they are: requires_grad_(False), which also saves their gradients.",
-        fix_code="self.layers = nn.ModuleList(layers)  # in __init__, if layers are in a list\noptimizer = "
-        "torch.optim.AdamW(model.parameters(), lr=1e-3)",
+        fix_code="# below the last line that adds a layer to the model, or replaces one:\n"
+        "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)\n"
+        "# if the layers are in a Python list, in __init__:\n"
+        "# self.layers = nn.ModuleList(layers)",
         first_step=1,
         last_step=timing.last_step(optimization),
         evidence=[

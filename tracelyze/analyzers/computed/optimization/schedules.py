@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -26,6 +27,15 @@ MATCH = 1e-3  # of a value: what is logged may be the mean of batches of unlike 
 ALMOST = 0.2  # of its length, or of its rate: a schedule that ends there has not been gone through
 
 
+LIGHTNING: Final = (
+    'return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}\n'
+    '# "interval": "epoch", which Lightning takes without it, if the length of the schedule counts epochs'
+)
+"""The end of configure_optimizers, from which Lightning steps the scheduler itself."""
+
+_GIVEN_RATE: Final = re.compile(r"\b(lr|max_lr)\s*=\s*\d[\d._]*(?:e[-+]?\d+)?(?=\s*[,)])", re.IGNORECASE)
+
+
 def last_rows(process: Process) -> list[Row]:
     """What is known last of each scheduler."""
     return list({row["scheduler"]: row for row in process.tables["schedules"].records()}.values())
@@ -40,6 +50,19 @@ def rate_location(optimization: Optimization, raised: bool = False) -> Location 
     if scheduler is not None:
         return optimization.process.site(scheduler["made_at"]) or optimization.step_location
     return (None if raised else optimization.made_at) or optimization.step_location
+
+
+def with_rate(optimization: Optimization, rate: float) -> str:
+    """An example that sets this rate: the line that gives it, where that says it in numbers."""
+    place = rate_location(optimization)
+    line = place.source.strip() if place else ""
+    if len(_GIVEN_RATE.findall(line)) == 1 and line.count("(") == line.count(")"):
+        return _GIVEN_RATE.sub(rf"\g<1>={rate:.2g}", line)
+    if "OneCycleLR" in line:
+        return f"scheduler = OneCycleLR(optimizer, max_lr={rate:.2g}, total_steps=total_steps)"
+    name = optimization.facts.get("name")
+    by_name = f"optimizer = torch.optim.{name}(model.parameters(), lr={rate:.2g})"
+    return by_name if name else f'for group in optimizer.param_groups:\n    group["lr"] = {rate:.2g}'
 
 
 def runs_ahead(optimization: Optimization, rows: list[Row], limits: Limits) -> Row | None:
@@ -243,7 +266,7 @@ def finding(
         title=title,
         summary=what,
         fix=fix,
-        fix_code=code,
+        fix_code=LIGHTNING if made and made.function == "configure_optimizers" else code,
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),

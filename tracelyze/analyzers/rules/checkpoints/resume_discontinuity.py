@@ -90,12 +90,10 @@ def _finding(process: Process, row: Row, lost: list[str], in_file: bool, limits:
         confidence="likely",
         title=f"The training goes on from a checkpoint without the state of its {names}",
         summary=f"{where} {' '.join(effect[name] for name in lost)}{grown}",
-        fix="Save and restore the model, the optimizer, the scheduler and the scaler together.",
-        fix_code=(
-            'torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}, path)\n'
-            "checkpoint = torch.load(path)\n"
-            'model.load_state_dict(checkpoint["model"])\noptimizer.load_state_dict(checkpoint["optimizer"])'
-        ),
+        fix=f"Restore the state of the {names} as well, right where the weights are restored."
+        if in_file
+        else "Save the state of the optimizer beside the weights, and restore both.",
+        fix_code=_code(lost, in_file),
         first_step=step + 1,
         first_second=row["time"],
         evidence=evidence,
@@ -103,6 +101,14 @@ def _finding(process: Process, row: Row, lost: list[str], in_file: bool, limits:
         charts=pictures.loss(process.longest, [Mark(float(step), "restored")]) if process.optimizations else [],
         false_alarm="A second phase that is to begin with a fresh optimizer, from the weights of the first.",
     )
+
+
+def _code(lost: list[str], in_file: bool) -> str:
+    """What restores the lost states, and saves them where the file holds none."""
+    states = ", ".join(f'"{name}": {name}.state_dict()' for name in ["model", *lost])
+    loads = [f'{name}.load_state_dict(checkpoint["{name}"])' for name in ["model", *lost]]
+    saving = [] if in_file else [f"torch.save({{{states}}}, path)  # where the file is written"]
+    return "\n".join([*saving, "checkpoint = torch.load(path)", *loads])
 
 
 RULE = Rule(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tracelyze.analyzers.evidence import edits
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, missing
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -62,6 +63,7 @@ def _finding(process: Process, rows: list[Row], limits: Limits) -> Finding:
         ],
         location=process.site(row["taken_site"]) or process.site(row["site"]),
         seen_at=process.site(row["site"]),
+        diff=edits.copy_of_states(process, process.site(row["taken_site"])),
         false_alarm="A load that is meant to do nothing, after the weights were changed in place.",
     )
 

@@ -66,10 +66,11 @@ def _finding(process: Process, loader: Row, one: Pass, pairs: int, limits: Limit
         ),
         fix="Let each worker yield its own part of the stream: in the dataset's __iter__, ask which worker it runs in.",
         fix_code=(
+            "import itertools  # at the top of the file\n\n"
+            "# in the dataset: call today's __iter__ samples, and add\n"
             "def __iter__(self):\n"
             "    worker = torch.utils.data.get_worker_info()\n"
             "    first, every = (worker.id, worker.num_workers) if worker else (0, 1)\n"
-            "    # samples() stands for what __iter__ yields today\n"
             "    yield from itertools.islice(self.samples(), first, None, every)"
         ),
         first_step=one.step + 1,

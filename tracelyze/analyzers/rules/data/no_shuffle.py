@@ -72,7 +72,7 @@ def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limi
             "towards the few classes that it holds and away from the others, and the last ones of an epoch win."
         ),
         fix="Shuffle the training loader, and leave the validation loader as it is.",
-        fix_code="loader = DataLoader(dataset, batch_size=..., shuffle=True)",
+        fix_code=f"loader = DataLoader(dataset, batch_size={loader['batch_size'] or 32}, shuffle=True)",
         first_step=int(rows[0]["step"] or 0) + 1,
         evidence=[
             Evidence("sampler", loader["sampler"]),
@@ -100,7 +100,7 @@ def _same_order(process: Process, loader: Row, limits: Limits) -> Finding:
             "hold the same samples, and the last ones of an epoch have the last word."
         ),
         fix="Shuffle the training loader, unless the order matters.",
-        fix_code="loader = DataLoader(dataset, batch_size=..., shuffle=True)",
+        fix_code=f"loader = DataLoader(dataset, batch_size={loader['batch_size'] or 32}, shuffle=True)",
         evidence=[
             Evidence("sampler", loader["sampler"]),
             Evidence("passes over the loader", count, "passes", limits["passes"], limits.source("passes")),

@@ -97,7 +97,7 @@ def _finding(process: Process, compared: dict[int, tuple[int, float]], first: Pa
         fix="Divide the data among the ranks, and call sampler.set_epoch when an epoch begins.",
         fix_code=(
             "sampler = DistributedSampler(dataset, shuffle=True)\n"
-            "loader = DataLoader(dataset, batch_size=..., sampler=sampler)\n"
+            "loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler)  # without shuffle=True\n"
             "for epoch in range(epochs):\n    sampler.set_epoch(epoch)"
         ),
         first_step=first.step + 1,

@@ -63,8 +63,10 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         ),
         fix="Give padding an id of its own, or mask it by attention_mask instead of by its id; see that each text "
         "ends in the end-of-text token.",
-        fix_code='labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)\n'
-        "# with texts that end in tokenizer.eos_token, for which attention_mask is 1",
+        fix_code='tokenizer.add_special_tokens({"pad_token": "<pad>"})  # in place of pad_token = eos_token\n'
+        "model.resize_token_embeddings(len(tokenizer))  # right after the model is made\n"
+        "# or, where you make the labels:\n"
+        '# labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)',
         evidence=[
             Evidence("rows that end in this id", ended, "share", limits["ended"], limits.source("ended")),
             Evidence("targets with this id that count", 0, "targets"),

@@ -58,8 +58,8 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         ),
         fix="Train the embedding (and the head, if tokens are to be produced) along with the adapters, or at least "
         "the new rows; make the optimizer after the embedding was resized.",
-        fix_code='LoraConfig(..., modules_to_save=["embed_tokens", "lm_head"])\n'
-        "# or trainable_token_indices=[...] for the new rows alone",
+        fix_code='LoraConfig(r=8, modules_to_save=["embed_tokens", "lm_head"])\n'
+        "# or trainable_token_indices=new_ids, for the new rows alone",
         first_step=int(row["begun"]) + 1,
         last_step=int(row["step"]),
         evidence=[

@@ -39,7 +39,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             summary=seen.summary,
             fix="Check that the optimizer holds the parameters and that the rate is not too small, that labels belong "
             "to their inputs, and whether the model can learn one single batch by heart.",
-            fix_code="for _ in range(200):  # the loss of one batch must fall to nearly nothing\n    step(batch)",
+            fix_code=flat_losses.ONE_BATCH,
             first_step=seen.first,
             last_step=timing.last_step(optimization),
             evidence=[

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
 FIX_GRAPHS = (
-    "Keep the backward pass as it is. Where the loop stores a loss or an output beyond the step, store a number or a "
-    "detached tensor: loss.item() in running sums and logs, .detach() for outputs and hidden states."
+    "Keep the backward pass as it is. Where the loop keeps a loss, an output or a hidden state beyond the step, keep "
+    "it detached: what reads it later works as before. To a running sum, add loss.item()."
 )
 CODE_GRAPHS = (
-    "running_loss += loss.item()  # where the loop adds up losses\n"
-    "outputs.append(output.detach().cpu())  # where it keeps outputs"
+    "kept.append(loss.detach())  # where a list, dictionary or attribute keeps a loss or an output\n"
+    "running_loss += loss.item()  # where the loop adds up losses"
 )
 FIX_OTHER = (
     "Look for a list, dictionary or cache that grows with every step: stored batches, outputs or logs. Keep only what "

@@ -8,6 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.data import loss_calls, predictions
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
+from tracelyze.analyzers.signatures import flat_losses
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 
@@ -50,7 +51,7 @@ def _finding(process: Process, line: Line, stretch: list[Row], bound: float, lim
         fix="Print a few inputs with their labels: shuffled apart, nothing can be learned. Then train on one small "
         "batch only. If its loss falls to nearly nothing, the labels or the data are wrong; if not, look for dead "
         "units, a rate that is too high, or a term of the loss that keeps the output constant.",
-        fix_code="for _ in range(200):  # one batch of 8, again and again\n    step(inputs[:8], targets[:8])",
+        fix_code=flat_losses.ONE_BATCH,
         evidence=[
             Evidence("deviation of the predictions over that of the targets", ratio, "share", bound,
                      limits.source("varies")),

@@ -67,7 +67,8 @@ def _finding(process: Process, probes: list[Row], limits: Limits) -> Finding:
             f"for positions, and that one holds the {row['samples']} samples."
         )
         fix = "Make the layer with batch_first=True, or swap the first two dimensions before it and after it."
-        code = f"nn.{layer}(..., batch_first=True)"
+        sizes = "input_size, hidden_size" if layer in ("RNN", "GRU", "LSTM") else "width, heads"
+        code = f"nn.{layer}({sizes}, batch_first=True)"
     else:
         why = (
             f"One position of a sample reaches {plural(row['by_position'] or 0, 'other sample')} and not all: "

@@ -22,7 +22,11 @@ FIX = (
     "rate, warm it up, clip gradients. If nothing moved before: look for log(0), division by zero, sqrt(0), an empty "
     "mask, or a bad sample in the batch."
 )
-FIX_CODE = "if not torch.isfinite(loss):\n    raise RuntimeError(f'loss is {loss.item()} at step {step}')"
+FIX_CODE = (
+    "if not torch.isfinite(loss):  # before loss.backward()\n"
+    '    torch.save((inputs, targets), "bad_batch.pt")\n'
+    '    raise RuntimeError(f"the loss is {loss.item()}: see bad_batch.pt")'
+)
 
 
 def check(process: Process, limits: Limits) -> Outcome:

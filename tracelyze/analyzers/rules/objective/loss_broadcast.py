@@ -58,7 +58,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     kept = row["reduction"] == "none"
     by_hand = line.function == WRITTEN_OUT
     subject = "The loss" if by_hand else line.function
-    call = "((prediction - target) ** 2).mean()" if by_hand else f"F.{line.function}(prediction, target)"
+    call = "((prediction - target) ** 2).mean()" if by_hand else f"nn.functional.{line.function}(prediction, target)"
     return loss_calls.finding(
         process, line, bad, limits,
         rule=RULE.id,

@@ -45,9 +45,11 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
             f"The input of {line.where} has rows from {number(min(row['lowest'] for row in bad))} to "
             f"{number(max(row['highest'] for row in bad))} that come from a softmax or sum to 1. {effect}"
         ),
-        fix="Give nll_loss and kl_div log-probabilities"
-        + (", or give cross_entropy the raw scores, which is the same in one call." if nll else "."),
-        fix_code="loss = F.cross_entropy(logits, target)\n# or: F.nll_loss(F.log_softmax(logits, dim=1), target)"
+        fix="Make the softmax in front of the loss a log_softmax, and leave the loss as it is."
+        + (" Or take the softmax away, and use cross_entropy: it contains both." if nll else ""),
+        fix_code="log_probabilities = F.log_softmax(scores, dim=1)  # in place of the softmax\n"
+        "loss = F.nll_loss(log_probabilities, target)\n"
+        "# or, without any softmax: loss = F.cross_entropy(scores, target)"
         if nll
         else 'loss = F.kl_div(F.log_softmax(logits, dim=-1), target, reduction="batchmean")',
         evidence=[

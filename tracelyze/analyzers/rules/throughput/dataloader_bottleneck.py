@@ -122,9 +122,7 @@ RULE = Rule(
     title="Training waits for data",
     about="Batches are made slower than the model consumes them, so the processor or device is idle in between.",
     check=check,
-    verify=(
-        "Record the run again: a step waits for a few percent of its time. `tracelyze compare` shows what was gained."
-    ),
+    verify=("Record the run again: steps wait less for data. `tracelyze compare` shows what was gained."),
     excluded=(
         "A busy machine: time in which other programs held the processors is left out.",
         "First batches of epochs are left out.",

@@ -39,6 +39,7 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
     affected[found.first :] = True
     marks = [Mark(float(raised), "rate raised" if found.stable else "first step")]
     rate, name = number(found.rate), optimization.facts.get("name") or "the optimizer"
+    code = schedules.with_rate(optimization, found.rate / 10)
     if found.stable:
         title = f"A learning rate of {rate} is too high: the loss blew up when it was raised"
         summary = (
@@ -46,8 +47,14 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
             f"on the rate was higher, up to {rate}, and the loss rose to {number(found.highest)}. A step that "
             "overshoots the valley lands higher on its other side, and each one lands higher still."
         )
-        fix = f"Go back to a checkpoint from before step {raised} and keep the rate at {number(found.stable)} or below."
-        code = f'for group in optimizer.param_groups:\n    group["lr"] = min(group["lr"], {found.stable:.2g})'
+        fix = (
+            f"Go back to a checkpoint from before step {raised}. Change what raises the rate so that it stays at "
+            f"{number(found.stable)} or below; until then cap the rate each time after it was changed."
+        )
+        code = (
+            "# right after each scheduler.step(), or wherever the loop sets the rate:\n"
+            f'for group in optimizer.param_groups:\n    group["lr"] = min(group["lr"], {found.stable:.2g})'
+        )
     elif found.constant:
         title = f"The learning rate of {name}, {rate}, is too high: the model ends with one answer for all"
         summary = (
@@ -57,7 +64,6 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
             "recover."
         )
         fix = "Try a tenth and a hundredth of the rate, from fresh weights."
-        code = f"optimizer = torch.optim.{name}(model.parameters(), lr={found.rate / 10:.2g})"
     elif found.stuck:
         where = "never got below its start" if found.above else "stays near its start"
         title = f"The learning rate of {name}, {rate}, is too high: the loss {where}"
@@ -69,7 +75,6 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
             "to everything, does not recover."
         )
         fix = "Try a tenth and a hundredth of the rate, from fresh weights."
-        code = f"optimizer = torch.optim.{name}(model.parameters(), lr={found.rate / 10:.2g})"
     else:
         when = "grew from the first step" if found.at_once else "blew up before it had settled"
         title = f"A learning rate of {rate} is too high for {name}: the loss {when}"
@@ -79,7 +84,6 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
             "step that overshoots the valley lands higher on its other side, and each one lands higher still."
         )
         fix = "Try a tenth and a hundredth of the rate. If inputs or targets are in the hundreds, normalise them first."
-        code = f"optimizer = torch.optim.{name}(model.parameters(), lr={found.rate / 10:.2g})"
     return Finding(
         rule=RULE.id,
         severity="critical",

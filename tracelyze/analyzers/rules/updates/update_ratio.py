@@ -75,7 +75,7 @@ def _small(optimization: Optimization, seen: Ratios, way: float, fell: float, li
             "trained."
         ),
         fix="Raise the learning rate, tenfold each time, until the loss falls from the first steps on.",
-        fix_code=f"optimizer = torch.optim.{name}(model.parameters(), lr={min(100 * rate, 1e-2):.2g})",
+        fix_code=schedules.with_rate(optimization, min(100 * rate, 1e-2)),
         first_step=int(seen.step[0]),
         last_step=timing.last_step(optimization),
         evidence=[
@@ -107,6 +107,7 @@ def _large(optimization: Optimization, ratio: float, limits: Limits) -> Finding:
             "the one before it learned."
         ),
         fix="Try a tenth and a hundredth of the learning rate.",
+        fix_code=schedules.with_rate(optimization, float(np.nanmedian(optimization.steps["lr"])) / 10),
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, half),
