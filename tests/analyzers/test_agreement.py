@@ -11,7 +11,7 @@ from tracelyze.analyzers import diagnose
 from tracelyze.analyzers.ranks import agreement
 from tracelyze.reports import render
 
-LOOKS = (1, 2, 11, 16, 24, 36)
+SAMPLED_STEPS = (1, 2, 11, 16, 24, 36)
 NORMS = [4.7, 4.71, 4.72, 4.73, 4.74, 4.75]
 APART = [4.7, 4.71, 4.72, 4.74, 4.76, 4.79]
 DDP = [{"model": 0, "name": "DistributedDataParallel", "parameters": 8, "elements": 100}]
@@ -20,7 +20,7 @@ DDP = [{"model": 0, "name": "DistributedDataParallel", "parameters": 8, "element
 def rank(make: Any, number: int, norms: list[float] = NORMS, gradients: list[float] = NORMS, **more: Any) -> Any:
     rows = [
         {"step": step, "optimizer": 0, "parameter": "l.weight", "weight_norm": norm, "grad_norm": gradient, "lr": 0.01}
-        for step, norm, gradient in zip(LOOKS, norms, gradients, strict=True)
+        for step, norm, gradient in zip(SAMPLED_STEPS, norms, gradients, strict=True)
     ]
     options = json.dumps({"lr": 0.01, "weight_decay": more.pop("decay", 0.1)})
     optimizers = [{"optimizer": 0, "name": "AdamW", "parameters": 8, "elements": 100, "options": options}]

@@ -10,7 +10,7 @@ import pytest
 from tracelyze.analyzers import diagnose
 
 COUNT = 400  # steps
-LOOKS = [1, 2, 11, 16, 24, 36, 54, 81, 121, 181, 271, 391]
+SAMPLED_STEPS = [1, 2, 11, 16, 24, 36, 54, 81, 121, 181, 271, 391]
 
 
 def stuck(make: Any, low: float = 2.3) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def stuck(make: Any, low: float = 2.3) -> dict[str, Any]:
     return steps | {"loss": [low + 0.02 * (index % 5) for index in range(COUNT)]}
 
 
-def layers(decades: Sequence[float], at: Sequence[int] = LOOKS, **more: Any) -> list[dict[str, Any]]:
+def layers(decades: Sequence[float], at: Sequence[int] = SAMPLED_STEPS, **more: Any) -> list[dict[str, Any]]:
     """Looks at one layer for each number: its gradient per element is that power of ten."""
     return [
         {"time": 0.05 * step, "step": step, "optimizer": 0, "parameter": f"layer{index}.{name}", "dtype": "float32",
@@ -46,7 +46,7 @@ def test_gradients_that_thin_out_through_the_depth(make) -> None:
 
 
 def test_gradients_that_vanish_from_some_step_on(make) -> None:
-    rows = layers([-2.0] * 9, LOOKS[:6]) + layers(DEEP, LOOKS[6:])
+    rows = layers([-2.0] * 9, SAMPLED_STEPS[:6]) + layers(DEEP, SAMPLED_STEPS[6:])
     status, _, finding = make.check("vanishing-gradients", make.process(stuck(make), more={"parameters": rows}))
     assert (status, finding.first_step) == ("fired", 54)
 
@@ -60,8 +60,8 @@ def test_gradients_that_vanish_from_some_step_on(make) -> None:
         layers([-9.0, -9.1, -8.9, -9.0, -2.0, -2.1, -1.9, -2.0, -2.0]),  # one small weight between two parts
         layers([-2.0, -3.0, -4.0, -5.0, -6.0, -7.0, -8.0, -9.0, -10.0]),  # the other way round
         layers([-7.0, -2.0, -2.0, -2.1, -1.9, -2.0, -2.0, -1.8, -2.0]),  # a large embedding that few batches touch
-        layers(DEEP, LOOKS[:6]) + layers([-2.0] * 9, LOOKS[6:]),  # it got going
-        layers(DEEP, LOOKS[:-1]) + layers([-2.0] * 9, LOOKS[-1:]),
+        layers(DEEP, SAMPLED_STEPS[:6]) + layers([-2.0] * 9, SAMPLED_STEPS[6:]),  # it got going
+        layers(DEEP, SAMPLED_STEPS[:-1]) + layers([-2.0] * 9, SAMPLED_STEPS[-1:]),
     ],
 )
 def test_gradients_that_reach_the_first_layers(rows: list[dict[str, Any]], make) -> None:
@@ -83,7 +83,7 @@ def test_small_gradients_while_the_loss_falls_or_is_low(make) -> None:
     "rows",
     [
         layers(DEEP[:5]),
-        layers(DEEP, LOOKS[:4]),
+        layers(DEEP, SAMPLED_STEPS[:4]),
         layers(DEEP, [1, 2, 3, 4, 5, 6, 7]),
         layers(DEEP, closure=True),
         layers(DEEP, grad_finite=False),
@@ -104,12 +104,12 @@ def test_a_loss_that_is_not_known(make) -> None:
 
 def test_what_saturates_the_layers_is_the_root(make) -> None:
     steps = stuck(make) | {"grads_carried": [0] + [8] * (COUNT - 1), "grad_norm": [float(s) for s in range(COUNT)]}
-    rows = layers([-2.0] * 9, LOOKS[:6]) + layers(DEEP, LOOKS[6:])
+    rows = layers([-2.0] * 9, SAMPLED_STEPS[:6]) + layers(DEEP, SAMPLED_STEPS[6:])
     found = {one.rule: one for one in diagnose(make.run(make.process(steps, more={"parameters": rows}))).findings}
     assert found["vanishing-gradients"].caused_by == "missing-zero-grad"
 
 
-def outputs(zeros: Sequence[float], at: Sequence[int] = LOOKS, kind: str = "ReLU") -> list[dict[str, Any]]:
+def outputs(zeros: Sequence[float], at: Sequence[int] = SAMPLED_STEPS, kind: str = "ReLU") -> list[dict[str, Any]]:
     """Looks at a hidden layer, its ReLU with that share of zeros, the last layer, and the model."""
     return [
         {"time": 0.05 * step + 0.001 * order, "step": step - 1, "order": order, "module": name, "kind": what,
@@ -121,7 +121,7 @@ def outputs(zeros: Sequence[float], at: Sequence[int] = LOOKS, kind: str = "ReLU
     ]  # fmt: skip
 
 
-def of_hidden(norms: Sequence[float], at: Sequence[int] = LOOKS, **more: Any) -> list[dict[str, Any]]:
+def of_hidden(norms: Sequence[float], at: Sequence[int] = SAMPLED_STEPS, **more: Any) -> list[dict[str, Any]]:
     """Looks at the gradients of the hidden layer, and of the last one, whose bias always has some."""
     hidden = [layers([0.0], [step], grad_norm=norm, **more) for step, norm in zip(at, norms, strict=True)]
     last = [row | {"parameter": row["parameter"].replace("0", "1")} for row in layers([-2.0], at)]

@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-RULE, MADE, LOOKS = "group-rate-overwritten", [1e-4, 1e-3], (1, 2, 3, 5, 10, 20, 50, 100)
+RULE, MADE, SAMPLED_STEPS = "group-rate-overwritten", [1e-4, 1e-3], (1, 2, 3, 5, 10, 20, 50, 100)
 
 
 def process(make: Any, now: Callable[[int], list[float]], made: list[float] = MADE) -> Any:
     row = {"optimizer": 0, "made": json.dumps(made), "scheduler": "OneCycleLR", "site": 1}
-    rows = [row | {"step": n, "steps": n, "now": json.dumps(now(n))} for n in LOOKS]
+    rows = [row | {"step": n, "steps": n, "now": json.dumps(now(n))} for n in SAMPLED_STEPS]
     return make.process(more={"group_rates": rows})
 
 

@@ -27,7 +27,7 @@ def elementwise(given: str, target: str, **columns: Any) -> list[dict[str, Any]]
 PROBABILITIES = {"lowest": 0.01, "highest": 0.6, "sum_error": 1e-6, "log_sum_error": 2.3}
 LOG_PROBABILITIES = {"lowest": -5.0, "highest": -0.1, "sum_error": 30.0, "log_sum_error": 1e-6}
 SIGMOIDS = {"function": "binary_cross_entropy_with_logits", "input_shape": "32x7", "target_shape": "32x7"}
-UNTOLD = {"made_by": "CompiledFunction"}
+MADE_COMPILED = {"made_by": "CompiledFunction"}
 
 
 @pytest.mark.parametrize(
@@ -35,12 +35,12 @@ UNTOLD = {"made_by": "CompiledFunction"}
     [
         ("double-softmax", calls(made_by="Softmax", made_dim=1, **PROBABILITIES), "certain"),
         ("double-softmax", calls(made_by="Softmax", made_dim=0), "certain"),
-        ("double-softmax", calls(**UNTOLD, **PROBABILITIES), "certain"),
+        ("double-softmax", calls(**MADE_COMPILED, **PROBABILITIES), "certain"),
         ("double-softmax", calls(made_by="Softmax", **PROBABILITIES | {"sum_error": 0.01}), "certain"),
         ("nll-of-probabilities", calls(function="nll_loss", made_by="Softmax", **PROBABILITIES), "certain"),
-        ("nll-of-probabilities", calls(function="kl_div", **UNTOLD, **PROBABILITIES), "certain"),
+        ("nll-of-probabilities", calls(function="kl_div", **MADE_COMPILED, **PROBABILITIES), "certain"),
         ("double-sigmoid", calls(made_by="Sigmoid", lowest=0.4, highest=0.6, **SIGMOIDS), "certain"),
-        ("double-sigmoid", calls(**UNTOLD, lowest=0.02, highest=0.97, **SIGMOIDS), "likely"),
+        ("double-sigmoid", calls(**MADE_COMPILED, lowest=0.02, highest=0.97, **SIGMOIDS), "likely"),
         ("softmax-wrong-dim", calls(function="nll_loss", made_by="LogSoftmax", made_dim=0), "certain"),
         ("softmax-wrong-dim", calls(function="nll_loss", made_by="LogSoftmax"), "certain"),
         ("softmax-wrong-dim", calls(function="nll_loss", made_by="Log", made_dim=0), "certain"),
@@ -71,9 +71,9 @@ def test_the_fault_is_found(make, rule: str, rows: list[dict[str, Any]], confide
         ("double-softmax", [*calls(23), *calls(2, **PROBABILITIES)]),
         ("nll-of-probabilities", calls(function="nll_loss", made_by="LogSoftmax", **LOG_PROBABILITIES)),
         ("double-sigmoid", calls(lowest=0.3, highest=0.5, **SIGMOIDS)),
-        ("double-sigmoid", calls(**UNTOLD, lowest=-0.1, highest=0.9, **SIGMOIDS)),
+        ("double-sigmoid", calls(**MADE_COMPILED, lowest=-0.1, highest=0.9, **SIGMOIDS)),
         ("softmax-wrong-dim", calls(function="nll_loss", made_by="LogSoftmax", made_dim=1, **LOG_PROBABILITIES)),
-        ("softmax-wrong-dim", calls(function="nll_loss", **UNTOLD, **LOG_PROBABILITIES)),
+        ("softmax-wrong-dim", calls(function="nll_loss", **MADE_COMPILED, **LOG_PROBABILITIES)),
         ("softmax-wrong-dim", calls(function="nll_loss", made_by="Log", made_dim=1, **LOG_PROBABILITIES)),
         ("softmax-wrong-dim", elementwise("32x10", "32x10", made_by="Softmax", made_dim=1)),
         ("loss-broadcast", elementwise("32x1", "32x1")),
@@ -90,9 +90,9 @@ def test_the_look_alike_is_not(make, rule: str, rows: list[dict[str, Any]]) -> N
 @pytest.mark.parametrize(
     ("rule", "rows"),
     [
-        ("softmax-wrong-dim", calls(**UNTOLD)),
+        ("softmax-wrong-dim", calls(**MADE_COMPILED)),
         ("softmax-wrong-dim", calls(function="nll_loss", input_shape="20x20", made_by="LogSoftmax", made_dim=0)),
-        ("double-sigmoid", calls(**UNTOLD, lowest=0.3, highest=0.5, **SIGMOIDS)),
+        ("double-sigmoid", calls(**MADE_COMPILED, lowest=0.3, highest=0.5, **SIGMOIDS)),
         ("double-sigmoid", calls()),
         ("double-softmax", calls(training=False)),
         ("loss-broadcast", elementwise("1x1", "1")),

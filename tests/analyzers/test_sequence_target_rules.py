@@ -25,21 +25,21 @@ def calls(count: int = 9, **columns: Any) -> list[dict[str, Any]]:
     return [{**row, **SHIFTED, **FULL, "step": index, **columns} for index in range(count)]
 
 
-UNTOLD = calls(20, **dict.fromkeys((*COPIED, *PADDED)))  # looked at, when the graph was not walked any more
+NOT_WALKED = calls(20, **dict.fromkeys((*COPIED, *PADDED)))  # looked at, when the graph was not walked any more
 
 
 @pytest.mark.parametrize(
     ("rule", "rows", "severity"),
     [
         (COPY, calls(**COPIED), "critical"),
-        (COPY, [*calls(**COPIED), *UNTOLD], "critical"),
+        (COPY, [*calls(**COPIED), *NOT_WALKED], "critical"),
         (COPY, [*calls(**COPIED), *calls(2, **COPIED | {"ids_compared": 3.0, "ids_equal": 0.0})], "critical"),
         (COPY, calls(**COPIED, **PADDED), "critical"),
         (COPY, calls(**LEAKING), "critical"),
         (COPY, calls(**LEAKING | {"sees_next": 0.95}), "critical"),  # padding behind the last token counts
-        (COPY, [*calls(**LEAKING), *UNTOLD], "critical"),
+        (COPY, [*calls(**LEAKING), *NOT_WALKED], "critical"),
         (PADDING, calls(**PADDED), "warning"),
-        (PADDING, [*calls(**PADDED), *UNTOLD], "warning"),
+        (PADDING, [*calls(**PADDED), *NOT_WALKED], "warning"),
         (PADDING, [*calls(7, **PADDED | {"pad_share": 0.6}), *calls(2)], "warning"),
     ],
 )
@@ -78,11 +78,11 @@ def test_the_look_alike_is_not(make, rule: str, rows: list[dict[str, Any]]) -> N
         (COPY, calls(**COPIED | {"sees_later": 0.4})),  # sees both sides: autoencoders, copying
         (COPY, calls(**COPIED | {"sees_later": math.nan})),  # shifts its input itself, or nobody knows
         (COPY, calls(**COPIED | {"ids_compared": 4.0})),
-        (COPY, UNTOLD + [row | {"site": 4} for row in calls(1, **COPIED | {"sees_later": None})]),
+        (COPY, NOT_WALKED + [row | {"site": 4} for row in calls(1, **COPIED | {"sees_later": None})]),
         (COPY, calls(**LEAKING | {"next_targets": 0.0, "sees_next": math.nan})),  # the targets are other ids
         (COPY, calls(2, **LEAKING)),
         (COPY, calls(**LEAKING | {"next_targets": 9.0})),
-        (PADDING, [*UNTOLD, *calls(3, function="mse_loss", **PADDED)]),
+        (PADDING, [*NOT_WALKED, *calls(3, function="mse_loss", **PADDED)]),
     ],
 )
 def test_what_cannot_be_told_is_skipped(make, rule: str, rows: list[dict[str, Any]]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 COUNT = 400
-LOOKS = [1, 2, 11, 16, 24, 36, 54, 81, 121, 181, 271, 391]
+SAMPLED_STEPS = [1, 2, 11, 16, 24, 36, 54, 81, 121, 181, 271, 391]
 
 
 def looks(update: float, gradient: float = 0.1, rate: float = 0.01, **more: Any) -> list[dict[str, Any]]:
@@ -16,7 +16,7 @@ def looks(update: float, gradient: float = 0.1, rate: float = 0.01, **more: Any)
     return [
         {"time": 0.05 * step, "step": step, "optimizer": 0, "parameter": name, "elements": 256, "lr": rate,
          "weight_norm": 2.0, "update_norm": 2 * update, "grad_norm": 2 * gradient, "grad_finite": True} | more
-        for step in LOOKS
+        for step in SAMPLED_STEPS
         for name in ("a.weight", "b.weight")
     ]  # fmt: skip
 
@@ -94,7 +94,7 @@ def test_clips_that_freeze_nothing(make) -> None:
 
 
 def rate(make: Any, loss: Any, updates: list[float], count: int = COUNT) -> Any:
-    rows = [row | {"update_norm": 2 * updates[LOOKS.index(row["step"])]} for row in looks(0.0)]
+    rows = [row | {"update_norm": 2 * updates[SAMPLED_STEPS.index(row["step"])]} for row in looks(0.0)]
     steps = {name: values[:count] for name, values in make.steps().items()} | {"loss": list(loss)}
     process = make.process(steps, more={"parameters": [row for row in rows if row["step"] <= count]})
     return make.check("learning-rate-too-high", process)

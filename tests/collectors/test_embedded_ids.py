@@ -31,7 +31,7 @@ def ids(padded: bool = False) -> Any:
     return drawn.masked_fill(torch.arange(T) > torch.tensor([8, 2, 3, 4, 5, 6])[:, None], 0) if padded else drawn
 
 
-def told(model: Any, x: Any, target: Any, ignored: int = -100, weight: Any = None) -> dict[str, float]:
+def columns_of(model: Any, x: Any, target: Any, ignored: int = -100, weight: Any = None) -> dict[str, float]:
     scores = model(x).reshape(-1, V)
     with torch.no_grad():
         found = columns(torch, scores, target.reshape(-1), ignored, weight)
@@ -85,7 +85,7 @@ CAUSAL = [
 @pytest.mark.parametrize("model", CAUSAL)
 def test_a_model_that_reads_from_the_left(model: Any) -> None:
     x = ids()
-    same, next_one = told(model, x, x), told(model, x, x.roll(-1, 1))
+    same, next_one = columns_of(model, x, x), columns_of(model, x, x.roll(-1, 1))
     assert (same["sees_later"], same["ids_equal"]) == (0.0, 1.0)
     assert (next_one["sees_later"], next_one["ids_equal"]) == (0.0, 0.0)
     assert same["ids_compared"] > 20
@@ -112,7 +112,7 @@ def shifted_later(x: Any) -> Any:
     return HEAD(layer(shifted(first(EMBED(x))))[0])
 
 
-UNTOLD = [
+NOT_SHOWN = [
     *[recurrent(kind, both=True) for kind in RECURRENT],
     *[encoded(kind, use) for kind in RECURRENT for use in ("state", "last")],
     attending(False),
@@ -128,10 +128,10 @@ UNTOLD = [
 ]
 
 
-@pytest.mark.parametrize("model", UNTOLD)
+@pytest.mark.parametrize("model", NOT_SHOWN)
 def test_a_model_that_may_copy(model: Any) -> None:
     x = ids()
-    found = told(model, x, x)
+    found = columns_of(model, x, x)
     assert found["ids_equal"] == 1.0
     assert found["sees_later"] != 0.0
 
@@ -139,33 +139,33 @@ def test_a_model_that_may_copy(model: Any) -> None:
 def test_padding() -> None:
     model, x = recurrent(nn.LSTM), ids(padded=True)
     target = torch.cat([x[:, 1:], torch.zeros(B, 1, dtype=torch.long)], 1)
-    found = told(model, x, target)
+    found = columns_of(model, x, target)
     share = float((x == 0).sum()) / x.numel()
     assert found["pad_share"] == pytest.approx(share)
     assert found["pad_rows"] == pytest.approx(5 / 6)
     assert (found["pad_target"], found["pad_same"]) == (0.0, 1.0)
-    assert told(model, x, target, ignored=0)["pad_share"] == 0.0
-    assert told(model, x, target, weight=(torch.arange(V) > 0).float())["pad_share"] == 0.0
-    assert told(model, x, target.masked_fill(target == 0, -100))["pad_share"] == 0.0
-    assert told(model, x.T.contiguous(), target.T.contiguous())["pad_share"] == pytest.approx(share), "time first"
+    assert columns_of(model, x, target, ignored=0)["pad_share"] == 0.0
+    assert columns_of(model, x, target, weight=(torch.arange(V) > 0).float())["pad_share"] == 0.0
+    assert columns_of(model, x, target.masked_fill(target == 0, -100))["pad_share"] == 0.0
+    assert columns_of(model, x.T.contiguous(), target.T.contiguous())["pad_share"] == pytest.approx(share), "time first"
     target[:, -1] = -100  # as by a model that shifts its labels itself
-    assert told(model, x, target)["pad_share"] == pytest.approx(share - 5 / x.numel())
+    assert columns_of(model, x, target)["pad_share"] == pytest.approx(share - 5 / x.numel())
 
 
 def test_ends_that_are_no_padding() -> None:
     model, x = recurrent(nn.LSTM), ids()
     ended = x.clone()
     ended[:, -1] = 2
-    assert told(model, ended, ended)["pad_share"] < 0.05, "one end symbol each"
+    assert columns_of(model, ended, ended)["pad_share"] < 0.05, "one end symbol each"
     frequent = x.masked_fill(x < 14, 3)
-    assert told(model, frequent, frequent)["pad_share"] < 0.05, "a frequent id"
+    assert columns_of(model, frequent, frequent)["pad_share"] < 0.05, "a frequent id"
     segments = (torch.arange(T) > torch.tensor([2, 5, 3, 4, 5, 6])[:, None]).long()
-    assert told(model, segments, torch.ones_like(x))["pad_share"] == 0.0, "two segments"
+    assert columns_of(model, segments, torch.ones_like(x))["pad_share"] == 0.0, "two segments"
     pause = x.clone()
     pause[:, 3:7] = 2
-    assert told(model, pause, pause)["pad_share"] < 0.05, "all pause at once"
+    assert columns_of(model, pause, pause)["pad_share"] < 0.05, "all pause at once"
     pause[:, 7:] = 2
-    assert told(model, pause, pause)["pad_share"] < 0.05, "and to the end"
+    assert columns_of(model, pause, pause)["pad_share"] < 0.05, "and to the end"
 
 
 def test_other_targets_are_left_alone() -> None:
@@ -178,7 +178,7 @@ def test_other_targets_are_left_alone() -> None:
 @pytest.mark.parametrize("length", [2, 3, 6])
 def test_running_parities_equal_their_input_at_the_first_position_only(length: int) -> None:
     bits = torch.randint(0, 2, (64, length))
-    found = told(recurrent(nn.LSTM), bits, bits.cumsum(1) % 2)
+    found = columns_of(recurrent(nn.LSTM), bits, bits.cumsum(1) % 2)
     if length == 2:
         assert found["ids_compared"] == 0
     else:
@@ -190,5 +190,5 @@ def test_padding_beside_the_ids_of_a_source() -> None:
     model, x = recurrent(nn.LSTM), ids(padded=True)
     target = x.roll(1, 1)
     target[:, 0] = 1
-    found = told(model, x, target)
+    found = columns_of(model, x, target)
     assert (found["pad_target"], found["pad_same"]) == (0.0, pytest.approx(1 - 5 / (x == 0).sum().item(), abs=0.05))

@@ -25,7 +25,7 @@ def watched() -> None:
     torch.manual_seed(0)
 
 
-def told(prediction: Any, target: Any) -> dict[str, float]:
+def columns_of(prediction: Any, target: Any) -> dict[str, float]:
     return {name: float(one) for name, one in label_columns.columns(torch, prediction, target).items()}
 
 
@@ -37,40 +37,40 @@ def test_a_label_among_the_columns_of_a_table() -> None:
         nn.Sequential(nn.BatchNorm1d(6), nn.Linear(6, 2)),
         nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 2)),
     ):
-        found = told(net(table), classes)
+        found = columns_of(net(table), classes)
         assert (found["column"], found["columns"], found["column_rows"]) == (5.0, 6.0, SAMPLES)
         assert found["column_same"] > SAME > found["column_other"]
     flipped = classes.clone()
     flipped[3] = 1 - flipped[3]
-    assert told(nn.Linear(6, 2)(table), flipped)["column_same"] < 0.99, "a feature that is wrong once"
+    assert columns_of(nn.Linear(6, 2)(table), flipped)["column_same"] < 0.99, "a feature that is wrong once"
 
 
 def test_a_column_for_each_class() -> None:
     classes = torch.randint(0, 4, (SAMPLES,))
     table = torch.cat([torch.randn(SAMPLES, 3), F.one_hot(classes, 4).float()], 1)
-    assert told(nn.Linear(7, 4)(table), classes)["column_same"] > SAME
+    assert columns_of(nn.Linear(7, 4)(table), classes)["column_same"] > SAME
     table[:, 6] = torch.randn(SAMPLES)
-    assert told(nn.Linear(7, 4)(table), classes)["column_same"] < SAME, "one of the classes has no column"
+    assert columns_of(nn.Linear(7, 4)(table), classes)["column_same"] < SAME, "one of the classes has no column"
 
 
 @pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, nn.RNN])
 def test_a_window_that_ends_in_its_target(kind: Any) -> None:
     window, layer = torch.randn(SAMPLES, 9, 3), kind(3, 8, batch_first=True)
     head = nn.Linear(8, 1)
-    found = told(head(layer(window)[0][:, -1]), window[:, -1, 2:])
+    found = columns_of(head(layer(window)[0][:, -1]), window[:, -1, 2:])
     assert (found["columns"], found["column"]) == (27.0, 26.0)
     assert found["column_same"] > SAME
-    later = told(head(layer(window)[0][:, -1]), torch.randn(SAMPLES, 1))
+    later = columns_of(head(layer(window)[0][:, -1]), torch.randn(SAMPLES, 1))
     assert later["column_same"] < 0.9
 
 
 def test_what_tells_nothing() -> None:
     table = torch.randn(SAMPLES, 4)
     net = nn.Linear(4, 4)
-    assert told(net(table), table) == {}, "an autoencoder"
-    assert told(net(table[:8])[:, 0], table[:8, 0]) == {}, "few samples"
-    assert told(nn.Linear(1, 1)(table[:, :1]), table[:, :1]) == {}, "one input"
-    assert told(net(table)[:, :1], torch.ones(SAMPLES, 1))["column_rows"] == 0.0, "targets that are all the same"
+    assert columns_of(net(table), table) == {}, "an autoencoder"
+    assert columns_of(net(table[:8])[:, 0], table[:8, 0]) == {}, "few samples"
+    assert columns_of(nn.Linear(1, 1)(table[:, :1]), table[:, :1]) == {}, "one input"
+    assert columns_of(net(table)[:, :1], torch.ones(SAMPLES, 1))["column_rows"] == 0.0, "targets that are all the same"
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -30,12 +30,12 @@ def run(monkeypatch: Any) -> Any:
 
 
 def test_a_call_is_passed_on_and_told(run: Any) -> None:
-    told: list[Any] = []
+    passed_on: list[Any] = []
     for _ in range(2):  # what is wrapped once is not wrapped again
-        loggers.wrap_when_imported(lambda logger, values: told.append((logger, dict(values))))
+        loggers.wrap_when_imported(lambda logger, values: passed_on.append((logger, dict(values))))
     assert run().log({"loss": 1.5}, step=3) == "logged 1"
     assert run().log(data={"loss": 2.5}) == "logged 1"
-    assert told == [("Run.log", {"loss": 1.5}), ("Run.log", {"loss": 2.5})]
+    assert passed_on == [("Run.log", {"loss": 1.5}), ("Run.log", {"loss": 2.5})]
     assert (run.log.__name__, run.log.__doc__) == ("log", "Logs.")
 
 

@@ -34,14 +34,14 @@ def ids(seed: int = 1) -> Any:
     return torch.randint(3, V, (B, T + 1), generator=torch.Generator().manual_seed(seed))
 
 
-def told(scores: Any, target: Any, ignored: int = -100) -> float:
+def share(scores: Any, target: Any, ignored: int = -100) -> float:
     with torch.no_grad():
         return float(columns(torch, scores, target, ignored, None).get("sees_next", math.nan))
 
 
 def seen(model: Any) -> float:
     tokens = ids()
-    return told(model(tokens[:, :-1]).reshape(-1, V), tokens[:, 1:].reshape(-1))
+    return share(model(tokens[:, :-1]).reshape(-1, V), tokens[:, 1:].reshape(-1))
 
 
 def encoder(mask: Any = None, dropout: float = 0.1, first: bool = True, hint: bool = False, **options: Any) -> Any:
@@ -145,7 +145,7 @@ def test_time_may_come_before_the_batch(mask: Any) -> None:
     tokens = ids().T.contiguous()
     layer = nn.TransformerEncoder(nn.TransformerEncoderLayer(H, 2, 32), 2, enable_nested_tensor=False)
     scores = HEAD(layer(EMBED(tokens[:-1]), mask=mask))
-    assert told(scores.view(-1, V), tokens[1:].reshape(-1)) == (1.0 if mask is None else 0.0)
+    assert share(scores.view(-1, V), tokens[1:].reshape(-1)) == (1.0 if mask is None else 0.0)
 
 
 @pytest.mark.parametrize("model", [encoder(), encoder(MASK)])
@@ -153,8 +153,8 @@ def test_scores_that_are_cut_behind_the_model(model: Any) -> None:
     tokens = ids()[:, 1:]
     scores = model(tokens)[:, :-1]
     expected = seen(model)
-    assert told(scores.reshape(-1, V), tokens[:, 1:].reshape(-1)) == expected
-    assert told(scores.transpose(1, 2), tokens[:, 1:]) == expected
+    assert share(scores.reshape(-1, V), tokens[:, 1:].reshape(-1)) == expected
+    assert share(scores.transpose(1, 2), tokens[:, 1:]) == expected
 
 
 def sequences(causal: bool) -> Any:
@@ -181,7 +181,7 @@ def shifted(x: Any) -> Any:
     return encoder()(x).roll(1, 1)
 
 
-UNTOLD = [
+NOT_SHOWN = [
     shared,
     crossing,
     shifted,
@@ -192,7 +192,7 @@ UNTOLD = [
 ]
 
 
-@pytest.mark.parametrize("model", UNTOLD)
+@pytest.mark.parametrize("model", NOT_SHOWN)
 def test_what_the_graph_does_not_tell(model: Any) -> None:
     assert not seen(model) > 0.0
 
@@ -208,8 +208,10 @@ def test_a_prefix_that_sees_itself() -> None:
     mask = LOOK_BACK | (inside[:, :, None] & inside[:, None, :])
     target = tokens[:, 1:].clone()
     target[torch.arange(T) < lengths[:, None] - 1] = -100
-    assert told(by_hand(mask)(tokens[:, :-1]).reshape(-1, V), target.reshape(-1)) == 0.0
-    assert told(by_hand(mask)(tokens[:, :-1]).reshape(-1, V), tokens[:, 1:].reshape(-1)) == pytest.approx(0.4, abs=0.05)
+    assert share(by_hand(mask)(tokens[:, :-1]).reshape(-1, V), target.reshape(-1)) == 0.0
+    assert share(by_hand(mask)(tokens[:, :-1]).reshape(-1, V), tokens[:, 1:].reshape(-1)) == pytest.approx(
+        0.4, abs=0.05
+    )
 
 
 @pytest.mark.parametrize("which", ["same", "masked", "other"])
@@ -218,4 +220,4 @@ def test_other_targets_are_no_next_ids(which: str) -> None:
     hidden = torch.rand(B, T, generator=torch.Generator().manual_seed(2)) < 0.3
     target = {"same": tokens, "masked": tokens.masked_fill(~hidden, -100), "other": ids(3)[:, 1:]}[which]
     x = tokens.masked_fill(hidden, 1) if which == "masked" else tokens
-    assert math.isnan(told(encoder()(x).reshape(-1, V), target.reshape(-1)))
+    assert math.isnan(share(encoder()(x).reshape(-1, V), target.reshape(-1)))

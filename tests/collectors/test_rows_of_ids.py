@@ -32,7 +32,7 @@ def model(ids: Any, mask: Any = None, fused: bool = False) -> Any:
     return HEAD((q @ k.transpose(1, 2)).masked_fill(~mask, float("-inf")).softmax(-1) @ v)
 
 
-def told(rows: Lists, filler: int = PAD, masked: tuple[int, ...] = (PAD,), left: bool = False, **how: Any) -> Any:
+def found_in(rows: Lists, filler: int = PAD, masked: tuple[int, ...] = (PAD,), left: bool = False, **how: Any) -> Any:
     """Of rows that are filled up, with scores and labels that the script shifts."""
     longest = max(len(row) for row in rows)
     fill = [[filler] * (longest - len(row)) for row in rows]
@@ -55,46 +55,48 @@ TEXTS = [[BOS, *range(10 + n, 15 + 2 * n), EOS] for n in range(6)]
 
 @pytest.mark.parametrize("inside", [False, True])
 def test_the_end_of_rows(inside: bool) -> None:
-    own = told(TEXTS, inside=inside)
+    own = found_in(TEXTS, inside=inside)
     assert (own["ids_next"], own["end_id"], own["end_least"], own["end_counts"]) == (1.0, PAD, 0.0, 0.0)
     assert (own["stop_id"], own["stop_same"]) == (EOS, 1.0)
     assert (own["targets_least"], own["targets_most"]) == (6.0, 11.0)
-    shared = told(TEXTS, filler=EOS, masked=(EOS,), inside=inside)
+    shared = found_in(TEXTS, filler=EOS, masked=(EOS,), inside=inside)
     assert (shared["end_id"], shared["end_rows"], shared["end_least"], shared["end_counts"]) == (EOS, 1.0, 1.0, 0.0)
     assert shared["stop_same"] < 0.5
-    assert told(TEXTS, filler=EOS, masked=(), inside=inside)["end_counts"] > 6
-    assert told(TEXTS, filler=EOS, masked=(EOS,), left=True)["end_least"] == 1.0
+    assert found_in(TEXTS, filler=EOS, masked=(), inside=inside)["end_counts"] > 6
+    assert found_in(TEXTS, filler=EOS, masked=(EOS,), left=True)["end_least"] == 1.0
 
 
 def test_the_beginning_of_rows() -> None:
     doubled = [[BOS, *row] for row in TEXTS]
-    assert told(TEXTS)["begin_twice"] == 0.0
+    assert found_in(TEXTS)["begin_twice"] == 0.0
     for left in (False, True):
-        found = told(doubled, left=left)
+        found = found_in(doubled, left=left)
         assert (found["begin_id"], found["begin_twice"]) == (BOS, 1.0)
-    assert told(TEXTS, left=True)["begin_twice"] == 0.0
-    assert told([[SEP, SEP, n, n + 1, SEP, n + 2, EOS] for n in range(5, 20)])["begin_twice"] == 0.0, "used elsewhere"
+    assert found_in(TEXTS, left=True)["begin_twice"] == 0.0
+    assert found_in([[SEP, SEP, n, n + 1, SEP, n + 2, EOS] for n in range(5, 20)])["begin_twice"] == 0.0, (
+        "used elsewhere"
+    )
 
 
 def test_templates_and_prompts() -> None:
     template = [BOS, 30, 31, 32, 33]
-    found = told([[*template, *row[1:]] for row in TEXTS])
+    found = found_in([[*template, *row[1:]] for row in TEXTS])
     assert (found["prefix"], found["prefix_share"] > 0.3) == (5.0, True)
-    parted = told([[*row[:-1], SEP, 5 + n, 9, EOS] for n, row in enumerate(TEXTS)])
+    parted = found_in([[*row[:-1], SEP, 5 + n, 9, EOS] for n, row in enumerate(TEXTS)])
     assert (parted["separator"], 0.5 < parted["separator_share"] < 0.8) == (SEP, True)
-    assert told(TEXTS)["separator"] == -1.0, "an end symbol parts nothing"
-    same = told([TEXTS[0]] * 4)
+    assert found_in(TEXTS)["separator"] == -1.0, "an end symbol parts nothing"
+    same = found_in([TEXTS[0]] * 4)
     assert (same["prefix"], same["separator"]) == (0.0, -1.0), "one text several times: nothing tells where it parts"
 
 
 def test_several_samples_in_a_row() -> None:
     rows = [[*TEXTS[n], *TEXTS[n + 1], *TEXTS[5 - n]] for n in range(3)]
     for fused in (False, True):
-        found = told(rows, fused=fused)
+        found = found_in(rows, fused=fused)
         assert (found["parts"], found["crosses"] > 0) == (3.0, True)
     ids = torch.tensor([row + [PAD] * (max(map(len, rows)) - len(row)) for row in rows])
     part = (ids == BOS).cumsum(1)
     mask = (part[:, :, None] == part[:, None, :]) & torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).tril()
     for fused in (False, True):
-        assert told(rows, mask=mask, fused=fused)["crosses"] == 0.0
-    assert told(TEXTS)["parts"] <= 1.0
+        assert found_in(rows, mask=mask, fused=fused)["crosses"] == 0.0
+    assert found_in(TEXTS)["parts"] <= 1.0

@@ -14,7 +14,7 @@ from tracelyze.analyzers import diagnose  # noqa: E402
 from tracelyze.collectors.signals.gradients.singular_operations import suspects  # noqa: E402
 
 
-def told(loss: Any, leaves: list[Any]) -> list[str]:
+def named(loss: Any, leaves: list[Any]) -> list[str]:
     loss.backward()
     finite = {id(p) for p in leaves if p.grad is None or bool(p.grad.isfinite().all())}
     broken = {id(p) for p in leaves} - finite
@@ -28,18 +28,18 @@ def leaf(*values: float) -> Any:
 
 def test_operations_at_their_edge() -> None:
     x, w = leaf(0.0, 0.0), leaf(2.0, 3.0)
-    assert told(((x * w).square().sum().sqrt() + w.sum()) * 1.0, [x, w]) == ["sqrt at 0"]
+    assert named(((x * w).square().sum().sqrt() + w.sum()) * 1.0, [x, w]) == ["sqrt at 0"]
     x = leaf(0.0, 1.0)
     hidden = torch.where(x > 0, x.log() * x, torch.zeros(2))
-    assert told(hidden.sum(), [x]) == ["log at 0 in a branch that where() hides"]
+    assert named(hidden.sum(), [x]) == ["log at 0 in a branch that where() hides"]
     x = leaf(1.0, 0.5)
-    assert told(torch.acos(x).sum(), [x]) == ["acos at 1"]
+    assert named(torch.acos(x).sum(), [x]) == ["acos at 1"]
 
 
 def test_what_lies_elsewhere_is_no_suspect() -> None:
     x, w = leaf(0.0, 0.0), leaf(4.0, 9.0)
     loss = x.pow(0.5).sum() + w.sqrt().sum() + (w / 3).log().sum()
-    assert told(loss, [x, w]) == ["a power below 1 at 0"]
+    assert named(loss, [x, w]) == ["a power below 1 at 0"]
 
 
 SCRIPT = """

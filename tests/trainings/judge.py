@@ -59,7 +59,7 @@ class Judgement:
         return [finding for finding in found if finding["severity"] != "info"]
 
     @property
-    def told(self) -> set[str]:
+    def mild_roots(self) -> set[str]:
         """Root causes of severity info that never are more than that."""
         mild = {entry.id for entry in entries() if entry.severity == "info"}
         found = [finding for finding in self.diagnosis.get("findings", []) if finding["caused_by"] is None]
@@ -129,7 +129,7 @@ def judge(judgement: Judgement) -> None:
     for root in training.roots:
         names = root.split("|")
         expected.update(names)
-        hits = [name for name in names if name in judgement.roots or name in judgement.told]
+        hits = [name for name in names if name in judgement.roots or name in judgement.mild_roots]
         if not judgement.known.intersection(names):
             judgement.uncovered.append(root)
         elif not hits:
