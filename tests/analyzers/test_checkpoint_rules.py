@@ -101,3 +101,14 @@ def test_short_runs_need_save_nothing(make) -> None:
     assert judge(make, "no-checkpoint", [SAVE | {"optimizer": False}])[2].severity == "info"
     assert judge(make, "no-checkpoint", [SAVE | {"optimizer": False, "progress": False}])[0] == "passed"
     assert judge(make, "no-checkpoint", [SAVE | {"optimizer": False}], optimizers=SGD)[0] == "passed"
+
+
+def test_a_second_training_of_the_process_that_goes_on(make) -> None:
+    """The finding counts in the steps of the training that it is about, as what follows from it does."""
+    first, second = make.process(), make.process(make.steps() | {"time": [100.0 + at for at in range(400)]})
+    first.training, second.training = "training 1 of 2", "training 2 of 2"
+    rows = [SAVE, LOAD | {"optimizer_restored": False, "time": 50.0, "step": 400}]
+    process = make.process(more={"checkpoints": rows}, optimizers=ADAM)
+    process.trainings = [first, second]
+    _, _, finding = make.check("resume-discontinuity", process)
+    assert (finding.first_step, finding.trainings) == (1, ["training 2 of 2"])

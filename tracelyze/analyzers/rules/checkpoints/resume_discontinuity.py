@@ -66,8 +66,16 @@ def _jump(process: Process, step: int, steps: int) -> float | None:
     return float(np.median(after) / np.median(before))
 
 
+def _begun_after(process: Process, time: float | None) -> str | None:
+    """The name of the training that was the first to begin after this time, if the process made several."""
+    named = [(one.steps["time"], one.training) for one in process.trainings]
+    begun = [(times[0], name) for times, name in named if name and len(times) and time is not None and times[0] > time]
+    return min(begun)[1] if begun else None
+
+
 def _finding(process: Process, row: Row, lost: list[str], in_file: bool, limits: Limits) -> Finding:
     step = int(row["step"] or 0)
+    training = _begun_after(process, row["time"])
     names = " and ".join(lost)
     jump = _jump(process, step, int(limits["window"]))
     evidence = [Evidence("states that were not restored", names)]
@@ -94,8 +102,9 @@ def _finding(process: Process, row: Row, lost: list[str], in_file: bool, limits:
         if in_file
         else "Save the state of the optimizer beside the weights, and restore both.",
         fix_code=_code(lost, in_file),
-        first_step=step + 1,
+        first_step=1 if training else step + 1,
         first_second=row["time"],
+        trainings=[training] if training else [],
         evidence=evidence,
         location=process.site(row["site"]),
         charts=pictures.loss(process.longest, [Mark(float(step), "restored")]) if process.optimizations else [],
