@@ -11,7 +11,16 @@ if TYPE_CHECKING:
 
 MOST_ROWS: Final = 64
 LONGEST_CELL: Final = 40
-HEADS: Final = ("rank", "waits in", "number", "group", "line", "")
+HEADS: Final = ("  rank", "waits in", "number", "group", "line")
+
+SHORT: Final = {
+    "absent": "no dump",
+    "empty": "no collective in its dump",
+    "behind": "did not join",
+    "stuck": "joined, saw no end",
+    "unsent": "did not send",
+}
+"""How a rank is late, in a few words; the keys are those of late_ranks.HOW."""
 
 
 def text(ranks: Mapping[int, Rank], guilty: Collection[Late]) -> str:
@@ -24,19 +33,20 @@ def text(ranks: Mapping[int, Rank], guilty: Collection[Late]) -> str:
     kept = [column for column in range(len(HEADS)) if any(row[column] for row in rows[1:])]
     lines = ["  ".join(row[column].ljust(widths[column]) for column in kept).rstrip() for row in rows]
     rest = len(numbers) - len(shown)
-    return "\n".join([*lines, *([f"and {rest:,} more ranks"] if rest else [])])
+    more = [f"  and {rest:,} more ranks"] if rest else []
+    return "\n".join([*lines, *more, "> holds up the others"])
 
 
 def _row(rank: int, one: Rank | None, is_late: bool) -> tuple[str, ...]:
-    told = "<- holds up the others" if is_late else ""
+    name = f"{'>' if is_late else ' '} {rank}"
     call = _first(one) if one is not None else None
     if call is None:
         stands = "no dump" if one is None else "nothing" if one.calls or one.enqueued else "no collective in its dump"
         doing = one.doing.location if one is not None and one.doing else None
         line = f"{doing.file.rsplit('/', 1)[-1]}:{doing.line}" if doing else ""
-        return str(rank), stands, "", "", line, told
+        return name, stands, "", "", line
     group = call.description or call.group
-    return str(rank), call.operation[:LONGEST_CELL], f"{call.sequence:,}", group[:LONGEST_CELL], _line(call, one), told
+    return name, call.operation[:LONGEST_CELL], f"{call.sequence:,}", group[:LONGEST_CELL], _line(call, one)
 
 
 def _first(one: Rank) -> Call | None:

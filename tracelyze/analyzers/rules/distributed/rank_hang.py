@@ -99,7 +99,8 @@ def _finding(guilty: list[Late], ranks: Mapping[int, Rank], waiting: set[int]) -
         fix_code="" if doing else "py-spy dump --pid <pid of the rank>",
         ranks=[late.rank for late in guilty],
         evidence=[
-            *(Evidence(f"rank {late.rank}", f"{late.how}; {plural(len(late.waiting), 'peer')} ahead of it or waiting")
+            *(Evidence(f"rank {late.rank}", f"{rank_table.SHORT[late.how]}; {plural(len(late.waiting), 'rank')} "
+              f"{'completed it' if late.how == 'stuck' else 'waiting'}")
               for late in guilty[:16]),
             *([Evidence("collective", f"{first.operation} number {first.sequence:,}"),
                Evidence("group", first.description or first.group), Evidence("sizes", first.sizes)] if first else []),

@@ -97,7 +97,7 @@ def _parts(finding: Finding) -> tuple[list[Evidence], list[Child]]:
             texts.append(
                 element(
                     "details",
-                    element("summary", escaping.shortened(escaping.one_line(one.name), _INLINE)),
+                    element("summary", _capital(escaping.shortened(escaping.one_line(one.name), _INLINE))),
                     element("pre", text, class_="command"),
                     class_="fold",
                     # Where there is no chart, the first such text is what the finding shows.

@@ -72,7 +72,7 @@ def _finding(
         ranks=[worst],
         evidence=[
             Evidence("delay caused", round(lost, 4), "share of the step", limits["lost"], limits.source("lost")),
-            Evidence("part of all delay", round(portion, 4), "", limits["portion"], limits.source("portion")),
+            Evidence("part of all delay", round(portion, 4), "share", limits["portion"], limits.source("portion")),
             Evidence("largest delay", round(largest / 1e3, 3), "ms"),
             Evidence("waits itself", round(waited[worst] / 1e3, 3), "ms"),
             Evidence(
@@ -100,7 +100,7 @@ RULE: Final = TraceRule(
     verify="Profile a few steps again: ranks arrive at their collectives at about the same time.",
     thresholds=(
         Threshold("lost", 0.05, "share of the step", "derived: below a twentieth, jitter of arrivals is as large"),
-        Threshold("portion", 0.5, "", "derived: more than all other ranks together"),
+        Threshold("portion", 0.5, "share", "derived: more than all other ranks together"),
         Threshold("chance", 0.02, "", "derived: how often equally slow ranks may look like this (binomial, all ranks)"),
         Threshold("unevenness", 0.2, "", "derived: a delay that differs so little from step to step is no accident"),
         Threshold("sure_steps", 3, "steps", "derived: of fewer, a steady straggler and an accident are alike"),

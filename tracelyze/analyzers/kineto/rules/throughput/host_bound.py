@@ -65,9 +65,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             title=f"The device is idle {percent(cost.share or 0)} of the time: the host launches work too slowly",
             summary=(
                 "The device's queue ran empty while Python and PyTorch prepared the next kernel: "
-                f"{duration(cost.seconds or 0)} of {duration(summary.window / MICROSECONDS)}. There are "
-                f"{per_step(summary, device.activities, 'device activities')}, of "
-                f"{duration(_typical(summary) / MICROSECONDS)} on average.{blurred}"
+                f"{duration(cost.seconds or 0)} of {duration(summary.window / MICROSECONDS)}.{blurred}"
             ),
             fix=fix,
             fix_code="model = torch.compile(model)  # before the loop; then mode='reduce-overhead' for CUDA graphs",
@@ -78,7 +76,8 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
                 Evidence("device idle", round(share(summary, device.idle), 4), "share of the step"),
                 Evidence("predicted saving, at most", cost.share, "share of the step", None, MOST),
                 Evidence("of it in the optimizer", round(optimizer, 4), "share of the step"),
-                Evidence("device activities", device.activities),
+                Evidence("device activities", per_step(summary, device.activities, "device activities")),
+                Evidence("a kernel takes, on average", duration(_typical(summary) / MICROSECONDS)),
             ],
             cost=cost,
             charts=charts(summary, job),
