@@ -136,7 +136,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def abridged(text: str, most: int) -> str:
-    """The text, or its beginning and its end with an ellipsis between them: both ends of a message tell."""
+    """The text, or its beginning and its end with an ellipsis between them: both ends of a message matter."""
     kept = most - 3
     return text if len(text) <= most else f"{text[: kept - kept // 2].rstrip()} … {text[-(kept // 2) :].lstrip()}"
 

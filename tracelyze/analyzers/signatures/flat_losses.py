@@ -22,7 +22,7 @@ ONE_BATCH = (
     "for _ in range(200):  # the inputs and targets of one batch: its loss must fall to nearly nothing\n"
     "    optimizer.zero_grad()\n    loss = criterion(model(inputs), targets)\n    loss.backward()\n    optimizer.step()"
 )
-"""An example: learning one batch by heart tells a broken step from broken data."""
+"""An example: learning one batch by heart shows whether the step or the data are broken."""
 
 _CLASSES = (2, 10, 100, 1000)  # of the usual tasks; ln of a large number is near that of its neighbours
 _BLOCKS = 10

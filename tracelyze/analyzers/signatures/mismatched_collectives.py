@@ -21,7 +21,7 @@ _SAME_SIZES = ("all_reduce", "allreduce", "broadcast")  # operations whose tenso
 class Mismatch:
     """What each rank enqueued under one number of a group, and the ranks that are not with most of them.
 
-    `apart` has all ranks where no side is larger: nothing tells then which one left the path.
+    `apart` has all ranks where no side is larger: nothing shows then which one left the path.
     """
 
     calls: dict[int, Call]
@@ -70,7 +70,7 @@ def finding(seen: Mismatch, rule: str, total: int) -> Finding:
     )  # fmt: skip
     sizes = one.operation == other.operation
     where = {rank: innermost(call.stack) for rank, call in seen.calls.items()}
-    told = [_sentence(rank, call, where[rank], sizes) for rank, call in seen.calls.items()]
+    sentences = [_sentence(rank, call, where[rank], sizes) for rank, call in seen.calls.items()]
     who = f"Rank{'s' if len(seen.apart) > 1 else ''} {listed(seen.apart, most=4)}"
     wrote = f"{one.operation} of other sizes" if sizes else one.operation
     unlike = f"in {shortened(wrote, 26)}, the others in {shortened(other.operation, 16)}"
@@ -83,7 +83,7 @@ def finding(seen: Mismatch, rule: str, total: int) -> Finding:
         confidence="likely",
         title=title,
         summary=(
-            f"As number {one.sequence:,} of {one.description or 'group ' + one.group}, {'; '.join(told[:6])}. "
+            f"As number {one.sequence:,} of {one.description or 'group ' + one.group}, {'; '.join(sentences[:6])}. "
             "The ranks of a group have to enqueue the same collectives in the same order and with the same sizes: "
             "these wait for each other for ever. A rank that skips a collective, or runs out of batches first, shows "
             "so, too: it is already at the next one."
@@ -93,7 +93,7 @@ def finding(seen: Mismatch, rule: str, total: int) -> Finding:
         ranks=seen.apart,
         evidence=[
             Evidence("ranks", f"{len(seen.calls)} of {total} wait here"),
-            *(Evidence(f"rank {rank}", text) for rank, text in list(zip(seen.calls, told, strict=True))[:16]),
+            *(Evidence(f"rank {rank}", text) for rank, text in list(zip(seen.calls, sentences, strict=True))[:16]),
             *(Evidence(f"stack of rank {rank}", seen.calls[rank].stack) for rank in [*seen.apart[:2], *seen.rest[:1]]
               if seen.calls[rank].stack),
         ],

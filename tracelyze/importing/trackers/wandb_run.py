@@ -53,8 +53,8 @@ def _number_by_the_program(rows: list[Numbers]) -> None:
     """Where nearly all rows have the step of the training, W&B's count of calls gives way to it."""
     names = [n for n in dict.fromkeys(n for row in rows for n in row) if n != _COUNT and meaning(n).column == "step"]
     for name in names:
-        told = [number for row in rows if (number := row.get(name)) is not None]
-        if len(told) >= _NEARLY * len(rows) and all(a <= b for a, b in itertools.pairwise(told)):
+        numbers = [number for row in rows if (number := row.get(name)) is not None]
+        if len(numbers) >= _NEARLY * len(rows) and all(a <= b for a, b in itertools.pairwise(numbers)):
             for row in rows:
                 row.pop(_COUNT, None)
             return
