@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tracelyze import schema
 from tracelyze.analyzers import diagnose, engine, load
+from tracelyze.analyzers.computed.optimization import objectives
 from tracelyze.analyzers.ranks import cores
 from tracelyze.analyzers.ranks.summary import Plan, Task, judge_folder, unpacked
 from tracelyze.analyzers.rules import RULES
@@ -104,3 +106,23 @@ def test_small_runs_start_no_process() -> None:
 def test_a_rule_of_ones_own_is_judged_here(run) -> None:
     own = replace(RULES[0], id="own", check=lambda process, limits: RULES[0].check(process, limits))
     assert [check.rule for check in diagnose(run, rules=[own]).checks] == ["own"]
+
+
+def test_rows_and_masks_that_are_kept_belong_to_nobody(run: Path) -> None:
+    """A rule that changes what it was given changes nothing for the next one."""
+    process = load(run).processes[0]
+    first = next(iter(process.steps.records()))
+    was, first["loss"] = dict(first), -1.0
+    assert repr(next(iter(process.steps.records()))) == repr(was)
+    mask = process.events.matches("kind", "exit")
+    assert not mask.flags.writeable
+    assert process.events.matches("kind", "exit").tolist() == [text == "exit" for text in process.events.text("kind")]
+    process.forget()
+    assert repr(next(iter(process.steps.records()))) == repr(was)
+
+
+@pytest.mark.parametrize("count", [17, 18, 400])
+def test_medians_of_neighbouring_losses(count: int) -> None:
+    losses = np.random.default_rng(count).normal(size=count)
+    expected = [np.median(losses[at : at + objectives.AROUND]) for at in range(count - objectives.AROUND + 1)]
+    assert objectives._medians(losses).tolist() == expected

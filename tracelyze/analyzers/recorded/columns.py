@@ -39,6 +39,7 @@ class ParquetPart:
             ) from error
         self.rows = int(self._metadata.num_rows)
         self._whole: Any = None
+        self._texts: dict[str, Any] = {}
 
     def column(self, name: str) -> Any:
         """One column. A small file is read at once, when the first of its columns is asked for."""
@@ -47,12 +48,16 @@ class ParquetPart:
                 self._whole = self._read(self.schema.names)
             except InputError:
                 self._whole = False  # one of its columns is damaged, which others need not pay for
-        whole = self._whole or self._read([name])
-        return reading.decoded_text(self.path, whole.column(name))
+        if not self._whole:
+            return reading.decoded_text(self.path, self._read([name]).column(name))
+        if name not in self._texts:  # a hundred rules ask for the same few columns
+            self._texts[name] = reading.decoded_text(self.path, self._whole.column(name))
+        return self._texts[name]
 
     def forget(self) -> None:
         """Free what was read."""
         self._whole = None
+        self._texts.clear()
 
     def _read(self, names: Sequence[str]) -> Any:
         import pyarrow as pa
@@ -117,9 +122,11 @@ class FileColumns:
         self.spec = spec
         self.parts = parts
         self.rows = sum(part.rows for part in parts)
+        self._masks: dict[tuple[str, str], Mask] = {}
 
     def forget(self) -> None:
         """Free what was read; it is read again when it is asked for."""
+        self._masks.clear()
         for part in self.parts:
             part.forget()
 
@@ -138,8 +145,15 @@ class FileColumns:
 
     def matches(self, name: str, text: str) -> Mask:
         """Where the text column `name` holds exactly `text`, shape [rows], without making its texts Python's."""
+        known = self._masks.get((name, text))
+        if known is not None:
+            return known
         found = [_matches(part, name, text) for part in self.parts]
-        return np.concatenate(found) if found else np.zeros(0, dtype=bool)
+        mask = np.concatenate(found) if found else np.zeros(0, dtype=bool)
+        if self.rows <= SMALL:
+            mask.flags.writeable = False
+            self._masks[name, text] = mask
+        return mask
 
     def read(self, name: str) -> tuple[Floats, Mask] | list[str | None]:
         """Column `name`; a part that lacks it (written by an older version) counts as not measured."""

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
+_KEPT = 2_000  # rows whose values are kept as Python objects: some MiB of a table with many columns
+
 
 class Columns(Protocol):
     """Where a table's columns come from: files on disk, or arrays in memory."""
@@ -36,6 +38,7 @@ class Table:
         self._source = source
         self._rows = rows
         self._cache: dict[str, tuple[Floats, Mask] | list[str | None]] = {}
+        self._plain: dict[str, list[Any]] | None = None
 
     def __len__(self) -> int:
         return self._source.rows if self._rows is None else int(self._rows.sum())
@@ -87,22 +90,37 @@ class Table:
 
     def records(self) -> Iterator[dict[str, Any]]:
         """The rows as dictionaries, None where nothing was measured. For small tables."""
-        columns: dict[str, list[Any]] = {}
         if self._source.rows == 0:
             return
+        columns = self._plain or self._as_objects()
+        if len(self) <= _KEPT:  # many rules go over the same few rows
+            self._plain = columns
+        names = tuple(columns)
+        for values in zip(*columns.values(), strict=True):
+            yield dict(zip(names, values, strict=True))
+
+    def _as_objects(self) -> dict[str, list[Any]]:
+        """All columns as Python's numbers and texts, None where nothing was measured."""
+        columns: dict[str, list[Any]] = {}
         for column in self.spec.columns:
             values = self._load(column.name)
             if isinstance(values, list):
                 columns[column.name] = list(values)
             else:
                 plain = bool if column.type == "bool" else int if column.type.startswith("int") else float
-                columns[column.name] = [plain(v) if k else None for v, k in zip(*values, strict=True)]
-        for index in range(len(self)):
-            yield {name: values[index] for name, values in columns.items()}
+                if values[1].all():
+                    columns[column.name] = [plain(value) for value in values[0].tolist()]
+                else:
+                    known = values[1].tolist()
+                    columns[column.name] = [
+                        plain(v) if k else None for v, k in zip(values[0].tolist(), known, strict=True)
+                    ]
+        return columns
 
     def forget(self) -> None:
         """Drop the columns that were read; they are read again when asked for."""
         self._cache.clear()
+        self._plain = None
         forget = getattr(self._source, "forget", None)
         if forget is not None:
             forget()

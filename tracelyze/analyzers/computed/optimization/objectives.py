@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 AROUND = 8  # losses on either side of a jump whose medians are compared
 MOST = 0.5  # of the whole rise: what lies between two neighbouring steps is the jump
 USUAL = 3.0  # times the median norm, rate or both: an update that is no larger than others
+_PIECE = 2**16  # windows whose medians are computed at once
 EVEN = 0.05  # spread of the ratio between a loss function's value and the loss: they differ by a factor alone
 
 
@@ -28,8 +29,8 @@ def another_from(optimization: Optimization, loss: Floats, rows: Floats, seen: D
     if len(loss) < 2 * AROUND + 1:
         return None
     starts = range(AROUND, len(loss) - AROUND + 1)
-    before = np.array([np.median(loss[at - AROUND : at]) for at in starts])
-    after = np.array([np.median(loss[at : at + AROUND]) for at in starts])
+    medians = _medians(loss)
+    before, after = medians[: len(starts)], medians[AROUND:]
     widest = int(np.argmax(after - before))
     at = starts[widest]
     least = MOST * (seen.end - seen.minimum)
@@ -61,6 +62,13 @@ def _was_usual(optimization: Optimization, row: int) -> bool:
     known = np.isfinite(rate[:row]).any() and np.isfinite(rate[row])
     pace = rate[row] / np.nanmedian(rate[:row][-64:]) if known else 1.0
     return bool(usual[-1] * pace <= USUAL * np.median(usual))
+
+
+def _medians(loss: Floats) -> Floats:
+    """The median of every AROUND losses in a row; of a long run in pieces, so that it takes little memory."""
+    windows = np.lib.stride_tricks.sliding_window_view(loss, AROUND)
+    pieces = [np.median(windows[begin : begin + _PIECE], axis=1) for begin in range(0, len(windows), _PIECE)]
+    return np.concatenate(pieces)
 
 
 def risen_beside(optimization: Optimization, seen: Divergence, turned: int) -> bool:
