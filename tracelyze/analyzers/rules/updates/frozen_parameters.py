@@ -19,6 +19,9 @@ NAMELESS = "a tensor"  # how the names begin if no called module holds the tenso
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The last word on each optimizer, and on the tensors that none holds."""
+    in_vain = next((row for row in process.events.records() if row["kind"] == "frozen-in-vain"), None)
+    if in_vain is not None:
+        return [_frozen_in_vain(in_vain)]
     last: dict[int | None, Row] = {row["optimizer"]: row for row in process.tables["reach"].records()}
     last = {index: row for index, row in last.items() if row["steps"] >= limits["steps"]}
     if not last:
@@ -37,6 +40,31 @@ def check(process: Process, limits: Limits) -> Outcome:
         findings.append(unheld.finding(process, orphans, RULE.id, replaced))
     held = sum(row["held"] for index, row in last.items() if index is not None)
     return findings or Passed(f"all {plural(held, 'trainable tensor')} that an optimizer holds had gradients")
+
+
+def _frozen_in_vain(event: Row) -> Finding:
+    """An attribute that was set to freeze something, and does not."""
+    word, count = event["text"], plural(int(event["value"]), "tensor")
+    whole = word == "requires_grad"
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="certain",
+        title=f"{event['name'][:40]} is not frozen: `.{word} = False`{' on a module' if whole else ''} does nothing",
+        summary=(
+            f"{count} that should be frozen still train{'s' if count == '1 tensor' else ''}. "
+            + (
+                "On a module, requires_grad is an attribute like any other: its parameters do not see it."
+                if whole
+                else f"A tensor has no {word}: Python makes a new attribute of that name, which nothing reads."
+            )
+        ),
+        fix="Freeze the parameters: requires_grad_(False) of a module does so for all of them.",
+        fix_code="backbone.requires_grad_(False)  # or: for p in backbone.parameters(): p.requires_grad = False",
+        first_step=1,
+        evidence=[Evidence("tensors that go on training", int(event["value"]), "tensors")],
+        location=Location(event["file"], int(event["line"]), "", event["source"] or "") if event["file"] else None,
+    )
 
 
 def _modules(row: Row) -> set[str]:

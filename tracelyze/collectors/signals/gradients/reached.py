@@ -14,6 +14,7 @@ from typing import Any
 from tracelyze.collectors.program.manual_updates import ManualOptimizer, leaves
 from tracelyze.collectors.program.optimizers import Tracked, constructed
 from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.gradients import freezing
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors.readback import Readback
 
@@ -81,6 +82,7 @@ class Reached(Signal):
         self._fed_by_trained: set[int] = set()
         self._lost: list[tuple[int, ...]] = []
         self._emitted = False
+        self._frozen_in_vain = False
         self._begun = 0  # backwards of the process when the newest optimizer stepped first
         self._next_walk: float = WALKS[0]  # backwards since then
         self._at_last_step = 0  # backwards of the process when an optimizer stepped last
@@ -120,8 +122,26 @@ class Reached(Signal):
             held.check()
 
     def first_step(self, tracked: Tracked) -> None:
+        if not self._frozen_in_vain:
+            self._find_frozen_in_vain()
         if tracked.index <= MAX_TRAININGS and tracked.index in self._held:
             self._begun, self._next_walk = self.progress.backwards, WALKS[0]
+
+    def _find_frozen_in_vain(self) -> None:
+        found = freezing.in_vain(model for _, model in self.program.calls.modules())
+        if found is None:
+            return
+        self._frozen_in_vain = True
+        file, line, source = freezing.line_of(found.attribute) or (None, None, None)
+        self.context.record_event(
+            "frozen-in-vain",
+            found.name,
+            found.attribute,
+            value=float(found.tensors),
+            file=file,
+            line=line,
+            source=source,
+        )
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         held = self._held.get(tracked.index)
