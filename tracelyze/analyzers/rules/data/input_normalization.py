@@ -69,7 +69,7 @@ def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, l
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title=f"Inputs are not normalized: {what} with mean {number(field.mean)}, deviation {number(field.std)}",
+        title=f"Inputs are not normalised: {what} with mean {number(field.mean)}, deviation {number(field.std)}",
         summary=(
             f"Field {field.name} of the batches ran from {number(field.low)} to {number(field.high)} in "
             f"{plural(field.batches, 'batch')}, and it is not normalised on the way: {met.name} put out values "

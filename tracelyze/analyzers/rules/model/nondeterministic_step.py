@@ -55,7 +55,7 @@ def _finding(process: Process, unexpected: list[Row], answered: list[Row], limit
         rule=RULE.id,
         severity="info",
         confidence="likely",
-        title="A step made twice from the same state gives other bits",
+        title="A step repeated from the same state gives different bits",
         summary=(
             f"Copies of the model made one forward and one backward twice: same weights, same batch, same random "
             f"state. Results differ by up to {difference:.2g} of the largest value, first in {where}. {why} A run "

@@ -88,10 +88,10 @@ RULE = Rule(
     id="nonfinite-activations",
     family="loss",
     severity="critical",
-    title="A module puts out NaN or Inf",
+    title="A module outputs NaN or Inf",
     about="The first module whose output is not finite, while its input and its weights are, is where it starts.",
     check=check,
-    verify="Record the run again: no module puts out NaN or Inf.",
+    verify="Record the run again: no module outputs NaN or Inf.",
     excluded=(
         "Masked logits: the loss broke at the same step.",
         "Weights that had become NaN before: they were finite.",

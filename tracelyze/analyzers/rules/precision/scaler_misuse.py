@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MADE_THE_STEP, NOTHING = 2, 0
 STILL = (
-    "optimizer.step() uses scaled gradients: GradScaler is used by half",
+    "optimizer.step() uses scaled gradients: only half of GradScaler is used",
     (
         "the loss went through scaler.scale(), and optimizer.step() was called directly: the gradients were too large "
         "by the scale ({factor}), overflows were not skipped, and the scale never adapts. Adam hides it, weight decay, "
@@ -114,7 +114,7 @@ RULE = Rule(
     id="scaler-misuse",
     family="precision",
     severity="warning",
-    title="GradScaler used by half",
+    title="Only half of GradScaler is used",
     about="GradScaler multiplies the loss before backward and divides the gradients in its step. One needs the other.",
     check=check,
     verify="Record the run again: the scaler scales every loss and makes every step.",
