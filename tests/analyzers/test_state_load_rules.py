@@ -25,6 +25,7 @@ def judged(make: Any, rule: str, *rows: dict[str, Any], facts: dict[str, Any] = 
     [
         ([LOST | PREFIX], "certain", 'removeprefix("module.")'),
         ([LOST | {"given_prefix": "encoder.", "expected_prefix": "body.", "renamed": 40}], "certain", '"body." + name'),
+        ([LOST | PREFIX | {"given": 36, "unexpected": 36, "renamed": 36}], "certain", "removeprefix"),  # without a head
         ([LOST], "likely", 'state["model"]'),
         ([LOST | {"given": 2, "unexpected": 2}], "likely", 'state["model"]'),  # {"model": ..., "epoch": ...}
         ([LOAD, LOST | {"step": 300, "module": 1}], "likely", 'state["model"]'),

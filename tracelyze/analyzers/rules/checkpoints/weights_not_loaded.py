@@ -37,7 +37,9 @@ def _is_missed(row: Row, limits: Limits) -> bool:
 
 
 def _finding(process: Process, row: Row, limits: Limits) -> Finding:
-    known = bool(row["renamed"]) and row["renamed"] >= limits["unexpected"] * row["missing"]
+    # A head that the file does not have stays missing under any prefix.
+    both = min(row["missing"], row["unexpected"])
+    known = bool(row["renamed"]) and row["renamed"] >= limits["unexpected"] * both
     given, expected = row["given_prefix"] or "", row["expected_prefix"] or ""
     if known and given and not expected:
         why = f"Every name in the file begins with {given!r}, which the model's names do not."
