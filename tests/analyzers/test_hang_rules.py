@@ -49,10 +49,10 @@ def test_what_the_late_rank_did_instead(make, place: str, told: str) -> None:
     assert told in finding.summary
     assert finding.location.line == 9
     table = next(str(one.value) for one in finding.evidence if one.name == "what each rank waits in").splitlines()
-    assert [line[:6].strip() for line in table[:4]] == ["rank", "0", "1", "> 2"]
+    assert [line[:6].strip() for line in table[:4]] == ["rank", "0", "1", "2 *"]
     assert table[1].split()[1:] == ["all_reduce", "7", "0"]  # the collective, its number and its group
     assert table[3].endswith("train.py:9")
-    assert table[4] == "> holds up the others"
+    assert table[4] == "* holds up the others"
 
 
 def test_a_rank_that_left_no_dump(make) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS: Final = 64
 LONGEST_CELL: Final = 40
-HEADS: Final = ("  rank", "waits in", "number", "group", "line")
+HEADS: Final = ("rank", "waits in", "number", "group", "line")
 
 SHORT: Final = {
     "absent": "no dump",
@@ -33,12 +33,12 @@ def text(ranks: Mapping[int, Rank], guilty: Collection[Late]) -> str:
     kept = [column for column in range(len(HEADS)) if any(row[column] for row in rows[1:])]
     lines = ["  ".join(row[column].ljust(widths[column]) for column in kept).rstrip() for row in rows]
     rest = len(numbers) - len(shown)
-    more = [f"  and {rest:,} more ranks"] if rest else []
-    return "\n".join([*lines, *more, "> holds up the others"])
+    more = [f"and {rest:,} more ranks"] if rest else []
+    return "\n".join([*lines, *more, "* holds up the others"])
 
 
 def _row(rank: int, one: Rank | None, is_late: bool) -> tuple[str, ...]:
-    name = f"{'>' if is_late else ' '} {rank}"
+    name = f"{rank} *" if is_late else str(rank)
     call = _first(one) if one is not None else None
     if call is None:
         stands = "no dump" if one is None else "nothing" if one.calls or one.enqueued else "no collective in its dump"

@@ -98,7 +98,7 @@ def _parts(finding: Finding) -> tuple[list[Evidence], list[Child]]:
                 element(
                     "details",
                     element("summary", _capital(escaping.shortened(escaping.one_line(one.name), _INLINE))),
-                    element("pre", text, class_="command"),
+                    _pre(text),
                     class_="fold",
                     # Where there is no chart, the first such text is what the finding shows.
                     open=not finding.charts and not texts,
@@ -107,6 +107,13 @@ def _parts(finding: Finding) -> tuple[list[Evidence], list[Child]]:
         elif one.value is not None:
             numbers.append(one)
     return numbers, texts
+
+
+def _pre(text: str) -> Markup:
+    """A long text; several lines keep their columns, and scroll where they are wider than the page."""
+    if "\n" not in text.strip():
+        return element("pre", text, class_="command")
+    return element("pre", text, class_="command columns", tabindex="0", role="group", aria_label="Lines")
 
 
 def _table(heading: str, evidence: list[Evidence]) -> Markup | None:
