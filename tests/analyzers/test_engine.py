@@ -113,6 +113,15 @@ def test_a_rule_that_raises_is_skipped_and_the_others_go_on(make) -> None:
     ]
 
 
+def test_a_recording_without_a_loader_says_so(make) -> None:
+    """Tables that every recording has are no gap where they are empty; a log of another tool does not hold them."""
+    facts = {"signals": {"clipping": {"columns": ["steps.clipped_scaled"]}}}
+    recorded = make.check("no-shuffle", make.process(facts=facts, loaders=[]))
+    assert recorded[:2] == ("skipped", "The run uses no DataLoader.")
+    imported = make.check("no-shuffle", make.process(loaders=[]))
+    assert imported[:2] == ("skipped", "This recording does not hold: class of the sampler.")
+
+
 def test_a_skip_names_the_signal_that_is_off(make) -> None:
     facts = {"signals": {"clipping": {"columns": ["steps.clipped_scaled"], "reason": "switched off"}}}
     _, reason, _ = make.check("clip-before-unscale", make.process(facts=facts))

@@ -123,6 +123,10 @@ class Rule(Declaration):
     absent: str = ""
 
 
+ALWAYS = ("loaders", "models")
+"""Tables that every recording of the collector has, whatever its signals: empty ones say that there was nothing."""
+
+
 def missing(process: Process, column: str, absent: str = "") -> Skipped:
     """The answer where the run holds nothing for `column` ("steps.grad_norm").
 
@@ -131,7 +135,8 @@ def missing(process: Process, column: str, absent: str = "") -> Skipped:
     """
     reason, signal = process.lacks(column), process.signal_of(column)
     if signal is None:
-        return Skipped(reason)
+        always = bool(process.signals) and column.partition(".")[0] in ALWAYS
+        return Skipped(absent or reason, "not-applicable") if always else Skipped(reason)
     name, state = signal
     return (
         Skipped(reason, record=ASKED_FOR.get(name, f"--signal {name}=on"))

@@ -121,6 +121,7 @@ RULE = Rule(
     about="BatchNorm's statistics come from the micro-batch, however many of them are accumulated for a step.",
     check=check,
     verify="Compare the validation loss before and after: it should be lower and steadier.",
+    absent="The model has no module that depends on its mode, as BatchNorm does.",
     needs=(("steps.batch_size", "steps.modules_in_train", "models.sensitive"),),
     thresholds=(
         Threshold("samples", 2, "samples", "Wu and He 2018, Group Normalization: ImageNet error 10 points higher at 2"),

@@ -74,6 +74,7 @@ RULE = Rule(
     about="Workers beyond the number of processors only take turns, and each costs time to start and memory.",
     check=check,
     verify="Record the run again with fewer workers: the wait for data is no longer.",
+    absent="The run uses no DataLoader.",
     needs=(("steps.loader", "steps.loader_wait", "steps.seconds"),),
     thresholds=(
         Threshold("times", 2, "times", "two for each processor still help where they wait for a disk"),
