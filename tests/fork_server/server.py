@@ -184,5 +184,8 @@ if __name__ == "__main__":
     gc.freeze()  # else a child would look through all of torch at its end: 0.3 s instead of 1.1
     request = serve(socket.socket(fileno=int(sys.argv[1])))
     os.chdir(request["folder"])
+    places = sys.modules.get("tracelyze.collectors.program.call_sites")
+    if places is not None:
+        places._START = request["folder"]  # that a program was started in: the module notes it when it is imported
     code, names = start(request["command"], request["environment"], searched)
     exec(code, names)  # at the outermost level: what ends the program ends the interpreter

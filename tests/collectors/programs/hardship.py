@@ -34,7 +34,7 @@ if how == "no folder can be made" and run.exists():
     run.write_text("a file now")
 if how == "no descriptors":
     opened = len(os.listdir("/proc/self/fd"))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 3, opened + 3))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 1, opened + 1))
 if how == "read-only run" and run.exists():
     subprocess.run(["mount", "-o", "remount,ro,bind", run.parent], check=True)
 train(20)
