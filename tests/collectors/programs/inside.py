@@ -55,8 +55,8 @@ class Mapped(Dataset):
             self.data = torch.from_file(self.path, shared=False, size=64)
         seen = 0
         if get_worker_info() is not None:
-            ours = [thread for thread in threading.enumerate() if thread.name.startswith("tracelyze")]
-            seen = len(ours) + ("pyarrow" in sys.modules and not FORKED)
+            threads = sys.modules.get("tracelyze.collectors.system.threads")
+            seen = len(threads.idents if threads else ()) + ("pyarrow" in sys.modules and not FORKED)
         return self.data[index], seen
 
 
@@ -119,7 +119,7 @@ if __name__ == "__main__":
     failing = threading.Thread(target=lambda: 1 / 0)
     failing.start()
     failing.join()
-    passing = ("tracelyze", "QueueFeeder")  # ours, and those of queues, which end when they get to it
+    passing = "QueueFeeder"  # threads of queues, which end when they get to it
     threads = [thread.name for thread in threading.enumerate() if not thread.name.startswith(passing)]
     say(multiprocessing.active_children(), threads)
     nn.Linear(4, 2)(torch.randn(3, 3))

@@ -2,8 +2,10 @@
 
 import collections
 import io
+import itertools
 import os
 import pickle
+import random
 import signal
 import sys
 import threading
@@ -11,6 +13,7 @@ import time
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -169,10 +172,61 @@ def pickles_functions(_):
         functional.cross_entropy, functional.mse_loss, functional.dropout, torch.autograd.backward,
         utils.clip_grad_norm_, utils.clip_grad_value_, nn.Module.__call__, nn.Module.state_dict,
         nn.Module.load_state_dict, torch.optim.lr_scheduler.StepLR.step, torch.amp.GradScaler.scale,
-        torch.utils.data.DataLoader.__iter__,
+        torch.utils.data.DataLoader.__iter__, os._exit, os.execv,
     ):  # fmt: skip
         assert pickle.loads(pickle.dumps(function)) is function, function
+    pickle.loads(pickle.dumps(random.seed))(3)  # takes its generator along, as an initializer of a pool does
     print("pickled")
+
+
+def joins_all_threads(_):
+    """As a program that waits for its own workers, whatever they are called."""
+    train()
+    time.sleep(0.3)
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread():
+            thread.join()
+    print("joined")
+
+
+def clips_iterators(_):
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(30):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).square().mean().backward()
+        given = filter(lambda one: one.requires_grad, model.parameters())
+        if step % 3 == 0:
+            nn.utils.clip_grad_norm_(given, 0.1)
+        elif step % 3 == 1:
+            nn.utils.clip_grad_value_(itertools.chain(given), 0.01)
+        else:
+            nn.utils.clip_grad_norm_(parameters=given, max_norm=0.1)
+        optimizer.step()
+    print(model.weight.sum().item())
+
+
+def trains_fake_tensors(_):
+    """As an estimate of the memory that a model needs: its tensors have no memory to read."""
+    train()
+    with FakeTensorMode():
+        model = nn.Linear(4, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(12):
+            optimizer.zero_grad()
+            model(torch.randn(8, 4)).square().mean().backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+    print("estimated", tuple(model.weight.shape))
+
+
+def stops_the_clock(_):
+    """As tests of a program do that depends on the date."""
+    train(5)
+    time.perf_counter = time.monotonic = time.time = time.sleep = None
+    train()
+    print("trained")
 
 
 class CountsOperations(TorchDispatchMode):

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 import statistics
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
 WINDOW = 32  # steps between two distributions of the budget
@@ -101,7 +101,7 @@ class Meter:
         self.sampling = sampling
         if sampling:
             self.samples += 1
-            self._began = time.perf_counter()
+            self._began = perf_counter()
         return sampling
 
     def sample_cost(self) -> float | None:
@@ -125,15 +125,15 @@ class Meter:
 
     def sampling_began(self) -> None:
         """Add the time since the signal decided to sample, in a call of which that was not known before."""
-        self.spent(time.perf_counter() - self._began)
+        self.spent(perf_counter() - self._began)
 
     def timed(self, method: Callable[..., None], args: tuple[Any, ...], weight: int = 1) -> None:
         """Call a method of the signal, and add its time; it stands for `weight` calls unless it samples."""
-        sampling, begin = self.sampling, time.perf_counter()
+        sampling, begin = self.sampling, perf_counter()
         try:
             method(*args)
         finally:
-            spent = time.perf_counter() - begin
+            spent = perf_counter() - begin
             self.spent(spent if sampling or self.sampling else weight * spent)
 
     def timed_if_sampling(self, method: Callable[..., None], *args: Any) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
@@ -18,24 +19,26 @@ def install(torch: Any, recorder: Callable[[], Any], calling: Any) -> None:
 
 def _clipping(torch: Any, recorder: Callable[[], Any]) -> None:
     """Both homes of each function: `from torch.nn.utils import clip_grad_norm_` copies the name."""
-    is_compiling = torch.compiler.is_compiling
     for name in ("clip_grad_norm_", "clip_grad_value_"):
         original = getattr(torch.nn.utils.clip_grad, name)
-        wrapper = _clip_wrapper(original, is_compiling, recorder, by_value=name == "clip_grad_value_")
+        wrapper = _clip_wrapper(torch, original, recorder, by_value=name == "clip_grad_value_")
         for home in (torch.nn.utils.clip_grad, torch.nn.utils):
             if getattr(home, name) is original:
                 setattr(home, name, wrapper)
 
 
 def _clip_wrapper(
-    original: Callable[..., Any], is_compiling: Callable[[], bool], recorder: Callable[[], Any], by_value: bool
+    torch: Any, original: Callable[..., Any], recorder: Callable[[], Any], by_value: bool
 ) -> Callable[..., Any]:
+    is_compiling = torch.compiler.is_compiling
+
     @unseen_by_warnings
     @functools.wraps(original)
-    def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_compiling():
-            return original(parameters, *args, **kwargs)
+    def clip(*given: Any, **kwargs: Any) -> Any:
+        if is_compiling() or not (given or "parameters" in kwargs):
+            return original(*given, **kwargs)
         try:
+            parameters, args = (given[0], given[1:]) if given else (kwargs.pop("parameters"), ())
             seen = recorder()
             trainings = seen.program.trainings
             trainings.clipped = None
@@ -43,8 +46,9 @@ def _clip_wrapper(
                 parameters, first = peeked(parameters)
                 trainings.clipped = seen.training_of(first)
             if by_value and not seen.off:
-                parameters = kept(parameters)
-                seen.fire("clips_values", parameters)
+                parameters = kept(torch, parameters)
+                if isinstance(parameters, (torch.Tensor, list, tuple)):
+                    seen.fire("clips_values", parameters)
             total_norm = original(parameters, *args, **kwargs)
             limit = args[0] if args else kwargs.get("max_norm", kwargs.get("clip_value"))
             seen.fire("clip", limit, total_norm)
@@ -57,16 +61,20 @@ def _clip_wrapper(
 
 
 def peeked(values: Any) -> tuple[Any, Any]:
-    """`values` as they were, and the first of them: a generator is handed on as a generator of the same values."""
-    if not isinstance(values, types.GeneratorType):
+    """`values` as they were, and the first of them: what can be read only once (a generator, a `filter`) is handed on
+    as one of the same values, which is a generator if it was one: torch warns of empty ones."""
+    if not isinstance(values, Iterator):
         return values, next(iter(values), None) if isinstance(values, (list, tuple)) else values
     first = next(values, None)
-    return (value for part in (() if first is None else (first,), values) for value in part), first
+    whole = itertools.chain(() if first is None else (first,), values)
+    return (value for value in whole) if isinstance(values, types.GeneratorType) else whole, first
 
 
-def kept(values: Any) -> Any:
-    """`values`, those of a generator as a list, so that they can be looked at twice."""
-    return list(values) if isinstance(values, types.GeneratorType) else values
+def kept(torch: Any, values: Any) -> Any:
+    """`values` as something that can be read twice: an iterator, or an object of the program's own, as a list."""
+    if isinstance(values, (torch.Tensor, list, tuple)) or not hasattr(type(values), "__iter__"):
+        return values
+    return list(values)
 
 
 def _loss_scaling(torch: Any, recorder: Callable[[], Any], calling: Any) -> None:

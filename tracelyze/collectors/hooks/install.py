@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import time
 import types
 from collections.abc import Callable
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from tracelyze.collectors import current
@@ -42,7 +42,7 @@ from tracelyze.collectors.recording.forwards import Forwards
 from tracelyze.collectors.recording.per_thread import Recorders
 from tracelyze.collectors.recording.recorder import Recorder
 from tracelyze.collectors.recording.steps import Steps
-from tracelyze.collectors.system import fatal_signals
+from tracelyze.collectors.system import fatal_signals, threads
 
 LOSSES = (
     "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
@@ -131,6 +131,7 @@ def _resume_threads() -> None:
 
 def _start_afresh(torch: Any) -> None:
     fatal_signals.forget()
+    threads.idents.clear()
     parent = recorder()
     for one in recorders():
         one.writer.leave_to_parent()
@@ -144,7 +145,7 @@ def _modules(torch: Any) -> None:
     """Outermost calls of modules. A patched `__call__` costs a quarter of a global forward hook and warns nobody."""
     owner = torch.nn.Module
     original = owner.__call__
-    clock, calling, threads = time.perf_counter, local, this_thread
+    clock, calling, threads = perf_counter, local, this_thread
     tracing = private_names.find(torch, private_names.TRACING) or (lambda: None)
     in_dynamo, compiling = torch.compiler.is_dynamo_compiling, compiler.flag(torch)
     loss_kind = private_names.find(torch, private_names.LOSS_MODULE) or ()

@@ -6,8 +6,8 @@ import contextlib
 import functools
 import multiprocessing
 import os
-import time
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 from tracelyze.collectors.internals import private_names
@@ -27,7 +27,7 @@ def install(torch: Any, recorder: Callable[[], Recorder], calling: Any) -> None:
     While a batch is made `calling.watch` is False: a module that transforms its samples is no call of a model.
     """
     loader = torch.utils.data.DataLoader
-    made, begin, clock = loader.__init__, loader.__iter__, time.perf_counter
+    made, begin, clock = loader.__init__, loader.__iter__, perf_counter
 
     @unseen_by_warnings
     @functools.wraps(made)
@@ -112,22 +112,22 @@ def _fetch(torch: Any, original: Callable[..., Any]) -> Callable[..., Any]:
     @unseen_by_warnings
     @functools.wraps(original)
     def fetch(self: Any, *args: Any, **kwargs: Any) -> Any:
-        notes, begin = None, time.perf_counter()
+        notes, begin = None, perf_counter()
         with contextlib.suppress(Exception):  # a dataset that answers with exceptions of its own
             notes = fetches.enrolled.get(self) if fetches.Forking.page is None else fetches.in_worker(torch, self)
             if notes is not None:
                 notes.begins()
-                fetches.Forking.spent += time.perf_counter() - begin
+                fetches.Forking.spent += perf_counter() - begin
         try:
             made = original(self, *args, **kwargs)
         except BaseException as error:
             leave_no_frame(error)
             raise
         if notes is not None:
-            begin = time.perf_counter()
+            begin = perf_counter()
             with contextlib.suppress(Exception):
                 notes.ends()
-            fetches.Forking.spent += time.perf_counter() - begin
+            fetches.Forking.spent += perf_counter() - begin
         return made
 
     return fetch

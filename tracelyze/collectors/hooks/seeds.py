@@ -7,6 +7,7 @@ import functools
 import importlib
 import random
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -32,17 +33,22 @@ def install(seeded: Callable[[str], None]) -> None:
 
 
 def _seed(original: Callable[..., Any], name: str, seeded: Callable[[str], None]) -> Callable[..., Any]:
+    """A method of the global generator stays one: pickle takes it with its generator, so that a process that is started
+    with it as its initializer seeds what it would seed."""
+    is_method = isinstance(original, types.MethodType)
+
     @unseen_by_warnings
-    @functools.wraps(original)
+    @functools.wraps(original.__func__ if isinstance(original, types.MethodType) else original)
     def seed(*args: Any, **kwargs: Any) -> Any:
+        given = args[1:] if is_method else args
         try:
-            result = original(*args, **kwargs)
+            result = original(*given, **kwargs)
         except BaseException as error:
             leave_no_frame(error)
             raise
-        if args or kwargs:  # Without a seed it takes one from the operating system.
+        if given or kwargs:  # Without a seed it takes one from the operating system.
             seeded(name)
         return result
 
     wrappers.append(seed)
-    return seed
+    return types.MethodType(seed, original.__self__) if isinstance(original, types.MethodType) else seed

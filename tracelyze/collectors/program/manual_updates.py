@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from tracelyze import redaction
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors.safe_computing import has_memory
 
 WITHOUT_STEP = 32  # backwards; accumulation over more than that costs a walk over the graph
 MAX_NODES = 20_000  # graph nodes searched for parameters
@@ -53,8 +54,9 @@ class ManualUpdates:
     the parameters that a backward reaches then, because a process may train several things.
     """
 
-    def __init__(self, record_event: Callable[[str, str, str], None]) -> None:
+    def __init__(self, torch: Any, record_event: Callable[[str, str, str], None]) -> None:
         self.handler: StepHandler | None = None
+        self._torch = torch
         self._record_event = record_event
         self._optimizer: ManualOptimizer | None = None
         self._before: list[Any] | None = None
@@ -138,7 +140,10 @@ class ManualUpdates:
         assert self._optimizer is not None
         parameters = self._optimizer.param_groups[0]["params"]
         first = parameters[0] if parameters else None
-        values = first.detach().flatten()[:FINGERPRINT].tolist() if first is not None and not first.is_cuda else []
+        if first is None or first.is_cuda or not has_memory(self._torch, first):
+            values = []
+        else:
+            values = first.detach().flatten()[:FINGERPRINT].tolist()
         return [[parameter._version for parameter in parameters], values]
 
 

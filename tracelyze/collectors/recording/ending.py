@@ -51,11 +51,12 @@ def install(recorder: Callable[[], Recorder], recorders: Callable[[], list[Recor
             _safely(lambda: note_exception(recorder(), args.exc_value, "thread-exception"))
         previous_thread_hook(args)
 
-    def leave(status: int) -> Any:
+    def leave(*args: Any, **kwargs: Any) -> Any:
+        status = args[0] if args else kwargs.get("status")
         raised = status != 0 and "error" in _noted  # So ends a process of multiprocessing that raised an exception.
         for one in recorders():
             _safely(functools.partial(end, one, "exception" if raised else "os._exit", status))
-        previous_exit(status)
+        previous_exit(*args, **kwargs)
 
     def at_exit() -> None:
         first, *others = recorders()
@@ -67,12 +68,18 @@ def install(recorder: Callable[[], Recorder], recorders: Callable[[], list[Recor
                 _safely(functools.partial(exit_status.note, one.folder))
 
     for name in ("execv", "execve"):  # execl, execvp and the others call these
-        setattr(os, name, _replacing(getattr(os, name), recorders))
+        setattr(os, name, _found_in_os(_replacing(getattr(os, name), recorders)))
     BaseProcess.run = _running(BaseProcess.run, recorder)  # type: ignore[method-assign]
     sys.excepthook = excepthook
     threading.excepthook = thread_excepthook
-    os._exit = leave
+    os._exit = _found_in_os(functools.update_wrapper(leave, previous_exit))
     atexit.register(at_exit)
+
+
+def _found_in_os(function: Any) -> Any:
+    """A function that pickle finds by its name: what it stands for belongs to the module `posix`."""
+    function.__module__ = "os"
+    return function
 
 
 def _running(run: Any, recorder: Callable[[], Recorder]) -> Any:

@@ -7,10 +7,10 @@ it at the first backward, or at an exception before that. Launchers and loader w
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
+from time import time as wall_time
 from typing import Any
 
 from tracelyze.collectors.cadence.budget import Budget, Meter
@@ -96,7 +96,8 @@ class Recorder:
         optimizers = Optimizers(progress, sites, emit)
         trainings = Trainings(progress, clock.now, emit, optimizers, calls.module)
         backwards = StepBackwards(progress, trainings)
-        return Program(sites, calls, optimizers, trainings, batches, backwards, ManualUpdates(self.record_event))
+        by_hand = ManualUpdates(self.torch, self.record_event)
+        return Program(sites, calls, optimizers, trainings, batches, backwards, by_hand)
 
     # What is recorded
 
@@ -165,7 +166,7 @@ class Recorder:
         writer.opened = True
         try:
             facts = identity.facts(self.torch)
-            facts["clock"]["zero"] = time.time() - self.guard.clock.now()
+            facts["clock"]["zero"] = wall_time() - self.guard.clock.now()
             facts["thread"], facts["thread_name"] = thread.number, thread.name
             self.fire("opened")
             facts["signals"] = self.ledger.entries

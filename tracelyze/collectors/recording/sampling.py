@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from time import time as wall_time
 from typing import Any
 
 from tracelyze.collectors.program.progress import Progress
@@ -37,7 +37,7 @@ class Sampling:
         together = [listener for listener in able if not listener[0].may_hang]
         for some in [together, *([listener] for listener in able if listener[0].may_hang)]:
             if some:
-                self.writer.threads.start("tracelyze-samples", self._loop(some))
+                self.writer.threads.start(self._loop(some))
 
     def _loop(self, listeners: list[Listener]) -> Callable[[threading.Event], None]:
         due = self.now()  # Outlives the thread: one that was ended for a fork goes on in its rhythm.
@@ -52,7 +52,7 @@ class Sampling:
         return loop
 
     def _sample(self, listeners: list[Listener], stop: threading.Event) -> None:
-        row: dict[str, Any] = {"time": self.now(), "wall": time.time(), "step": self.progress.steps}
+        row: dict[str, Any] = {"time": self.now(), "wall": wall_time(), "step": self.progress.steps}
         for listener in list(listeners):
             signal, sample = listener
             try:

@@ -9,9 +9,9 @@ import contextlib
 import json
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic, thread_time
 from typing import Any
 
 from tracelyze import redaction, schema
@@ -67,6 +67,7 @@ class Writer:
         self._in_main_thread = True  # the training runs there
         self._stopped: dict[str, Any] | None = None  # why and where recording stopped early
         self._lock = threading.Lock()
+        self._holder: int | None = None  # the thread that has it
         self.threads = Threads()
         self.streams = {table.name: TableStream(table) for table in schema.TABLES}
 
@@ -94,7 +95,7 @@ class Writer:
         arrow.load()  # Now, on this thread: an import on the thread that writes could meet a fork.
 
         self._statements.begin()
-        self.threads.start("tracelyze", self._write_forever)
+        self.threads.start(self._write_forever)
 
     def _make_folder(self) -> None:
         """The folder and its first files. By the thread that writes: on a slow disk the training does not wait."""
@@ -120,6 +121,7 @@ class Writer:
         """Write all rows that are complete. A disk that refuses ends the recording, never the program."""
         if not self.opened or self.off or not self._lock.acquire(timeout=2.0):
             return
+        self._holder = threading.get_ident()
         try:
             if self.folder is None and self._run is not None:
                 self._make_folder()
@@ -128,24 +130,28 @@ class Writer:
         except Exception as error:
             self.stop(error)
         finally:
+            self._holder = None
             self._lock.release()
 
     def close(self) -> None:
         """Write the rest and, unless that would take long, turn the streams into Parquet."""
-        until = time.monotonic() + EXIT_SECONDS
+        until = monotonic() + EXIT_SECONDS
         with self._lock:
             if not self.opened or self.off:
                 return
+            self._holder = threading.get_ident()
             try:
                 if self.folder is None and self._run is not None:
                     self._make_folder()
                 for stream in self.streams.values():
-                    in_time = time.monotonic() < until
+                    in_time = monotonic() < until
                     stream.close(convert=in_time and stream.size < CONVERT_BYTES, mark_end=in_time)
                 if self.folder is not None:
                     identity.write_json(self.folder / schema.PROCESS_FILE, self._facts)
             except Exception as error:
                 self.stop(error)
+            finally:
+                self._holder = None
 
     def end(self) -> None:
         """No more writing by the thread."""
@@ -164,11 +170,22 @@ class Writer:
         self.off = True
         reason = redaction.redact_text(f"{type(error).__name__}: {error}")[:LONGEST_REASON]
         self._stopped = {"step": self._steps(), "reason": reason}
-        if self.folder is None and self._run is not None:  # so that the run can say why it is empty
-            with contextlib.suppress(Exception):
-                self._make_folder()
+        self._make_folder_for_the_reason()
         self._write_reason()
         self.complain(error)
+
+    def _make_folder_for_the_reason(self) -> None:
+        """So that the run can say why it is empty. The thread that writes may be about to make it, too."""
+        holds = self._holder == threading.get_ident()  # What failed is a flush.
+        if self.folder is not None or self._run is None or not (holds or self._lock.acquire(timeout=2.0)):
+            return
+        try:
+            if self.folder is None:
+                with contextlib.suppress(Exception):
+                    self._make_folder()
+        finally:
+            if not holds:
+                self._lock.release()
 
     def note_end(self, name: str, code: float | None) -> None:
         """How the program ended, where no row can say it any more: what is recorded up to a full disk is no death."""
@@ -199,4 +216,4 @@ class Writer:
             self._statements.state_if_due()
             self.flush()
             fatal_signals.check()
-            self.seconds = time.thread_time()
+            self.seconds = thread_time()

@@ -6,9 +6,10 @@ import json
 import os
 import platform
 import sys
-import time
 from datetime import UTC, datetime
 from pathlib import Path
+from time import perf_counter
+from time import time as wall_time
 from typing import Any
 
 from tracelyze import redaction, schema
@@ -34,7 +35,7 @@ def facts(torch: Any) -> dict[str, Any]:
         "launcher": _launcher(),
         "attempt": _integer(os.environ.get("TORCHELASTIC_RESTART_COUNT"), 0),
         "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "clock": {"unix": time.time(), "monotonic": time.perf_counter()},
+        "clock": {"unix": wall_time(), "monotonic": perf_counter()},
         "argv": redaction.redact_argv(list(sys.argv)),
         "cwd": os.getcwd(),
         "python": platform.python_version(),

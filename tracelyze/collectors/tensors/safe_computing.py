@@ -35,6 +35,19 @@ def is_plain(torch: Any, tensor: Any) -> bool:
     )
 
 
+def has_memory(torch: Any, tensor: Any) -> bool:
+    """Whether the elements of a tensor lie where its address says: of a plain one, and of a class of the program's that
+    only adds to it. What stands for others (a fake tensor, a DTensor) has no memory: to read it where the program's
+    modes are kept from seeing it (recording/guards.py) would end the process.
+    """
+    return (
+        type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+        and tensor.layout is torch.strided
+        and not tensor.is_meta
+        and not tensor.is_quantized
+    )
+
+
 def as_reals(torch: Any, tensor: Any) -> Any:
     """A plain tensor, detached; a complex one as pairs of real numbers: torch warns where it is made real."""
     detached = tensor.detach()

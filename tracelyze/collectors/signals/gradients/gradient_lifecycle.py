@@ -25,6 +25,7 @@ from tracelyze.collectors.signals.gradients.foreign_gradients import Foreign
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors import shards
 from tracelyze.collectors.tensors.readback import Readback
+from tracelyze.collectors.tensors.safe_computing import has_memory
 
 NONE = -1
 FIRST_STEPS = 5  # steps in which clearing between backward and step is watched without suspicion
@@ -253,10 +254,11 @@ class GradientLifecycle(Signal):
     def _are_zero(self, gradients: list[Any]) -> bool:
         """Whether gradients hold nothing but zeros, by a few of them, where reading them makes nobody wait."""
         some = gradients[:: max(1, len(gradients) // QUESTIONED)][:QUESTIONED]
-        if not all(g.device.type == "cpu" and g.layout is self.torch.strided for g in some):
+        some = [shards.local(gradient) for gradient in some]
+        if not all(has_memory(self.torch, one) and one.is_cpu for one in some):
             return False
         with self.torch.no_grad():
-            return bool(some) and not any(bool(shards.local(gradient).any()) for gradient in some)
+            return bool(some) and not any(bool(one.any()) for one in some)
 
     def _check_kept(self, tracked: Tracked) -> None:
         state = self._state(tracked)
@@ -280,8 +282,8 @@ class GradientLifecycle(Signal):
     def _ask(self, state: _State, gradients: list[Any]) -> None:
         """`grad.data.zero_()` and a fresh tensor of zeros change no version: read the values, once."""
         if state.question is None:
-            dense = [g for g in gradients if g.layout is self.torch.strided]
-            dense = [part for g in dense if (part := shards.local(g)).numel()]
+            parts = [shards.local(gradient) for gradient in gradients]
+            dense = [part for part in parts if has_memory(self.torch, part) and part.numel()]
             chosen = dense[:: max(1, len(dense) // QUESTIONED)][:QUESTIONED]
             if not chosen:
                 return

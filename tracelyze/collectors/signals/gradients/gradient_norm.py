@@ -22,7 +22,7 @@ from tracelyze.collectors.storage.pending import PendingValues
 from tracelyze.collectors.tensors import shards
 from tracelyze.collectors.tensors.norms import norms_of
 from tracelyze.collectors.tensors.readback import Known, Readback
-from tracelyze.collectors.tensors.safe_computing import may_compute
+from tracelyze.collectors.tensors.safe_computing import has_memory, may_compute
 
 MAX_NAMED = 5  # events that name a parameter with a non-finite gradient
 AT_STEP, FROM_CLIP, OF_SHARDS, BEFORE_VALUES = 1, 2, 3, 4
@@ -100,9 +100,11 @@ class GradientNorm(Signal):
             elif not self.fast_columns:
                 self.fast_columns = ("grad_norm", "grad_norm_source")
                 self.context.listeners_changed()
-            self._note(shards.local(total_norm.detach()), source)
+            self._note(shards.local(total_norm).detach(), source)
 
     def _note(self, norm: Any, source: int) -> None:
+        if not has_memory(self.torch, norm):
+            return
         backwards = self.progress.backwards
         self._clip_norms = [one for one in self._clip_norms if one.backwards == backwards]  # micro-batches do not count
         self._clip_norms.append(Clip(self.program.trainings.clipped, norm, source, backwards))
@@ -140,7 +142,7 @@ class GradientNorm(Signal):
         if not may_compute(torch, tracked.on_cuda):
             return
         gradients = [g for p in parameters if (g := p.grad) is not None and g.layout is torch.strided]
-        if not gradients:
+        if not gradients or not has_memory(torch, shards.local(gradients[0])):
             return
         empty = 0
         if tracked.sharded:

@@ -14,6 +14,7 @@ from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors import saved_values
 from tracelyze.collectors.tensors.readback import Readback
+from tracelyze.collectors.tensors.safe_computing import has_memory
 
 WALK_FIRST, WALK_EVERY = 10, 50  # backwards whose graph is searched for a constant divisor
 WALK_DEPTH = 8
@@ -47,7 +48,7 @@ class Loss(Signal):
         self._tensor: Any = self.torch.Tensor
 
     def scale(self, original: Any, scaled: Any) -> None:
-        if isinstance(scaled, self.torch.Tensor):
+        if isinstance(scaled, self.torch.Tensor) and has_memory(self.torch, original):
             self.context.fast_path.interrupt()  # the loss is another one than backward is called on
             self._scaled = [*self._scaled[1 - MAX_SCALED :], (weakref.ref(scaled), original.detach())]
 
@@ -74,7 +75,7 @@ class Loss(Signal):
         losses = (roots,) if type(roots) is self._tensor else roots
         if not isinstance(losses, (tuple, list)) or not losses:
             return
-        if not all(type(one) is self._tensor and one.numel() == 1 for one in losses):
+        if not all(type(one) is self._tensor and one.numel() == 1 and one.is_floating_point() for one in losses):
             return
         root = losses[0]
         value, factor = self._unscaled(root) if self._scaled else (root, 1.0)

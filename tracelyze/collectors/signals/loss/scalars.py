@@ -14,6 +14,7 @@ from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingValues
 from tracelyze.collectors.tensors.readback import Readback
+from tracelyze.collectors.tensors.safe_computing import has_memory
 
 MAX_NAMES = 200  # names that are kept apart; a name made anew for every step would make the table grow with the run
 MAX_REFUSALS = 20  # arguments of which it is written down that they could not be recorded
@@ -155,6 +156,8 @@ class Scalars(Signal):
             raise _Refused(f"is a tensor of {given.numel()} elements, not one number")
         if hasattr(given, "placements"):  # reading a DTensor may be a collective
             raise _Refused("is a DTensor: log its full_tensor(), or the local value")
+        if not has_memory(self.torch, given):
+            raise _Refused(f"is a {type(given).__name__} without values")
         given = given.detach()
         if given.device.type == "cpu":
             return float(given.item())

@@ -7,7 +7,7 @@ counts of Python objects do that), their unique memory grows while everybody's r
 from __future__ import annotations
 
 import os
-import time
+from time import perf_counter
 from typing import Any
 
 from tracelyze.collectors.signals.signal import Signal
@@ -49,7 +49,7 @@ class Machine(Signal):
         own = self._reader.process(self._pid)
         row["host_rss"], row["host_files"] = own.pop("rss"), own.pop("files", None)
         row.update(own)
-        now = time.perf_counter()
+        now = perf_counter()
         if now >= self._next_scan:
             self._children = self._reader.descendants(self._pid)[:MAX_CHILDREN]
             self._next_scan = _next(now, SCAN_EVERY, SCAN_COST)
@@ -60,7 +60,7 @@ class Machine(Signal):
             row["children_cpu_seconds"] = sum(found["cpu_seconds"] for found in living)
             row["children_delayed"] = sum(found.get("delayed") or 0.0 for found in living)
             row["children_disk_read"] = sum(found.get("disk_read") or 0 for found in living)
-        now = time.perf_counter()
+        now = perf_counter()
         if now >= self._next_shares:
             self._read_shares(row)
             self._next_shares = _next(now, SHARES_EVERY, SHARES_COST)
@@ -78,10 +78,10 @@ class Machine(Signal):
             found: dict[str, Any] = question(pid)
             return found
         except (OSError, IndexError, KeyError):  # it has ended, or belongs to somebody else
-            self._next_scan = min(self._next_scan, time.perf_counter() + 1.0)
+            self._next_scan = min(self._next_scan, perf_counter() + 1.0)
             return None
 
 
 def _next(begun: float, every: float, cost: float) -> float:
     """When to do again what began at `begun` and ends now: after `every` seconds, or later if it was expensive."""
-    return begun + max(every, (time.perf_counter() - begun) / cost)
+    return begun + max(every, (perf_counter() - begun) / cost)

@@ -8,7 +8,7 @@ profiler belongs to the whole process, and two threads that start it together cr
 from __future__ import annotations
 
 import threading
-import time
+from time import perf_counter
 from typing import Any
 
 from tracelyze.collectors.internals.private_names import PROFILING
@@ -81,12 +81,12 @@ class ProfilerWindows(Signal):
             raise
         self._profiler, self._thread = profiler, threading.get_ident()
         self._first = self._last = step
-        self._began = time.perf_counter()
+        self._began = perf_counter()
 
     def _end(self, step: int) -> None:
         profiler, self._profiler, self._done = self._profiler, None, False
-        step_seconds = (time.perf_counter() - self._began) / max(1, step - self._first)
-        start = time.perf_counter()
+        step_seconds = (perf_counter() - self._began) / max(1, step - self._first)
+        start = perf_counter()
         try:
             profiler.stop()
         finally:
@@ -104,7 +104,7 @@ class ProfilerWindows(Signal):
                 "first_step": self._first + 1,
                 "last_step": step,
                 "file": name,
-                "seconds": time.perf_counter() - start,
+                "seconds": perf_counter() - start,
                 "step_seconds": step_seconds,
             },
         )

@@ -18,6 +18,7 @@ from tracelyze.collectors.program.call_sites import is_library, shown_path, sour
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.machine.stalls import StallDetector
 from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.system.threads import idents
 
 FRAMES = 60  # of the training thread, innermost last
 STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
@@ -53,7 +54,7 @@ class Stacks(Signal):
         if training is None:
             return
         lines = [f"training thread ({names.get(owner)}), innermost last:", *stack(training, FRAMES)]
-        others = [(ident, frame) for ident, frame in frames.items() if not names.get(ident, "").startswith("tracelyze")]
+        others = [(ident, frame) for ident, frame in frames.items() if ident not in idents]
         for ident, frame in others[:OTHERS]:
             lines += [f"thread {names.get(ident)}:", *stack(frame, OTHERS_FRAMES)]
         line = _innermost_of_script(training)

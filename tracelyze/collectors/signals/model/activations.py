@@ -8,7 +8,7 @@ compiled model does inside is not seen.
 from __future__ import annotations
 
 import math
-import time
+from time import perf_counter
 from typing import Any
 
 from tracelyze.collectors.cadence.decimation import Decimation
@@ -118,7 +118,7 @@ class _Forward:
             return None
         if hasattr(root, "_orig_mod") or not may_compute(torch, torch.cuda.is_available()) or _compiles(torch):
             return None
-        start = time.perf_counter()
+        start = perf_counter()
         try:
             self._rows, self._values, self._order = [], [], 0
             self._products, self._functions = Products(self._torch), FunctionalActivations()
@@ -128,12 +128,12 @@ class _Forward:
         except Exception as error:  # a model that hides its modules, say
             self.error = error
             return None
-        self._seconds = time.perf_counter() - start
+        self._seconds = perf_counter() - start
         return self
 
     def returned(self, module: Any, output: Any) -> None:
         """A module within returned: containers are sampled like their contents, they may compute as well."""
-        start = time.perf_counter()
+        start = perf_counter()
         try:
             self._order += 1
             if self._gates is not None and self.error is None:
@@ -143,12 +143,12 @@ class _Forward:
                     self._sample(module, output)
         except Exception as error:
             self.error = error
-        self._seconds += time.perf_counter() - start
+        self._seconds += perf_counter() - start
 
     def ends(self, root: Any, output: Any) -> None:
         """The root returned, too."""
         self.returned(root, output)
-        start = time.perf_counter()
+        start = perf_counter()
         try:
             with unseen(self._torch):
                 if self._rows and self.error is None:
@@ -158,7 +158,7 @@ class _Forward:
                     self._signal._watched(self._rows, self._values + routed)
         except Exception as error:
             self.error = error
-        spent = self._seconds + time.perf_counter() - start
+        spent = self._seconds + perf_counter() - start
         self._signal.meter.spent(spent)
         self._signal.context.add_overhead(spent)
         self._names, self._rows, self._values, self._gates = {}, [], [], None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-import time
+from time import perf_counter
 from typing import Any
 
 from tracelyze.collectors.internals.private_names import UNSEEN
@@ -61,9 +61,9 @@ class Probe(Signal):
         if module is None or (not taken and len(self._probes) >= MOST_MODELS):
             return
         self._probes[call.model.number] = taken + 1
-        begin = time.perf_counter()
+        begin = perf_counter()
         self._probe(call, module, args, kwargs)
-        self._only_one = time.perf_counter() - begin > MOST_SECONDS
+        self._only_one = perf_counter() - begin > MOST_SECONDS
 
     def _probe(self, call: Call, module: Any, args: Any, kwargs: Any) -> None:
         torch = self.torch
