@@ -64,6 +64,7 @@ class Writer:
         self.seconds = 0.0  # processor time of the thread
         self._run: Path | None = None
         self._facts: dict[str, Any] = {}
+        self._facts_changed = False  # since process.json was written
         self._in_main_thread = True  # the training runs there
         self._stopped: dict[str, Any] | None = None  # why and where recording stopped early
         self._lock = threading.Lock()
@@ -80,10 +81,9 @@ class Writer:
         self.streams[table].append(row)
 
     def add_facts(self, facts: dict[str, Any]) -> None:
-        """More for process.json, now or when there is one."""
+        """More for process.json, written with the next rows: two threads that write one file get in each other's way."""
         self._facts |= facts
-        if self.folder is not None and not self.off:
-            identity.write_json(self.folder / schema.PROCESS_FILE, self._facts)
+        self._facts_changed = True
 
     def start(self, run: Path, facts: dict[str, Any]) -> None:
         """Write rows into a folder of the run directory from now on, beside process.json with these facts.
@@ -99,7 +99,7 @@ class Writer:
 
     def _make_folder(self) -> None:
         """The folder and its first files. By the thread that writes: on a slow disk the training does not wait."""
-        run, facts = self._run, self._facts
+        run, facts = self._run, dict(self._facts)
         assert run is not None
         folder = run / identity.folder_name(facts)
         for number in range(2, MOST_FOLDERS):
@@ -111,11 +111,17 @@ class Writer:
         # First, so that what fails next can be written there.
         (folder / schema.STOPPED_FILE).write_bytes(b" " * RESERVED_BYTES)
         self.folder = folder
-        identity.write_json(folder / schema.PROCESS_FILE, facts)
+        self._write_facts()
         if facts["thread"] == 1 and not fatal_signals.watch(folder, self._in_main_thread):
             self.add_facts({"own_faulthandler": True})
         for stream in self.streams.values():
             stream.folder = folder
+
+    def _write_facts(self) -> None:
+        self._facts_changed = False
+        if self.folder is not None:
+            facts = dict(self._facts)  # another thread may add some
+            identity.write_json(self.folder / schema.PROCESS_FILE, facts)
 
     def flush(self) -> None:
         """Write all rows that are complete. A disk that refuses ends the recording, never the program."""
@@ -125,6 +131,8 @@ class Writer:
         try:
             if self.folder is None and self._run is not None:
                 self._make_folder()
+            if self._facts_changed:
+                self._write_facts()
             for stream in self.streams.values():
                 stream.flush()
         except Exception as error:
@@ -146,8 +154,7 @@ class Writer:
                 for stream in self.streams.values():
                     in_time = monotonic() < until
                     stream.close(convert=in_time and stream.size < CONVERT_BYTES, mark_end=in_time)
-                if self.folder is not None:
-                    identity.write_json(self.folder / schema.PROCESS_FILE, self._facts)
+                self._write_facts()
             except Exception as error:
                 self.stop(error)
             finally:
