@@ -81,7 +81,7 @@ class Writer:
         self.streams[table].append(row)
 
     def add_facts(self, facts: dict[str, Any]) -> None:
-        """More for process.json, written with the next rows: two threads that write one file get in each other's way."""
+        """More for process.json, which the thread that writes rows writes: two writers of one file meet."""
         self._facts |= facts
         self._facts_changed = True
 
