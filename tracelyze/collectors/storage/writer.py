@@ -49,6 +49,33 @@ class Statements:
             self._state()
 
 
+class Facts:
+    """What process.json says. Any thread adds to it; the one that writes rows writes it, for two writers of a file
+    could each take away what the other has half written."""
+
+    def __init__(self) -> None:
+        self.changed = False  # since it was written
+        self._facts: dict[str, Any] = {}
+
+    def add(self, facts: dict[str, Any]) -> None:
+        """These hold from now on."""
+        self._facts |= facts
+        self.changed = True
+
+    def add_first(self, facts: dict[str, Any]) -> None:
+        """The same, but for those that were added before."""
+        self._facts = facts | self._facts
+
+    def now(self) -> dict[str, Any]:
+        """A copy: another thread may add more."""
+        return dict(self._facts)
+
+    def write(self, folder: Path) -> None:
+        """Write them into a process's folder."""
+        self.changed = False
+        identity.write_json(folder / schema.PROCESS_FILE, self.now())
+
+
 class Writer:
     """Rows of one recording on their way to the disk. `off`: nothing is recorded any more."""
 
@@ -63,8 +90,7 @@ class Writer:
         self.folder: Path | None = None
         self.seconds = 0.0  # processor time of the thread
         self._run: Path | None = None
-        self._facts: dict[str, Any] = {}
-        self._facts_changed = False  # since process.json was written
+        self._facts = Facts()
         self._in_main_thread = True  # the training runs there
         self._stopped: dict[str, Any] | None = None  # why and where recording stopped early
         self._lock = threading.Lock()
@@ -81,16 +107,16 @@ class Writer:
         self.streams[table].append(row)
 
     def add_facts(self, facts: dict[str, Any]) -> None:
-        """More for process.json, which the thread that writes rows writes: two writers of one file meet."""
-        self._facts |= facts
-        self._facts_changed = True
+        """More for process.json, which is written with the next rows."""
+        self._facts.add(facts)
 
     def start(self, run: Path, facts: dict[str, Any]) -> None:
         """Write rows into a folder of the run directory from now on, beside process.json with these facts.
 
         Raises ImportError where pyarrow cannot be had.
         """
-        self._run, self._facts = run, facts | self._facts
+        self._run = run
+        self._facts.add_first(facts)
         self._in_main_thread = threading.current_thread() is threading.main_thread()
         arrow.load()  # Now, on this thread: an import on the thread that writes could meet a fork.
 
@@ -99,7 +125,7 @@ class Writer:
 
     def _make_folder(self) -> None:
         """The folder and its first files. By the thread that writes: on a slow disk the training does not wait."""
-        run, facts = self._run, dict(self._facts)
+        run, facts = self._run, self._facts.now()
         assert run is not None
         folder = run / identity.folder_name(facts)
         for number in range(2, MOST_FOLDERS):
@@ -111,17 +137,11 @@ class Writer:
         # First, so that what fails next can be written there.
         (folder / schema.STOPPED_FILE).write_bytes(b" " * RESERVED_BYTES)
         self.folder = folder
-        self._write_facts()
+        self._facts.write(folder)
         if facts["thread"] == 1 and not fatal_signals.watch(folder, self._in_main_thread):
             self.add_facts({"own_faulthandler": True})
         for stream in self.streams.values():
             stream.folder = folder
-
-    def _write_facts(self) -> None:
-        self._facts_changed = False
-        if self.folder is not None:
-            facts = dict(self._facts)  # another thread may add some
-            identity.write_json(self.folder / schema.PROCESS_FILE, facts)
 
     def flush(self) -> None:
         """Write all rows that are complete. A disk that refuses ends the recording, never the program."""
@@ -131,8 +151,8 @@ class Writer:
         try:
             if self.folder is None and self._run is not None:
                 self._make_folder()
-            if self._facts_changed:
-                self._write_facts()
+            if self.folder is not None and self._facts.changed:
+                self._facts.write(self.folder)
             for stream in self.streams.values():
                 stream.flush()
         except Exception as error:
@@ -154,7 +174,8 @@ class Writer:
                 for stream in self.streams.values():
                     in_time = monotonic() < until
                     stream.close(convert=in_time and stream.size < CONVERT_BYTES, mark_end=in_time)
-                self._write_facts()
+                if self.folder is not None:
+                    self._facts.write(self.folder)
             except Exception as error:
                 self.stop(error)
             finally:
