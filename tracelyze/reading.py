@@ -133,13 +133,14 @@ def open_parquet(path: Path) -> pq.ParquetFile:
     import pyarrow.parquet as pq
 
     check_regular(path)
-    file = pq.ParquetFile(pa.OSFile(str(path), "rb"))
+    opened = pa.OSFile(str(path), "rb")
+    length, file = opened.size(), pq.ParquetFile(opened)
     try:
         metadata = file.metadata
-        check_rows(path, metadata.num_rows)
+        check_rows(path, metadata.num_rows, length)
         groups = (metadata.row_group(index) for index in range(metadata.num_row_groups))
         unpacked = sum(max(group.total_byte_size, 0) for group in groups)
-        if unpacked > max(FREE_BYTES, EXPANSION * path.stat().st_size):
+        if unpacked > max(FREE_BYTES, EXPANSION * length):
             raise InputError(
                 Cause.IMPLAUSIBLE, f"{path}: unpacks to {size(unpacked)}, {EXPANSION} times its size or more; {COPY}"
             )
@@ -149,12 +150,11 @@ def open_parquet(path: Path) -> pq.ParquetFile:
     return file
 
 
-def check_rows(path: Path, rows: int) -> None:
-    """InputError where a table has more rows than a file of its size can honestly hold."""
-    if rows > max(FREE_ROWS, ROWS_PER_BYTE * path.stat().st_size):
+def check_rows(path: Path, rows: int, length: int) -> None:
+    """InputError where a table has more rows than a file of `length` bytes can honestly hold."""
+    if rows > max(FREE_ROWS, ROWS_PER_BYTE * length):
         raise InputError(
-            Cause.IMPLAUSIBLE,
-            f"{path}: claims {rows:,} rows in {size(path.stat().st_size)}, which no recording does; {COPY}",
+            Cause.IMPLAUSIBLE, f"{path}: claims {rows:,} rows in {size(length)}, which no recording does; {COPY}"
         )
 
 
@@ -191,7 +191,8 @@ def stream_batches(path: Path) -> Iterator[Any]:
     import pyarrow as pa
 
     check_regular(path)
-    if path.stat().st_size == 0:
+    length = path.stat().st_size  # not later: another reader may delete the file, and what is mapped is still whole
+    if length == 0:
         return
     _refuse_compression(path)
     rows = 0
@@ -202,7 +203,7 @@ def stream_batches(path: Path) -> Iterator[Any]:
             except StopIteration:
                 return
             rows += batch.num_rows
-            check_rows(path, rows)
+            check_rows(path, rows, length)
             yield batch, noted
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from tracelyze import schema
 from tracelyze.analyzers import compact, diagnose, load
+from tracelyze.analyzers.recorded.columns import complete_batches
 from tracelyze.analyzers.recorded.exits import STILL_SECONDS
 
 PARTS, BATCHES, ROWS = 4, 5, 40
@@ -125,6 +126,15 @@ def test_readers_at_the_same_time(template: Path) -> None:
         _, error = reader.communicate(timeout=60)
         assert reader.returncode == 0, error
     assert steps_of(template) == ALL
+
+
+def test_a_stream_that_is_deleted_while_it_is_read_is_read_to_its_end(template: Path) -> None:
+    """Another reader has made a table of it meanwhile."""
+    stream = template / "rank00000-attempt0-pid4711" / "steps.arrows"
+    batches = complete_batches(stream)
+    rows = next(batches).num_rows
+    stream.unlink()
+    assert rows + sum(batch.num_rows for batch in batches) == BATCHES * ROWS
 
 
 def test_a_run_that_is_being_written_elsewhere_is_read_and_left_alone(template: Path) -> None:
