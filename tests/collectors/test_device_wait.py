@@ -87,6 +87,8 @@ class Loop:
             emit=lambda table, row: None,
             defer=self.pairs.append,
             listeners_changed=lambda: None,
+            pause=lambda signal, until: setattr(signal, "paused", True),
+            resume=lambda meter: setattr(self.signal, "paused", False),
         )
         self.signal = Loader(context)
         self.tracked = SimpleNamespace(on_cuda=on_cuda, training=None)
@@ -97,7 +99,8 @@ class Loop:
         return iterator
 
     def fetch(self, iterator: Any, seconds: float) -> None:
-        self.signal.waiting(iterator)
+        if not self.signal.paused:  # on the CPU, and before the first step on a device
+            self.signal.waiting(iterator)
         self.device.now += seconds
         self.signal.batch(iterator, seconds, None)
 

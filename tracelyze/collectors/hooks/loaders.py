@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import multiprocessing
 import os
+import weakref
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
@@ -70,9 +70,12 @@ def install(torch: Any, recorder: Callable[[], Recorder], calling: Any) -> None:
     @functools.wraps(advance)
     def __next__(self: Any) -> Any:
         try:
-            recorder().fire("waiting", self)
-            start, noted = clock(), fetches.Forking.spent
-            watch, calling.watch = calling.watch, False
+            seen = recorder()
+            if not seen.dispatcher.nobody_listens("waiting"):
+                seen.fire("waiting", self)
+            progress, watch, noted = seen.progress, calling.watch, fetches.Forking.spent
+            start = clock()
+            calling.watch, progress.awaited = False, (weakref.ref(self), start)
             try:
                 batch = advance(self)
             except StopIteration:
@@ -81,10 +84,10 @@ def install(torch: Any, recorder: Callable[[], Recorder], calling: Any) -> None:
                 recorder().fire("exhausted", self)
                 raise
             finally:
-                calling.watch = watch
+                calling.watch, progress.awaited = watch, None
             noted = fetches.Forking.spent - noted  # no wait of the training's
-            recorder().guard.overhead.seconds += noted
-            recorder().fire("batch", self, clock() - start - noted, batch)
+            seen.guard.overhead.seconds += noted
+            seen.fire("batch", self, clock() - start - noted, batch)
             return batch
         except BaseException as error:
             leave_no_frame(error)
@@ -113,11 +116,13 @@ def _fetch(torch: Any, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def fetch(self: Any, *args: Any, **kwargs: Any) -> Any:
         notes, begin = None, perf_counter()
-        with contextlib.suppress(Exception):  # a dataset that answers with exceptions of its own
+        try:
             notes = fetches.enrolled.get(self) if fetches.Forking.page is None else fetches.in_worker(torch, self)
             if notes is not None:
                 notes.begins()
                 fetches.Forking.spent += perf_counter() - begin
+        except Exception:  # noqa: S110  # a dataset that answers with exceptions of its own
+            pass
         try:
             made = original(self, *args, **kwargs)
         except BaseException as error:
@@ -125,8 +130,10 @@ def _fetch(torch: Any, original: Callable[..., Any]) -> Callable[..., Any]:
             raise
         if notes is not None:
             begin = perf_counter()
-            with contextlib.suppress(Exception):
+            try:
                 notes.ends()
+            except Exception:  # noqa: S110
+                pass
             fetches.Forking.spent += perf_counter() - begin
         return made
 

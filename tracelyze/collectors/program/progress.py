@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
+from typing import Any
+
 
 class Progress:
     """Of one recording. A step is one of any optimizer."""
@@ -20,4 +23,5 @@ class Progress:
         self.backward_site: int | None = None  # line that called the latest backward (table sites)
         self.loader: int | None = None  # DataLoader whose batch is in use (table loaders)
         self.iterated: int | None = None  # DataLoader whose latest pass began last (table loaders)
+        self.awaited: tuple[weakref.ref[Any], float] | None = None  # iterator asked for a batch, perf_counter then
         self.alert = False  # The step that runs is out of the ordinary: sampled signals sample it.

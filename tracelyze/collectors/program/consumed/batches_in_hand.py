@@ -114,6 +114,11 @@ class BatchesInHand:
         queue = self._queues.get(loader) if loader is not None else None
         return queue.batches[-1] if queue is not None and queue.batches else None
 
+    def fetches_ahead(self, loader: int) -> bool:
+        """Whether the program fetches batches of this loader before it uses those that it has."""
+        queue = self._queues.get(loader)
+        return queue is not None and queue.ahead
+
     def ahead(self, loader: int) -> int:
         """How many of its batches were fetched ahead and are still to be used."""
         queue = self._queues.get(loader)

@@ -19,6 +19,16 @@ MAX_UNUSED = 10_000  # waits that are kept where nothing steps: a long evaluatio
 NO_WAITS = (None, None, None, None)
 
 
+class _Pass:
+    """What is known of an iterator: the number of its loader, and the position of the batch to come."""
+
+    __slots__ = ("number", "position")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.position = 0
+
+
 class Wait(NamedTuple):
     """One wait for a batch. `device`: marks on the device around it, where they were set."""
 
@@ -42,6 +52,7 @@ class Loader(Signal):
     name = "loader"
     needs = (LOADER_ITERATOR,)
     inactive = ("before_backward", "after_backward", "after_step")
+    pausable = ("waiting",)
     copied_columns = ()
     fast_columns = ("loader", "loader_wait", "loader_batches", "loader_first")
     about = "Settings of DataLoaders, and how long every step waited for their batches."
@@ -52,10 +63,9 @@ class Loader(Signal):
         super().__init__(context)
         self._made: ByIdentity[int | None] = ByIdentity()
         self._numbers: ByIdentity[int] = ByIdentity()
-        self._iterators: ByIdentity[int] = ByIdentity()
+        self._passes: ByIdentity[_Pass] = ByIdentity()  # by iterator
         self._asked_again: ByIdentity[int] = ByIdentity()  # by iterator that had no more: how often since then
         self._count = 0
-        self._positions: ByIdentity[int] = ByIdentity()  # of the batch to come
         self._batch_sizes: dict[int, int | None] = {}  # by loader
         self._last_in_hand = False  # the loader is exhausted, but what it fetched ahead is still to be used
         self._ahead: dict[int, int] = {}  # by loader: batches that the steps so far did not use yet
@@ -82,24 +92,26 @@ class Loader(Signal):
             lines = {"made_at": self._made.get(loader)}
             lines["read_by"] = definitions.reader(loader.dataset, row["iterable"], self.program.sites)
             self.context.emit("loaders", row | lines)
-        self._iterators[iterator] = self.progress.iterated = number
-        self._positions[iterator] = 0
+        self.progress.iterated = number
+        self._passes[iterator] = _Pass(number)
         if iterator in self._asked_again:  # Persistent workers keep theirs for the next pass.
             del self._asked_again[iterator]
         self._ahead.pop(number, None)  # What an earlier pass has left over is used by nobody.
 
     def turned(self, iterator: Any, seconds: float) -> None:
         """Starting or stopping its workers took `seconds`, for which the first batch to come is waited longer."""
-        number = self._iterators.get(iterator)
-        if number is not None:
-            self._turned[number] = self._turned.get(number, 0.0) + seconds
+        current = self._passes.get(iterator)
+        if current is not None:
+            self._turned[current.number] = self._turned.get(current.number, 0.0) + seconds
 
     def waiting(self, iterator: Any) -> None:
         """The device reaches this mark when it has done all that was queued before: from then on it waits too."""
         self._idle_from = None
         if self._stream is None:
+            self.pause()  # until a training steps on a device
             return
-        trains = not self._training or self._iterators.get(iterator) in self._training
+        current = self._passes.get(iterator)
+        trains = not self._training or (current is not None and current.number in self._training)
         if trains and not self.torch.cuda.is_current_stream_capturing():
             self._idle_from = self._mark()
 
@@ -110,22 +122,24 @@ class Loader(Signal):
 
     def batch(self, iterator: Any, seconds: float, batch: Any) -> None:
         """The iterator handed out `batch` after `seconds` of waiting."""
-        number = self._iterators.get(iterator)
-        if number is None:
+        current = self._passes.get(iterator)
+        if current is None:
             return
-        idle = None
+        number, position, idle = current.number, current.position, None
+        current.position = position + 1
         if self._idle_from is not None:
             idle = EventPair(self._idle_from, self._mark(), "device_wait")
             self._idle_from = None
-        position = self._positions[iterator]
-        self._waits.append(Wait(number, seconds + self._turned.pop(number, 0.0), position == 0, idle))
+        if self._turned:
+            seconds += self._turned.pop(number, 0.0)
+        self._waits.append(Wait(number, seconds, position == 0, idle))
         if len(self._waits) > MAX_UNUSED:
             del self._waits[: MAX_UNUSED // 2]
-        self._positions[iterator] = position + 1
         fields = fingerprints.fields(self.torch, batch)
         self.program.batches.handed_out(number, position, self._batch_sizes[number], fields)
         self._last_in_hand = False
-        self._in_hand(number)
+        if self.progress.loader != number:
+            self._in_hand(number)
 
     def exhausted(self, iterator: Any) -> None:
         """The iterator had no more batches. One that is asked again will never have any."""
@@ -133,8 +147,8 @@ class Loader(Signal):
         self._asked_again[iterator] = 0 if asked is None else asked + 1
         if asked is not None and asked < MAX_ASKED_AGAIN:
             self.context.record_event("exhausted-again", "", value=self.program.sites.here("exhausted"))
-        number = self._iterators.get(iterator)
-        self._last_in_hand = number is not None and self.program.batches.exhausted(number)
+        current = self._passes.get(iterator)
+        self._last_in_hand = current is not None and self.program.batches.exhausted(current.number)
         if not self._last_in_hand:
             self._in_hand(None)
 
@@ -159,8 +173,12 @@ class Loader(Signal):
         return {loader for loader, fed in self._trainings.items() if len(fed) and training not in fed}
 
     def fast_values(self, tracked: Any, time: float) -> tuple[Any, ...]:
-        waits = [wait for wait in self._waits if wait.loader in self._training]
-        self._waits = []
+        waits, self._waits = self._waits, []
+        if len(waits) == 1 and not self._ahead and not self._last_in_hand:
+            one = waits[0]
+            if one.loader in self._training and not self.program.batches.fetches_ahead(one.loader):
+                return one.loader, one.seconds, 1, one.first
+        waits = [wait for wait in waits if wait.loader in self._training]
         return self._over(waits) if waits or self._last_in_hand else NO_WAITS
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
@@ -171,6 +189,8 @@ class Loader(Signal):
             self._waits = [wait for wait in waits if wait.loader in others][-MAX_WAITS:]
             waits = [wait for wait in waits if wait.loader not in others]
         self._stream = self.torch.cuda.current_stream() if tracked.on_cuda else None
+        if self._stream is not None:
+            self.resume()
         for wait in waits:
             if wait.device is not None:
                 self.context.defer(wait.device)

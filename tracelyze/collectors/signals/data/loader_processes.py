@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import weakref
+from time import perf_counter
 from typing import Any
 
 from tracelyze.collectors.internals.private_names import LOADER_ITERATOR
@@ -22,37 +22,27 @@ class LoaderProcesses(Signal):
     needs = (LOADER_ITERATOR,)
     columns = ()  # events of kind loader-wait
     about = "What a DataLoader's workers do while a batch has been waited for for long (events)."
-    cost = "0.5 us per batch"
+    cost = "nothing, while batches come"
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
-        self._waits: tuple[weakref.ref[Any], float] | None = None
         self._again = 0.0  # seconds of waiting after which to sample once more
         self._samples = 0
 
     def opened(self) -> None:
         self._reader = processes.reader()
 
-    def waiting(self, iterator: Any) -> None:
-        self._waits = (weakref.ref(iterator), self.context.now())
-
-    def batch(self, iterator: Any, seconds: float, batch: Any) -> None:
-        self._waits = None
-
-    def exhausted(self, iterator: Any) -> None:
-        self._waits = None
-
     def every_second(self, row: dict[str, Any]) -> None:
-        waits = self._waits
-        if waits is None:
+        awaited = self.progress.awaited
+        if awaited is None:
             self._again = 0.0
             return
-        seconds = self.context.now() - waits[1]
+        seconds = perf_counter() - awaited[1]
         if seconds < max(LONG_SECONDS, self._again) or self._samples >= MAX_SAMPLES:
             return
         self._again = 2 * seconds
         self._samples += 1
-        iterator = waits[0]()
+        iterator = awaited[0]()
         pids = [(worker.pid, worker.exitcode) for worker in getattr(iterator, "_workers", [])[:MAX_WORKERS]]
         del iterator
         if pids:
