@@ -102,6 +102,11 @@ def test_a_segmentation_fault_is_no_consequence_of_a_leak() -> None:
     assert causes(leak, fault)["killed"] is None
 
 
+def test_a_denoiser_of_little_noise_has_one_answer_for_all() -> None:
+    found = causes(finding("narrow-timesteps", 1), finding("constant-output", 414))
+    assert found == {"narrow-timesteps": None, "constant-output": "narrow-timesteps"}
+
+
 def test_two_incidents_stay_two_each_with_its_own_consequences_in_order_of_onset() -> None:
     """Gradients that are never cleared, and a leak that runs out of memory: neither explains the other."""
     found = [

@@ -55,6 +55,29 @@ def test_statistics_that_nothing_set(make) -> None:
     assert make.check("unset-running-state", make.process())[0] == "skipped"
 
 
+@pytest.mark.parametrize(
+    ("passes", "columns", "severity"),
+    [
+        (8, {}, "critical"),
+        (2, {}, "info"),  # too few to be a measurement
+        (8, {"grad_mode": [2] * 8}, "info"),  # a pass of training
+        (8, {"model": [2] * 8}, "info"),  # of another architecture: random features, perhaps
+    ],
+)
+def test_an_average_without_buffers_that_one_call_evaluates(make, passes: int, columns: Any, severity: str) -> None:
+    """The whole validation set in one forward, and a loss or an accuracy that the script writes out."""
+    pattern = {"model": 1, "trained": False, "forwards": 1, "losses": 0, "grad_mode": 0}
+    measured = make.evals(passes, 40) | {name: [value] * passes for name, value in pattern.items()} | columns
+    number = measured["model"][0]
+    kinds = [(0, 899), (1, 899), (2, 77)]
+    models = [{"model": model, "name": "Net", "parameters": 4, "elements": size} for model, size in kinds]
+    unset = [{"step": step, "model": number, "modules": 2, "of": 2, "call": 1, "training": False}
+             for step in measured["after_step"]]  # fmt: skip
+    more = {"unset": unset, "links": [{"optimizer": 0, "model": 0}]}
+    status, _, finding = make.check("unset-running-state", make.process(evals=measured, models=models, more=more))
+    assert (status, finding.severity) == ("fired", severity)
+
+
 def event(kind: str, step: int, **more: Any) -> dict[str, Any]:
     return {"time": 0.0, "step": step, "kind": kind, "name": "Net", "file": "train.py", "line": 7} | more
 

@@ -178,6 +178,8 @@ CONSEQUENCES: Final = (
     Consequence("constant-output", ("loss-plateau",),
                 "Where nothing is learned of the input, the mean of the targets is the best answer."),
     Consequence("constant-output", ("class-imbalance",), "The commonest class is the cheapest answer."),
+    Consequence("constant-output", ("narrow-timesteps",),
+                "Where nearly no noise is left it cannot be told from the data: its mean is the best answer."),
     Consequence("constant-output", ("input-normalization", "batchnorm-small-batch"),
                 "Differences between samples are lost in their scale."),
     Consequence("constant-output",

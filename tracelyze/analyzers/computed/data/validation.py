@@ -45,7 +45,7 @@ def passes(process: Process) -> Mask:
     measures = other | (losses & ~(same & (not rare)) & ~given_up) | (several & rare)
     announced = evals.matches("purpose", "validation") | evals.matches("purpose", "test")  # by a framework's callback
     other_purpose = evals.matches("purpose", "sanity check") | evals.matches("purpose", "predict")
-    averages = losses & ~same & _rare_copies(process)
+    averages = losses & ~same & rare_copies(process)
     trained = evals["trained"] == 1
     return np.asarray(((measures | announced) & trained | averages) & ~other_purpose, dtype=bool)
 
@@ -60,7 +60,7 @@ def _of_training_size(process: Process) -> Mask:
     return np.asarray(np.isin(each, sizes) | ~np.isfinite(each) | (len(sizes) == 0), dtype=bool)
 
 
-def _rare_copies(process: Process) -> Mask:
+def rare_copies(process: Process) -> Mask:
     """Passes of models with the same parameters and modules as one that is trained, and called rarely, shape [evals].
 
     One that is called with every step is a teacher, a target network or a former policy. (Statistics of BatchNorm that

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -37,7 +38,9 @@ def _matters(process: Process, row: Row, limits: Limits) -> bool:
     evals = process.evals
     same = evals["after_step"] == row["step"]  # a pass may hold calls of several models, and names one of them
     measured = (np.nan_to_num(evals["losses"]) > 0) | (np.nan_to_num(evals["forwards"]) >= limits["forwards"])
-    return bool((same & measured).any())
+    whole = validation.rare_copies(process) & (evals["model"] == row["model"])  # one call that holds the whole set
+    whole &= (evals["grad_mode"] != validation.GRAD) & (evals["after_step"] >= limits["steps"])
+    return bool((same & measured).any() or ((same & whole).any() and whole.sum() >= limits["passes"]))
 
 
 def _finding(process: Process, row: Row, calls: int, late: bool) -> Finding:
@@ -93,6 +96,7 @@ RULE = Rule(
     thresholds=(
         Threshold("steps", 1, "steps", "before the first step nothing can have been learned"),
         Threshold("forwards", 2, "forwards", "a single call may only ask for a shape"),
+        Threshold("passes", 3, "passes", "derived: a copy of the model that is asked again and again is measured"),
     ),
     not_when="track_running_stats=False, statistics that were loaded, sanity passes before training.",
 )
