@@ -43,6 +43,18 @@ def test_a_loop_that_skips_what_is_no_number(collect: Any, tmp_path: Path) -> No
 
 
 @pytest.mark.starts_programs
+def test_a_loop_that_skips_such_a_batch_now_and_then(collect: Any, tmp_path: Path) -> None:
+    """Few lost batches are information; once the loop has settled not every one of them is looked at."""
+    diagnosis = recorded(collect, tmp_path, "step % 110 == 100", "not torch.isfinite(loss)")
+    (finding,) = diagnosis.findings
+    assert (finding.rule, finding.severity, finding.confidence) == ("loss-nonfinite", "info", "certain")
+    seen = finding.evidence[0].value
+    assert 1 <= seen <= 3
+    assert finding.title.startswith("At least ") == (seen < 3)
+    assert diagnosis.verdict == "info"
+
+
+@pytest.mark.starts_programs
 def test_batches_that_are_given_up_for_another_reason(collect: Any, tmp_path: Path) -> None:
     diagnosis = recorded(collect, tmp_path, "False", "step % 10 == 7")
     assert next(check for check in diagnosis.checks if check.rule == "loss-nonfinite").status == "passed"

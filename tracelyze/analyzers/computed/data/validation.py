@@ -76,6 +76,13 @@ def rare_copies(process: Process) -> Mask:
     return np.asarray(np.isin(evals["model"], rare) & (evals["trained"] == 0), dtype=bool)
 
 
+def unused_forwards(process: Process) -> int:
+    """Forwards in training of which no backward was seen: no more batches than these were given up."""
+    evals = process.evals
+    alike = (evals["grad_mode"] == GRAD) & (evals["model_in_train"] == 1) & (evals["trained"] == 1)
+    return int(np.nansum(evals["forwards"][alike]))
+
+
 def _alike(forwards: Floats, among: Mask) -> Mask:
     """Where a pass has as many forwards as nearly all passes `among` the rows, shape [rows]; at least three have."""
     counts, times = np.unique(forwards[among & np.isfinite(forwards)], return_counts=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.computed.optimization.prelude import what_moved_first
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.recorded import logged
@@ -95,16 +96,19 @@ def _given_up(process: Process, limits: Limits) -> list[Finding]:
     later = int((timing.numbers(optimization) >= begin).sum())
     for_good = later == 0 and len(rows) >= limits["recovered"]
     what = rows[0]["name"] or "NaN"
+    lost = max(len(rows), validation.unused_forwards(process))  # of a loop that has settled not every loss is looked at
+    rare = not for_good and lost < limits["lost"] * (lost + len(optimization.steps))
+    count = "At least " * (lost > len(rows)) + plural(len(rows), "loss")
     finding = Finding(
         rule=RULE.id,
-        severity="critical" if for_good else "warning",
+        severity="critical" if for_good else "info" if rare else "warning",
         confidence="certain",
-        title=f"{plural(len(rows), 'loss')} {'were' if len(rows) > 1 else 'was'} {what}, and the loop skipped the step",
+        title=f"{count} {'were' if len(rows) > 1 else 'was'} {what}, and the loop skipped the step",
         summary=(
             f"After step {begin - 1:,} the loss was {what} and no backward followed: the loop looks for that and gives "
-            f"up the batch. {plural(len(rows), 'such batch', 'such batches')} were seen. "
+            "up the batch. "
             + (
-                "No step came after them: the weights are lost already, and the loop goes on without training."
+                "No step came after that: the weights are lost already, and the loop goes on without training."
                 if for_good
                 else f"{later:,} later steps trained on. What such batches have in common is never learned."
             )
@@ -138,6 +142,7 @@ RULE = Rule(
     thresholds=(
         Threshold("recovered", 5, "steps", "weights that hold a NaN give no finite loss ever again"),
         Threshold("share", 0.1, "share", "a bad batch now and then is below a tenth of the steps"),
+        Threshold("lost", 0.05, "share", "derived: one batch in twenty costs as much time; fewer are stray samples"),
     ),
     not_when="Steps that GradScaler skipped.",
 )  # fmt: skip
