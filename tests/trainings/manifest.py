@@ -335,6 +335,9 @@ PRECISION: Final = (
     faulty("fp16_summed_loss", "fp16-overflow|loss-nonfinite", consequences=BLOW_UP),
     faulty("fp16_huge_penalty", "exploding-gradients|fp16-overflow|loss-divergence", consequences=BLOW_UP),
     pair("amp_float16", "no-scaler", "fp16-without-scaler", consequences=("fp16-underflow",)),
+    pair("amp_float16", "small-scale", "fp16-underflow", consequences=STUCK, fast=True),
+    pair("amp_float16", "loss-alone", "autocast-not-applied", lines=("loss = criterion(scores, yb)",), fast=True),
+    pair("amp_float16", "inner-region", "autocast-not-applied"),
     faulty(
         "bfloat16_weights_fine_tuned",
         "lost-updates",
@@ -598,6 +601,9 @@ SETTINGS: Final = (
     pair("churn_table", "label-column", "target-in-input", lines=("loss = measure(answer, yb)",), fast=True),
     pair("churn_table", "label-written-out", "target-in-input", lines=("loss.backward()",)),
     pair("churn_table", "open-window", "target-in-input", lines=("loss = measure(answer, yb)",)),
+    pair("churn_table", "few-leave", "class-imbalance", consequences=STUCK),
+    pair("churn_table", "blank-held", "validation-nonfinite"),
+    pair("churn_table", "tight-clip", "clipping-always-active", fast=True),
     pair("churn_table", "queries", "softmax-wrong-dim", lines=(".softmax(self.dim)",)),
     faulty("seeded_every_epoch", "same-order-every-epoch", lines=("loader = DataLoader(TensorDataset(",), fast=True),
     faulty(
@@ -722,6 +728,8 @@ TARGETS_AND_LAYERS: Final = (
     pair("answers_causal", "mean-of-means", "unequal-microbatch-weights"),
     pair("recipes_causal", "padding-is-end", "eos-never-target", fast=True),
     pair("recipes_causal", "two-starts", "doubled-bos"),
+    pair("recipes_causal", "whole-rows", "prompt-in-loss", lines=("loss = F.cross_entropy(",)),
+    pair("recipes_causal", "packed", "packing-without-boundaries", lines=("loss = F.cross_entropy(",), fast=True),
     pair("recipes_causal", "late-mask", "mask-after-softmax"),
     pair("preferences_causal", "own-reference", "reference-is-policy", consequences=STUCK, fast=True),
     pair("preferences_causal", "fresh-reference", "reference-is-policy", consequences=STUCK),

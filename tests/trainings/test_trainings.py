@@ -33,14 +33,11 @@ WITHOUT_A_TRAINING = {
     # are told from the metrics of reinforcement learning libraries
     "completions-truncated", "entropy-collapse", "reward-collapse", "sampler-mismatch",
     # are told from curves, which take longer than a test: benchmarks/curves.py counts how often they are right
-    "clipping-always-active", "gradient-spikes", "loss-plateau", "validation-fluctuation",
-    "validation-nonfinite",
+    "gradient-spikes", "loss-plateau", "validation-fluctuation",
     # take ten minutes of training before they speak: less is a demo or a test
     "no-checkpoint", "no-validation",
     # are about time that is lost, five seconds at least in one run, and about processors, which differ by machine
     "epoch-boundary-stall", "slow-steps", "too-many-workers",
-    # are shown by tests on runs in memory alone so far: nobody has written a training with them yet
-    "autocast-not-applied", "class-imbalance", "fp16-underflow", "packing-without-boundaries", "prompt-in-loss",
 }  # fmt: skip
 EVERYTHING = os.environ.get("TRACELYZE_ALL_TRAININGS", "") not in ("", "0")
 CHOSEN = [training for training in TRAININGS if training.fast or EVERYTHING]

@@ -2,7 +2,8 @@
 
 Faults: `loss-factor` multiplies the loss so far that gradients overflow at every scale; `no-scaler` trains in
 float16 without scaling; `clip-before-unscale` clips gradients that still carry the scale; `no-update` never updates
-the scaler.
+the scaler; `small-scale` begins with a scale that is far too small, and lets it grow too rarely; `loss-alone` opens the
+autocast region around the loss only; `inner-region` switches it off around the model.
 """
 
 import argparse
@@ -13,13 +14,15 @@ from torch.utils.data import DataLoader, TensorDataset
 
 
 class Net(nn.Module):
-    def __init__(self, width=96):
+    def __init__(self, half=True, width=96):
         super().__init__()
+        self.half = half
         self.body = nn.Sequential(nn.Linear(32, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
         self.head = nn.Linear(width, 10)
 
     def forward(self, x):
-        return self.head(self.body(x))
+        with torch.autocast("cpu", dtype=torch.float16, enabled=self.half and torch.is_autocast_enabled("cpu")):
+            return self.head(self.body(x))
 
 
 def main(args):
@@ -28,16 +31,22 @@ def main(args):
     x = torch.randn(4000, 32)
     y = (x @ torch.randn(32, 10) + torch.randn(4000, 10)).argmax(1)
     loader = DataLoader(TensorDataset(x, y), batch_size=50, shuffle=True)
-    model = Net()
+    model = Net(half=args.fault != "inner-region")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     criterion = nn.CrossEntropyLoss()
-    scaler = torch.amp.GradScaler("cpu", enabled=args.fault != "no-scaler")
+    settings = {"init_scale": 2.0**-18, "growth_interval": 2000} if args.fault == "small-scale" else {}
+    scaler = torch.amp.GradScaler("cpu", enabled=args.fault != "no-scaler", **settings)
     step = 0
     for epoch in range(args.epochs):
         for xb, yb in loader:
             optimizer.zero_grad(set_to_none=True)
-            with torch.autocast("cpu", dtype=torch.float16):
-                loss = criterion(model(xb), yb)
+            if args.fault == "loss-alone":
+                scores = model(xb)
+                with torch.autocast("cpu", dtype=torch.float16):
+                    loss = criterion(scores, yb)
+            else:
+                with torch.autocast("cpu", dtype=torch.float16):
+                    loss = criterion(model(xb), yb)
             if args.fault == "loss-factor":
                 loss = loss * 1e9
             scaler.scale(loss).backward()

@@ -1,7 +1,8 @@
 """Who leaves, and what will be used tomorrow: a table of customers, and windows of a series.
 
 Faults: `label-column` leaves the label in the table when it is standardised. `label-written-out` does so with a number
-and a loss that is written out. `open-window` has windows that end in the value to be foretold. `keys` and
+and a loss that is written out. `few-leave` is a table of which one customer in twenty leaves. `blank-held`
+has a gap in the rows that are held out; `tight-clip` clips to a thousandth. `open-window` has windows that end in the value to be foretold. `keys` and
 `queries` are attention over the windows, healthy and with a softmax over the queries.
 """
 
@@ -46,7 +47,7 @@ def windows(beyond):
 def customers(fault):
     table = torch.randn(2000, 7)
     leaves = table[:, 0] + table[:, 1] + 1.5 * torch.randn(2000)
-    target = leaves if fault == "label-written-out" else (leaves > 0).float()
+    target = leaves if fault == "label-written-out" else (leaves > (3.4 if fault == "few-leave" else 0)).float()
     if fault in ("label-column", "label-written-out"):
         table = torch.cat([table, target[:, None]], 1)
     return (table - table.mean(0)) / table.std(0), target[:, None]
@@ -66,6 +67,8 @@ def main():
         model = Recurrent() if of_series else nn.Sequential(nn.Linear(x.shape[1], 32), nn.ReLU(), nn.Linear(32, 1))
     measure = F.mse_loss if of_series or fault == "label-written-out" else F.binary_cross_entropy_with_logits
     held = len(x) // 5
+    if fault == "blank-held":
+        x[7, 3] = float("nan")
     loader = DataLoader(TensorDataset(x[held:], y[held:]), batch_size=40, shuffle=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     for epoch in range(6):
@@ -78,6 +81,8 @@ def main():
                 loss = measure(answer, yb)
             optimizer.zero_grad()
             loss.backward()
+            if fault == "tight-clip":
+                nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
             optimizer.step()
         model.eval()
         with torch.no_grad():
