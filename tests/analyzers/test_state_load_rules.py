@@ -85,6 +85,33 @@ def test_loads_of_something_else(make: Any, row: dict[str, Any]) -> None:
     assert judged(make, "snapshot-aliased", row)[0] == "passed"
 
 
+SHARED = LOAD | {"own": 40, "taken_at": 100, "step": 100, "from_other": True, "module": 1}
+
+
+def test_a_target_network_that_is_the_model(make: Any) -> None:
+    again = SHARED | {"taken_at": 200, "step": 200}
+    status, _, finding = judged(make, "snapshot-aliased", SHARED | {"taken_at": 0, "step": 0}, SHARED, again)
+    assert (status, finding.severity, finding.confidence) == ("fired", "critical", "likely")
+    assert "deepcopy" in finding.fix_code
+    assert (finding.first_step, finding.last_step) == (100, 200)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"from_other": False},  # averaged in place, and put back
+        {"from_other": None},
+        {"own": 39},
+        {"own": 0},  # a target with tensors of its own
+        {"step": 0, "taken_at": 0},  # both are made from one before training
+    ],
+)
+def test_loads_into_models_of_their_own(make: Any, change: dict[str, Any]) -> None:
+    rows = [SHARED | {"taken_at": step, "step": step} | change for step in (100, 200, 300)]
+    assert judged(make, "snapshot-aliased", *rows)[0] == "passed"
+    assert judged(make, "snapshot-aliased", SHARED)[0] == "passed", "a single load"
+
+
 @pytest.mark.parametrize("rule", ["weights-not-loaded", "snapshot-aliased"])
 def test_without_loads_there_is_nothing_to_say(make: Any, rule: str) -> None:
     assert judged(make, rule)[0] == "passed"

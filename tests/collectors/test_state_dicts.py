@@ -28,7 +28,9 @@ def test_loads_are_recorded_and_go_as_they_would(collect: Collect) -> None:
         (9, 8, 8, 9, 0, 10, "", "module."),
         (1, 8, 7, 0, 0, 10, None, None),
         (2, 2, 0, 0, 0, 10, None, None),
+        (9, 9, 0, 0, 9, 10, None, None),  # a shallow copy of the model has the model's own layers
     ]
+    assert [row["from_other"] for row in rows] == [None, False, None, None, True, None, True, True]
     sources = [process.site(row["site"]).source for row in rows]  # type: ignore[union-attr]
     assert sources[1] == "print(model.load_state_dict(alias))"
 

@@ -295,6 +295,7 @@ MEMORY: Final = (
     pair("transformer_counting", "losses-kept", LEAK_EITHER, consequences=LEAKING),
     pair("distillation", "teacher-graph-kept", LEAK_EITHER, consequences=LEAKING),
     pair("dqn_corridor", "q-values-kept", LEAK_EITHER, consequences=LEAKING),
+    pair("dqn_corridor", "shallow-target", "snapshot-aliased", lines=("target.load_state_dict(q.state_dict())",)),
     pair("denoiser_ema", "outputs-kept", LEAK_EITHER, consequences=LEAKING),
     faulty("running_total_loss", LEAK_EITHER, consequences=LEAKING, fast=True),
     faulty("predictions_kept", LEAK_EITHER, consequences=LEAKING),

@@ -23,6 +23,7 @@ LOADS = Table(
         Column("own", "int32", "tensors", "given tensors that lie in the memory of the module's own"),
         Column("taken_at", "int64", "", "steps done when it handed out what it is given, or else when it last did"),
         Column("taken_site", "int32", "", "line of the script that asked for it; null if a library did (table sites)"),
+        Column("from_other", "bool", "", "another module handed out what it is given; null if none is known to have"),
     ),
 )
 

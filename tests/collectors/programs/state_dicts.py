@@ -37,6 +37,7 @@ print(model.load_state_dict(Wrapped(model).state_dict(), strict=False))
 print(Wrapped(model).load_state_dict(model.state_dict(), strict=False))
 print(model.load_state_dict({"0.bias": torch.zeros(8)}, strict=False))
 print(nn.Linear(4, 8).load_state_dict(state_dict=model[0].state_dict(), assign=True))
+print(copy.copy(model).load_state_dict(model.state_dict()))
 try:
     model.load_state_dict({"0.bias": torch.zeros(9)})
 except RuntimeError as error:

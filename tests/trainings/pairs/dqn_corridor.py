@@ -1,10 +1,12 @@
 """Deep Q-learning in a noisy corridor: replay memory that fills and then stays, target network copied every 50
 steps.
 
-Faults: `q-values-kept` stores each transition's Q-values together with their graph.
+Faults: `q-values-kept` stores each transition's Q-values together with their graph; `shallow-target` makes the target
+network by a copy that shares its layers.
 """
 
 import argparse
+import copy
 import random
 from collections import deque
 
@@ -46,6 +48,8 @@ def main():
     torch.set_num_threads(1)
     q = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 2))
     target = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 2))
+    if args.fault == "shallow-target":
+        target = copy.copy(q)
     target.load_state_dict(q.state_dict())
     optimizer = torch.optim.Adam(q.parameters(), lr=1e-3)
     memory = deque(maxlen=None if args.fault == "q-values-kept" else 500)

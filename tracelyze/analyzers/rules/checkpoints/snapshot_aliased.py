@@ -10,25 +10,43 @@ from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tracelyze.analyzers.recorded.run import Process
 
 Row = dict[str, Any]
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """A model was given back its own tensors, which it had handed out some steps before."""
+    """A model was given its own tensors: those that it had handed out some steps before, or those of its twin."""
     if "state_loads" not in process.signals:
         return missing(process, "loads.own")
     loads = list(process.tables["loads"].records())
     if not loads:
         return Passed("no load_state_dict of a model was called")
-    aliased = [row for row in loads if _is_aliased(row, limits)]
-    if not aliased:
-        return Passed(f"{plural(len(loads), 'call')} of load_state_dict copied other tensors into the models")
-    by_line: dict[int | None, list[Row]] = {}
-    for row in aliased:
-        by_line.setdefault(row["site"], []).append(row)
-    return [_finding(process, rows, limits) for rows in by_line.values()]
+    aliased = _by_line(row for row in loads if _is_aliased(row, limits))
+    shared = [rows for rows in _by_line(row for row in loads if _is_shared(row, limits)) if _repeats(rows, limits)]
+    if not aliased and not shared:
+        own = sum(row["own"] == row["expected"] > 0 for row in loads)
+        return Passed(f"{plural(len(loads), 'call')} of load_state_dict, {own} of them with the model's own tensors")
+    return [_finding(process, rows, limits) for rows in aliased] + [_shared(process, rows, limits) for rows in shared]
+
+
+def _by_line(loads: Iterable[Row]) -> list[list[Row]]:
+    lines: dict[int | None, list[Row]] = {}
+    for row in loads:
+        lines.setdefault(row["site"], []).append(row)
+    return list(lines.values())
+
+
+def _is_shared(row: Row, limits: Limits) -> bool:
+    """Whether a model was given the tensors of another one, during training, and has the same ones."""
+    complete = not row["missing"] and not row["unexpected"] and row["own"] == row["expected"] > 0
+    return bool(row["from_other"] and complete and row["step"] >= limits["steps"])
+
+
+def _repeats(rows: list[Row], limits: Limits) -> bool:
+    return len({row["step"] for row in rows}) >= limits["loads"]
 
 
 def _is_aliased(row: Row, limits: Limits) -> bool:
@@ -68,17 +86,47 @@ def _finding(process: Process, rows: list[Row], limits: Limits) -> Finding:
     )
 
 
+def _shared(process: Process, rows: list[Row], limits: Limits) -> Finding:
+    row, steps = rows[-1], sorted({int(row["step"]) for row in rows})
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="likely",
+        title=f"{row['name']} has the very weights that it is to copy: {plural(len(rows), 'load')} changed nothing",
+        summary=(
+            f"Between step {steps[0]:,} and step {steps[-1]:,} load_state_dict was given the weights of another "
+            f"{row['name']}, and all {row['own']} tensors were the ones that it has already. The two are one model: a "
+            "target network, a former policy or an average of this kind moves with every step of the optimizer."
+        ),
+        fix="Make the second model with copy.deepcopy, or build it anew; and load without assign=True.",
+        fix_code="target = copy.deepcopy(model)  # copy.copy(model) has the model's own layers\n"
+        "target.load_state_dict(model.state_dict())  # without assign=True",
+        first_step=steps[0],
+        last_step=steps[-1],
+        evidence=[
+            Evidence("loads during training that changed nothing", len(steps), "loads", limits["loads"],
+                     limits.source("loads")),
+            Evidence("tensors that both models share", int(row["own"]), "tensors"),
+        ],
+        location=process.site(row["site"]),
+        false_alarm="Two models that are meant to share their weights.",
+    )  # fmt: skip
+
+
 RULE = Rule(
     id="snapshot-aliased",
     family="checkpoints",
     severity="critical",
     title="Kept weights are the model's own",
-    about="state_dict() holds references, not copies: weights kept for later in a variable train on with the model.",
+    about="state_dict() and copy.copy() hold references, not copies: what is kept in them trains on with the model.",
     check=check,
     verify="Record the run again: load_state_dict copies tensors that are not the model's own.",
     excluded=("A copy: every loaded tensor lies in the model's own memory.",),
-    thresholds=(Threshold("steps", 1, "steps", "one step of the optimizer changes what was to be kept"),),
-    not_when="deepcopy, clone, weights saved to a file; averages with tensors of their own; a dictionary of which some "
-    "tensors were replaced; weights that are averaged in place and loaded in the same step.",
+    thresholds=(
+        Threshold("steps", 1, "steps", "one step of the optimizer changes what was to be kept"),
+        Threshold("loads", 2, "loads", "derived: who loads again expects weights that have moved apart"),
+    ),
+    not_when="deepcopy, clone, weights saved to a file; averages and targets with tensors of their own; a dictionary "
+    "with some tensors replaced; weights that are averaged in place and loaded in the same step; a single load.",
     references=("https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html",),
 )

@@ -32,6 +32,7 @@ class StateLoads(Signal):
         for name in (
             "time", "step", "module", "name", "site", "given", "expected", "missing", "unexpected", "given_prefix",
             "expected_prefix", "renamed", "own", "taken_at", "taken_site",
+            "from_other",
         )
     )  # fmt: skip
     about = "What load_state_dict found and missed, and whether it was given the tensors that the model already had."
@@ -42,14 +43,14 @@ class StateLoads(Signal):
         self._loads = 0
         self._modules: ByIdentity[int] = ByIdentity()
         self._latest: ByIdentity[Taken] = ByIdentity()
-        self._taken: deque[tuple[weakref.ref[Any], Taken]] = deque(maxlen=REMEMBERED)
+        self._taken: deque[tuple[weakref.ref[Any], weakref.ref[Any], Taken]] = deque(maxlen=REMEMBERED)
         self._own: int | None = None  # tensors of the load that is going on which are the module's own
 
     def state_taken(self, module: Any, state: Any) -> None:
         taken = Taken(self.progress.steps, self.program.sites.called_by(sys._getframe(1), "state_dict"))
         self._latest[module] = taken
         if type(state) is not dict:  # A plain dict takes no weak reference.
-            self._taken.append((weakref.ref(state), taken))
+            self._taken.append((weakref.ref(state), weakref.ref(module), taken))
 
     def state_loading(self, module: Any, given: Any) -> None:
         self._own = None
@@ -78,7 +79,10 @@ class StateLoads(Signal):
             "unexpected": len(unexpected),
             "own": own,
         }
-        taken = next((taken for ref, taken in self._taken if ref() is given), self._latest.get(module))
+        handed = next(((owner(), taken) for state, owner, taken in self._taken if state() is given), None)
+        if handed is not None and handed[0] is not None:
+            row["from_other"] = handed[0] is not module
+        taken = handed[1] if handed is not None else self._latest.get(module)
         context.emit("loads", row | renaming(missing, unexpected) | (taken._asdict() if taken is not None else {}))
 
     def _is_same(self, tensor: Any, given: Any) -> bool:
