@@ -603,7 +603,7 @@ SETTINGS: Final = (
     pair("churn_table", "label-written-out", "target-in-input", lines=("loss.backward()",)),
     pair("churn_table", "open-window", "target-in-input", lines=("loss = measure(answer, yb)",)),
     pair("churn_table", "few-leave", "class-imbalance", consequences=STUCK),
-    pair("churn_table", "blank-held", "validation-nonfinite"),
+    pair("churn_table", "blank-held", "validation-nonfinite", lines=("measure(model(x[:held]), y[:held])",)),
     pair("churn_table", "tight-clip", "clipping-always-active", fast=True),
     pair("churn_table", "queries", "softmax-wrong-dim", lines=(".softmax(self.dim)",)),
     faulty("seeded_every_epoch", "same-order-every-epoch", lines=("loader = DataLoader(TensorDataset(",), fast=True),

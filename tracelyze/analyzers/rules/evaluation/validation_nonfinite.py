@@ -15,6 +15,7 @@ from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.diagnosis import Location
 
 
 def check(process: Process, _limits: Limits) -> Outcome:
@@ -53,21 +54,29 @@ def check(process: Process, _limits: Limits) -> Outcome:
                 + "validation sample, a mean over no samples, or statistics that differ in eval mode (a BatchNorm "
                 "variance that overflowed or was never estimated)."
             ),
-            fix="Run validation on the batch that fails, in eval mode, and look for the first module with a NaN in "
-            "its output.",
-            fix_code="for name, buffer in model.named_buffers():\n    assert torch.isfinite(buffer).all(), name",
+            fix="Check the inputs of every validation batch and the buffers of the model; if both are finite, look for "
+            "the first module whose output is not.",
+            fix_code="for name, buffer in model.named_buffers():\n    assert torch.isfinite(buffer).all(), name\n"
+            'assert torch.isfinite(x).all(), "input"  # x: a validation batch',
             first_step=begin,
             last_step=int(np.nan_to_num(steps[np.flatnonzero(bad)[-1]])),
             evidence=[
                 Evidence("validation losses that are not finite", count, "passes", 0, "a loss is a number"),
                 Evidence("training loss there", _finite(around)),
             ],
+            location=_evaluation(process),
             charts=pictures.loss(optimization, [Mark(float(begin), "validation is not finite")])
             if optimization
             else [],
             false_alarm="A metric that is undefined for some validation sets by design.",
         )
     ]
+
+
+def _evaluation(process: Process) -> Location | None:
+    """The line that called the model in the first evaluation whose loss was not finite."""
+    sites = process.evals["site"][process.evals.known("loss") & ~np.isfinite(process.evals["loss"])]
+    return process.site(float(sites[0])) if len(sites) and np.isfinite(sites[0]) else None
 
 
 def _measured_before(optimization: Optimization, step: int) -> np.ndarray:
