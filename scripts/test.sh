@@ -24,8 +24,9 @@ if [ "${1:-}" = --quick ]; then
     quick=1
 fi
 [ $# -gt 0 ] || set -- tests
-# Tests of one file share what they record: a file goes to one of the two workers.
-set -- -n "${WORKERS:-2}" --dist loadfile "$@"
+# Tests of one file share what they record: a file goes to one worker. Much of their time is waiting (programs that
+# sleep, ranks that wait for each other): of two processors, two workers use three fifths, four nearly all.
+set -- -n "${WORKERS:-4}" --dist loadfile "$@"
 [ -z "$quick" ] || set -- -m "not starts_programs and not browser and not slow" --hypothesis-profile quick "$@"
 
 check ruff "$VENV/bin/ruff" check --quiet .
