@@ -101,6 +101,32 @@ def test_the_same_data_on_every_rank(make) -> None:
     assert finding.ranks == [0, 1, 2]
 
 
+def ranks_by_hand(make, contents: list[list[str]], samples: str = "aa bb cc", model: str = "DistributedDataParallel"):
+    """What is said of ranks that call their models with these batches, of which no loader made one."""
+    models = [{"model": 0, "name": model, "parameters": 4, "elements": 100}]
+    processes = []
+    for rank, prints in enumerate(contents):
+        rows = [
+            {"time": 1.0, "step": step, "epoch": 0, "batch": step + rank, "trained": True, "field": "0", "print": one,
+             "prints": samples}
+            for step, one in enumerate(prints)
+        ]  # fmt: skip
+        processes.append(make.process(loaders=[], models=models, more={"batches": rows}, facts={"rank": rank}))
+    return make.check("same-data-on-every-rank", *processes)
+
+
+def test_ranks_that_draw_the_same_batches_by_hand(make) -> None:
+    same, other = ["a", "b", "c", "d", "e"], ["f", "g", "h", "i", "j"]
+    status, _, finding = ranks_by_hand(make, [same, same])
+    assert (status, finding.severity, finding.confidence) == ("fired", "critical", "likely")
+    assert "get_rank()" in finding.fix_code
+    assert finding.first_step == 1
+    assert ranks_by_hand(make, [same, other])[0] == "passed"
+    assert ranks_by_hand(make, [["a"] * 5] * 2)[0] == "skipped", "all of the data in each step, or a fixed grid"
+    assert ranks_by_hand(make, [same, same], samples="aa aa")[0] == "skipped", "one sample: few states may be alike"
+    assert ranks_by_hand(make, [same, same], model="Stage")[0] == "skipped"
+
+
 def test_ranks_that_see_different_data_or_hold_parts_of_a_model(make) -> None:
     assert ranks(make, [shuffled([1, 2]), shuffled([3, 4])])[0] == "passed"
     assert ranks(make, [shuffled([1, 2]), shuffled([1, 2]), shuffled([3, 4])])[0] == "passed"

@@ -2,7 +2,8 @@
 
 `--fault no-sampler`: the loaders know nothing of each other. `--fault no-set-epoch`: nobody tells the sampler the epoch.
 `--fault slow-rank`: one rank reads its batches from a slower disk. `--fault small-batches`: one has smaller batches.
-`--fault no-wrapper`: nothing averages the gradients.
+`--fault no-wrapper`: nothing averages the gradients. `--fault one-seed`: batches are drawn without a loader, alike on
+both; `--fault own-seed` is no fault: they are drawn from generators with seeds of their own.
 """
 
 import os
@@ -18,6 +19,13 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 FAULT = sys.argv[-1] if "--fault" in sys.argv else ""
+
+
+def drawn(inputs, targets, rank):
+    generator = torch.Generator().manual_seed(rank) if FAULT == "own-seed" else None
+    while True:
+        index = torch.randint(len(inputs), (20,), generator=generator)
+        yield inputs[index], targets[index]
 
 
 def train(rank, port):
@@ -38,7 +46,7 @@ def train(rank, port):
     for epoch in range(5):
         if FAULT not in ("no-sampler", "no-set-epoch"):
             sampler.set_epoch(epoch)
-        for x, y in islice(loader, 20):
+        for x, y in islice(drawn(inputs, targets, rank) if FAULT.endswith("seed") else loader, 20):
             if FAULT == "slow-rank" and rank == 1:
                 time.sleep(0.02)
             optimizer.zero_grad()

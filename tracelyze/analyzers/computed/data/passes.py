@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 BLANK = "-"  # the print of a sample whose elements are all equal
+NO_LOADER = -1  # stands for the loader of batches that none made
 
 
 @dataclass
@@ -50,3 +51,24 @@ def of_training(process: Process) -> list[Pass]:
             one.samples = max(one.samples, *(len(set((row["prints"] or "").split()) - {BLANK}) for row in fields))
             one.batches[batch] = " ".join({str(row["field"]): str(row["print"]) for row in fields}.values())
     return sorted(passes.values(), key=lambda one: one.step)
+
+
+def without_loader(process: Process) -> list[Pass]:
+    """What models were trained on that no loader made, by step, as one pass: batches with several samples.
+
+    Of a step that has several, the first. Ranks that call a model more often (to validate, say) stay comparable.
+    """
+    places: dict[int, int] = {}
+    fields: dict[int, list[dict[str, Any]]] = {}
+    for row in process.tables["batches"].records():
+        if row["loader"] is None and row["print"] and row["trained"]:
+            step, batch = int(row["step"]), int(row["batch"] or 0)
+            if batch == places.setdefault(step, batch):
+                fields.setdefault(step, []).append(row)
+    one = Pass(NO_LOADER, 0, min(fields, default=0))
+    for step, rows in fields.items():
+        distinct = max(len(set((row["prints"] or "").split()) - {BLANK}) for row in rows)
+        if distinct > 1:
+            one.samples = max(one.samples, distinct)
+            one.batches[step] = " ".join({str(row["field"]): str(row["print"]) for row in rows}.values())
+    return [one] if one.batches else []

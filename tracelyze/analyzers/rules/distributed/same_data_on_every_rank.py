@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 MOST_BATCHES = 128  # of a rank that are compared: a sample is enough
+SEED = "Draw the batches of each rank from a generator with a seed of its own, or divide the samples among the ranks."
+SEED_CODE = (
+    "own = torch.Generator().manual_seed(seed + torch.distributed.get_rank())  # the weights keep the common seed\n"
+    "index = torch.randint(len(data), (batch_size,), generator=own)"
+)
 WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDP")
 
 
@@ -28,14 +33,13 @@ def check(process: Process, limits: Limits) -> Outcome:
     ranks = {peer.rank: peer for peer in process.peers if peer.thread == 1 and peer.attempt == process.attempt}
     if len(ranks) < 2:
         return Skipped("the run has one rank", "not-applicable")
-    names = [str(row["name"]) for row in process.models.records()]
-    if not any(name.startswith(WRAPPERS) for name in names):
+    if not any(str(row["name"]).startswith(WRAPPERS) for row in process.models.records()):
         return Skipped(
             "no wrapper averages the ranks' gradients, so they may be meant to see the same data", "not-applicable"
         )
     own = {(one.loader, one.epoch): one for one in gather(process) if one.distinctive >= limits["batches"]}
     if not own:
-        return Skipped("too few batches from a loader were looked at to know whether they differ")
+        return Skipped("too few batches were looked at to know whether they differ")
     compared: dict[int, tuple[int, float]] = {}
     for rank, peer in sorted(ranks.items()):
         if rank != process.rank:
@@ -57,7 +61,7 @@ def gather(process: Process) -> list[Pass]:
     """
     kept: list[Pass] = []
     room = MOST_BATCHES
-    for one in passes.of_training(process):
+    for one in passes.of_training(process) or passes.without_loader(process):
         batches = {at: f"{zlib.crc32(one.batches[at].encode()) & 0xFFFF:x}" for at in sorted(one.batches)[:room]}
         kept.append(replace(one, batches=batches))
         room -= len(batches)
@@ -83,19 +87,22 @@ def _finding(process: Process, compared: dict[int, tuple[int, float]], first: Pa
     all_of_them = "Both" if len(compared) == 1 else f"All {len(compared) + 1}"
     ranks, batches = len(compared) + 1, min(places for places, _ in compared.values())
     spent = float(optimization.steps["time"][-1] - optimization.steps["time"][0]) if optimization else None
+    by_hand = first.loader == passes.NO_LOADER
+    how = "called models with the same batch at each step" if by_hand else "were handed the same batch at each place"
     return Finding(
         rule=RULE.id,
         severity="critical",
-        confidence="certain",
+        confidence="likely" if by_hand else "certain",
         title=f"{all_of_them} ranks train on the same samples: an epoch takes {ranks} times as long",
         summary=(
-            f"From the first pass on, {all_of_them.lower()} ranks were handed the same batch at the same place "
-            f"({batches} batches compared, sampler {loader.get('sampler')}). Averaged over ranks, their gradients are "
-            f"those of one rank: {ranks} processes do the work of one. Every rank goes through all of the data, and an "
-            f"epoch takes {ranks} times as long as it would with the data divided among them."
+            f"From the first {'step' if by_hand else 'pass'} on, {all_of_them.lower()} ranks {how} "
+            f"({batches} batches compared, {'no loader' if by_hand else 'sampler ' + str(loader.get('sampler'))}). "
+            f"Averaged over ranks, their gradients are those of one rank: {ranks} processes do the work of one. Every "
+            f"rank goes through all of the data, and an epoch takes {ranks} times as long as it would with the data "
+            "divided among them."
         ),
-        fix="Divide the data among the ranks, and call sampler.set_epoch when an epoch begins.",
-        fix_code=(
+        fix=SEED if by_hand else "Divide the data among the ranks, and call sampler.set_epoch when an epoch begins.",
+        fix_code=SEED_CODE if by_hand else (
             "sampler = DistributedSampler(dataset, shuffle=True)\n"
             "loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler)  # without shuffle=True\n"
             "for epoch in range(epochs):\n    sampler.set_epoch(epoch)"
@@ -106,11 +113,11 @@ def _finding(process: Process, compared: dict[int, tuple[int, float]], first: Pa
                      limits.source("batches")),
             Evidence("of them the same", min(share for _, share in compared.values()), "share", limits["share"],
                      limits.source("share")),
-            Evidence("sampler", loader.get("sampler")),
+            Evidence("sampler", loader.get("sampler") or "none"),
         ],
         cost=Cost(spent, (ranks - 1) / ranks) if spent else None,
         ranks=[process.rank, *compared],
-        location=process.loader_location(loader),
+        location=process.loader_location(loader) or (optimization.loss_location if optimization else None),
         seen_at=process.site(loader.get("site")),
         charts=pictures.loss(optimization) if optimization else [],
         false_alarm="Ranks that hold parts of one model are to see the same data.",
@@ -122,7 +129,7 @@ RULE = Rule(
     family="distributed",
     severity="critical",
     title="The same data on every rank",
-    about="Data-parallel training averages the gradients of ranks that saw different samples. Without a sampler that "
+    about="Data-parallel training averages the gradients of ranks that saw different samples: without something that "
     "divides the data, every rank sees all of them, in the same order.",
     check=check,
     gather=gather,
@@ -131,8 +138,8 @@ RULE = Rule(
         "Batches that are alike by chance: several are compared at the same places.",
         "Ranks of a pipeline or tensor-parallel model: the model is in a data-parallel wrapper.",
     ),
-    absent="The run uses no DataLoader.",
-    needs=(("batches.print", "loaders.sampler"),),
+    absent="No batch that a model was trained on was looked at.",
+    needs=(("batches.print",),),
     thresholds=(
         Threshold("batches", 4, "batches", "4 places of 5 different batches agree by chance once in 120 times"),
         Threshold("share", 0.9, "share", "of the batches; the last of a pass may be filled up in another way"),
