@@ -136,6 +136,8 @@ def exception(name: str, text: str, step: int = 7) -> list[dict[str, object]]:
 
 
 CRASHES = {
+    "scaler-without-step": "No inf checks were recorded prior to update.",
+    "scaler-without-gradients": "No inf checks were recorded for this optimizer.",
     "batchnorm-single-value": "Expected more than 1 value per channel when training, got input size torch.Size([1, 8])",
     "backward-twice": "Trying to backward through the graph a second time (or directly access saved tensors)",
     "inplace-modification": "a variable needed for gradient computation has been modified by an inplace operation",

@@ -114,6 +114,24 @@ FAMILIES = (
         "scaler.scale(loss).backward()\nscaler.unscale_(optimizer)\nscaler.step(optimizer)\nscaler.update()",
     ),
     Family(
+        "scaler-without-step",
+        r"No inf checks were recorded prior to update",
+        "scaler.update() was called, and the scaler had made no step",
+        "The gradients still hold the loss scale, and only scaler.step(optimizer) or scaler.unscale_(optimizer) "
+        "divides them by it. Usually optimizer.step() is called in its place.",
+        "Let the scaler make the step.",
+        "scaler.scale(loss).backward()\nscaler.step(optimizer)  # in place of optimizer.step()\nscaler.update()",
+    ),
+    Family(
+        "scaler-without-gradients",
+        r"No inf checks were recorded for this optimizer",
+        "the optimizer that scaler.step() was given has no gradient at all",
+        "No backward since the last zero_grad reached one of its parameters: the loss depends on other ones (the model "
+        "was made or moved anew, or is frozen), the backward is missing, or zero_grad came after it.",
+        "Make the optimizer from the parameters of the model that computes the loss; clear gradients before backward.",
+        "optimizer = torch.optim.AdamW(model.parameters(), lr=lr)  # of the model that is trained",
+    ),
+    Family(
         "fp16-weights-with-scaler",
         r"Attempting to unscale FP16 gradients",
         "a gradient scaler was given a model whose weights are float16",
