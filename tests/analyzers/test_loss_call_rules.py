@@ -132,6 +132,34 @@ def test_sorted_labels_without_shuffling(make) -> None:
     assert outcome([0] * 24, [0] * 24) == "skipped", "one class, or the first of several"
 
 
+@pytest.mark.parametrize(
+    ("labels", "more", "fires"),
+    [
+        ([0] * 8 + [1] * 8 + [2] * 5 + [0] * 3, {}, True),  # the first pass, and looks at later ones
+        ([0] * 8 + [1] * 8 + [2] * 8, {}, False),  # one task after the other
+        ([0] * 9 + [1] * 9 + [0] * 6, {}, False),  # a discriminator's two targets
+        ([0, 1, 2, 3] * 6, {}, False),  # classes take turns
+        ([0] * 8 + [1] * 8 + [2] * 5 + [0] * 3, {"target_highest": 5}, False),  # mixed
+        ([0] * 8 + [1] * 8 + [2] * 5 + [0] * 3, {"target_shape": "64x16"}, False),  # a class for each element
+        ([0] * 8 + [1] * 8 + [2] * 5 + [0] * 3, {"target_shape": "4"}, False),  # few samples are alike by chance
+        ([0] * 8 + [1] * 8 + [2] * 5 + [0] * 3, {"step": 3}, False),  # several batches a step: balanced by hand
+        ([-100] * 24, {}, False),
+    ],
+)
+def test_sorted_labels_without_a_loader(make, labels: list[int], more: dict[str, Any], fires: bool) -> None:
+    pure = {"target_integer": True, "target_shape": "64"}
+    rows = [
+        row | {"loader": None, "step": at, "target_lowest": label, "target_highest": label} | pure | more
+        for at, (row, label) in enumerate(zip(calls(24), labels, strict=True))
+    ]
+    answer = make.check("no-shuffle", make.process(loaders=[], more={"loss_calls": rows}))
+    if fires:
+        assert (answer[0], answer[2].severity, answer[2].confidence) == ("fired", "critical", "likely")
+        assert "randperm" in answer[2].fix_code
+    else:
+        assert answer[:2] == ("skipped", "The run uses no DataLoader.")
+
+
 @pytest.mark.parametrize(("field", "status"), [("target", "fired"), ("mixed", "passed"), ("index", "skipped")])
 def test_labels_are_also_told_by_the_batches_that_were_handed_out(make, field: str, status: str) -> None:
     """Losses are looked at in the first steps, all of the first class; batches all over the pass."""

@@ -583,6 +583,14 @@ SETTINGS: Final = (
         lines=("train_loader = DataLoader(",),
         fast=True,
     ),
+    pair(
+        "leaf_sorting",
+        "sliced-in-file-order",
+        "no-shuffle",
+        consequences=(*NOISY_VALIDATION, *BLOW_UP),
+        lines=("loss = criterion(net(shape), species)",),
+    ),
+    pair("leaf_sorting", "sliced"),
     faulty(
         "folders_one_by_one",
         "no-shuffle",

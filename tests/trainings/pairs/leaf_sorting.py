@@ -1,6 +1,7 @@
 """Leaves of six species. The files lie sorted by species, so the loader shuffles them.
 
-Faults: `in-file-order` forgets to.
+Faults: `in-file-order` forgets to; `sliced-in-file-order` takes slices of the data, without a loader. No fault:
+`sliced`, which mixes them before each epoch.
 """
 
 import argparse
@@ -26,6 +27,12 @@ class Leaves(Dataset):
         return self.shape[index], self.species[index]
 
 
+def slices(data, mixed, size=32):
+    order = torch.randperm(len(data)) if mixed else torch.arange(len(data))
+    for part in order.split(size):
+        yield data.shape[part], data.species[part]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--fault", default="")
@@ -33,13 +40,14 @@ def main():
     torch.manual_seed(83)
     torch.set_num_threads(1)
     train_loader = DataLoader(Leaves(1920, 1), batch_size=32, shuffle=fault != "in-file-order")
+    leaves = Leaves(1920, 1)
     validation = DataLoader(Leaves(384, 2), batch_size=64)
     net = nn.Sequential(nn.Linear(20, 40), nn.ReLU(), nn.Dropout(0.1), nn.Linear(40, SPECIES))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9)
     criterion = nn.CrossEntropyLoss()
     for epoch in range(8):
         net.train()
-        for shape, species in train_loader:
+        for shape, species in slices(leaves, fault == "sliced") if fault.startswith("sliced") else train_loader:
             loss = criterion(net(shape), species)
             optimizer.zero_grad()
             loss.backward()

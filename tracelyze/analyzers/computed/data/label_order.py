@@ -43,3 +43,32 @@ def covered(rows: list[Row], limits: Limits) -> float | None:
         return 1.0
     ends = max(min((narrow & (high < label)).sum(), (narrow & (low >= label)).sum()) for label in np.unique(low))
     return float(np.median((high - low) / whole)) if ends >= limits["ends"] else None
+
+
+def drawn_class_by_class(process: Process, limits: Limits) -> list[Row]:
+    """Losses of batches that no loader made, if they hold one class each, class after class, pass after pass.
+
+    A single model and optimizer, one batch a step. Tasks that follow each other do not come back to a class, batches
+    that take turns have no runs of one, and two constant targets in turn belong to a discriminator.
+    """
+    if len(process.optimizations) != 1:
+        return []
+    rows = [row for row in process.tables["loss_calls"].records() if row["training"] and row["loader"] is None]
+    rows = [row for row in rows if row["target_integer"] and row["target_lowest"] is not None and _of_samples(row)]
+    rows = [row for row in rows if int(row["target_shape"]) >= limits["samples"]]
+    pure = [row for row in rows if row["target_lowest"] == row["target_highest"] >= 0]
+    steps, labels = [row["step"] for row in pure], [row["target_lowest"] for row in pure]
+    if len({row["step"] for row in rows}) < len(rows) or len({row["site"] for row in rows}) != 1:
+        return []
+    if len(pure) < max(limits["batches"], limits["share"] * len(rows)) or len(set(labels)) < limits["classes"]:
+        return []
+    following = [at for at in range(1, len(pure)) if steps[at] == steps[at - 1] + 1]
+    runs = sum(labels[at] == labels[at - 1] for at in following)
+    order = [label for at, label in enumerate(labels) if not at or label != labels[at - 1]]
+    comes_back = len(order) > len(set(order))
+    return pure if comes_back and following and runs >= limits["runs"] * len(following) else []
+
+
+def _of_samples(row: Row) -> bool:
+    """Whether a loss has one target for each sample: of sequences and pictures, every element has one."""
+    return bool(row["target_shape"]) and "x" not in str(row["target_shape"])

@@ -18,6 +18,10 @@ Row = dict[str, Any]
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Labels of the batches of loaders that read a map-style dataset in order, at the loss and at the loader."""
+    if drawn := label_order.drawn_class_by_class(process, limits):
+        return [_finding(process, {}, drawn, 0.0, limits)]
+    if not len(process.loaders):
+        return Skipped("the run uses no DataLoader", "not-applicable")
     ordered = {row["loader"]: row for row in process.loaders.records() if row["sampler"] == "SequentialSampler"}
     ordered = {index: row for index, row in ordered.items() if not row["iterable"]}
     calls = [row for row in process.tables["loss_calls"].records() if row["training"] and row["loader"] in ordered]
@@ -61,29 +65,33 @@ def _by_labels(
 def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limits: Limits) -> Finding:
     optimization = process.longest if process.optimizations else None
     shown = ", ".join(f"{number(r['target_lowest'])} to {number(r['target_highest'])}" for r in rows[:: len(rows) // 4])
+    read = f"The loader reads {loader['dataset']}" if loader else "The data are read, by no loader,"
+    held = f"covers {percent(spread)} of their range" if spread else "holds one of them"
     return Finding(
         rule=RULE.id,
         severity="critical",
-        confidence="certain",
+        confidence="certain" if loader else "likely",
         title="Training data are sorted by label and never shuffled",
         summary=(
-            f"The loader reads {loader['dataset']} in its own order, and that is the order of the labels: a batch "
-            f"covers {percent(spread)} of their range (labels of some batches: {shown}). Each batch pulls the network "
-            "towards the few classes that it holds and away from the others, and the last ones of an epoch win."
+            f"{read} in an order that is the order of the labels: a batch {held} (labels of some batches: {shown}). "
+            "Each batch pulls the network towards the few classes that it holds and away from the others, and the last "
+            "ones of an epoch win."
         ),
-        fix="Shuffle the training loader, and leave the validation loader as it is.",
-        fix_code=f"loader = DataLoader(dataset, batch_size={loader['batch_size'] or 32}, shuffle=True)",
+        fix="Shuffle the training data, and leave the validation data as they are.",
+        fix_code=f"loader = DataLoader(dataset, batch_size={loader['batch_size'] or 32}, shuffle=True)"
+        if loader
+        else "order = torch.randperm(len(x))  # anew for every epoch\nx, y = x[order], y[order]",
         first_step=int(rows[0]["step"] or 0) + 1,
         evidence=[
-            Evidence("sampler", loader["sampler"]),
+            Evidence("sampler", loader.get("sampler") or "none"),
             Evidence("range of labels within a batch", spread, "share", limits["width"], limits.source("width")),
             Evidence("batches looked at", len(rows), "batches", limits["batches"], limits.source("batches")),
         ],
-        location=process.loader_location(loader),
-        seen_at=process.site(loader["site"]),
+        location=process.loader_location(loader) or process.site(rows[0].get("site")),
+        seen_at=process.site(loader["site"]) if loader else None,
         charts=pictures.loss(optimization) if optimization else [],
         false_alarm="An order that is the point of the training, as a curriculum from class to class.",
-        diff=edits.loader_arguments(process, process.site(loader["made_at"]), {"shuffle": "True"}),
+        diff=edits.loader_arguments(process, process.site(loader.get("made_at")), {"shuffle": "True"}),
     )
 
 
@@ -125,13 +133,15 @@ RULE = Rule(
         "A rare class: several batches lie on both sides of a label.",
     ),
     absent="The run uses no DataLoader.",
-    needs=(("loaders.sampler", "loss_calls.target_lowest"), ("loaders.sampler",)),
+    needs=(("loaders.sampler", "loss_calls.target_lowest"), ("loaders.sampler",), ("loss_calls.target_lowest",)),
     thresholds=(
         Threshold("samples", 8, "samples", "two classes in equal shares give a pure batch of 8 once in 128"),
         Threshold("batches", 12, "batches", "enough to see several of both ends of the range"),
         Threshold("width", 0.25, "share", "of the range of labels; shuffled batches cover nearly all of it"),
         Threshold("share", 0.8, "share", "of the batches; those between two classes hold both"),
         Threshold("passes", 3, "passes", "what is read once has no order to repeat; two may be a short try"),
+        Threshold("classes", 3, "classes", "two constant targets in turn are those of a discriminator"),
+        Threshold("runs", 0.5, "share", "derived: of steps whose class is that of the step before; in turns, none"),
         Threshold("ends", 3, "batches", "below and above some label: a rare class alone never fills three batches"),
     ),
     not_when="Samplers of the script's own, streams, labels that are mixed in the dataset, validation loaders.",
