@@ -26,7 +26,7 @@ fi
 [ $# -gt 0 ] || set -- tests
 # Tests of one file share what they record: a file goes to one worker. Much of their time is waiting (programs that
 # sleep, ranks that wait for each other): of two processors, two workers use three fifths, four nearly all.
-set -- -n "${WORKERS:-4}" --dist loadfile "$@"
+set -- -n "${WORKERS:-4}" --dist loadfile --no-loadscope-reorder "$@"
 [ -z "$quick" ] || set -- -m "not starts_programs and not browser and not slow" --hypothesis-profile quick "$@"
 
 check ruff "$VENV/bin/ruff" check --quiet .

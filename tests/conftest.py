@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +22,8 @@ settings.load_profile("tracelyze")
 
 STARTING = {"collect", "collect_started", "recorded", "programs", "plain", "run_plain", "run_started"}
 """Fixtures and functions that start programs."""
+WEIGHTS = {"starts_programs": 50, "slow": 500}
+"""About how much longer such a test takes than others."""
 _quiet: list[str] = []  # the test that is running, if it may start no process
 
 
@@ -36,6 +40,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.starts_programs)
         if fixtures & {"browser", "chromium"}:
             item.add_marker(pytest.mark.browser)
+    _longest_files_first(items)
+
+
+def _longest_files_first(items: list[pytest.Item]) -> None:
+    """A file goes to one worker: one that takes long and is begun last keeps everybody waiting for its worker."""
+    weights: Counter[Path] = Counter()
+    for item in items:
+        weights[item.path] += WEIGHTS["starts_programs"] if item.get_closest_marker("starts_programs") else 1
+        weights[item.path] += WEIGHTS["slow"] if item.get_closest_marker("slow") else 0
+    items.sort(key=lambda item: -weights[item.path])
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -12,7 +13,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pytest
 
-from tracelyze import schema, watching
+from tracelyze import api, schema, watching
 from tracelyze.analyzers.recorded import exits
 from tracelyze.errors import InputError
 
@@ -83,6 +84,23 @@ def test_a_run_is_looked_at_until_it_ends_and_nothing_of_it_is_touched(training:
         if not look.ended:
             assert not list(training.run.rglob("*.parquet")), "streams of a living program stay as they are"
     assert looks == [(0, False), (BATCH, False), (2 * BATCH, False), (2 * BATCH, True)]
+
+
+def test_waiting_for_a_busy_machine_makes_no_pause_longer(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    diagnose, pauses = api.diagnose, []
+
+    def starved(path: Path) -> Any:
+        time.sleep(2.0)
+        return diagnose(path)
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        training.end()
+
+    monkeypatch.setattr(api, "diagnose", starved)
+    training.train(1.0)
+    list(watching.watch(training.run, 0.1, sleep=sleep))
+    assert 0.1 <= pauses[0] < 2.0 / watching.SHARE, "what the processor did counts, not what the clock says"
 
 
 def test_each_finding_is_told_once(training: Training) -> None:

@@ -16,7 +16,7 @@ from tracelyze.collectors.launching import launch
 from tracelyze.collectors.options import CollectOptions
 from tracelyze.collectors.recording import ending
 from tracelyze.collectors.recording.recorder import Recorder
-from tracelyze.collectors.system import fatal_signals, identity
+from tracelyze.collectors.system import fatal_signals, identity, notices
 
 MOST_NUMBERS = 10_000
 
@@ -30,7 +30,7 @@ def begin(wanted: Any, quiet: bool, no_signal: tuple[str, ...], profile_every: i
     if not (run / schema.RUN_FILE).exists():
         identity.write_json(run / schema.RUN_FILE, launch.manifest([sys.executable, *sys.argv]))
     if not quiet:
-        sys.stderr.write(f"[tracelyze] recording to {os.path.relpath(run)}\n")
+        notices.say(f"recording to {os.path.relpath(run)}")
     return install.begin(torch, run, options)
 
 

@@ -7,7 +7,6 @@ recorded, every call returns at once. No call raises into the script.
 from __future__ import annotations
 
 import os
-import sys
 
 from tracelyze.collectors import current
 
@@ -98,7 +97,6 @@ class Recorder:
 
 
 def _say(text: str) -> None:
-    try:
-        sys.stderr.write(f"[tracelyze] {text}\n")
-    except (OSError, ValueError, AttributeError):
-        return
+    from tracelyze.collectors.system import notices
+
+    notices.say(text)

@@ -122,6 +122,8 @@ model(torch.ones(2, 4)).sum().backward()
 optimizer.step()
 CASES = {
     "forward": lambda: model(torch.ones(3, 3)),
+    "no module": lambda: nn.Module.__call__(),
+    "a module by name": lambda: nn.Module.__call__(self=model, input=torch.ones(3, 3)),
     "nested": lambda: nn.Sequential(nn.Sequential(model))(torch.ones(3, 3)),
     "handled inside": lambda: Handling(model)(torch.ones(3, 3)),
     "raised on": lambda: nn.Sequential(Again(model))(torch.ones(3, 3)),

@@ -229,6 +229,16 @@ def stops_the_clock(_):
     print("trained")
 
 
+def loses_its_reader(_):
+    """Nobody reads its stderr any more, and SIGPIPE would end it, as it ends tools for the shell."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    train()
+    reader, writer = os.pipe()
+    os.close(reader)
+    os.dup2(writer, sys.stderr.fileno())
+    print("trained")
+
+
 class CountsOperations(TorchDispatchMode):
     def __init__(self):
         super().__init__()

@@ -162,7 +162,7 @@ def _modules(torch: Any) -> None:
                 output = original(*args, **kwargs)
                 watch.returned(args[0], output)
                 return output
-            if tracing() is not None:
+            if tracing() is not None or not args:  # without a module it is the program's error
                 return original(*args, **kwargs)
             fast_path, self = threads.fast_path, args[0]
             if fast_path is not None and fast_path.on and fast_path.model() is self:

@@ -23,7 +23,7 @@ from tracelyze import redaction, schema
 from tracelyze.collectors.internals.own_frames import hide_own_frames, leave_no_frame
 from tracelyze.collectors.program.call_sites import is_library, shown_path, source_line
 from tracelyze.collectors.recording.recorder import Recorder
-from tracelyze.collectors.system import exit_status, identity
+from tracelyze.collectors.system import exit_status, identity, notices
 
 # Exceptions that a launcher raises when a process that it has started failed: that process records its own failure.
 _OTHERS_FAILURES = ("ChildFailedError", "ProcessExitedException")
@@ -185,7 +185,7 @@ def say_what_is_next(recorder: Recorder) -> None:
     if first and (recorder.progress.steps or recorder.progress.log_calls) and multiprocessing.parent_process() is None:
         steps = recorder.progress.longest
         seen = f"{steps} step{'' if steps == 1 else 's'}" if steps else "logged values"
-        sys.stderr.write(f"[tracelyze] {seen} recorded. Next: tracelyze diagnose {os.path.relpath(recorder.run)}\n")
+        notices.say(f"{seen} recorded. Next: tracelyze diagnose {os.path.relpath(recorder.run)}")
 
 
 def say_that_nothing_was_recorded(recorder: Recorder) -> None:
@@ -205,7 +205,7 @@ def say_that_nothing_was_recorded(recorder: Recorder) -> None:
         why = f"{recorder.progress.backwards} backwards ran, but no optimizer took a step"
     else:
         why = "torch was imported, but no backward ran"
-    sys.stderr.write(f"[tracelyze] nothing was recorded: {why}\n")
+    notices.say(f"nothing was recorded: {why}")
 
 
 def _last_error() -> str | None:

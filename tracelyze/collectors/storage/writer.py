@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 from tracelyze import redaction, schema
 from tracelyze.collectors.storage import arrow
 from tracelyze.collectors.storage.stream import TableStream
-from tracelyze.collectors.system import fatal_signals, identity
+from tracelyze.collectors.system import fatal_signals, identity, notices
 from tracelyze.collectors.system.threads import Threads
 
 FLUSH_SECONDS = 0.5  # half of the second that may be lost
@@ -231,10 +230,7 @@ class Writer:
 
     def complain(self, error: Exception) -> None:
         """One line for people."""
-        try:
-            sys.stderr.write(f"[tracelyze] recording stopped, the program goes on: {type(error).__name__}: {error}\n")
-        except (OSError, ValueError, AttributeError):
-            pass
+        notices.say(f"recording stopped, the program goes on: {type(error).__name__}: {error}")
 
     def _write_forever(self, stop: threading.Event) -> None:
         self.flush()
