@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import ast
+import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
+from types import CodeType
+from typing import Any
 
 import pytest
 
+import tracelyze.collectors
 from tracelyze.collectors.program.call_sites import source_excerpt
-from tracelyze.collectors.signals.machine.script_lines import lines_of_loop, parsed
+from tracelyze.collectors.program.lines import named_calls
 
 from .conftest import Collect, run_plain
 
@@ -140,7 +144,70 @@ def test_excerpts_end_with_the_file_and_hold_no_secrets(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_stands_in_a_loop(source: str, backward: int, expected: list[tuple[str, int, str]]) -> None:
-    assert lines_of_loop(ast.parse(dedent(source)), backward) == expected
+    found = [(code, line) for code in functions(compile(dedent(source), "train.py", "exec"))
+             for line in named_calls.methods(code, "backward")]  # fmt: skip
+    (code,) = (code for code, line in found if line == backward)
+    assert [("zero_grad", line, code.co_name) for line in named_calls.methods(code, "zero_grad")] == expected
+
+
+def functions(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from functions(inner)
+
+
+def test_softmaxes_count_where_matrices_are_multiplied() -> None:
+    source = """
+        def attention(q, k, v):
+            scores = q @ k
+            return torch.bmm(scores
+                             .softmax(-1), v)
+        def by_name(q, k):
+            return softmax(torch.einsum("ij,kj->ik", q, k), -1)
+        def answers(x):
+            return F.softmax(x, -1)
+    """
+    names: dict[str, Any] = {}
+    exec(compile(dedent(source), "model.py", "exec"), names)
+    found = {
+        name: named_calls.softmaxes_of_attention(names[name].__code__) for name in ("attention", "by_name", "answers")
+    }
+    assert found == {"attention": [5], "by_name": [7], "answers": []}
+
+
+PARSING = """
+import ast, gc, threading, torch
+class Dies:
+    def __init__(self): self.me = self
+    def __del__(self): sum(range(50))
+gc.set_threshold(50)
+text = "def f(x): " + "y = 0" + "; y = ((x + 1) * [2, 3][0], {'a': (x, x)})" * 400
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(150):
+    optimizer.zero_grad()
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    Dies()
+    ast.parse(text)
+print("parsed")
+"""
+
+
+def test_no_tree_is_parsed_beside_the_programs_own(collect: Collect, tmp_path: Path) -> None:
+    """Before Python 3.13 two threads that parse at the same time may both get a SystemError."""
+    script = tmp_path / "parses.py"
+    script.write_text(PARSING)
+    done = collect(sys.executable, str(script))
+    assert done.process.stdout == "parsed\n", done.process.stderr
+    package = Path(tracelyze.collectors.__file__).parent
+    parsing = [
+        path.name
+        for path in package.rglob("*.py")
+        if re.search(r"^\s*(import|from) ast\b", path.read_text(), re.MULTILINE)
+    ]
+    assert parsing == []
 
 
 def test_reads_are_counted_per_step_and_leave_torch_as_it_was(collect: Collect, tmp_path: Path) -> None:
@@ -156,10 +223,3 @@ def test_reads_are_counted_per_step_and_leave_torch_as_it_was(collect: Collect, 
     assert {row["device"] for row in reads.values()} == {"cpu"}
     assert reads["total += loss.detach().item()"]["per_step"] == pytest.approx(1.0, abs=0.1)
     assert reads["values = out.tolist(), float(out[0, 0])"]["per_step"] == pytest.approx(1.0, abs=0.1)
-
-
-def test_what_is_no_python_has_no_lines(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text("for x in")
-    assert parsed(str(script)) is None
-    assert parsed(str(tmp_path / "gone.py")) is None

@@ -33,7 +33,7 @@ class Sites:
         self._numbers: dict[tuple[str, int, int], int] = {}
         self._library: dict[int, bool] = {}
         self._kept: list[CodeType] = []
-        self._places: dict[int, tuple[str, int]] = {}
+        self._codes: dict[int, CodeType] = {}  # by number of a site
         self._lock = threading.RLock()  # a handler of a signal may come here from within
 
     def here(self, role: str) -> int | None:
@@ -92,6 +92,7 @@ class Sites:
             if key in self._numbers:
                 return self._numbers[key]
             number = self._numbers[key] = len(self._numbers)
+            self._codes[number] = frame.f_code
         self._emit_row(number, key[0], frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
         return number
 
@@ -102,12 +103,11 @@ class Sites:
         self._emit_row(number, role, filename, line, function, **more)
         return number
 
-    def place(self, site: int) -> tuple[str, int] | None:
-        """File and line of a site; None if there is no such site."""
-        return self._places.get(site)
+    def code(self, site: int) -> CodeType | None:
+        """The function that a site stands in; None where nothing was called from there."""
+        return self._codes.get(site)
 
     def _emit_row(self, number: int, role: str, filename: str, line: int, function: str, **more: Any) -> None:
-        self._places[number] = filename, line
         place = {"file": shown_path(filename), "line": line, "function": function}
         excerpt = source_excerpt(filename, line)
         self._emit({"site": number, "role": role, **place, "source": source_line(filename, line), **excerpt, **more})

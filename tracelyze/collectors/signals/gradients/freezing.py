@@ -6,9 +6,9 @@ sets one that nobody reads.
 
 from __future__ import annotations
 
-import ast
 import itertools
 import linecache
+import re
 import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -49,17 +49,6 @@ def line_of(attribute: str) -> tuple[str, int, str] | None:
     lines = linecache.getlines(filename) if isinstance(filename, str) else []
     if not 0 < len(lines) <= MOST_LINES:
         return None
-    try:
-        tree = ast.parse("".join(lines))
-    except (SyntaxError, ValueError, RecursionError):
-        return None
-    for node in ast.walk(tree):
-        if (
-            not isinstance(node, ast.Assign)
-            or not isinstance(node.value, ast.Constant)
-            or node.value.value is not False
-        ):
-            continue
-        if any(isinstance(one, ast.Attribute) and one.attr == attribute for one in node.targets):
-            return str(filename), node.lineno, lines[node.lineno - 1].strip()
-    return None
+    statement = re.compile(rf"[^#]*\.{attribute}\s*=(?!=)[^#]*\bFalse\b")
+    found = next((number for number, text in enumerate(lines, 1) if statement.match(text)), None)
+    return None if found is None else (str(filename), found, lines[found - 1].strip())

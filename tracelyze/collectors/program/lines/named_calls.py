@@ -1,0 +1,67 @@
+"""Lines in which a function calls something by its name, read off its bytecode: nothing is wrapped, and what is found
+may never have run.
+
+Not read off its text. Up to Python 3.12 `ast.parse` counts the depth of trees once for all threads: a program that
+parses while a thread of ours does gets a SystemError (github.com/python/cpython/issues/106905).
+"""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Iterator
+from types import CodeType, FunctionType
+from typing import Any
+
+METHODS = ("LOAD_METHOD", "LOAD_ATTR")
+FUNCTIONS = (*METHODS, "LOAD_GLOBAL", "LOAD_NAME")
+PRODUCTS = ("matmul", "bmm", "einsum", "baddbmm")
+LONGEST = 400_000  # bytes of bytecode: a script of some 20,000 lines
+
+
+def methods(code: CodeType, name: str) -> list[int]:
+    """The lines that take a method of this name, without those of functions that are defined inside."""
+    return _lines(code, name, METHODS)
+
+
+def softmaxes_of_attention(code: CodeType) -> list[int]:
+    """The lines that take a softmax in a function that multiplies matrices as well."""
+    found = _lines(code, "softmax", FUNCTIONS)
+    multiplies = found and (not set(PRODUCTS).isdisjoint(code.co_names) or _has_matrix_product(code))
+    return found if multiplies else []
+
+
+def functions_around(kind: type) -> Iterator[CodeType]:
+    """The methods of a class, and the functions of the file that its `forward` stands in. Each may come again."""
+    forward = getattr(kind, "forward", None)
+    given: list[Any] = list(vars(kind).values())
+    if isinstance(forward, FunctionType):
+        file = forward.__code__.co_filename
+        others = [one for one in list(forward.__globals__.values()) if isinstance(one, FunctionType)]
+        given += [one for one in others if one.__code__.co_filename == file]
+    for one in given:
+        function = getattr(one, "__func__", getattr(one, "fget", one))  # static methods, class methods, properties
+        if isinstance(function, FunctionType):
+            yield from _with_inner(function.__code__)
+
+
+def _with_inner(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _with_inner(constant)
+
+
+def _lines(code: CodeType, name: str, operations: tuple[str, ...]) -> list[int]:
+    if name not in code.co_names or len(code.co_code) > LONGEST:
+        return []
+    found, line = set(), code.co_firstlineno
+    for one in dis.get_instructions(code):
+        known = one.positions.end_lineno if one.positions is not None else None
+        line = known or line
+        if one.argval == name and one.opname in operations:
+            found.add(line)
+    return sorted(found)
+
+
+def _has_matrix_product(code: CodeType) -> bool:
+    return any(one.opname == "BINARY_OP" and one.argrepr in ("@", "@=") for one in dis.get_instructions(code))
