@@ -28,6 +28,9 @@ RULE = "repeated-initialization"
         ("loaded last", "passed"),
         ("new head", "passed"),
         ("dead units", "passed"),
+        ("second loaded first", "critical"),
+        ("second loaded last", "passed"),
+        ("second of the same", "passed"),
     ],
 )
 def test_what_is_counted(collect: Any, how: str, expected: str) -> None:

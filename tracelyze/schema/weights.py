@@ -56,7 +56,7 @@ CHECKPOINTS = Table(
 
 INITIALIZATIONS = Table(
     "initializations",
-    "Weights of an optimizer that functions of torch.nn.init filled with random numbers before the first step.",
+    "Weights of an optimizer that functions of torch.nn.init filled with random numbers before its own first step.",
     (
         Column("step", "int64", "", "optimizer steps (all optimizers) that were done then"),
         Column("optimizer", "int16", "", "the optimizer (table optimizers)"),

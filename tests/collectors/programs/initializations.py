@@ -41,6 +41,21 @@ if how == "new head":
     model.load_state_dict(pretrained)
     model[-1].reset_parameters()
     model[-2] = nn.Linear(12, 8)
+if how.startswith("second"):  # of two trainings in one process
+    before = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(3):
+        model(torch.randn(4, 6)).square().sum().backward()
+        before.step()
+        before.zero_grad()
+    for _ in range(3):
+        model.apply(fill)  # weights that were trained
+if how in ("second loaded first", "second loaded last"):
+    pretrained, model = copy.deepcopy(model.state_dict()), make()
+    if how == "second loaded last":
+        model.apply(fill)
+    model.load_state_dict(pretrained)
+    if how == "second loaded first":
+        model.apply(fill)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for _ in range(3):
     x = torch.randn(16, 6)

@@ -46,7 +46,7 @@ def _overwritten(process: Process, row: Row, limits: Limits) -> Finding:
         ),
         fix="Initialise first, then load; or initialise the new layers alone.",
         fix_code="model.apply(init_weights)\nmodel.load_state_dict(state)  # after every initialisation",
-        first_step=1,
+        first_step=int(row["step"]),
         evidence=[
             Evidence("loaded weights that were overwritten", row["overwritten"] / row["loaded"], "share",
                      limits["overwritten"], limits.source("overwritten")),
@@ -70,7 +70,7 @@ def _repeated(process: Process, row: Row, limits: Limits) -> Finding:
             "it holds, and then the whole model does so again."
         ),
         fix="Initialise once, when the whole model is made.",
-        first_step=1,
+        first_step=int(row["step"]),
         evidence=[
             Evidence("weights filled three times or more", row["repeated"] / row["weights"], "share",
                      limits["share"], limits.source("share")),

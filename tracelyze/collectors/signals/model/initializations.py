@@ -1,16 +1,18 @@
-"""How often weights were filled with random numbers before the first step, and whether they had been loaded before."""
+"""How often weights were filled with random numbers before they were trained, and whether they were loaded before."""
 
 from __future__ import annotations
 
 import weakref
 from typing import Any
 
+from tracelyze.collectors.internals.by_identity import SetByIdentity
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors.safe_computing import is_plain
 
 MAX_WEIGHTS = 20_000  # that are remembered
+MAX_FILLS = 100_000  # that are looked at: a loop may fill a tensor at every step
 OFTEN = 3  # A module fills its weights as it is made, and a program may do so once more.
 
 
@@ -35,22 +37,24 @@ class Initializations(Signal):
             "overwritten_site",
         )
     )  # fmt: skip
-    about = "How often weights were filled with random numbers before the first step; what was loaded before that."
-    cost = "5 us per weight that is filled, before the first step"
+    about = "How often weights were filled with random numbers before their first step; what was loaded before that."
+    cost = "5 us per weight that is filled, before it is trained"
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
-        self._weights: dict[int, _Weight] = {}  # by address
-        self._over = False
+        self._weights: dict[int, _Weight] = {}  # by address; those that no optimizer has stepped yet
+        self._stepped = SetByIdentity()
+        self._fills_left = MAX_FILLS
 
     def filled(self, tensor: Any) -> None:
-        if self._over or self.progress.steps or not is_plain(self.torch, tensor):
+        if not self._fills_left or not is_plain(self.torch, tensor):
             return
+        self._fills_left -= 1
         elements, address = tensor.numel(), tensor.data_ptr()
         known = self._known(address, elements)
         if known is None:
             whole = type(tensor) is self.torch.nn.Parameter and tensor.dim() > 1  # Biases are often set to zero.
-            if not whole or not address or len(self._weights) >= MAX_WEIGHTS:
+            if not whole or not address or len(self._weights) >= MAX_WEIGHTS or tensor in self._stepped:
                 return
             known = self._weights[address] = _Weight(tensor, elements)
         known.fills += 1
@@ -59,7 +63,7 @@ class Initializations(Signal):
             known.site = self.program.sites.here("initialization")
 
     def state_loaded(self, module: Any, given: Any, result: Any) -> None:
-        if self._over or self.progress.steps or not self._weights:
+        if not self._weights:
             return
         missing, filled = set(getattr(result, "missing_keys", None) or ()), self._by_identity()
         for name, parameter in module.named_parameters():
@@ -70,7 +74,12 @@ class Initializations(Signal):
     def first_step(self, tracked: Tracked) -> None:
         filled = self._by_identity()
         weights = [(one, filled[id(one)]) for one in tracked.parameters() if id(one) in filled]
-        self._over = True
+        for one in tracked.parameters():  # Units that are initialised again during training are another matter.
+            self._stepped.add(one)
+        self._weights = {
+            address: known for address, known in self._weights.items()
+            if (one := known.parameter()) is not None and one not in self._stepped
+        }  # fmt: skip
         if not weights:
             return
         repeated = [(one, known) for one, known in weights if known.fills >= OFTEN]
