@@ -88,6 +88,12 @@ def test_a_wrong_call_is_one_line_and_leaves_nothing(command: list[str], words: 
     assert not (tmp_path / "run").exists()
 
 
+def test_pipes_of_a_shell_end_as_before(collect_started: Collect) -> None:
+    """Python ignores SIGPIPE: a shell that inherited that would have its programs complain of a reader that left."""
+    done = collect_started("bash", "-c", "yes | head -n 1; echo ${PIPESTATUS[@]}")
+    assert (done.process.stdout, done.own_stderr) == ("y\n141 0\n", "")
+
+
 def test_secrets_do_not_reach_the_disk(collect_started: Collect) -> None:
     secret = "hf_" + "Q" * 34
     hidden = {"WANDB_API_KEY": secret, "MY_TOKEN": secret}

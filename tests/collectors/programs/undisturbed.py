@@ -1,6 +1,8 @@
 """Trains a little and does one thing with its process that a recording must not disturb: see the functions' names."""
 
 import collections
+import contextlib
+import inspect
 import io
 import itertools
 import os
@@ -392,6 +394,43 @@ def saves_odd_objects(folder):
         scripted(torch.randn(8, 4)).mean().backward()
         optimizer.step()
     print(Asked.count, Anything.asked, CountedPath.asked, model[0].weight.sum().item())
+
+
+def has_a_reader_that_does_not_read(_):
+    """Would wait for ever if it wrote to its stderr, a pipe that is full."""
+    global reader  # open to the end of the program
+    train()
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"x" * 4096)
+    os.set_blocking(writer, True)
+    os.dup2(writer, 2)
+    print("to the end")
+
+
+def asks_functions_what_they_are(_):
+    """Prints what inspect and the attributes say of torch's functions, and what calls without arguments raise."""
+    train()
+    functional, schedulers = nn.functional, torch.optim.lr_scheduler
+    homes = [functional, nn.init, nn.utils, nn.Module, nn.Embedding, torch.utils.data.DataLoader, torch.amp.GradScaler]
+    homes += [torch.optim.Optimizer, torch.autograd, schedulers.StepLR, schedulers.LRScheduler, torch.serialization]
+    for home in homes:
+        for name, found in sorted(vars(home).items()):
+            if inspect.isfunction(found):
+                print(home.__name__, name, inspect.getfullargspec(found), inspect.signature(found))
+                if home is functional or home is nn.init or home is torch.serialization:
+                    print(found.__defaults__, found.__kwdefaults__)
+    for call in (nn.Module.__call__, nn.Module.train, nn.Module.state_dict, functional.cross_entropy, torch.save):
+        try:
+            call()
+        except TypeError as error:
+            print(error)
+    ones = torch.ones(2, 4, 3, 3, 3)
+    for name in ("dropout", "alpha_dropout", "feature_alpha_dropout", "dropout1d", "dropout2d", "dropout3d"):
+        torch.manual_seed(0)
+        print(name, getattr(functional, name)(ones[0, 0] if name == "dropout1d" else ones).sum().item())
 
 
 if __name__ == "__main__":

@@ -56,9 +56,9 @@ def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
 def _taking(original: Any, role: str, recorder: Callable[[], Recorder]) -> Any:
     @unseen_by_warnings
     @functools.wraps(original)
-    def load_state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def load_state_dict(*args: Any, **kwargs: Any) -> Any:
         try:
-            result = original(self, *args, **kwargs)
+            result = original(*args, **kwargs)
         except BaseException as error:
             leave_no_frame(error)
             raise

@@ -34,11 +34,11 @@ def _clip_wrapper(
 
     @unseen_by_warnings
     @functools.wraps(original)
-    def clip(*given: Any, **kwargs: Any) -> Any:
-        if is_compiling() or not (given or "parameters" in kwargs):
-            return original(*given, **kwargs)
+    def clip(*args: Any, **kwargs: Any) -> Any:
+        if is_compiling() or not (args or "parameters" in kwargs):
+            return original(*args, **kwargs)
         try:
-            parameters, args = (given[0], given[1:]) if given else (kwargs.pop("parameters"), ())
+            parameters, args = (args[0], args[1:]) if args else (kwargs.pop("parameters"), ())
             seen = recorder()
             trainings = seen.program.trainings
             trainings.clipped = None

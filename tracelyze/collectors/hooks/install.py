@@ -30,7 +30,7 @@ from tracelyze.collectors.hooks import (
 )
 from tracelyze.collectors.internals import compiler, private_names
 from tracelyze.collectors.internals.by_identity import ByIdentity, SetByIdentity
-from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
+from tracelyze.collectors.internals.own_frames import answer_as_original, leave_no_frame, unseen_by_warnings
 from tracelyze.collectors.options import CollectOptions, from_environment
 from tracelyze.collectors.program import vocabularies
 from tracelyze.collectors.recording import ending
@@ -104,6 +104,8 @@ def _hide_from_compiler(torch: Any) -> None:
         *casts.wrappers, *checkpoint_files.wrappers, *modes.wrappers, *initializers.wrappers, *seeds.wrappers,
         *(getattr(functional, name) for name in (*LOSSES, *DROPOUTS) if hasattr(functional, name)),
     ]  # fmt: skip
+    for wrapper in wrappers:
+        answer_as_original(wrapper)
     own = [f for kind in OWN for f in vars(kind).values()]
     methods = [one for one in own if isinstance(one, types.FunctionType)]
     compiler.hide(torch, wrappers, [recorder, gradient_changes.peeked, leave_no_frame, vocabularies.made, *methods])
@@ -256,11 +258,12 @@ def _like(original: Any, wrapper: Any) -> Any:
     TorchScript compiles a function from the source that `inspect` finds, with the names of the function's globals: it
     follows `__wrapped__` to the original's source and must then find the original's names.
     """
+    takes_the_same = wrapper.__code__.co_argcount == original.__code__.co_argcount
     same_globals = types.FunctionType(
         unseen_by_warnings(wrapper).__code__,
         original.__globals__,
         original.__name__,
-        wrapper.__defaults__,
+        original.__defaults__ if takes_the_same else wrapper.__defaults__,  # they differ between dropouts
         wrapper.__closure__,
     )
     return functools.wraps(original)(same_globals)

@@ -7,9 +7,10 @@ numbers of all other frames stay what they are.
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, TypeVar
 
 COLLECTORS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -51,6 +52,23 @@ def unseen_by_warnings(function: Wrapper) -> Wrapper:
     code: CodeType = getattr(function, "__code__")  # noqa: B009  # of a callable, mypy does not know that it has one
     setattr(function, "__code__", code.replace(co_filename=f"{code.co_filename} (as importlib._bootstrap)"))  # noqa: B010
     return function
+
+
+def answer_as_original(wrapper: Any) -> None:
+    """Have `inspect.getfullargspec` and the attributes for defaults tell of `wrapper` what they tell of the original.
+
+    Only a function without parameters of its own can be given the defaults of another: Python fills in none of them.
+    """
+    original = getattr(wrapper, "__wrapped__", None)
+    if not isinstance(wrapper, FunctionType) or not isinstance(original, FunctionType):
+        return
+    if not wrapper.__code__.co_filename.startswith(COLLECTORS) or "__signature__" in vars(original):
+        return
+    if hasattr(original, "__wrapped__"):  # a wrapper of torch's, which takes *args and **kwargs as ours do
+        return
+    wrapper.__signature__ = inspect.signature(original)  # type: ignore[attr-defined]
+    if wrapper.__code__.co_argcount == wrapper.__code__.co_kwonlyargcount == 0:
+        wrapper.__defaults__, wrapper.__kwdefaults__ = original.__defaults__, original.__kwdefaults__
 
 
 def _is_ours(trace: Any) -> bool:

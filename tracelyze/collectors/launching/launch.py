@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +21,7 @@ from tracelyze.collectors.hooks.loaders import SPAWNED_WORKER
 from tracelyze.collectors.launching.obstacles import obstacle, script_of
 from tracelyze.collectors.launching.revision import revision
 from tracelyze.collectors.options import CollectOptions
-from tracelyze.collectors.system import identity
+from tracelyze.collectors.system import identity, notices
 from tracelyze.errors import Cause, InputError
 from tracelyze.version import __version__
 
@@ -50,11 +51,14 @@ def collect(command: list[str], out: Path | None, options: CollectOptions) -> No
     more = ({"obstacle": blocked} if blocked else {}) | ({"git": git} if git else {})
     identity.write_json(run / schema.RUN_FILE, manifest(command) | more)
     if not options.quiet:
-        _say(f"recording to {_shown(run)}")
+        notices.say(f"recording to {_shown(run)}")
     if blocked:
-        _say(f"{blocked}, by which the collector gets in: nothing will be recorded")
+        notices.say(f"{blocked}, by which the collector gets in: nothing will be recorded")
     for stream in filter(None, (sys.stdout, sys.stderr)):
         stream.flush()
+    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and a shell with its pipes would inherit that.
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
     os.execve(program, command, environment)
 
 
@@ -137,8 +141,3 @@ def _shown(run: Path) -> str:
         return str(run.relative_to(Path.cwd()))
     except ValueError:
         return str(run)
-
-
-def _say(text: str) -> None:
-    if sys.stderr is not None:  # a job may be started with it closed
-        sys.stderr.write(f"[tracelyze] {text}\n")

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import signal
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 
 def say(text: str) -> None:
     """Write one line. Nothing happens where nobody can read it any more, and nothing is raised."""
     with _no_signal_of_a_broken_pipe(), contextlib.suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(f"[tracelyze] {text}\n")
+        if _takes_a_line(sys.stderr):
+            sys.stderr.write(f"[tracelyze] {text}\n")
+
+
+def _takes_a_line(stream: Any) -> bool:
+    """Not so a pipe that is full, where the program would wait for a reader that may never read, and one without a
+    reader: what is written there stays in the buffer, to be written again as Python ends."""
+    try:
+        descriptor = stream.fileno()
+    except (OSError, ValueError, AttributeError):  # an object of the program's own
+        return True
+    if not hasattr(select, "poll"):
+        return True
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return [events for _, events in poll.poll(0)] == [select.POLLOUT]
 
 
 @contextlib.contextmanager
