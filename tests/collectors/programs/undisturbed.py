@@ -396,6 +396,21 @@ def saves_odd_objects(folder):
     print(Asked.count, Anything.asked, CountedPath.asked, model[0].weight.sum().item())
 
 
+def computes_its_weights(_):
+    """Weights that are computed as they are read, by code that goes a step on each time."""
+    torch.manual_seed(0)
+    norm = nn.utils.parametrizations.spectral_norm
+    model = nn.Sequential(norm(nn.Embedding(6, 4)), norm(nn.Linear(4, 4)), nn.utils.spectral_norm(nn.Linear(4, 1)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(60):
+        optimizer.zero_grad()
+        model(torch.arange(6)).square().sum().backward()
+        optimizer.step()
+        if step == 30:
+            nn.Embedding(8, 4)
+    print([(name, value.double().sum().item()) for name, value in model.state_dict().items()])
+
+
 def has_a_reader_that_does_not_read(_):
     """Would wait for ever if it wrote to its stderr, a pipe that is full."""
     global reader  # open to the end of the program

@@ -19,21 +19,31 @@ _rows: ByIdentity[int] = ByIdentity()  # when it was made
 _before: ByIdentity[list[Sample]] = ByIdentity()  # smaller ones that lived then
 
 
+def stored_weight(module: Any) -> Any:
+    """The parameter `weight` of a module, None if it has none.
+
+    A parametrized weight is computed by the program's code whenever it is read: `spectral_norm` goes a step on then.
+    """
+    return vars(module).get("_parameters", {}).get("weight")
+
+
 def made(module: Any) -> None:
     """An embedding was constructed."""
-    if len(_rows) >= MAX_EMBEDDINGS or module.weight.is_meta:
+    weight = stored_weight(module)
+    if len(_rows) >= MAX_EMBEDDINGS or weight is None or weight.is_meta:
         return
-    rows, width = module.weight.shape
-    earlier = [other for other in list(_rows) if other.weight.dim() == 2 and other.weight.shape[1] == width]
-    smaller = [other for other in earlier if rows / 2 < other.weight.shape[0] < rows and not other.weight.is_meta]
+    rows, width = weight.shape
+    others = [other for one in list(_rows) if (other := stored_weight(one)) is not None and not other.is_meta]
+    earlier = [other for other in others if other.dim() == 2 and other.shape[1] == width]
+    smaller = [other for other in earlier if rows / 2 < other.shape[0] < rows]
     _rows[module] = int(rows)
     if smaller:
-        _before[module] = [_sample(other.weight.detach()) for other in smaller]
+        _before[module] = [_sample(other.detach()) for other in smaller]
 
 
 def grown_from(module: Any, rows: int) -> int | None:
     """How many rows an embedding, which has `rows` now, had before it was made larger; None if it was not."""
-    weight = module.weight.detach()
+    weight = stored_weight(module).detach()
     first: int | None = _rows.get(module)
     if first is not None and first < rows:
         return first

@@ -26,7 +26,7 @@ class _Grown:
     def __init__(self, torch: Any, module: Any, name: str, before: int) -> None:
         self.module = weakref.ref(module)
         self.name, self.before = name, before
-        self.first = module.weight.detach()[before : before + MAX_ROWS, :ELEMENTS].clone()
+        self.first = vocabularies.stored_weight(module).detach()[before : before + MAX_ROWS, :ELEMENTS].clone()
         size = (len(self.first) + 1,)
         self.met_times = torch.zeros(size, dtype=torch.int64, device=self.first.device)
         self.doubled = torch.zeros_like(self.met_times)
@@ -99,8 +99,8 @@ class NewRows(Signal):
     def _find(self, model: Any) -> list[_Grown]:
         found: list[_Grown] = []
         for name, module in model.named_modules() if model is not None else ():
-            weight: Any = getattr(module, "weight", None)
-            if isinstance(module, self.torch.nn.Embedding) and is_plain(self.torch, weight):
+            weight: Any = vocabularies.stored_weight(module) if isinstance(module, self.torch.nn.Embedding) else None
+            if weight is not None and is_plain(self.torch, weight):
                 before = vocabularies.grown_from(module, int(weight.shape[0]))
                 if before is not None:
                     found.append(_Grown(self.torch, module, f"{name}.weight", before))
@@ -111,16 +111,17 @@ class NewRows(Signal):
         given = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor) and one.dtype in kinds]
         for grown in self._grown or ():
             module = grown.module()
-            if module is None or module.weight.shape[0] < grown.before + len(grown.first):
+            weight = None if module is None else vocabularies.stored_weight(module)
+            if weight is None or weight.shape[0] < grown.before + len(grown.first):
                 continue
             for ids in given[:1]:
                 if ids.device == grown.first.device and ids.dim():
                     grown.met(torch, ids.detach().long())
-            now = module.weight.detach()[grown.before : grown.before + MAX_ROWS, :ELEMENTS]
+            now = weight.detach()[grown.before : grown.before + MAX_ROWS, :ELEMENTS]
             used = grown.used()
             same = (now == grown.first).all(1) & used
             row = {"step": self.progress.steps, "parameter": grown.name, "before": grown.before}
-            row |= {"rows": int(module.weight.shape[0]), "trainable": bool(module.weight.requires_grad)}
+            row |= {"rows": int(weight.shape[0]), "trainable": bool(weight.requires_grad)}
             self._pending.put(
                 [row],
                 Readback(
