@@ -40,6 +40,7 @@ KINDS: Final = {
     "preparation": "host work before the first kernel",
     "device": "launch latency, waiting on the device",
     "unrecorded": "nothing recorded",
+    "communication-wait": "waiting for other ranks",
 }
 """What the time of a step goes into, with what a legend calls it. A colour in a report means one of these."""
 

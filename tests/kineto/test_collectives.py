@@ -101,6 +101,8 @@ def test_waiting_for_another_rank_is_told_apart_from_communication(tmp_path):
     assert [round(value or 0) for value in waits] == [5, 5, 0, 5]
     talks = next(line.y for line in chart.lines if line.name == "communication, not hidden")
     assert talks == pytest.approx([0.3] * 4, abs=0.01)
+    kinds = [line.kind for line in chart.lines]
+    assert len(set(kinds)) == len(kinds), "two parts of a bar have one colour"
 
 
 WINDOWS = {

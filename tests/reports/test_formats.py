@@ -320,3 +320,11 @@ def test_junit_has_a_case_for_every_check(name: str) -> None:
     assert (count["error"] == 1) == (diagnosis.verdict == "unknown")
     grave = {finding.rule for finding in diagnosis.findings if finding.severity != "info"}
     assert count["failure"] == sum(check.rule in grave for check in diagnosis.checks)
+
+
+@pytest.mark.parametrize(("last", "said"), [(None, ""), (7, ""), (9, " (steps 7 to 9)")])
+def test_the_terminal_names_a_step_once(last: int | None, said: str) -> None:
+    diagnosis = examples.warning()
+    finding = replace(diagnosis.findings[0], first_step=7, last_step=last, first_second=None, first_at=None, ranks=[])
+    lines = text.render(replace(diagnosis, findings=[finding])).splitlines()
+    assert next(line.split("Since")[1].strip() for line in lines if line.startswith("  Since")) == f"step 7{said}"

@@ -88,7 +88,7 @@ class _Page:
         kind = "Worth knowing" if finding.severity == "info" else words.CAUSE[finding.confidence]
         self.words(f"{words.SEVERITY[finding.severity]} · {kind} · {finding.rule}", "  ", dim=True)
         self.words(finding.summary, "  ")
-        where = ", ".join(part for part in (words.steps(finding), words.ranks(finding, diagnosis.run.ranks)) if part)
+        where = ", ".join(part for part in (_affected(finding), words.ranks(finding, diagnosis.run.ranks)) if part)
         since = ", ".join(part for part in (words.onset(finding), run_words.clock(finding.first_at)) if part)
         if since != "not known":
             self.fact("Since", since + (f" ({where})" if where else ""))
@@ -215,6 +215,11 @@ def _number(evidence: Evidence) -> str:
     said = f"{evidence.name}: {escaping.one_line(formatting.quantity(evidence.value, evidence.unit))}"
     limit = escaping.one_line(words.limit(evidence))
     return f"{said} ({limit})" if limit else said
+
+
+def _affected(finding: Finding) -> str:
+    """The steps that are affected, where that says more than since when."""
+    return "" if finding.last_step in (None, finding.first_step) else words.steps(finding)
 
 
 def _lasted(diagnosis: Diagnosis) -> str:

@@ -97,7 +97,7 @@ def ranks(finding: Finding, of: int) -> str:
     if of <= 1 or not listed:
         return ""
     if len(listed) >= of:
-        return f"all {of:,} ranks"
+        return "both ranks" if of == 2 else f"all {of:,} ranks"
     spans: list[list[int]] = []
     for rank in listed:
         if spans and rank == spans[-1][1] + 1:

@@ -10,7 +10,7 @@ import numpy as np
 from tracelyze.analyzers.kineto.attribution.attribution import CAUSE_TEXT, CAUSES
 from tracelyze.analyzers.kineto.attribution.summary import TraceSummary
 from tracelyze.analyzers.kineto.timeline.table import Floats
-from tracelyze.diagnosis import Chart, Line
+from tracelyze.diagnosis import KINDS, Chart, Line
 
 MOST_BARS: Final = 200
 _WORK: Final = (
@@ -80,7 +80,7 @@ def _parts(summary: TraceSummary, waits: Floats | None) -> list[tuple[str, str, 
         if waits is not None:
             waited = np.minimum(waits, device.exposed_communication)
             parts[1] = (*_WORK[1], device.exposed_communication - waited)
-            parts.insert(2, ("waiting for other ranks", CAUSE_KINDS["communication"], waited))
+            parts.insert(2, (KINDS["communication-wait"], "communication-wait", waited))
         causes, idle = device.causes, "idle: "
     elif summary.host is not None:
         parts, causes, idle = [], summary.host, ""
