@@ -124,6 +124,11 @@ def plural(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or _plural_of(one)}"
 
 
+def times(count: int) -> str:
+    """How many times as much: `twice`, `3 times`."""
+    return "twice" if count == 2 else f"{count:,} times"
+
+
 def listed(names: Iterable[object], most: int) -> str:
     """The first names, and how many more there are: `3, 7, 12 and 5 more`."""
     said = [f"{name:,}" if isinstance(name, int) else str(name) for name in names]

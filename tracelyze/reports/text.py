@@ -164,7 +164,8 @@ class _Page:
         for command in commands[:2]:
             count = sum(check.command == command for check in diagnosis.checks)
             self.words(f"{formatting.plural(count, 'check')} would run after:", "  ", dim=True)
-            self.verbatim([escaping.one_line(command)], "    ", "2")
+            # In one piece, however long: the terminal breaks it, and it can still be copied.
+            self.lines.append("    " + self.paint(escaping.printable(escaping.one_line(command)), "2", ""))
 
     def words(
         self, text: str, indent: str, code: str = "", bold: bool = False, dim: bool = False, hanging: str | None = None

@@ -332,7 +332,13 @@ def title(name: str, message: str, place: str = "") -> str:
         return short + place
     text = " ".join(message.split())
     room = max(20, min(LONGEST_MESSAGE, LONGEST_TITLE - len(short) - 2 - len(place)))
-    return f"{short}: {text if len(text) <= room else text[: room - 1].rstrip() + '…'}{place}"
+    return f"{short}: {text if len(text) <= room else _begin(text, room - 2) + ' …'}{place}"
+
+
+def _begin(text: str, most: int) -> str:
+    """The first words that fit; of a word longer than half of that, its beginning."""
+    cut = text[: most + 1].rpartition(" ")[0].rstrip()
+    return cut if len(cut) > most // 2 else text[:most].rstrip()
 
 
 def _last_block(name: str, text: str) -> str:

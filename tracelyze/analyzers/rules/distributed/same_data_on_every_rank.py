@@ -10,6 +10,7 @@ from tracelyze.analyzers.computed.data import passes
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding
+from tracelyze.formatting import times
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.passes import Pass
@@ -93,12 +94,12 @@ def _finding(process: Process, compared: dict[int, tuple[int, float]], first: Pa
         rule=RULE.id,
         severity="critical",
         confidence="likely" if by_hand else "certain",
-        title=f"{all_of_them} ranks train on the same samples: an epoch takes {ranks} times as long",
+        title=f"{all_of_them} ranks train on the same samples: an epoch takes {times(ranks)} as long",
         summary=(
             f"From the first {'step' if by_hand else 'pass'} on, {all_of_them.lower()} ranks {how} "
             f"({batches} batches compared, {'no loader' if by_hand else 'sampler ' + str(loader.get('sampler'))}). "
             f"Averaged over ranks, their gradients are those of one rank: {ranks} processes do the work of one. Every "
-            f"rank goes through all of the data, and an epoch takes {ranks} times as long as it would with the data "
+            f"rank goes through all of the data, and an epoch takes {times(ranks)} as long as it would with the data "
             "divided among them."
         ),
         fix=SEED if by_hand else "Divide the data among the ranks, and call sampler.set_epoch when an epoch begins.",
