@@ -91,10 +91,9 @@ def _finding(guilty: list[Late], ranks: Mapping[int, Rank], waiting: set[int]) -
         severity="critical",
         confidence="possible" if unseen else "likely",
         title=f"{'Ranks' if several else 'Rank'} {listed((late.rank for late in guilty), 8)} "
-        f"hold{'' if several else 's'} up the job of {plural(len(ranks), 'rank')}",
+        f"hold{'' if several else 's'} up a job of {plural(len(ranks), 'rank')}",
         summary=f"{' '.join(_sentence(late, doing.get(late.rank)) for late in guilty[:6])} "
-        f"{plural(len(others), 'other rank')} of {len(ranks)} wait{'s' if len(others) == 1 else ''} for "
-        f"{'them' if several else 'it'}, directly or in turn.{UNSEEN if unseen else ''}",
+        f"{_waiting(len(others), len(ranks), 'them' if several else 'it')}{UNSEEN if unseen else ''}",
         fix=FIX_RECORDED if doing else FIX,
         fix_code="" if doing else "py-spy dump --pid <pid of the rank>",
         ranks=[late.rank for late in guilty],
@@ -114,6 +113,13 @@ def _finding(guilty: list[Late], ranks: Mapping[int, Rank], waiting: set[int]) -
         location=place or joined,
         false_alarm="" if doing else "Dumps that were written at different times, while the job still moved.",
     )  # fmt: skip
+
+
+def _waiting(others: int, ranks: int, for_whom: str) -> str:
+    if (others, ranks) == (1, 2):
+        return f"The other rank waits for {for_whom}."
+    one = others == 1
+    return f"{plural(others, 'other rank')} of {ranks} wait{'s' if one else ''} for {for_whom}, directly or in turn."
 
 
 def _sentence(late: Late, doing: Doing | None) -> str:

@@ -110,10 +110,10 @@ def _finding(process: Process, compared: dict[int, tuple[int, float]], first: Pa
         ),
         first_step=first.step + 1,
         evidence=[
+            Evidence("batches that were the same", min(share for _, share in compared.values()), "share",
+                     limits["share"], limits.source("share")),
             Evidence("batches compared with each rank", batches, "batches", limits["batches"],
                      limits.source("batches")),
-            Evidence("of them the same", min(share for _, share in compared.values()), "share", limits["share"],
-                     limits.source("share")),
             Evidence("sampler", loader.get("sampler") or "none"),
         ],
         cost=Cost(spent, (ranks - 1) / ranks) if spent else None,
