@@ -14,6 +14,7 @@ import importlib
 import json
 import os
 import random
+import signal
 import socket
 import sys
 import types
@@ -77,6 +78,8 @@ def start(command: list[str], environment: dict[str, str], search: list[str]) ->
     """What a Python does that is started with this command, up to the first line of the script."""
     os.environ.clear()
     os.environ.update(environment)
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by every Python from its start
+        signal.signal(ignored, signal.SIG_IGN)
     random.seed()  # a new process draws its seeds from the system
     sys.modules["numpy"].random.seed()
     if "torch" in sys.modules:
