@@ -61,8 +61,7 @@ def _finding(optimization: Optimization, found: outliers.Slow, seconds: Floats, 
         rule=RULE.id,
         severity="warning" if curable and costly else "info",
         confidence="likely" if reason.share >= outliers.EXPLAINED else "possible",
-        title=f"{plural(len(steps), 'slow step')} cost {percent(found.lost)} of the time: up to {duration(slowest)} "
-        f"instead of {duration(found.typical)}",
+        title=f"{plural(len(steps), 'slow step')} of up to {duration(slowest)} cost {percent(found.lost)} of the time",
         summary=(
             f"The median step takes {duration(found.typical)}; "
             f"{'step' if len(steps) == 1 else 'steps'} {listed(steps, most=5)} took up to"
