@@ -246,9 +246,8 @@ def _is_compressed(metadata: bytes) -> bool:
         header = _table(metadata, header, 1)  # DictionaryBatch: id, data
     elif metadata[kind] != _RECORD_BATCH:
         return False
-    return (
-        header is not None and _field(metadata, header, 3) is not None
-    )  # RecordBatch: length, nodes, buffers, compression
+    # RecordBatch: length, nodes, buffers, compression
+    return header is not None and _field(metadata, header, 3) is not None
 
 
 def _field(data: bytes, table: int, number: int) -> int | None:

@@ -72,9 +72,9 @@ def test_loss_divergence_is_silent(make) -> None:
     density = np.concatenate([np.linspace(2, -3, 200), np.linspace(-3, -1, 200)])
     for loss, status in (
         (recovers, "passed"),
-        (density, "skipped"),
+        (density, "skipped"),  # has no zero
         (np.ones(COUNT), "passed"),
-    ):  # a density has no zero
+    ):
         assert make.check("loss-divergence", make.process(make.steps() | {"loss": loss.tolist()}))[0] == status
 
 
@@ -249,10 +249,8 @@ def test_overfitting(make) -> None:
         (0.6 + 0.02 * np.random.default_rng(0).standard_normal(20), None),  # flat
         (np.concatenate([np.linspace(2, 0.6, 16), np.linspace(0.65, 1, 4)]), None),  # four passes at the end
         (np.concatenate([np.linspace(2, 0.6, 6), np.linspace(0.62, 1.3, 14)]), np.linspace(0.5, 3, COUNT)),  # diverges
-        (
-            np.concatenate([np.linspace(2, 0.6, 10), [1.5, 1.4, 1.2, 1, 0.9, 0.8, 0.75, 0.7, 0.65, 0.62]]),
-            None,
-        ),  # a bump
+        # A bump.
+        (np.concatenate([np.linspace(2, 0.6, 10), [1.5, 1.4, 1.2, 1, 0.9, 0.8, 0.75, 0.7, 0.65, 0.62]]), None),
     ],
 )
 def test_overfitting_is_silent(make, losses, train) -> None:

@@ -36,10 +36,10 @@ def test_accumulation_without_a_loader(rule: str, columns: dict[str, Any], make)
     assert make.check(rule, make.process(make.steps() | FOUR | columns))[0] == "fired"
     one = {"microbatches": [1] * COUNT}  # several losses of one batch, or several passes over it
     assert make.check(rule, make.process(make.steps() | FOUR | columns | one))[0] == "skipped"
-    tasks = [
+    tasks = [  # a loss of its own for each of several inputs
         {"site": 1, "role": "backward", "file": "t.py", "line": 41, "source": "loss_a.backward()"},
         {"site": 2, "role": "backward", "file": "t.py", "line": 44, "source": "loss_b.backward()"},
-    ]  # a loss of its own for each of several inputs
+    ]
     assert make.check(rule, make.process(make.steps() | FOUR | columns, sites=tasks))[0] == "skipped"
 
 

@@ -43,9 +43,8 @@ def test_layers_that_follow_on_each_other() -> None:
     found = facts_of(plain, torch.randn(5, 8))
     assert [one.get("fed_by") for one in found] == [None, "0", None, None]
     assert (found[0]["inputs"], found[0]["outputs"]) == (8, 16)
-    tokens = facts_of(
-        nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 4)), torch.randn(5, 3, 8)
-    )  # [batch, time, features]
+    batch = torch.randn(5, 3, 8)  # [batch, time, features]
+    tokens = facts_of(nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 4)), batch)
     assert tokens[1]["fed_by"] == "0"
     pictures = facts_of(nn.Sequential(nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 3)), torch.randn(2, 1, 9, 9))
     assert pictures[1]["fed_by"] == "0"

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.analyzers.rule import Limits
 
-_AROUND = (
-    33  # losses whose median is the level of the one in the middle: half a hundred steps show a level and not a trend
-)
+# Losses whose median is the level of the one in the middle: some dozens of steps show a level and not a trend.
+_AROUND = 33
 _FIRST = 0.1  # share of the run in which a training settles
 
 

@@ -186,9 +186,8 @@ class _Habit:
         Returns the call that this backward is assumed to run through, if it is not watched.
         """
         one, assumed = self.running, self.assumed
-        if (
-            one is not None and reached and reached[0] is one and reached[-1] is one
-        ):  # a call is in the list once for each of its outputs
+        # A call is in the list once for each of its outputs.
+        if one is not None and reached and reached[0] is one and reached[-1] is one:
             self._count += 1
             self._model = one.model
         else:

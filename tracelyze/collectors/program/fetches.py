@@ -23,15 +23,12 @@ from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
 KINDS: Final = ("python", "numpy", "torch", "own")
 FETCHES_READ: Final = 4  # fetches of a pass around which the generators are read
 MEMORIES: Final = 24  # readings of memory, after 1, 2, 4, ... fetches of a worker
-PASSES, FETCHES, MOVED, FIRST, SECOND, COUNT, MEMORY = (
-    0,
-    1,
-    2,
-    3,
-    7,
-    11,
-    12,
-)  # indices of words in a worker's part of the page
+# Indices of words in a worker's part of the page. FIRST and SECOND begin a word for each of KINDS.
+PASSES, FETCHES, MOVED = 0, 1, 2
+FIRST: Final = MOVED + 1
+SECOND: Final = FIRST + len(KINDS)
+COUNT: Final = SECOND + len(KINDS)
+MEMORY: Final = COUNT + 1
 WORDS: Final = MEMORY + MEMORIES
 MOST_OBJECTS, DEEPEST = 200, 3  # of a dataset that are searched for generators
 MOST_GENERATORS = 8
@@ -91,9 +88,8 @@ class Notes:
             own, self._own = self._own, self._generators()
             after = self._states()
             moved = [a != b for a, b in zip(self._before, after, strict=True)]
-            if [id(one) for one in own] != [
-                id(one) for one in self._own
-            ]:  # The dataset makes its generator on first use.
+            if [id(one) for one in own] != [id(one) for one in self._own]:
+                # The dataset makes its generator on first use.
                 words[FIRST + 3], moved[3] = after[3], False
             for index, one in enumerate(moved):
                 words[MOVED] |= one << index

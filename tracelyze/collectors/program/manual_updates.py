@@ -117,9 +117,8 @@ class ManualUpdates:
             self._optimizer = ManualOptimizer([])
         if self._optimizer is not None and self._optimizer.param_groups[0]["params"]:
             self._before = self._state()
-            if (
-                self._steps and self.handler is not None
-            ):  # Until a manual step is seen, a torch optimizer may still take one.
+            # Until a manual step is seen, a torch optimizer may still take one.
+            if self._steps and self.handler is not None:
                 self.handler.begins(self._optimizer)
 
     def _safely(self, check: Callable[[], None]) -> None:

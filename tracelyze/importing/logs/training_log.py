@@ -45,9 +45,8 @@ _EVALUATED = re.compile(
     re.IGNORECASE,
 )
 _MEAN = re.compile(r"\|\s*train\s*\|")  # fairseq's line on an epoch that is over
-_RUNNING = re.compile(
-    rf"\bloss\s*:?\s*{_NUMBER}\s*\(\s*({_NUMBER})\)", re.IGNORECASE
-)  # this batch (all batches so far)
+# The loss of this batch, and in brackets that of all batches so far.
+_RUNNING = re.compile(rf"\bloss\s*:?\s*{_NUMBER}\s*\(\s*({_NUMBER})\)", re.IGNORECASE)
 _ALIASES: Mapping[str, str] = {"trl": "train_loss", "tel": "val_loss", "norm": "grad_norm", "lm loss value": "val_loss"}
 # Each of these programs is recognised by a line of its own.
 _PROGRAMS: tuple[tuple[str, str, re.Pattern[str]], ...] = (

@@ -120,9 +120,8 @@ def match(times: Mapping[int, CollectiveTimes]) -> Arrivals | None:
         counts = [len(one) for one in places.values()]
         chosen = _aligned({index: (times[ranks[index]], own) for index, own in places.items()})
         if not chosen:
-            if not key.startswith(
-                SEND_RECEIVE
-            ):  # of which a stage in the middle makes more than the first and the last
+            # A stage in the middle of a pipeline sends and receives more than the first and the last.
+            if not key.startswith(SEND_RECEIVE):
                 unmatched.append(f"{key} ({min(counts)} to {max(counts)} times)")
             continue
         for place in range(len(chosen[members[0]])):

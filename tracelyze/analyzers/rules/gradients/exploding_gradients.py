@@ -53,9 +53,8 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
             "level and its change"
         )
     base = float(np.median(norm[min(5, len(norm) // 10) : max(10, len(norm) // 4)]))
-    tail = norm[
-        -max(3, int((rows >= limits["late"] * len(steps)).sum())) :
-    ]  # of the steps: young runs are sampled more densely
+    # The last share of the steps, not of the norms: the beginning of a run is sampled more densely.
+    tail = norm[-max(3, int((rows >= limits["late"] * len(steps)).sum())) :]
     late = float(np.max(norm[-2:]) if len(broken) else np.median(tail))  # an explosion into NaN may take two steps
     runaway = late >= limits["runaway"] * base and _falls_without_bound(steps["loss"], limits)
     harmless = not len(broken) and not runaway and _improves(steps["loss"], limits)

@@ -84,9 +84,8 @@ class StepBackwards:
         own = [one for one in held if tracked.index not in one.used]
         own = [one for one in own if not one.models or not models or not one.models.isdisjoint(models)]
         if len(own) > 1:
-            only = [
-                one for one in own if one.models <= models
-            ]  # also those that reach weights without a call of a model
+            # Those that reach weights without a call of a model count as well.
+            only = [one for one in own if one.models <= models]
             own = only if any(one.models for one in only) else own
         for one in own:
             one.used = (*one.used, tracked.index)

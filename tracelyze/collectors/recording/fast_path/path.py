@@ -284,14 +284,12 @@ class FastPath:
         expected, skipped, replay = self._expected, self._skipped, self.replay
         if not self.active:
             return
-        self.active = self.on = (
-            False  # first of all: a handler of an operating system's signal may train, and come here too
-        )
+        # First of all: a handler of an operating system's signal may train, and come here too.
+        self.active = self.on = False
         self._skipped = SkippedEvents()
         if skipped.count and not self._rows.count:
-            self._skippable.not_before = (
-                self.progress.steps + SKIPPED_STEPS
-            )  # None was skipped to its end: do not try at every step.
+            # No step was skipped to its end: do not try at every step.
+            self._skippable.not_before = self.progress.steps + SKIPPED_STEPS
         self._end()
         if replay is not None and skipped.count:
             replay.step(expected, skipped)

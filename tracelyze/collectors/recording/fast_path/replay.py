@@ -34,9 +34,8 @@ class Replay:
     def step(self, expected: Expected, skipped: SkippedEvents) -> None:
         """Dispatch the skipped events of the step that runs, in order."""
         order, progress = expected.order[: skipped.count], self.progress
-        progress.forwards -= len(
-            skipped.calls
-        )  # Each is counted again as it is dispatched: signals read these numbers.
+        # Each is counted again as it is dispatched: signals read these numbers.
+        progress.forwards -= len(skipped.calls)
         progress.backwards -= len(skipped.losses)
         if skipped.losses_before is not None:
             expected.losses.forget_since(skipped.losses_before)
@@ -55,9 +54,8 @@ class Replay:
                 self.program.manual_updates.in_step = True
         if order[-1] == events.BACKWARD:  # The backward did not return, but raised.
             self.program.calls.check_all()
-        elif (
-            events.BACKWARD_ENDS in order
-        ):  # The program may do something to the gradients before its step: paused signals resume to see it.
+        elif events.BACKWARD_ENDS in order:
+            # The program may do something to the gradients before its step: paused signals resume to see it.
             self.dispatcher.resume_all()
 
     def _call(self, skipped: SkippedCall, expected: Expected) -> Call:

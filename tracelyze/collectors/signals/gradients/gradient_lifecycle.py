@@ -119,11 +119,8 @@ class GradientLifecycle(Signal):
         self._none_sampled = False
         state = self._state(tracked)
         if tracked.count and not tracked.is_active(self.progress.steps):
-            state.kept, state.any_kept, state.sampling = (
-                [],
-                False,
-                False,
-            )  # It did not step for long, and was not sampled.
+            # It did not step for long, and was not sampled.
+            state.kept, state.any_kept, state.sampling = [], False, False
         if not state.sampling or tracked.inside_backward:
             state.foreign.unknown()
             state.row = {"parameters": len(tracked.parameters())}
