@@ -98,6 +98,15 @@ def test_memory_leak_of_graphs_until_the_end_of_each_epoch(make) -> None:
     assert make.check("memory-leak", make.process(windows))[0] == "passed"
 
 
+def test_longer_roll_outs_keep_the_graphs_of_one_step(make) -> None:
+    calls = [4 + index // 20 for index in range(COUNT)]  # of a recurrent cell, which the loop calls by itself
+    for held in (calls, [2 * count for count in calls]):  # the last loss, and that of the step before
+        steps = make.steps() | {"model_calls": calls, "live_graphs": held}
+        assert make.check("memory-leak", make.process(steps))[0] == "passed"
+    steps = make.steps() | {"model_calls": calls, "live_graphs": np.cumsum(calls).tolist()}
+    assert make.check("memory-leak", make.process(steps))[0] == "fired"
+
+
 def test_memory_leak_of_the_device(make) -> None:
     allocated = (2e9 + 5e6 * np.arange(COUNT)).tolist()
     facts = {"device": {"type": "cuda", "memory_bytes": 8e9}}

@@ -120,9 +120,9 @@ def kept_graphs(optimization: Optimization, least: float, sawtooth: float) -> Gr
     """Graphs that pile up over the whole run, or within each epoch; None if they do not, or were not recorded."""
     steps = optimization.steps
     rows = np.flatnonzero(np.isfinite(steps["live_graphs"]))
-    alive = steps["live_graphs"][rows]
-    if len(alive) < FEWEST:
+    if len(rows) < FEWEST:
         return None
+    alive = _beyond_the_step(steps["live_graphs"][rows], steps["model_calls"][rows])
     shape = statistics.straight_climb(alive)
     if shape is not None and shape.floor_end - shape.floor_start >= least:
         first = int(rows[_leaves_floor(alive)])
@@ -135,6 +135,15 @@ def kept_graphs(optimization: Optimization, least: float, sawtooth: float) -> Gr
             teeth[1], pace, f"until a point that comes {teeth[0]} times (each epoch, or each log)", int(rows[0])
         )
     return None
+
+
+def _beyond_the_step(alive: Floats, calls: Floats) -> Floats:
+    """Graphs alive without those that a step has because it calls models more often than the shortest step does.
+
+    Its own last loss keeps as many graphs as it made calls, and that of the step before as many again.
+    """
+    fewest = float(np.nanmin(calls)) if np.isfinite(calls).any() else 0.0
+    return np.maximum(alive - 2 * np.nan_to_num(calls - fewest), 0.0)
 
 
 def _leaves_floor(alive: Floats) -> int:
