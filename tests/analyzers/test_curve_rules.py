@@ -172,6 +172,19 @@ def test_single_batches_that_stand_apart(make, losses, size, status) -> None:
         assert finding.title.startswith("21 single batches")
 
 
+def test_two_batches_that_tower_above_all_others_in_a_log_without_norms(make) -> None:
+    losses = corrupt(90, 60.0, 200)  # two of them
+    logged = make.process({**make.steps(200), "loss": losses.tolist(), "batch_size": [None] * 200, "grad_norm": []})
+    _, _, finding = make.check("loss-spikes", logged)
+    assert finding.title.startswith("2 single batches have a loss 114 times that")
+    assert "98, 188" in finding.summary
+    assert make.check("loss-spikes", batches(make, losses))[0] == "passed", "gradient-spikes speaks of them"
+    claims = losses * np.exp(np.random.default_rng(1).normal(0, 1.3, 200))  # amounts that are large by themselves
+    for healthy in (corrupt(90, 6.0, 200), corrupt(300, 60.0, 200), claims):
+        steps = {**make.steps(200), "loss": healthy.tolist(), "batch_size": [None] * 200, "grad_norm": []}
+        assert make.check("loss-spikes", make.process(steps))[0] == "passed"
+
+
 def test_losses_of_many_shapes_hardly_ever_hold_single_batches(make) -> None:
     random = np.random.default_rng(11)
     fired = 0

@@ -324,6 +324,23 @@ def test_gradient_spikes(make) -> None:
     assert make.check("gradient-spikes", make.process(few, evals={}))[0] == "skipped"
 
 
+def test_two_gradients_that_tower_above_all_others(make) -> None:
+    random = np.random.default_rng(2)
+    for count, at in ((90, [40, 70]), (250, [60, 200]), (300, [120, 121])):
+        norm = np.exp(random.normal(0, 0.3, count))
+        norm[at] = 120
+        process = make.process(make.steps(count) | {"grad_norm": norm.tolist()}, evals={})
+        status, _, finding = make.check("gradient-spikes", process)
+        assert status == ("passed" if at[1] == at[0] + 1 else "fired")  # two in a row are a level
+        if finding is not None:
+            assert f"steps {at[0] + 1}, {at[1] + 1}" in finding.summary
+    for height, spread in ((20.0, 0.3), (120.0, 0.7)):  # not so high; amounts that are large by themselves
+        norm = np.exp(random.normal(0, spread, 250))
+        norm[[60, 200]] = height
+        process = make.process(make.steps(250) | {"grad_norm": norm.tolist()}, evals={})
+        assert make.check("gradient-spikes", process)[0] == "passed"
+
+
 def test_clip_before_unscale(make) -> None:
     steps = make.steps() | {"clipped_scaled": [True] * COUNT, "scale": [1024.0] * COUNT, "clips": [1] * COUNT}
     status, _, finding = make.check("clip-before-unscale", make.process(steps))

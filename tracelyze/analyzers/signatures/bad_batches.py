@@ -9,6 +9,7 @@ import numpy as np
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.signatures import lone_spikes
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import listed, number, percent
 
@@ -47,6 +48,19 @@ def of_losses(losses: Floats, limits: Limits) -> BadBatches | None:
     over = np.log(losses / statistics.running_median(losses, _AROUND))
     parts = (_apart(over[begin:], begin, limits) for begin in (first, len(losses) // 2))
     return next((one for one in parts if one and float(np.median(losses[one.rows])) > highest_at_first), None)
+
+
+def towering(losses: Floats, limits: Limits) -> BadBatches | None:
+    """Two losses or some more that tower above all others, and above whatever the run began with."""
+    first = int(_FIRST * len(losses))
+    if len(losses) < limits["losses"] or losses.min() <= 0:
+        return None
+    found = lone_spikes.towering(losses[first:], height=limits["height"], gap=limits["gap"], sigmas=limits["sigmas"])
+    rows = np.array(found, dtype=np.intp) + first
+    if not limits["pair"] <= len(rows) < limits["batches"] or losses[rows].min() <= losses[:first].max():
+        return None
+    level = statistics.running_median(losses, _AROUND)
+    return BadBatches(rows, float(np.median(losses[rows] / level[rows])))
 
 
 def _apart(over: Floats, begin: int, limits: Limits) -> BadBatches | None:

@@ -11,6 +11,7 @@ from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.recorded import logged
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.signatures import lone_spikes
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import listed, number, plural
 
@@ -37,8 +38,12 @@ def check(process: Process, limits: Limits) -> Outcome:
     window, factor = (int(limits["norms"]) // 2, 2 * limits["factor"]) if few else (64, limits["factor"])
     found = statistics.spikes(norm, window=window, sigmas=limits["sigmas"], factor=factor)
     # Norms are looked at more often where something is out of the ordinary: what is rare is judged by all steps.
-    if len(found) < limits["spikes"] or len(found) > limits["share"] * int(_settled(optimization).sum()):
-        return Passed(f"{plural(len(found), 'spike')} among {len(norm):,} gradient norms")
+    most = limits["share"] * int(_settled(optimization).sum())
+    if len(found) < limits["spikes"] or len(found) > most:
+        lone = lone_spikes.towering(norm, height=limits["height"], gap=limits["gap"], sigmas=limits["sigmas"])
+        if not limits["pair"] <= len(lone) <= max(limits["spikes"], most):
+            return Passed(f"{plural(len(found), 'spike')} among {len(norm):,} gradient norms")
+        found = lone
     usual = [norm[: found[0]], at_first[np.isfinite(at_first)]]
     levels = [statistics.running_median(before, int(limits["level"])).max() for before in usual if len(before)]
     if levels and np.median(norm[found]) <= max(levels):
@@ -106,6 +111,9 @@ RULE = Rule(
         ),
         Threshold("factor", 10, "", "an order of magnitude: far outside of heavy tails that are stationary"),
         Threshold("spikes", 3, "steps", "one or two happen in healthy trainings"),
+        Threshold("pair", 2, "steps", "of `height` and with `gap`: 400 healthy trainings have none that meets both"),
+        Threshold("height", 50, "", "times the norms around; measured: two of a healthy training reach 23 with a gap"),
+        Threshold("gap", 3, "", "between logarithms of the lowest of them and of the highest other one; healthy: 1.6"),
         Threshold("share", 0.02, "share", "what happens in every fiftieth step is not a spike but the distribution"),
         Threshold("level", 17, "norms", "whose median is usual: what a training bore for so long does no harm"),
         Threshold("norms", 48, "norms", "two windows of the 24 norms that then have to define what is usual"),

@@ -39,11 +39,12 @@ def check(process: Process, limits: Limits) -> Outcome:
         other = [leap.peak <= start and objectives.jumps_to(optimization, losses, rows, leap) for leap in seen]
         return [_finding(steps, height, lost, limits, pictures.loss(optimization, marks), all(other))]
     sizes = optimization.steps["batch_size"]
-    sizes = sizes[np.isfinite(sizes)]
-    if len(sizes) and float(np.median(sizes)) >= limits["samples"]:
-        batches = bad_batches.of_losses(losses, limits)
-        if batches is not None:
-            return [bad_batches.finding(optimization, rows, batches, RULE.id, limits)]
+    size = float(np.median(sizes[np.isfinite(sizes)])) if np.isfinite(sizes).any() else None
+    batches = bad_batches.of_losses(losses, limits) if size is not None and size >= limits["samples"] else None
+    if batches is None and not optimization.steps.has("grad_norm"):  # else gradient-spikes speaks of them
+        batches = bad_batches.towering(losses, limits) if size is None or size >= limits["samples"] else None
+    if batches is not None:
+        return [bad_batches.finding(optimization, rows, batches, RULE.id, limits)]
     leaps = None if curves is None else loss_leaps.of_evaluations(curves, limits)
     if leaps is not None and curves is not None:
         steps = [int(curves.after[leap.begin]) for leap in leaps.found]
@@ -127,6 +128,9 @@ RULE = Rule(
             "batches",
             "a few may meet a hard sample each; with five, a tail as heavy as t(2) seldom has the gap",
         ),
+        Threshold("pair", 2, "batches", "with `height` and `gap`, which 400 healthy trainings never have together"),
+        Threshold("height", 50, "", "times the losses around: measured, two of a healthy training reach 16 with a gap"),
+        Threshold("gap", 3, "", "between logarithms of the lowest of them and of the highest other one; healthy: 2.1"),
         Threshold("rare", 0.1, "share", "what more than one batch in ten is like is a second kind of data"),
         Threshold("samples", 16, "samples", "in a batch: of fewer, one sample that is hard makes the loss"),
         Threshold("losses", 64, "losses", "two windows of the 32 losses that define what is usual"),
