@@ -153,3 +153,26 @@ def test_a_short_run_whose_steps_get_much_slower(make) -> None:
     looks = tables(looks=(0, 1, 10, 50, 100, 150, 190))
     assert judge(make, steps, looks, samples={}, evals={})[0] == "fired"
     assert judge(make, steps, tables("length", (0, 1, 10, 50, 100, 150, 190)), samples={})[0] == "passed"
+
+
+def disturbed(make: Any, factor: float, calls: int = 1, count: int = 900) -> Any:
+    """Steps that need `factor` times as much of the processor in the end, while other programs come and go."""
+    random = np.random.default_rng(4)
+    needed = 0.004 * np.linspace(1, factor, count) * random.normal(1, 0.1, count)
+    others = np.repeat(random.choice([1.0, 2.5, 4.0], count // 45), 45)  # programs that take their part, for a while
+    seconds = needed * others * random.gamma(4, 0.25, count)
+    ends, used = np.cumsum(seconds), np.cumsum(needed)
+    at = np.arange(0.0, float(ends[-1]), float(ends[-1]) / 25)
+    samples = {"time": at.tolist(), "cpu_seconds": np.interp(at, ends, used).tolist(), "delayed": [0.0] * len(at)}
+    steps = make.steps(count) | {"seconds": seconds.tolist(), "time": ends.tolist(), "loader_first": [False] * count}
+    steps |= {"model_calls": [calls + index // 100 * (calls - 1) for index in range(count)], "overhead": [0.0] * count}
+    return judge(make, steps, tables(looks=(*LOOKS, 700, 800)), samples=samples, evals={})
+
+
+def test_processor_time_that_climbs_on_a_busy_machine(make) -> None:
+    status, _, finding = disturbed(make, 4.0)
+    assert (status, finding.confidence) == ("fired", "likely")
+    assert "of processor time at first" in finding.title
+    for factor in (1.0, 2.0, 0.5):
+        assert disturbed(make, factor)[0] == "passed"
+    assert "have more to do" in disturbed(make, 4.0, calls=2)[1]

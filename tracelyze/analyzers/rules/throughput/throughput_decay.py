@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.optimization import leaks
-from tracelyze.analyzers.computed.throughput import outliers, pace, workload
+from tracelyze.analyzers.computed.throughput import outliers, pace, processor_time, workload
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
@@ -34,17 +34,22 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
     if judged.sum() < limits["fewest"]:
         return Skipped(f"{judged.sum():,} steps after the warm-up; {limits['fewest']:.0f} are needed")
     climb = statistics.straight_climb(own[judged], tau=limits["order"], steadiness=limits["steady"])
+    whole, of = float(np.nansum(optimization.steps["seconds"])), ""
+    if climb is None and (climb := processor_time.climb(optimization, judged, tau=limits["order"])) is not None:
+        whole, of = (climb.floor_start + climb.floor_end) / 2 * len(own), " of processor time"
     if climb is None:
         return Passed("the time per step does not climb steadily over the run")
     ratio = climb.floor_end / max(climb.floor_start, 1e-9)
     lost = (climb.floor_end - climb.floor_start) / 2 * (int(judged.sum()) - climb.start)
-    share = lost / max(float(np.nansum(optimization.steps["seconds"])), 1e-9)
-    slow = f"steps got slower from {duration(climb.floor_start)} to {duration(climb.floor_end)}"
+    share = lost / max(whole, 1e-9)
+    slow = f"steps got slower from {duration(climb.floor_start)} to {duration(climb.floor_end)}{of}"
     grave = ratio >= limits["grave"] and share >= limits["most"]  # however short the run was: a longer one loses more
+    grown = max(pace.increase(own, judged), 1e-9)
+    if of and (not grave or grown < limits["others"] * (climb.floor_end - climb.floor_start)):
+        return Passed(f"{slow}, and the time per step does not climb steadily over the run")
     if ratio < limits["ratio"] or (lost < limits["worth"] and not grave) or share < limits["share"]:
         return Passed(f"{slow}, {duration(lost)} in all")
-    grown = max(pace.increase(own, judged), 1e-9)
-    if pace.increase(pace.crowded(optimization), judged) > limits["others"] * grown:
+    if not of and pace.increase(pace.crowded(optimization), judged) > limits["others"] * grown:
         return Passed(f"{slow}, mostly because other programs held the processors")
     if optimization.facts.get("name") == "LBFGS":  # its history fills, too
         return Passed(f"{slow}, of an optimizer that calls the model as often as it needs")
@@ -61,11 +66,13 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
     unseen = model is None and not (grave and lost < limits["worth"])
     if waited < outliers.EXPLAINED and workload.FORWARDS not in work and (unseen or (model or 0.0) > limits["model"]):
         return Skipped(f"{slow}, but how often a step calls the model is not known")
-    return _finding(optimization, int(np.flatnonzero(judged)[climb.start]), climb, Cost(lost, share), waited, limits)
+    return _finding(
+        optimization, int(np.flatnonzero(judged)[climb.start]), climb, Cost(lost, share), waited, of, limits
+    )
 
 
 def _finding(
-    optimization: Optimization, first: int, climb: Climb, cost: Cost, waited: float, limits: Limits
+    optimization: Optimization, first: int, climb: Climb, cost: Cost, waited: float, of: str, limits: Limits
 ) -> Finding:
     begin = timing.step_at(optimization, first)
     ratio = climb.floor_end / max(climb.floor_start, 1e-9)
@@ -81,12 +88,12 @@ def _finding(
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title=f"Steps keep getting slower: {duration(climb.floor_start)} at first, "
+        title=f"Steps keep getting slower: {duration(climb.floor_start)}{of} at first, "
         f"{duration(climb.floor_end)} at the end",
         summary=(
-            f"Since step {begin:,} each step takes {duration(climb.slope)} more than the one before, evaluations and "
-            f"other programs left out. That has cost {duration(cost.seconds or 0.0)}, {percent(cost.share or 0.0)} of "
-            f"the run. {why}"
+            f"Since step {begin:,} each step takes {duration(climb.slope)}{of} more than the one before, "
+            f"evaluations and other programs left out. That has cost {duration(cost.seconds or 0.0)}, "
+            f"{percent(cost.share or 0.0)} of {'that time' if of else 'the run'}. {why}"
         ),
         fix=fix,
         fix_code="total += loss.item()\ncount += 1\nmean = total / count  # instead of the mean over a list that grows",
