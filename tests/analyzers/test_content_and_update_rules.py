@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tracelyze.analyzers import diagnose
+from tracelyze.diagnosis import Exit
 
 COUNT = 400  # steps, of 0.05 s each
 
@@ -118,6 +119,21 @@ def looks(since: float | None = None, **more: Any) -> list[dict[str, Any]]:
         known = {} if before is None or since is None else {"unchanged_since": since}
         rows.append(look(step, None if before is None else step - before, **known, **more))
     return rows
+
+
+def test_an_optimizer_that_never_steps(make) -> None:
+    idle = [{"time": 1.0, "step": 0, "kind": "unstepped-optimizer", "name": "Adam", "value": 30.0}]
+    nothing = {name: values[:0] for name, values in make.steps().items()}
+
+    def judged(end: Exit, events: Any = idle) -> Any:
+        facts = {"backwards": 188}
+        return make.check("updates-not-applied", make.process(nothing, events=events, end=end, facts=facts))
+
+    finished = Exit("finished", 0, "")
+    _, _, finding = judged(finished)
+    assert (finding.title, finding.confidence) == ("188 backward passes ran, and Adam never took a step", "certain")
+    assert judged(Exit("exception", 1, "KeyError"))[0] == "skipped", "the step may have been about to come"
+    assert judged(finished, [])[0] == "skipped", "gradients that are only measured need no optimizer"
 
 
 def test_a_parameter_that_no_step_changes(make) -> None:

@@ -55,6 +55,33 @@ def test_what_the_late_rank_did_instead(make, place: str, told: str) -> None:
     assert table[4] == "* holds up the others"
 
 
+def in_call(make: Any, number: int, place: str, **more: Any) -> Any:
+    """A rank of two of whose sends and receives nothing was recorded; it stands at `place`."""
+    process = make.process(facts={"rank": number, "world_size": 2}, end=GONE, events=stacks(place), **more)
+    process.name = f"rank{number:05d}"
+    return process
+
+
+@pytest.mark.parametrize(
+    ("calls", "title"),
+    [
+        (("recv", "recv"), "Both ranks wait to receive, and no rank sends"),
+        (("send", "send"), "Both ranks wait to send, and no rank receives"),
+        (("send", "recv"), "Both ranks wait for each other, in sends and receives that do not match"),
+    ],
+)
+def test_ranks_that_wait_for_each_other_in_sends_and_receives(make, calls: tuple[str, str], title: str) -> None:
+    ranks = [in_call(make, rank, f"torch/distributed/distributed_c10d.py:9 {call}") for rank, call in enumerate(calls)]
+    status, _, finding = make.check("rank-hang", *ranks)
+    assert (status, finding.title, finding.ranks) == ("fired", title, [0, 1])
+    assert f"Rank 1 waited in {calls[1]} at line 9, `f()`" in finding.summary
+
+
+def test_a_receive_that_waits_for_a_rank_at_work_is_no_hang(make) -> None:
+    waits = in_call(make, 0, "torch/distributed/distributed_c10d.py:9 recv")
+    assert make.check("rank-hang", waits, in_call(make, 1, "train.py:30 sort_everything"))[0] == "skipped"
+
+
 def test_a_rank_that_left_no_dump(make) -> None:
     waiting = [rank(make, number, 7, 6) for number in (0, 1)]
     _, _, finding = make.check("rank-hang", *waiting, rank(make, 2, -1, -1))

@@ -321,6 +321,16 @@ def test_train_in_eval_mode_from_the_start_may_be_meant(make) -> None:
     assert make.check("train-in-eval-mode", make.process(partly))[0] == "passed"
 
 
+def test_eval_with_grad_counts_the_forwards_of_all_passes(make) -> None:
+    whole_sets = {"grad_mode": [2] * 9, "forwards": [1] * 9, "after_step": list(range(9, 90, 9)), "loader": [1] * 9}
+    _, _, finding = make.check("eval-with-grad", make.process(evals=make.evals(9) | whole_sets))
+    assert (finding.severity, "9 of 9 passes" in finding.title) == ("warning", True)
+    once = {"grad_mode": [2], "forwards": [2]}
+    _, _, finding = make.check("eval-with-grad", make.process(evals=make.evals(1) | once))
+    assert finding.severity == "info", "two forwards at the end cost nothing"
+    assert make.check("eval-with-grad", make.process(evals=make.evals(1) | once | {"forwards": [1]}))[0] == "passed"
+
+
 def test_eval_with_grad(make) -> None:
     evals = make.evals() | {"grad_mode": [2] * 4}
     assert make.check("eval-with-grad", make.process(evals=evals))[0] == "fired"

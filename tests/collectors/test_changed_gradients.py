@@ -49,3 +49,28 @@ def test_changed_gradients(collect: Collect, tmp_path: Path, how: str, changes: 
     found = {finding.rule for finding in diagnose(run).findings}
     assert ("zero-grad-after-backward" in found) == (how == "cleared")
     assert "unscaled-accumulation" not in found
+
+
+BY_HAND = """
+import sys, torch
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+for step in range(40):
+    model(torch.randn(16, 4)).square().mean().backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    for parameter in model.parameters():
+        parameter.data.add_(parameter.grad, alpha=-0.01)
+    if sys.argv[1] == "cleared":
+        for parameter in model.parameters():
+            parameter.grad.zero_()
+"""
+
+
+@pytest.mark.parametrize(("how", "reused"), [("cleared", 0), ("kept", 38)])
+def test_updates_by_hand_of_clipped_gradients(collect: Collect, tmp_path: Path, how: str, reused: int) -> None:
+    script = tmp_path / "by_hand.py"
+    script.write_text(BY_HAND)
+    (process,) = collect(sys.executable, str(script), how).run.processes
+    carried = np.nan_to_num(process.steps["grads_carried"])
+    assert int((carried > 0).sum()) == reused  # The first step is only recognised as one when it is over.

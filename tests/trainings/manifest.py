@@ -249,6 +249,14 @@ NO_GRADIENT: Final = (
         lines=("def step(self, closure=None):",),
         fast=True,
     ),
+    pair(
+        "momentum_regression",
+        "no-step",
+        "updates-not-applied",
+        consequences=STUCK,
+        lines=("loss.backward()",),
+        fast=True,
+    ),
     faulty("layers_in_a_list", "frozen-parameters", consequences=STUCK, fast=True),
     pair(
         "frozen_backbone",

@@ -47,6 +47,8 @@ NO_NUMBERS: Final = (
 """Exceptions and messages that speak of names, files, types and shapes: wrong numbers do not raise them."""
 NOT_MEMORY: Final = ("a signal ended the program", "probably not killed for memory", "time limit", "preempt")
 """Ends that have another explanation."""
+FOR_MEMORY: Final = ("memory most likely ran out",)
+"""Ends that the system brought about because memory ran out, which a hang does not explain."""
 
 
 @dataclass(frozen=True)
@@ -288,6 +290,7 @@ CONSEQUENCES: Final = (
     Consequence("crash", ("rank-hang",), "The time-out ends the ranks that wait."),
     Consequence("killed", ("memory-leak", "host-memory-leak"), "The system kills what uses too much memory.",
                 unless=NOT_MEMORY),
+    Consequence("killed", ("rank-hang",), "A job that stands still is ended from outside.", unless=FOR_MEMORY),
     Consequence("rank-hang", ("out-of-memory",), "The others wait for the rank that died.", AT_ONCE),
     Consequence("uneven-batches", ("rank-hang", "crash", "killed"), "A rank that is gone counts fewer batches."),
     Consequence("stops-short", ("learning-rate-schedule",), "The schedule ends the training before it has converged."),

@@ -1,7 +1,7 @@
 """Fit a smooth function of eight variables with SGD and momentum, batches of 128 by slicing.
 
 Faults: `missing-zero-grad` never clears the gradients, which momentum turns into a blow-up; `high-lr` uses a rate of
-2; `growing-lr` has a schedule that grows the rate without end.
+2; `growing-lr` has a schedule that grows the rate without end; `no-step` leaves out the step of the optimizer.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def batches(x, y, size):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=800)
-    parser.add_argument("--fault", default="", choices=["", "missing-zero-grad", "high-lr", "growing-lr"])
+    parser.add_argument("--fault", default="", choices=["", "missing-zero-grad", "high-lr", "growing-lr", "no-step"])
     args = parser.parse_args()
     torch.manual_seed(11)
     torch.set_num_threads(1)
@@ -52,7 +52,8 @@ def main():
             optimizer.zero_grad()
         loss = F.mse_loss(model(xb), yb)
         loss.backward()
-        optimizer.step()
+        if args.fault != "no-step":
+            optimizer.step()
         scheduler.step()
         if step % 100 == 0:
             print(f"{step:5d}  mse {loss.item():.5f}  lr {scheduler.get_last_lr()[0]:.4f}")

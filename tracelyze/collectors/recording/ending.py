@@ -25,8 +25,9 @@ from tracelyze.collectors.program.call_sites import is_library, shown_path, sour
 from tracelyze.collectors.recording.recorder import Recorder
 from tracelyze.collectors.system import exit_status, identity, notices
 
-# Exceptions that a launcher raises when a process that it has started failed: that process records its own failure.
-_OTHERS_FAILURES = ("ChildFailedError", "ProcessExitedException")
+# Exceptions that a launcher raises when a process that it has started failed, or when torchrun is asked to terminate
+# and passes that on: the processes that it has started record their own ends.
+_OTHERS_FAILURES = ("ChildFailedError", "ProcessExitedException", "SignalException")
 _noted: dict[str, Any] = {}
 
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
-from tracelyze.analyzers.signatures import late_ranks, mismatched_collectives, parted_ranks, rank_table
+from tracelyze.analyzers.signatures.hangs import (
+    late_ranks,
+    mismatched_collectives,
+    parted_ranks,
+    rank_table,
+    waiting_pairs,
+)
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import listed, plural
 
@@ -14,15 +20,7 @@ if TYPE_CHECKING:
 
     from tracelyze.analyzers.computed.ranks.doing import Doing
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.analyzers.signatures.late_ranks import Late, Rank
-
-HOW = {
-    "absent": "left no dump: its process was gone, or could not write one any more",
-    "empty": "has no collective to show while its peers wait: its process stands outside of them, or cannot run",
-    "behind": "did not join",
-    "stuck": "joined and never saw the end of",
-    "unsent": "has not sent what would end",
-}
+    from tracelyze.analyzers.signatures.hangs.late_ranks import Late, Rank
 
 UNSEEN = (
     " Gloo records no sends and receives, and this job has some: a rank that did not come may itself wait in one, for "
@@ -42,7 +40,11 @@ FIX_RECORDED = (
 def check(process: Process, _limits: Limits) -> Outcome:
     """The collectives that all ranks had enqueued, and which of them waits for whom."""
     ranks = late_ranks.together((peer.rank, peer.gathered.get(RULE.id)) for peer in process.peers)
-    parted = parted_ranks.of([peer for peer in process.peers if peer.attempt == process.attempt], ranks)
+    started_together = [peer for peer in process.peers if peer.attempt == process.attempt]
+    pairs = waiting_pairs.of(started_together, ranks)
+    if pairs:
+        return [waiting_pairs.finding(pairs, RULE.id)]
+    parted = parted_ranks.of(started_together, ranks)
     if parted is not None and not late_ranks.guilty(ranks):
         return [parted_ranks.finding(parted, RULE.id)]
     if not any(one.enqueued or one.members for one in ranks.values()):
@@ -56,7 +58,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
     guilty = late_ranks.guilty(ranks)
     if not guilty:
         return Passed(f"{plural(len(waiting), 'rank')} wait in collectives that all ranks of their groups have joined")
-    at_work = [late.rank for late in guilty if _is_at_work(ranks.get(late.rank))]
+    at_work = [late.rank for late in guilty if late.rank in ranks and ranks[late.rank].is_at_work()]
     if at_work:
         return Passed(f"{plural(len(waiting), 'rank')} wait for rank {listed(at_work, 8)}, which is at work")
     own_faults = ("exception", "signal")
@@ -64,11 +66,6 @@ def check(process: Process, _limits: Limits) -> Outcome:
     if all(late.rank in died and (seen := ranks[late.rank].doing) and not seen.stack for late in guilty):
         return Passed(f"others waited for rank {guilty[0].rank}, which had ended: see crash and killed")
     return [_finding(guilty, ranks, set(waiting))]
-
-
-def _is_at_work(one: Rank | None) -> bool:
-    """Whether the rank still runs, and has not stood still for so long that its collectives were written down."""
-    return one is not None and one.recorded and one.doing is not None and one.doing.running and not one.doing.stack
 
 
 def _finding(guilty: list[Late], ranks: Mapping[int, Rank], waiting: set[int]) -> Finding:
@@ -125,10 +122,10 @@ def _waiting(others: int, ranks: int, for_whom: str) -> str:
 def _sentence(late: Late, doing: Doing | None) -> str:
     instead = f": it {doing.what}" if doing else ""
     if late.call is None or late.how in ("absent", "empty"):
-        return f"Rank {late.rank} {HOW[late.how]}{instead}."
+        return f"Rank {late.rank} {rank_table.IN_FULL[late.how]}{instead}."
     call = late.call
     return (
-        f"Rank {late.rank} {HOW[late.how]} {call.operation} number {call.sequence:,} of "
+        f"Rank {late.rank} {rank_table.IN_FULL[late.how]} {call.operation} number {call.sequence:,} of "
         f"{call.description or 'group ' + call.group}, which rank{'s' if len(late.waiting) > 1 else ''} "
         f"{listed(late.waiting, 8)} {'completed' if late.how == 'stuck' else 'had enqueued'}{instead}."
     )

@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Validation passes with autograd on, of at least two forwards each."""
+    """Validation passes with autograd on, of two or more forwards in all."""
     evals = process.evals
     judged = validation.passes(process)
     if not judged.any():
         return Skipped("no validation pass of the trained model was seen", "not-applicable")
-    bad = judged & (evals["grad_mode"] == validation.GRAD) & (np.nan_to_num(evals["forwards"]) >= limits["forwards"])
+    bad = judged & (evals["grad_mode"] == validation.GRAD)
+    forwards = int(np.nan_to_num(evals["forwards"][bad]).sum())
     share, count = float(bad.sum()) / float(judged.sum()), int(judged.sum())
-    if share < limits["share"]:
+    if share < limits["share"] or forwards < limits["forwards"]:
         return Passed(f"{plural(count, 'validation pass')}, {int(bad.sum())} of them with autograd on")
     rows = np.flatnonzero(bad)
     begin = int(np.nan_to_num(evals["after_step"][rows[0]]))
@@ -33,7 +34,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     return [
         Finding(
             rule=RULE.id,
-            severity="warning",
+            severity="warning" if forwards >= limits["worth"] else "info",
             confidence="likely",
             title=f"Validation builds autograd graphs that nobody uses, in {len(rows)} of {plural(count, 'pass')}",
             summary=(
@@ -48,7 +49,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             last_step=int(np.nan_to_num(evals["after_step"][rows[-1]])),
             evidence=[
                 Evidence("validation passes with autograd on", share, "share", limits["share"], limits.source("share")),
-                Evidence("forwards in them", int(np.nan_to_num(evals["forwards"][rows]).sum()), "forwards"),
+                Evidence("forwards in them", forwards, "forwards"),
             ],
             location=process.site(float(evals["site"][rows[0]])),
             charts=(pictures.memory(optimization, marks) or pictures.loss(optimization, marks)) if optimization else [],
@@ -70,7 +71,8 @@ RULE = Rule(
     needs=(("evals.grad_mode", "evals.trained"),),
     thresholds=(
         Threshold("share", 0.5, "share", "a habit, not one odd pass: most validation passes"),
-        Threshold("forwards", 2, "forwards", "a single unused forward costs nothing worth a word"),
+        Threshold("forwards", 2, "forwards", "in all: a single unused forward costs nothing worth a word"),
+        Threshold("worth", 4, "forwards", "derived: a hint below it, since so few cost no more than a step or two"),
     ),
     not_when="Single unused forwards, training batches that the loop gave up, models that no optimizer trains.",
 )

@@ -1,4 +1,4 @@
-"""updates-not-applied: steps of an optimizer leave a parameter with a gradient and a rate exactly as it was."""
+"""updates-not-applied: an optimizer never steps, or its steps leave a parameter with a gradient exactly as it was."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Tensors that no step ever changed, although rate times gradient is well above what their format resolves."""
+    """Optimizers without a step, and tensors that no step changed although the gradient should have moved them."""
+    if not len(process.steps):
+        return _never_stepped(process)
     return combine(_check(optimization, limits) for optimization in process.optimizations)
 
 
@@ -30,6 +32,36 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
     if not still:
         return Passed(f"steps changed all of the {plural(len(enough), 'parameter')} that were sampled")
     return _finding(optimization, still, len(enough))
+
+
+def _never_stepped(process: Process) -> Outcome:
+    """What the collector noted of a process whose backwards reached what an optimizer holds, and none ever stepped."""
+    idle = next((row for row in process.events.records() if row["kind"] == "unstepped-optimizer"), None)
+    if idle is None:
+        return Skipped("no optimizer took a step in this process")
+    if process.exit.kind != "finished":
+        return Skipped("the program ended before its first step: what it accumulated may have been meant for one")
+    count = int(process.facts.get("backwards") or idle["value"] or 0)
+    return [
+        Finding(
+            rule=RULE.id,
+            severity="critical",
+            confidence="certain",
+            title=f"{count:,} backward passes ran, and {idle['name']} never took a step",
+            summary=(
+                f"The script made an optimizer ({idle['name']}) of the weights that the backward passes reach. None of "
+                f"the {count:,} backward passes was followed by a step, and nothing else changed the weights: the "
+                "model is what it was at the start."
+            ),
+            fix="Call optimizer.step() after backward().",
+            fix_code="optimizer.zero_grad()\nloss.backward()\noptimizer.step()",
+            first_step=0,
+            last_step=0,
+            evidence=[Evidence("backward passes", count), Evidence("steps of an optimizer", 0, "steps")],
+            location=process.location("backward"),
+            false_alarm="Gradients that are only measured, in a script that makes an optimizer which it does not use.",
+        )
+    ]
 
 
 def _is_enough(updates: SampledUpdates, limits: Limits) -> bool:
@@ -79,14 +111,14 @@ RULE = Rule(
     family="gradients",
     severity="critical",
     title="Updates are not applied",
-    about="An optimizer that steps without writing to a parameter trains the rest of the model around a dead part.",
+    about="Without a step, or with one that does not write to a parameter, the gradients change nothing.",
     check=check,
-    verify="Record the run again: every sampled parameter changes between steps.",
+    verify="Record the run again: the optimizer steps, and every sampled parameter changes.",
     excluded=(
         "A rate of zero, or updates below the precision of float32: rate times gradient is far above it.",
         "A line search that rejects steps: all samples agree.",
     ),
-    needs=(("parameters.unchanged", "parameters.unchanged_since"),),
+    needs=(("parameters.unchanged", "parameters.unchanged_since"), ("events.kind",)),
     thresholds=(
         Threshold("looks", 4, "measurements", "a line search or an accumulating optimizer rejects some steps, not all"),
         Threshold("steps", 30, "steps", "what does not change over so many steps is not trained"),

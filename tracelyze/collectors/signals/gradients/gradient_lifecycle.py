@@ -113,6 +113,12 @@ class GradientLifecycle(Signal):
             if training is None or training is tracked.training:
                 state.fresh = False
 
+    def clip(self, max_norm: Any, total_norm: Any) -> None:
+        """Manual updates begin right after a backward, so clipping changes what they are about to consume."""
+        for tracked in self.program.optimizers.active():
+            if isinstance(tracked.optimizer, ManualOptimizer) and self._state(tracked).at_step:
+                self._state(tracked).at_step = versions(tracked)
+
     def before_step(self, tracked: Tracked) -> None:
         if self._none_sampled and tracked.count:
             return

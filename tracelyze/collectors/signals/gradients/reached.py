@@ -20,6 +20,7 @@ from tracelyze.collectors.tensors.readback import Readback
 
 REPORTS = (20, 100, 1000, 10_000, 100_000, math.inf)  # steps of an optimizer after which its list is written
 WALKS = (3, *(int(30 * 1.5**n) for n in range(30)))  # backwards whose graph is read
+UNSTEPPED = 30  # backwards without any step of an optimizer after which one is looked for that should have stepped
 FEEDS = 30  # backwards until which calls are asked whether they are fed by what trains
 MAX_NAMES = 8
 FIRST_STEPS = 20  # steps of an optimizer in which its tensors are all checked
@@ -83,6 +84,7 @@ class Reached(Signal):
         self._lost: list[tuple[int, ...]] = []
         self._emitted = False
         self._frozen_in_vain = False
+        self._unstepped = False
         self._begun = 0  # backwards of the process when the newest optimizer stepped first
         self._next_walk: float = WALKS[0]  # backwards since then
         self._at_last_step = 0  # backwards of the process when an optimizer stepped last
@@ -99,9 +101,11 @@ class Reached(Signal):
         if backwards < self._next_walk or type(roots) is float:  # A backward that was skipped has no graph.
             return
         self._next_walk = next((walk for walk in WALKS if walk > backwards), math.inf)
+        root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
         if self.program.optimizers.tracked():
-            root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
             self._reached = [weakref.ref(leaf) for leaf in leaves(getattr(root, "grad_fn", None))]
+        elif self.progress.backwards >= UNSTEPPED and not self._unstepped:
+            self._find_unstepped({id(leaf) for leaf in leaves(getattr(root, "grad_fn", None))})
 
     def after_backward(self, roots: Any) -> None:
         if self._watched:
@@ -142,6 +146,15 @@ class Reached(Signal):
             line=line,
             source=source,
         )
+
+    def _find_unstepped(self, reached: set[int]) -> None:
+        """Write down an optimizer that holds a tensor which the backward reaches: none of this process has stepped."""
+        for optimizer in list(constructed):
+            if any(id(p) in reached for group in optimizer.param_groups for p in group["params"]):
+                self._unstepped = True
+                backwards = float(self.progress.backwards)
+                self.context.record_event("unstepped-optimizer", type(optimizer).__name__, value=backwards)
+                return
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         held = self._held.get(tracked.index)

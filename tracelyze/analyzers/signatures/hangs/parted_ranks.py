@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tracelyze.analyzers.recorded.run import Peer
-    from tracelyze.analyzers.signatures.late_ranks import Rank
+    from tracelyze.analyzers.signatures.hangs.late_ranks import Rank
     from tracelyze.diagnosis import Location
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from tracelyze.analyzers.signatures.late_ranks import Call, Late, Rank
+    from tracelyze.analyzers.signatures.hangs.late_ranks import Call, Late, Rank
 
 MOST_ROWS: Final = 64
 LONGEST_CELL: Final = 40
@@ -21,6 +21,15 @@ SHORT: Final = {
     "unsent": "did not send",
 }
 """How a rank is late, in a few words; the keys are those of late_ranks.HOW."""
+
+IN_FULL: Final = {
+    "absent": "left no dump: its process was gone, or could not write one any more",
+    "empty": "has no collective to show while its peers wait: its process stands outside of them, or cannot run",
+    "behind": "did not join",
+    "stuck": "joined and never saw the end of",
+    "unsent": "has not sent what would end",
+}
+"""The same as the clause of a sentence that begins with the rank."""
 
 
 def text(ranks: Mapping[int, Rank], guilty: Collection[Late]) -> str:

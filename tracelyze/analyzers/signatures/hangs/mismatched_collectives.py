@@ -12,7 +12,7 @@ from tracelyze.formatting import listed, shortened
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tracelyze.analyzers.signatures.late_ranks import Call, Rank
+    from tracelyze.analyzers.signatures.hangs.late_ranks import Call, Rank
 
 _SAME_SIZES = ("all_reduce", "allreduce", "broadcast")  # operations whose tensors have one size on all ranks
 

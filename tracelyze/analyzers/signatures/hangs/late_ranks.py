@@ -67,6 +67,10 @@ class Rank:
     cut: bool = False
     unseen: bool = False
 
+    def is_at_work(self) -> bool:
+        """Whether the rank still runs, and has not stood still so long that its collectives were written down."""
+        return self.recorded and self.doing is not None and self.doing.running and not self.doing.stack
+
     def completed(self, group: str) -> int | None:
         """The last collective of the group that is complete there; None where it shows none at all."""
         pending = self.pending.get(group)
