@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -29,6 +31,32 @@ def test_dataloader_bottleneck(make) -> None:
     assert "num_workers=8" in finding.fix_code
     assert finding.cost.share == pytest.approx(0.6, abs=0.1)
     assert {"num_workers", "pin_memory", "dataset"} <= {evidence.name for evidence in finding.evidence}
+
+
+def test_the_line_of_the_dataset_that_is_slow(make) -> None:
+    def looked(*sites: int, cpus: int = 2, wait: float = 0.58, **loader: object):
+        lines = [(1, 41, "main", "loss.backward()"), (2, 30, "main", "for x, y in loader:"),
+                 (5, 9, "__getitem__", "def __getitem__(self, index):"),
+                 (6, 12, "__getitem__", "row = json.loads(line)")]  # fmt: skip
+        seen = {"time": [0.5 * index for index in range(len(sites))], "site": list(sites)}
+        process = loading(make, wait, 0.6, samples=seen, cpus=cpus, **({"read_by": 5, "made_at": 2} | loader))
+        table = [{"site": s, "role": "seen", "file": "t.py", "line": n, "function": f, "source": t}
+                 for s, n, f, t in lines]  # fmt: skip
+        sites_table = make.process(sites=table).tables["sites"]
+        process = replace(process, tables={**process.tables, "sites": sites_table})
+        return make.check("dataloader-bottleneck", process)[2]
+
+    finding = looked(6, 6, 6, 1, 6, 6)
+    assert "mostly in __getitem__, line 12: row = json.loads(line)." in finding.summary
+    assert finding.location.line == 12  # two workers would leave most of the wait
+    assert "make a sample cheaper, too" in finding.fix
+    many = looked(6, 6, 6, 1, 6, 6, cpus=16, wait=0.4)  # workers would leave a tenth of it
+    assert ("line 12" in many.summary, many.location.line) == (True, 30)
+    for sites in ((2, 2, 2, 2, 2), (6, 6), (1, 1, 1, 6, 1)):  # the loop; too few looks; no line stands out
+        unknown = looked(*sites)
+        assert "made by line 9: def __getitem__(self, index)." in unknown.summary
+        assert unknown.location.line == 30
+    assert "A sample takes" not in looked(*[2] * 5, read_by=None).summary
 
 
 def test_dataloader_bottleneck_with_too_few_workers_and_with_a_stream(make) -> None:

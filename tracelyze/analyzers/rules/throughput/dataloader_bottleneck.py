@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.throughput import contention, waiting
+from tracelyze.analyzers.computed.throughput import contention, loading_lines, waiting
 from tracelyze.analyzers.computed.throughput import loading_advice as advice
 from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -63,6 +63,7 @@ def _finding(
     gain = predicted.saved / seen.step if seen.step > 0 else 0.0  # of the step as it was, crowded processors included
     iterated = optimization.process.site(seen.loader.get("site")) or optimization.process.location("loader")
     fix, promise = advice.of(way, replace(predicted, share=gain))
+    place, slow, more = loading_lines.place(optimization.process, seen, predicted, way, limits["grave"])
     live = " The dataset is a stream: if it comes from a live source at a fixed rate, nothing makes it faster."
     return Finding(
         rule=RULE.id,
@@ -72,9 +73,9 @@ def _finding(
         f"{duration(seen.idle)} of a {duration(seen.step)} step",
         summary=(
             f"A step takes {duration(seen.step)} on average, and {advice.waits(seen)} for the next batch "
-            f"(num_workers={seen.workers}). {promise}{live if stream else ''}"
+            f"(num_workers={seen.workers}).{slow} {promise}{live if stream else ''}"
         ),
-        fix=fix,
+        fix=fix + more,
         fix_code=advice.code(way, predicted, seen.loader.get("batch_size")),
         first_step=begin,
         last_step=timing.last_step(optimization),
@@ -90,7 +91,7 @@ def _finding(
             *[Evidence(name, _plain(seen.loader.get(name))) for name in SETTINGS],
         ],
         cost=Cost(seconds, share),
-        location=optimization.process.site(seen.loader.get(advice.PLACES[way])) or iterated,
+        location=place or iterated,
         seen_at=iterated,
         charts=pictures.time_split(optimization, [Mark(float(begin), "steady steps")]),
         diff=_edit(optimization, seen, predicted, way),

@@ -1,0 +1,64 @@
+"""The line of the dataset in which the program loads: where it was seen while it waited for data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tracelyze.analyzers.computed.throughput import loading_advice
+from tracelyze.formatting import duration, percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.throughput.waiting import Prediction, Waiting
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
+
+_CHEAPER: Final = "make a sample cheaper, too (read, parse or resize once and store the result)."
+_MOST: Final = 0.5  # of the time: what the program does for more than half of it, and waits for more than half of it
+_FEWEST: Final = 4  # looks, one a second: fewer say little
+
+
+def place(
+    process: Process, waiting: Waiting, predicted: Prediction, way: str, most: float
+) -> tuple[Location | None, str, str]:
+    """The line to change, what makes a sample slow, and what else to do about it; empty where that is not known.
+
+    It is the slow line of the dataset where the predicted saving leaves `most` of the step waiting all the same.
+    """
+    line = seen(process, waiting)
+    slow = line or process.site(waiting.loader.get("read_by"))
+    change = process.site(waiting.loader.get(loading_advice.PLACES[way]))
+    if slow is None or waiting.per_sample is None or way == loading_advice.RESTART:
+        return change, "", ""
+    how = f"mostly in {slow.function}, line" if line is not None else "made by line"
+    told = f" A sample takes {duration(waiting.per_sample)}, {how} {slow.line}: {slow.source.rstrip(':')}."
+    left = (waiting.idle - predicted.saved) / max(waiting.step - predicted.saved, 1e-9)
+    if line is None or left < most:
+        return change, told, ""
+    more = "" if way == loading_advice.CHEAPER else f" {percent(left)} of a step would still be waiting: {_CHEAPER}"
+    return line, told, more
+
+
+def seen(process: Process, waiting: Waiting) -> Location | None:
+    """The script's line in which the process itself makes its samples, None where workers do or no line stands out.
+
+    A function that fills more than half of the time of a program that waits for data more than half of its time runs
+    during the wait. Its commonest line is told; the loop's own lines only wait.
+    """
+    if waiting.workers or waiting.share <= _MOST:
+        return None
+    samples = process.samples
+    places = samples["site"][np.isfinite(samples["site"])].astype(int).tolist()
+    known = {site: process.site(site) for site in set(places)}
+    loop = process.site(waiting.loader.get("site"))
+    lines = [(line.file, line.function, site) for site in places if (line := known[site]) is not None]
+    functions = Counter((file, function) for file, function, _ in lines)
+    if len(lines) < _FEWEST:
+        return None
+    (file, function), count = functions.most_common(1)[0]
+    if count < _MOST * len(lines) or (loop is not None and (file, function) == (loop.file, loop.function)):
+        return None
+    site, _ = Counter(site for *place, site in lines if place == [file, function]).most_common(1)[0]
+    return known[site]
