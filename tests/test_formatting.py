@@ -137,3 +137,12 @@ def test_abridged_keeps_both_ends() -> None:
     assert short.startswith("first words ")
     assert short.endswith(" last words")
     assert formatting.abridged("a short one", 120) == "a short one"
+
+
+def test_values_that_are_compared_have_one_unit() -> None:
+    assert formatting.in_one_unit([14.5, 0.0495, 0.0199], "ms") == ["14.5 ms", "0.0495 ms", "0.0199 ms"]
+    assert formatting.in_one_unit([1500.0, 20.0], "ms") == ["1.5 s", "0.02 s"]
+    assert formatting.in_one_unit([2048.0, 512.0], "MiB") == ["2 GiB", "0.5 GiB"]
+    assert formatting.in_one_unit([250.0, 1.0], "s") == ["4 min 10 s", "1 s"]
+    assert formatting.in_one_unit([3.0, 1.0], "steps") == ["3 steps", "1 step"]
+    assert formatting.in_one_unit([], "ms") == []

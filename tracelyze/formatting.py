@@ -7,7 +7,7 @@ are enough to act on. What was not measured (None, or a duration that is not fin
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 UNKNOWN: Final = "not known"
@@ -117,6 +117,16 @@ def quantity(value: float | int | str | None, unit: str, digits: int = 3) -> str
     if unit in _SIZE:
         return size(value * _SIZE[unit], digits)
     return f"{number(value, digits)} {_singular_of(unit) if value == 1 else unit}".strip()
+
+
+def in_one_unit(values: Sequence[float], unit: str, digits: int = 3) -> list[str]:
+    """Values to be compared, all in the unit that reads best for the largest: `14.5 ms`, `0.05 ms`."""
+    units = _TIME if unit in _TIME else _SIZE
+    largest = quantity(max(values, key=abs, default=0.0), unit).split(" ")
+    if unit not in units or len(largest) != 2 or largest[1] not in units:
+        return [quantity(value, unit, digits) for value in values]
+    factor = units[unit] / units[largest[1]]
+    return [f"{number(value * factor, digits)} {largest[1]}" for value in values]
 
 
 def plural(count: int, one: str, many: str = "") -> str:

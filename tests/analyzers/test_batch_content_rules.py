@@ -119,7 +119,13 @@ def test_ranks_that_draw_the_same_batches_by_hand(make) -> None:
     same, other = ["a", "b", "c", "d", "e"], ["f", "g", "h", "i", "j"]
     status, _, finding = ranks_by_hand(make, [same, same])
     assert (status, finding.severity, finding.confidence) == ("fired", "critical", "likely")
+    assert finding.title == "Both ranks train on the same batches: together they do the work of one"
     assert "get_rank()" in finding.fix_code
+    assert finding.charts == [], "a loss says nothing about it"
+    heads, *rows = str(finding.evidence[-1].value).splitlines()
+    assert heads.split() == ["batch", "rank", "0", "rank", "1"]
+    assert len(rows) == 5
+    assert all(row.split()[1] == row.split()[2] for row in rows)
     assert finding.first_step == 1
     assert ranks_by_hand(make, [same, other])[0] == "passed"
     assert ranks_by_hand(make, [["a"] * 5] * 2)[0] == "skipped", "all of the data in each step, or a fixed grid"

@@ -187,10 +187,45 @@ def test_crash_families(make, family) -> None:
 def test_the_title_of_a_crash_is_its_class_and_the_first_of_its_message() -> None:
     assert crash_families.title("KeyError", "'tok100'", " at train.py:26") == "KeyError: 'tok100' at train.py:26"
     assert crash_families.title("builtins.ValueError", "ValueError") == "ValueError"
+    whole = "No inf checks were recorded prior to update."
+    assert crash_families.title("AssertionError", whole, f" at {'x' * 30}.py:21") == f"AssertionError: {whole}"
     long = crash_families.title("RuntimeError", "word " * 100, " at train.py:26")
     assert len(long) <= 90
     assert long.endswith("… at train.py:26")
     assert len(crash_families.title("OSError", "x" * 300)) == len("OSError: ") + 80
+
+
+def test_the_message_of_a_crash_does_not_repeat_its_class() -> None:
+    text = "torch.distributed.DistNetworkError: DistNetworkError: The server socket has failed to listen."
+    assert crash_families.message("DistNetworkError", text) == "The server socket has failed to listen."
+
+
+def test_an_unknown_crash_is_debugged_with_the_own_command(make) -> None:
+    def fix_code(facts) -> str:
+        process = make.process(events=exception("OddError", "OddError: 7"), end=Exit("exception", 1), facts=facts)
+        return make.check("crash", process)[2].fix_code
+
+    own = {"argv": ["train.py", "--name", "a b"], "world_size": 1}
+    assert fix_code(own) == "python -m pdb -c continue train.py --name 'a b'"
+    for not_to_be_typed in ({}, own | {"world_size": 2}, {"argv": ["-c"]}):
+        assert fix_code(not_to_be_typed) == ""
+    blocking = make.process(
+        events=exception("RuntimeError", "RuntimeError: CUDA error: device-side assert triggered"),
+        end=Exit("exception", 1), facts=own,
+    )  # fmt: skip
+    assert make.check("crash", blocking)[2].fix_code == "CUDA_LAUNCH_BLOCKING=1 python train.py --name 'a b'"
+
+
+def test_a_crash_shows_the_loss_of_the_training_that_ran(make) -> None:
+    steps = {"optimizer": [0] * 30 + [1] * 10, "loss": [float(one) for one in range(40)], "time": list(range(40))}
+    optimizers = [{"optimizer": 0, "name": "SGD"}, {"optimizer": 1, "name": "SGD"}]
+    process = make.process(
+        steps=steps, optimizers=optimizers, events=exception("KeyError", "KeyError: 'tok100'", step=40),
+        end=Exit("exception", 1),
+    )  # fmt: skip
+    (chart,) = make.check("crash", process)[2].charts
+    assert chart.title == "Training loss of training 2 of 2"
+    assert chart.lines[0].y[0] == 30.0
 
 
 def test_crash_of_a_missing_gradient_and_in_a_worker() -> None:

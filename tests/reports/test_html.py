@@ -13,10 +13,11 @@ from importlib.resources import files
 
 import pytest
 
-from tracelyze.diagnosis import Chart, Cost, Line
+from tracelyze.diagnosis import Chart, Cost, Evidence, Line, Mark
 from tracelyze.reports import html as html_report
 from tracelyze.reports import render
 from tracelyze.reports.html import thinned
+from tracelyze.reports.html.charts import proves_nothing
 
 from . import examples
 from .test_escaping import Elements
@@ -144,7 +145,10 @@ def test_the_loss_of_one_rank_stands_for_that_of_the_others() -> None:
 
     def loss(rank: int, last: float) -> Chart:
         values: list[float | None] = [2.0, 1.5, last]
-        return Chart("Training loss", "step", "loss", [1.0, 2.0, 3.0], [Line("training", values)], about=f"rank {rank}")
+        marks = [Mark(3.0, "exception")]
+        return Chart(
+            "Training loss", "step", "loss", [1.0, 2.0, 3.0], [Line("training", values)], marks, about=f"rank {rank}"
+        )
 
     findings = [replace(diagnosis.findings[0], ranks=[1], charts=[loss(1, 1.1)]), *diagnosis.findings[1:]]
     page = render(replace(diagnosis, findings=findings, charts=[loss(0, 1.2)]), "html")
@@ -278,3 +282,100 @@ def luminance(color: str) -> float:
     parts = [int(color[start : start + 2], 16) / 255 for start in (1, 3, 5)]
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def loss_chart(values: list[float | None], marks: list[Mark] | None = None, title: str = "Training loss") -> Chart:
+    steps = [float(step) for step in range(1, len(values) + 1)]
+    return Chart(title, "step", "loss", steps, [Line("training", values)], marks=marks or [], about="rank 0")
+
+
+FALLING: list[float | None] = [2.0 - 0.01 * step for step in range(100)]
+
+
+def test_a_loss_that_falls_is_no_argument_unless_something_is_marked_in_it() -> None:
+    assert proves_nothing(loss_chart(FALLING))
+    assert proves_nothing(loss_chart(FALLING, [Mark(1.0, "from the start")]))
+    assert not proves_nothing(loss_chart(FALLING, [Mark(50.0, "exception")]))
+    assert not proves_nothing(loss_chart(FALLING[::-1]))
+    assert not proves_nothing(loss_chart([1.0] * 100))
+    assert not proves_nothing(loss_chart([*FALLING[:50], float("nan"), *FALLING[51:]]))
+
+
+def first_chart(page: str) -> str:
+    """What stands between the head and the reasons."""
+    return page.split('id="chart"')[1].split('id="evidence"', maxsplit=1)[0] if 'id="chart"' in page else ""
+
+
+def test_the_ranks_batches_side_by_side_stand_in_place_of_a_healthy_loss() -> None:
+    diagnosis = examples.warning()
+    table = Evidence("fingerprints of the first batches", "batch  rank 0  rank 1\n1      a3ac    a3ac")
+    finding = replace(diagnosis.findings[0], charts=[], first_step=1, evidence=[table])
+    page = render(replace(diagnosis, findings=[finding], charts=[loss_chart(FALLING)]), "html")
+    assert not first_chart(page)
+    assert re.search(r"<details[^>]* open[^>]*>\s*<summary>Fingerprints of the first batches", page)
+    assert "Training loss" in page, "it stands below, as one of the charts of the run"
+
+
+def test_the_loss_is_that_of_the_training_the_finding_is_about() -> None:
+    diagnosis = examples.warning()
+    rising = [one + 0.0 for one in reversed([value or 0.0 for value in FALLING])]
+    charts = [loss_chart([*rising], title=f"Training loss of training {number} of 2") for number in (1, 2)]
+    finding = replace(
+        diagnosis.findings[0], charts=[], evidence=[], first_step=1, trainings=["training 2 of 2"], caused_by=None
+    )
+    page = render(replace(diagnosis, findings=[finding], charts=charts), "html")
+    assert "Training loss of training 2 of 2" in first_chart(page)
+    assert "training 1 of 2" not in first_chart(page)
+
+
+def test_no_number_is_a_fact_twice() -> None:
+    diagnosis = examples.warning()
+    evidence = [
+        Evidence("optimizer steps done before", 370, "steps"),
+        Evidence("delay caused", 0.38, "share of the step", 0.05),
+        Evidence("largest delay", 4.67, "ms"),
+    ]
+    finding = replace(
+        diagnosis.findings[0], title="Rank 7 is late: the others wait 38% of the time", first_step=370, last_step=370,
+        evidence=evidence, cost=Cost(6.1, 0.38),
+    )  # fmt: skip
+    page = render(replace(diagnosis, findings=[finding]), "html")
+    facts = re.search(r'<dl class="key-facts">(.*?)</dl>', page, re.DOTALL)
+    assert facts is not None
+    assert facts[1].count("370") == 1
+    assert "Delay caused" not in facts[1]
+    assert "4.67 ms" in facts[1]
+
+
+def test_steps_numbered_by_a_profiler_are_not_counted_from_one() -> None:
+    diagnosis = examples.warning()
+    finding = replace(diagnosis.findings[0], first_step=5, last_step=10)
+    page = render(replace(diagnosis, findings=[finding], run=replace(diagnosis.run, steps=6)), "html")
+    assert "Step 5<" in page
+    assert "Step 5 of 6" not in page
+
+
+def test_a_legend_of_times_has_one_unit_and_no_crumbs() -> None:
+    parts = {"computing": 10.0, "waiting": 4.0, "copies": 0.02, "launches": 0.05}
+    lines = [Line(name, [value, value], "bars", "compute") for name, value in parts.items()]
+    chart = Chart("Where the step went", "rank", "milliseconds", [0.0, 1.0], lines)
+    diagnosis = examples.warning()
+    page = render(replace(diagnosis, findings=[replace(diagnosis.findings[0], charts=[chart])]), "html")
+    legend = page.split('class="legend"')[1].split("</ul>")[0]
+    assert re.findall(r"<b>([^<]+)</b>", legend) == ["10 ms", "4 ms", "0.07 ms"]
+    assert "2 smaller parts" in legend
+    assert "copies" in page, "the table has all of them"
+
+
+def test_the_comment_of_an_example_is_never_wrapped_as_code() -> None:
+    diagnosis = examples.warning()
+    line = "scaler.step(optimizer)  # in place of optimizer.step(), which does not know the scale of the gradients"
+    finding = replace(diagnosis.findings[0], diff=None, fix_code=f'print("a # b")\n{line}')
+    other = replace(diagnosis, findings=[finding])
+    page = render(other, "html")
+    assert '<span class="remark"># in place of optimizer.step()' in page
+    assert '<span class="remark"># b' not in page
+    text = render(other, "text").splitlines()
+    at = next(index for index, shown in enumerate(text) if "scaler.step(optimizer)" in shown)
+    assert text[at].strip() == "scaler.step(optimizer)"
+    assert text[at - 2].strip().startswith("# in place of"), "the comment stands above, wrapped"

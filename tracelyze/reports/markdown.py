@@ -101,8 +101,11 @@ def _facts(finding: Finding, chapter: Chapter, diagnosis: Diagnosis) -> list[str
     since = [
         part for part in (words.onset(finding), run_words.clock(finding.first_at)) if part not in ("", "not known")
     ]
-    since += [words.ranks(finding, diagnosis.run.ranks)] if words.ranks(finding, diagnosis.run.ranks) else []
-    lines = [f"- **Since** {', '.join(since)}"] if since else []
+    affected = words.ranks(finding, diagnosis.run.ranks)
+    if since:
+        lines = [f"- **Since** {', '.join([*since, affected] if affected else since)}"]
+    else:
+        lines = [f"- **Where** {affected}"] if affected else []
     lines += [f"- **Cost** {words.cost(finding)}"] if words.cost(finding) else []
     if finding.location is not None:
         lines += [f"- **Seen at** {_line(finding.seen_at)}"] if finding.seen_at is not None else []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze import formatting
 from tracelyze.reports import escaping
-from tracelyze.reports.wording import rank_words, run_words, story, tracebacks, words
+from tracelyze.reports.wording import rank_words, remarks, run_words, story, tracebacks, words
 from tracelyze.reports.wording.plain_tracebacks import folded
 
 if TYPE_CHECKING:
@@ -188,7 +188,8 @@ class _Page:
         """An example as it is, without the indentation that all of its lines share."""
         if text.strip():
             lines = textwrap.dedent(escaping.printable(text)).strip("\n").expandtabs(4).splitlines()
-            self.verbatim(lines[:_CODE_LINES], indent, code)
+            shown = [part for line in lines[:_CODE_LINES] for part in remarks.above(line, self.width - len(indent))]
+            self.verbatim(shown, indent, code)
 
     def verbatim(self, lines: list[str], indent: str, code: str) -> None:
         """Lines as they are. One that is wider than the page goes on below, further in; nothing of it is left out."""

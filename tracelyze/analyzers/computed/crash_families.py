@@ -316,9 +316,7 @@ def message(name: str, text: str) -> str:
     """The exception in one line, without its class: the first line after the traceback."""
     first = next((line.strip() for line in _last_block(name, text).splitlines() if line.strip()), "")
     short = name.rsplit(".", 1)[-1]
-    for prefix in (f"{name}: ", f"{short}: "):
-        first = first.removeprefix(prefix)
-    return first or short
+    return re.sub(rf"^(?:(?:\w+\.)*{re.escape(short)}: )+", "", first) or short
 
 
 LONGEST_MESSAGE, LONGEST_TITLE = 80, 90
@@ -332,6 +330,9 @@ def title(name: str, message: str, place: str = "") -> str:
         return short + place
     text = " ".join(message.split())
     room = max(20, min(LONGEST_MESSAGE, LONGEST_TITLE - len(short) - 2 - len(place)))
+    alone = min(LONGEST_MESSAGE, LONGEST_TITLE - len(short) - 2)
+    if room < len(text) <= alone:  # a whole message says more than half of it and its place
+        return f"{short}: {text}"
     return f"{short}: {text if len(text) <= room else _begin(text, room - 2) + ' …'}{place}"
 
 

@@ -203,7 +203,7 @@ def _data(passes: Mapping[int, Any], batches: Mapping[int, Any], count: int) -> 
     if not same:
         return Agreement("Samples", "agree", f"{seen}: each rank has its own", rule=rule)
     wrapped = all(rank in batches and batches[rank].wrapped for rank in passes)
-    said = f"{seen}: the same as on rank {first}"
+    said = f"the same batches, at up to {plural(compared, 'place')} that were compared"
     return Agreement("Samples", "odd" if wrapped else "own", said, [first, *same], rule=rule)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from tracelyze import formatting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 WIDE: Final = 20
 """Values that span less than this factor are drawn on a linear axis, on which differences look as large as they are."""
@@ -118,6 +118,13 @@ def tick(value: float, y_label: str) -> str:
 def quantity(value: float | None, y_label: str) -> str:
     """A value of the y axis with its unit."""
     return formatting.percent(value) if is_share(y_label) else formatting.quantity(value, UNITS.get(y_label, ""))
+
+
+def quantities(values: Sequence[float], y_label: str) -> list[str]:
+    """Values of the y axis that are compared with each other, in one unit."""
+    if is_share(y_label):
+        return [formatting.percent(value) for value in values]
+    return formatting.in_one_unit(values, UNITS.get(y_label, ""))
 
 
 def _range(values: Iterable[float | None]) -> tuple[float, float]:

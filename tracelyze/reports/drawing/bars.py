@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.diagnosis import KINDS
+from tracelyze.diagnosis import KINDS, Line
 from tracelyze.reports import escaping
 from tracelyze.reports.drawing import axes
 from tracelyze.reports.markup import Markup, element
@@ -15,11 +15,14 @@ from tracelyze.reports.markup import Markup, element
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tracelyze.diagnosis import Chart, Line
+    from tracelyze.diagnosis import Chart
     from tracelyze.reports.drawing.axes import Axis
 
 FEW: Final = 8
 """Bars up to which each gets a row of its own."""
+
+_SMALL = 0.02
+"""Part of the whole below which the parts of bars that lie are one: narrower than what a reader can tell apart."""
 
 _GAPS_UP_TO = 60  # bars; more of them stand close together
 _TOUCHING = 0.86  # of the distance of two bars
@@ -60,6 +63,19 @@ def stacked(chart: Chart) -> list[Stacked]:
     return found
 
 
+def lying(chart: Chart) -> list[Stacked]:
+    """The parts as few bars show them: several small ones are one, at the end."""
+    parts = stacked(chart)
+    whole = sum(part.mean for part in parts)
+    small = [part for part in parts if part.mean < _SMALL * whole]
+    if len(small) < 2:
+        return parts
+    heights = [sum(high - low for low, high in column) for column in zip(*(part.spans for part in small), strict=True)]
+    named = Line(f"{len(small)} smaller parts", [float(height) for height in heights], "bars", "other")
+    kept = [part.line for part in parts if part not in small]
+    return stacked(replace(chart, lines=[*kept, named]))
+
+
 def width(chart: Chart) -> float:
     """Distance of two neighbouring bars on the x axis."""
     known = sorted({value for value in chart.x if math.isfinite(value)})
@@ -96,7 +112,7 @@ def shapes(chart: Chart, x: Axis, y: Axis, across: float, height: float) -> Iter
 
 def rows(chart: Chart) -> Markup:
     """Few bars lying on each other's left edge, one row for each x; a marked row says so."""
-    parts = stacked(chart)
+    parts = lying(chart)
     marked = {mark.x: mark.label for mark in chart.marks}
     name = escaping.one_line(chart.x_label).partition(" ")[0]
     totals = [sum(part.spans[index][1] - part.spans[index][0] for part in parts) for index in range(len(chart.x))]

@@ -27,6 +27,7 @@ _NAME = 80  # characters of a name in the legend
 _SINGLE_BARS = 8  # bars that get a column each in the table
 _ROWS = 12  # rows of a table of values
 _ENOUGH = 3  # values since the onset, from which on a card says what they came to
+_FALLEN = 0.2  # of its first values: a loss that came down by this much looks healthy
 _CHANGED = 0.2  # of the value before the onset
 
 
@@ -145,6 +146,19 @@ def conclusion(chart: Chart) -> str:
     return f"{escaping.one_line(chart.title)}: {values[0]} {where}, {values[1]} at the end"
 
 
+def proves_nothing(chart: Chart) -> bool:
+    """Whether this is a loss that falls as it should, with nothing marked in it: no argument for any fault."""
+    first = min(chart.x, default=0.0)
+    if chart.y_label != "loss" or any(mark.x > first for mark in chart.marks):
+        return False
+    values = [value for value in chart.lines[0].y if value is not None] if chart.lines else []
+    part = max(len(values) // 5, 1)
+    if not all(map(math.isfinite, values)) or len(values) < 2 * part:
+        return False
+    begin, end = sorted(values[:part])[part // 2], sorted(values[-part:])[part // 2]
+    return end < begin - _FALLEN * abs(begin)
+
+
 def kind_swatch(kind: str) -> Markup:
     """The color of a kind, for a legend."""
     shape = element("rect", width=24, height=10, rx=2, class_=f"bars {bars.kind_class(kind)}")
@@ -186,18 +200,25 @@ def _position(chart: Chart) -> str:
 def _legend(chart: Chart) -> Child:
     if len(chart.lines) < 2:
         return None
-    means = {id(part.line): axes.quantity(part.mean, chart.y_label) for part in bars.stacked(chart)}
+    if _is_lying(chart):
+        return _legend_of_parts(chart)
     shown = [
-        element(
-            "li",
-            _swatch(index, line),
-            escaping.shortened(line.name, _NAME),
-            [" ", element("b", means[id(line)])] if _is_lying(chart) else None,
-        )
+        element("li", _swatch(index, line), escaping.shortened(line.name, _NAME))
         for index, line in enumerate(chart.lines[:LEGEND])
     ]
     if len(chart.lines) > LEGEND:
         shown.append(element("li", f"and {formatting.plural(len(chart.lines) - LEGEND, 'more line')}"))
+    return element("ul", shown, class_="legend")
+
+
+def _legend_of_parts(chart: Chart) -> Markup:
+    """Each part with its mean, all of them in one unit."""
+    parts = bars.lying(chart)
+    said = axes.quantities([part.mean for part in parts], chart.y_label)
+    shown = [
+        element("li", kind_swatch(part.line.kind), escaping.shortened(part.line.name, _NAME), " ", element("b", mean))
+        for part, mean in zip(parts, said, strict=True)
+    ]
     return element("ul", shown, class_="legend")
 
 

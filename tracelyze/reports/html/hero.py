@@ -12,6 +12,8 @@ from tracelyze.reports.markup import Child, Markup, element, with_code
 from tracelyze.reports.wording import run_words, story, words
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracelyze.diagnosis import Diagnosis, Evidence, Finding, RunFacts
     from tracelyze.reports.wording.story import Anchored, Chapter
 
@@ -116,7 +118,7 @@ def key_facts(finding: Finding, run: RunFacts, chapter: Chapter | None = None, p
     facts.append(_until_then(finding, run, passed))
     known = [fact for fact in facts if fact is not None]
     for evidence in finding.evidence:
-        if len(known) < _FACTS and (fact := _number(evidence)) is not None:
+        if len(known) < _FACTS and (fact := _number(evidence)) is not None and not _is_said(evidence, finding, known):
             known.append(fact)
     return _grid(known[:_FACTS]) if known else None
 
@@ -140,7 +142,8 @@ def _since(finding: Finding, run: RunFacts) -> tuple[str, str, str] | None:
         return "Died", f"After step {first:,}" if first else into, when if first else at
     if first <= 1 and finding.last_step != first:
         return "Since", "The first step", when
-    of = f" of {run.steps:,}" if run.steps >= first else ""
+    counted = first if finding.last_step is None else max(first, finding.last_step)
+    of = f" of {run.steps:,}" if run.steps >= counted else ""  # the steps of a trace are numbered by its profiler
     return "Since" if finding.last_step != first else "At", f"Step {first:,}{of}", when
 
 
@@ -216,6 +219,16 @@ def _number(evidence: Evidence) -> tuple[str, str, str] | None:
     if len(said) > _SHORT_VALUE:
         return None
     return _capital(escaping.one_line(evidence.name)), said, words.limit(evidence)
+
+
+def _is_said(evidence: Evidence, finding: Finding, known: Sequence[tuple[str, str, str]]) -> bool:
+    """Whether the headline, or a fact before it, says this number already."""
+    value = formatting.quantity(evidence.value, evidence.unit)
+    if evidence.unit in ("step", "steps") and evidence.value in (finding.first_step, finding.last_step):
+        return True
+    said = " ; ".join([escaping.one_line(finding.title), *(text for fact in known for text in fact[1:])])
+    amount = value.partition(" ")[0] if evidence.unit.startswith("share") else value
+    return re.search(rf"(?<![\w.,]){re.escape(amount)}(?![\w%]|[.,]\d)", said) is not None
 
 
 def _run_numbers(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:

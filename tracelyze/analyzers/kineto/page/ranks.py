@@ -44,7 +44,7 @@ def around_the_late(arrivals: Sequence[Arrivals], late: int) -> Timeline | None:
     notes += ["Their clocks differed and were put right by the ends of the collectives."] if chosen.realigned else []
     notes += [f"Not drawn: {plural(left_out, 'rank')} that waited less."] if left_out else []
     return Timeline(
-        title=f"Rank {late} arrives {duration(delay / _MICROSECONDS)} after the middle of the others",
+        title=f"Rank {late} arrives {duration(delay / _MICROSECONDS)} after the median of the others",
         note=" ".join(notes),
         length_us=round(stop - begin, 1),
         unit_us=round((stop - begin) / UNITS, 3),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import passes
-from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence import batches_of_ranks
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding
 from tracelyze.formatting import times
@@ -15,6 +15,9 @@ from tracelyze.formatting import times
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.passes import Pass
     from tracelyze.analyzers.recorded.run import Process
+
+    Compared = dict[int, tuple[int, float]]  # by rank: batches compared, and the share of them that agree
+    Batches = dict[int, dict[int, str]]  # by rank, then by place
 
 MOST_BATCHES = 128  # of a rank that are compared: a sample is enough
 SEED = "Draw the batches of each rank from a generator with a seed of its own, or divide the samples among the ranks."
@@ -35,35 +38,33 @@ def check(process: Process, limits: Limits) -> Outcome:
     if len(ranks) < 2:
         return Skipped("the run has one rank", "not-applicable")
     if not any(str(row["name"]).startswith(WRAPPERS) for row in process.models.records()):
-        return Skipped(
-            "no wrapper averages the ranks' gradients, so they may be meant to see the same data", "not-applicable"
-        )
+        return Skipped("no wrapper averages the ranks' gradients: they may be meant to share data", "not-applicable")
     own = {(one.loader, one.epoch): one for one in gather(process) if one.distinctive >= limits["batches"]}
     if not own:
         return Skipped("too few batches were looked at to know whether they differ")
-    compared: dict[int, tuple[int, float]] = {}
+    compared: Compared = {}
+    first = next(iter(own.values()))
+    seen = {process.rank: first.batches}
     for rank, peer in sorted(ranks.items()):
         if rank != process.rank:
             theirs = peer.gathered.get(RULE.id, ())
             pairs = [(own[key], one) for one in theirs if (key := (one.loader, one.epoch)) in own]
             compared[rank] = _agreement(pairs, limits)
+            seen.update((rank, other.batches) for one, other in pairs if one is first)
     if min(places for places, _ in compared.values()) < limits["batches"]:
         return Skipped("not all ranks have enough batches that were looked at, at places where the first has some")
     same = [rank for rank, (_, share) in compared.items() if share >= limits["share"]]
     if len(same) < len(compared):
         return Passed(f"ranks {process.rank} and {next(r for r in compared if r not in same)} get different samples")
-    return [_finding(process, compared, next(iter(own.values())), limits)]
+    return [_finding(process, compared, first, seen, limits)]
 
 
 def gather(process: Process) -> list[Pass]:
-    """The first passes of a rank, as far as :data:`MOST_BATCHES` go, with a checksum for the print of each batch.
-
-    16 bits are enough, since several batches have to agree, and a summary of a rank is to be small.
-    """
+    """The first passes of a rank, 16 bits a batch: several have to agree, and a summary is to be small."""
     kept: list[Pass] = []
     room = MOST_BATCHES
     for one in passes.of_training(process) or passes.without_loader(process):
-        batches = {at: f"{zlib.crc32(one.batches[at].encode()) & 0xFFFF:x}" for at in sorted(one.batches)[:room]}
+        batches = {at: f"{zlib.crc32(one.batches[at].encode()) & 0xFFFF:04x}" for at in sorted(one.batches)[:room]}
         kept.append(replace(one, batches=batches))
         room -= len(batches)
         if room <= 0:
@@ -82,7 +83,7 @@ def _agreement(pairs: list[tuple[Pass, Pass]], limits: Limits) -> tuple[int, flo
     return places, equal / places if places else 0.0
 
 
-def _finding(process: Process, compared: dict[int, tuple[int, float]], first: Pass, limits: Limits) -> Finding:
+def _finding(process: Process, compared: Compared, first: Pass, seen: Batches, limits: Limits) -> Finding:
     loader = next((row for row in process.loaders.records() if row["loader"] == first.loader), {})
     optimization = process.longest if process.optimizations else None
     all_of_them = "Both" if len(compared) == 1 else f"All {len(compared) + 1}"
@@ -90,17 +91,17 @@ def _finding(process: Process, compared: dict[int, tuple[int, float]], first: Pa
     spent = float(optimization.steps["time"][-1] - optimization.steps["time"][0]) if optimization else None
     by_hand = first.loader == passes.NO_LOADER
     how = "called models with the same batch at each step" if by_hand else "were handed the same batch at each place"
+    wasted = "together they do the work of one" if by_hand else f"an epoch takes {times(ranks)} as long"
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="likely" if by_hand else "certain",
-        title=f"{all_of_them} ranks train on the same samples: an epoch takes {times(ranks)} as long",
+        title=f"{all_of_them} ranks train on the same {'batches' if by_hand else 'samples'}: {wasted}",
         summary=(
             f"From the first {'step' if by_hand else 'pass'} on, {all_of_them.lower()} ranks {how} "
             f"({batches} batches compared, {'no loader' if by_hand else 'sampler ' + str(loader.get('sampler'))}). "
-            f"Averaged over ranks, their gradients are those of one rank: {ranks} processes do the work of one. Every "
-            f"rank goes through all of the data, and an epoch takes {times(ranks)} as long as it would with the data "
-            "divided among them."
+            f"Averaged over ranks, their gradients are those of one rank."
+            + ("" if by_hand else f" Every rank goes through all of the data: {wasted} as with the data divided.")
         ),
         fix=SEED if by_hand else "Divide the data among the ranks, and call sampler.set_epoch when an epoch begins.",
         fix_code=SEED_CODE if by_hand else (
@@ -112,15 +113,14 @@ def _finding(process: Process, compared: dict[int, tuple[int, float]], first: Pa
         evidence=[
             Evidence("batches that were the same", min(share for _, share in compared.values()), "share",
                      limits["share"], limits.source("share")),
-            Evidence("batches compared with each rank", batches, "batches", limits["batches"],
-                     limits.source("batches")),
-            Evidence("sampler", loader.get("sampler") or "none"),
+            Evidence("batches compared with each rank", batches, "", limits["batches"], limits.source("batches")),
+            *([] if by_hand else [Evidence("sampler", loader.get("sampler") or "none")]),
+            Evidence("fingerprints of the first batches", batches_of_ranks.text(seen)),
         ],
         cost=Cost(spent, (ranks - 1) / ranks) if spent else None,
         ranks=[process.rank, *compared],
         location=process.loader_location(loader) or (optimization.loss_location if optimization else None),
         seen_at=process.site(loader.get("site")),
-        charts=pictures.loss(optimization) if optimization else [],
         false_alarm="Ranks that hold parts of one model are to see the same data.",
     )  # fmt: skip
 
@@ -134,7 +134,7 @@ RULE = Rule(
     "divides the data, every rank sees all of them, in the same order.",
     check=check,
     gather=gather,
-    verify="Record the run again: ranks get different batches, and an epoch has fewer steps.",
+    verify="Record the run again: this check passes, because the ranks get different batches.",
     excluded=(
         "Batches that are alike by chance: several are compared at the same places.",
         "Ranks of a pipeline or tensor-parallel model: the model is in a data-parallel wrapper.",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tracelyze.analyzers.computed import crash_families, inner_exceptions
-from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence import own_command, pictures, timing
 from tracelyze.analyzers.recorded import deaths
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.diagnosis import Chart, Evidence, Finding, Location, Mark
@@ -63,7 +65,7 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
         title=LOST if lost else crash_families.title(name, message, place),
         summary=_summary(process, ranks[0], message, step, family, lost, others),
         fix=family.fix if family else crash_families.unknown(where),
-        fix_code=family.fix_code if family else "",
+        fix_code=own_command.in_example(family.fix_code if family else own_command.DEBUGGED, process),
         first_step=step,
         last_step=step,
         first_second=event["time"],
@@ -122,10 +124,12 @@ def _summary(
 
 
 def _charts(process: Process, step: int | None) -> list[Chart]:
+    """The loss of the training that ran when the exception came, of several the last."""
     if not process.optimizations or step is None:
         return []
-    optimization = process.longest
-    return pictures.loss(optimization, [Mark(float(step), "exception")])
+    last = max(process.trainings, key=lambda training: float(np.nanmax(training.steps["time"], initial=-np.inf)))
+    optimization = (last if last.optimizations else process).longest
+    return pictures.loss(optimization, [Mark(float(step), "exception")], name=timing.name_of(optimization))
 
 
 RULE = Rule(

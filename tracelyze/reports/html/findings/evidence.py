@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze import formatting
 from tracelyze.reports import escaping
+from tracelyze.reports.html.charts import proves_nothing
 from tracelyze.reports.html.findings import tracebacks
 from tracelyze.reports.html.findings.repair import paragraphs
 from tracelyze.reports.markup import Child, Markup, element, with_code
@@ -101,7 +102,7 @@ def _parts(finding: Finding) -> tuple[list[Evidence], list[Child]]:
                     _pre(text),
                     class_="fold",
                     # Where there is no chart, the first such text is what the finding shows.
-                    open=not finding.charts and not texts,
+                    open=all(proves_nothing(chart) for chart in finding.charts) and not texts,
                 )
             )
         elif one.value is not None:

@@ -10,12 +10,12 @@ from tracelyze.diagnosis import Mark
 from tracelyze.reports import escaping
 from tracelyze.reports.drawing import axes, bars
 from tracelyze.reports.html import hero
-from tracelyze.reports.html.charts import Shown
+from tracelyze.reports.html.charts import Shown, proves_nothing
 from tracelyze.reports.html.findings import evidence, repair
 from tracelyze.reports.html.icons import icon
 from tracelyze.reports.markup import Child, Markup, element
 from tracelyze.reports.wording import run_words, words
-from tracelyze.reports.wording.tracebacks import is_traceback
+from tracelyze.reports.wording.tracebacks import is_text, is_traceback
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,15 +81,18 @@ def charts(chapter: Chapter, diagnosis: Diagnosis) -> list[Shown]:
     """
     finding = chapter.root.finding
     ranks, own = _ranks(finding, diagnosis), _shown(finding, diagnosis)
+    own = [one for one in own if not proves_nothing(one.chart)]
     if ranks:
         # One bar of one rank stands among its neighbors already.
         own = ranks + [one for one in own if not bars.are_drawn(one.chart) or len(one.chart.x) > 1]
     marks = _following(chapter)
-    if _about_learning(finding):
+    if _about_learning(finding) and (own or not any(is_text(one) for one in finding.evidence)):
         loss = _loss(chapter, diagnosis)
         if loss is not None and not any(_is_loss(one.chart) for one in own):
             onset = own[0].chart.marks[:1] if own else _onset(finding)
-            own = [replace(loss, chart=replace(loss.chart, marks=onset)), *own][:_MOST_CHARTS]
+            leading = replace(loss, chart=replace(loss.chart, marks=onset))
+            if not proves_nothing(leading.chart):
+                own = [leading, *own][:_MOST_CHARTS]
         elif any(_is_loss(one.chart) for one in own):
             own.sort(key=lambda one: not _is_loss(one.chart))
     return [replace(one, chart=replace(one.chart, marks=_placed(one.chart, marks))) for one in own]
@@ -184,9 +187,10 @@ def _about_learning(finding: Finding) -> bool:
 
 
 def _loss(chapter: Chapter, diagnosis: Diagnosis) -> Shown | None:
-    """The loss of the run, or of a consequence."""
+    """The loss of the run, of the training that the finding is about where there are several, or of a consequence."""
+    of = chapter.root.finding.trainings
     for index, chart in enumerate(diagnosis.charts):
-        if _is_loss(chart):
+        if _is_loss(chart) and (not of or any(chart.title.endswith(f" of {name}") for name in of)):
             return Shown(chart, f"charts.{index}")
     shown = [one for anchored in chapter.consequences for one in _shown(anchored.finding, diagnosis)]
     return next((one for one in shown if _is_loss(one.chart)), None)

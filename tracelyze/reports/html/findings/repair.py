@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze.reports import escaping
 from tracelyze.reports.markup import Child, Markup, element, with_code
-from tracelyze.reports.wording import words
+from tracelyze.reports.wording import remarks, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -161,12 +161,18 @@ def _block(rows: Iterable[tuple[str, str, str, str]], kind: str) -> Markup:
             element(
                 tag,
                 element("i", sign) if sign else None,
-                text or " ",
+                _with_remark(text) if kind == "plain" else text or " ",
                 data_n=number or None,
                 style=f"--indent:{indent + 2}ch",
             )
         )
     return element("pre", shown, class_=f"lines {kind}".strip())
+
+
+def _with_remark(text: str) -> Child:
+    """A line of an example whose comment stays together: what is wrapped of it never looks like code."""
+    code, remark = remarks.split(text)
+    return [code, element("span", remark, class_="remark")] if remark else text or " "
 
 
 def _dedented(lines: list[str]) -> list[str]:

@@ -61,8 +61,8 @@ def _finding(
         title=f"Rank {worst} is late: the other ranks wait for it {percent(lost)} of the time",
         summary=(
             f"Rank {worst} arrives last at the collectives, at worst {duration(largest / MICROSECONDS)} after the "
-            f"middle of the others, and caused {percent(portion)} of all waiting of this kind. Its own "
-            f"communication kernels look the shortest, because it is the one that never waits.{others}{clocks}"
+            f"median of the others, and caused {percent(portion)} of all waiting of this kind. Its own "
+            f"communication kernels look the shortest, because it waits least.{others}{clocks}"
         ),
         fix=(
             f"Look at what rank {worst} does before the collective: a slower device or a throttled one, more data "
@@ -74,9 +74,11 @@ def _finding(
             Evidence("delay caused", round(lost, 4), "share of the step", limits["lost"], limits.source("lost")),
             Evidence("part of all delay", round(portion, 4), "share", limits["portion"], limits.source("portion")),
             Evidence("largest delay", round(largest / 1e3, 3), "ms"),
-            Evidence("waits itself", round(waited[worst] / 1e3, 3), "ms"),
+            Evidence("time it waits for others", round(waited[worst] / 1e3, 3), "ms"),
             Evidence(
-                "the others wait", round(float(np.median([waited[r] for r in waited if r != worst])) / 1e3, 3), "ms"
+                "median wait of the others",
+                round(float(np.median([waited[r] for r in waited if r != worst])) / 1e3, 3),
+                "ms",
             ),
         ],
         cost=Cost(round(delays[worst] / MICROSECONDS, 6), round(lost, 4), PROFILED),
@@ -94,7 +96,7 @@ RULE: Final = TraceRule(
     title="One rank holds up the others",
     about=(
         "Matches the collectives of all ranks, and looks who arrives last: the kernels of all other ranks begin "
-        "earlier and last until then. The delay counts from the middle of the other ranks' arrivals."
+        "earlier and last until then. The delay counts from the median of the other ranks' arrivals."
     ),
     check=check,
     verify="Profile a few steps again: ranks arrive at their collectives at about the same time.",
