@@ -71,6 +71,17 @@ def test_answers_that_differ(make) -> None:
     assert make.check("constant-output", make.process())[0] == "skipped"
 
 
+def test_a_term_that_another_one_swamps(make) -> None:
+    whole = np.linspace(1e6, 1e3, COUNT).tolist()  # falls by the other term, of which this one is a thousandth at most
+    status, _, finding = answers(make, 0.01, loss=whole)
+    assert (status, "another term swamps it" in finding.summary) == ("fired", True)
+    assert "at the start" in finding.fix
+    assert "another term" not in answers(make, 0.01)[2].summary, "the whole loss is flat"
+    assert answers(make, 0.5, loss=whole)[0] == "passed"
+    assert answers(make, 0.01, loss=np.linspace(20, 5, COUNT).tolist())[0] == "passed", "a task that is slow to begin"
+    assert answers(make, 0.01, loss=whole, value=None)[0] == "passed"
+
+
 def updates(ratios: list[float]) -> list[dict[str, Any]]:
     return [
         {"time": 0.05 * step, "step": step, "optimizer": 0, "parameter": "l.weight", "elements": 256, "lr": 1.0,

@@ -28,6 +28,7 @@ THRESHOLDS = (
     Threshold("late", 0.4, "share", "of the run: the first part of a long training may look so"),
     Threshold("steps", 150, "steps", "the first steps begin with nearly constant outputs"),
     Threshold("falls", 0.9, "share", "last fifth of the run against the third: less is noise"),
+    Threshold("swamped", 0.02, "share", "of the whole loss: terms that are meant to count begin at 5 to 10%"),
     loss_calls.CALLS,
     Threshold("ignored", 0.5, "share", "of the targets: most of them have to count"),
 )
@@ -36,11 +37,12 @@ THRESHOLDS = (
 @dataclass(frozen=True)
 class Constant:
     """A line whose predictions hardly differ, its measurements late in the run, and the share of the targets' deviation
-    below which they were."""
+    below which they were. `part`: its share in the whole loss, where another term swamps it."""
 
     line: Line
     late: list[Row]
     bound: float
+    part: float | None = None
 
 
 def constant(process: Process, optimization: Optimization, limits: Limits) -> tuple[Constant | None, int]:
@@ -56,8 +58,10 @@ def constant(process: Process, optimization: Optimization, limits: Limits) -> tu
             continue
         judged += 1
         bound = limits["shares"] if line.function in CLASSES else limits["varies"]
-        if all(row["varies"] < bound * row["target_varies"] for row in late) and _is_flat(optimization, limits):
-            return Constant(line, late, bound), judged
+        if all(row["varies"] < bound * row["target_varies"] for row in late):
+            part = _swamped(rows, late, optimization, limits)
+            if part is not None or _is_flat(optimization, limits):
+                return Constant(line, late, bound, part), judged
     return None, judged
 
 
@@ -80,6 +84,22 @@ def _predictable(rows: list[Row]) -> bool:
     and their mean is the right answer."""
     compared = [row for row in rows if row.get("column_rows")]
     return not compared or float(np.median([row["column_same"] for row in compared])) >= chance(compared)
+
+
+def _swamped(rows: list[Row], late: list[Row], optimization: Optimization, limits: Limits) -> float | None:
+    """Share of the line in the whole loss where it is next to nothing, and the line's own loss never fell; else None.
+
+    The whole loss may fall all the same: by the term that swamps this one.
+    """
+    loss = optimization.steps["loss"]
+    known = [row for row in rows if row["value"] is not None and row["step"] < len(loss)]
+    before = [row["value"] for row in known if row not in late]
+    if not before or len(known) < limits["looks"]:
+        return None
+    shares = [row["value"] / whole for row in known if (whole := float(loss[int(row["step"])])) > 0]
+    part = float(np.median(shares)) if len(shares) == len(known) else None
+    fell = float(np.median([row["value"] for row in late])) < limits["falls"] * float(np.median(before))
+    return part if part is not None and 0 < part <= limits["swamped"] and not fell else None
 
 
 def _is_flat(optimization: Optimization, limits: Limits) -> bool:

@@ -141,7 +141,10 @@ def overwritten(optimization: Optimization, seen: Curve, limits: Limits) -> TooH
     if not _often(updates, limits["large"], limits):
         return None
     measured = Limits(predictions.THRESHOLDS)
-    if len(loss) < measured["steps"] or predictions.constant(optimization.process, optimization, measured)[0] is None:
+    if len(loss) < measured["steps"]:
+        return None
+    constant, _ = predictions.constant(optimization.process, optimization, measured)
+    if constant is None or constant.part is not None:  # a term that another one swamps
         return None
     begin, shown = int(seen.rows[0]), int(seen.rows[1])
     rate, largest, lowest = _highest_rate(seen, int(limits["early"])), float(loss.max()), float(loss.min())

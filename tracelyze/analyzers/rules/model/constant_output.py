@@ -13,8 +13,10 @@ from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.computed.data.loss_calls import Line, Row
+    from tracelyze.analyzers.computed.data.predictions import Constant
     from tracelyze.analyzers.recorded.run import Process
+
+_TERMS = "print(error.item(), (weight * penalty).item())  # the terms of the loss, as they are added up"
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -29,15 +31,16 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped(f"{plural(len(optimization.steps), 'step')}: the first ones begin with nearly constant outputs")
     found, judged = predictions.constant(process, optimization, limits)
     if found is not None:
-        return [_finding(process, found.line, found.late, found.bound, limits)]
+        return [_finding(process, found, limits)]
     if not judged:
         return Skipped("no loss whose predictions and targets could be compared sample by sample late in the run")
     return Passed(f"predictions differ from sample to sample at {plural(judged, 'line')} that computes a loss")
 
 
-def _finding(process: Process, line: Line, stretch: list[Row], bound: float, limits: Limits) -> Finding:
+def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
+    line, stretch = found.line, found.late
     ratio = float(np.median([row["varies"] / row["target_varies"] for row in stretch]))
-    said = "" if percent(ratio) == "0%" else f": predictions vary {percent(ratio)} as much as targets"
+    said = "" if percent(ratio) in ("0%", "under 0.1%") else f": predictions vary {percent(ratio)} as much as targets"
     return loss_calls.finding(
         process, line, stretch, limits,
         rule=RULE.id,
@@ -45,15 +48,23 @@ def _finding(process: Process, line: Line, stretch: list[Row], bound: float, lim
         summary=(
             f"At step {int(stretch[0]['step']) + 1:,}, the predictions in {line.where} differ from sample to sample by "
             f"{percent(ratio)} of what the targets do: the model gives one answer to everything, about the mean of the "
-            "targets, and its loss no longer falls. Labels do not belong to their inputs, one term of the loss swamps "
-            "the other, units are dead, or a step was too large."
+            "targets, and its loss no longer falls. "
+            + (
+                f"This is {percent(found.part)} of the whole loss: another term swamps it, by its weight or its units."
+                if found.part is not None
+                else "Labels do not belong to their inputs, one term of the loss swamps the other, units are dead, or "
+                "a step was too large."
+            )
         ),
-        fix="Print a few inputs with their labels: shuffled apart, nothing can be learned. Then train on one small "
+        fix="Print both terms of the loss, and weigh them so that neither is a hundred times the other at the start: a "
+        "mean over elements beside a mean, not beside a sum."
+        if found.part is not None
+        else "Print a few inputs with their labels: shuffled apart, nothing can be learned. Then train on one small "
         "batch only. If its loss falls to nearly nothing, the labels or the data are wrong; if not, look for dead "
         "units, a rate that is too high, or a term of the loss that keeps the output constant.",
-        fix_code=flat_losses.ONE_BATCH,
+        fix_code=_TERMS if found.part is not None else flat_losses.ONE_BATCH,
         evidence=[
-            Evidence("deviation of the predictions over that of the targets", ratio, "share", bound,
+            Evidence("deviation of the predictions over that of the targets", ratio, "share", found.bound,
                      limits.source("varies")),
         ],
         false_alarm="Targets that the input says nothing about, as random labels.",
