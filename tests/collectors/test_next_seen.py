@@ -84,6 +84,22 @@ def heads(rotary: bool = False, adapter: bool = False, **options: Any) -> Any:
     return model
 
 
+def list_of_heads(mask: Any) -> Any:
+    """Heads of one attention, each a module of its own, beside each other."""
+
+    heads = [[nn.Linear(H, H // 2) for _ in range(3)] for _ in range(2)]
+
+    def model(x: Any) -> Any:
+        h, parts = EMBED(x), []
+        for query, key, value in heads:
+            scores = query(h) @ key(h).transpose(1, 2)
+            scores = scores if mask is None else scores.masked_fill(~mask, float("-inf"))
+            parts.append(scores.softmax(-1) @ value(h))
+        return HEAD(h + torch.cat(parts, dim=-1))
+
+    return model
+
+
 LEAKING = [
     encoder(),
     encoder(dropout=0.0),
@@ -98,6 +114,7 @@ LEAKING = [
     heads(adapter=True),
     heads(attn_mask=torch.ones(T, T, dtype=torch.bool)),
     lambda x: heads()(x) + heads(is_causal=True)(x),  # one of several
+    list_of_heads(None),
 ]
 MASKED = [
     encoder(MASK),
@@ -112,6 +129,7 @@ MASKED = [
     heads(adapter=True, is_causal=True),
     heads(attn_mask=LOOK_BACK),
     heads(attn_mask=MASK),
+    list_of_heads(LOOK_BACK),
 ]
 
 

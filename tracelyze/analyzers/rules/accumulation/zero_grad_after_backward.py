@@ -37,10 +37,12 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         first -= 1  # whether gradients had been there was not watched yet, that they are missing was
     begin = timing.step_at(optimization, first)
     share = float(bad.sum()) / float(usable.sum())
+    # Another loss's backward may have filled them on its way, and been cleared rightly: then one of its own is missing.
+    one_of_several = len(optimization.process.optimizations) > 1
     return Finding(
         rule=RULE.id,
         severity="critical",
-        confidence="certain",
+        confidence="likely" if one_of_several else "certain",
         title=f"zero_grad runs between backward and step: {int(bad.sum()):,} steps{timing.name_of(optimization)} "
             "had no gradients",
         summary=(
@@ -48,7 +50,8 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             "before the optimizer stepped. The step then has nothing to work with: the model does not learn, at most "
             "its weights decay."
         ),
-        fix="Clear the gradients before backward or after the step, never in between.",
+        fix="Clear the gradients before backward or after the step, never in between."
+        + (" Where the cleared ones came from another loss, this one's own backward() is missing." * one_of_several),
         fix_code="optimizer.zero_grad()\nloss.backward()\noptimizer.step()",
         first_step=begin,
         last_step=timing.last_step(optimization),

@@ -173,12 +173,20 @@ class LossInputs(Signal):
         """Columns that set one target per sample beside what the model was given, in a few samples of each line."""
         key = (row["function"], row["site"])
         samples = self._labels.get(key, 0)
-        if samples >= LABEL_SAMPLES or given.grad_fn is None or not given.dim():
+        if samples >= LABEL_SAMPLES or given.grad_fn is None or not given.dim() or self._read_out_again():
             return {}
         with self.torch.no_grad():
             found = label_columns.columns(self.torch, given, target)
         self._labels[key] = samples + (1 if found else LABEL_SAMPLES // 4)
         return found
+
+    def _read_out_again(self) -> bool:
+        """Whether one of several trained models is to find in what another one made what that one was given.
+
+        A generator is given a code, and the network that reads it out of its images is trained by that code (InfoGAN).
+        """
+        latest = self.program.calls.latest
+        return latest is not None and latest.carries_on and len(self.program.optimizers.tracked()) > 1
 
     def _emit(self, row: dict[str, Any], values: dict[str, Any]) -> None:
         if not values:

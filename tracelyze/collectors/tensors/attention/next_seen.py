@@ -51,6 +51,11 @@ class Streams:
         made: Any = getattr(node, "_input_metadata", ()) if self.graph.nodes[node] in ("Mm", "Addmm") else ()
         return bool(made) and made[0].shape[0] in self.counts
 
+    def gathers(self, node: Any) -> bool:
+        """Whether it puts features beside each other that were made apart, as by a list of heads."""
+        made: Any = getattr(node, "_input_metadata", ()) if self.graph.nodes[node] == "Cat along last" else ()
+        return bool(made) and math.prod(made[0].shape[:-1]) in self.counts
+
     def sources(self, node: Any) -> set[Any]:
         """What goes into the products that make queries or keys of it, behind views."""
         found: set[Any] = set()
@@ -160,7 +165,7 @@ def _attending(streams: Streams) -> tuple[list[Attending], bool]:
                 found.append((weights, node, query))
             else:  # Attention to something else: the positions are those of its queries.
                 following, whole = queries, whole and key not in streams.depends
-        elif streams.keeps(node) or streams.projects(node):
+        elif streams.keeps(node) or streams.projects(node) or streams.gathers(node):
             following = set(streams.below(node))
         else:
             following, whole = set(), False
