@@ -19,13 +19,13 @@ def towering(values: Floats, *, height: float, gap: float, sigmas: float) -> lis
     """Indices of values (shape [n], above zero) beyond `height` times their level that stand apart from all others.
 
     Apart: the logarithm of the lowest of them over its level is `gap` times that of the highest other one. Each has
-    to be back below that at the next value: what stays is another level. All or nothing.
+    to be back below that at the next value, where one follows: what stays is another level. All or nothing.
     """
     if len(values) < _AROUND or values.min() <= 0:
         return []
     over = np.log(values / statistics.running_median(values, _AROUND))
     high = over > max(float(np.log(height)), sigmas * statistics.spread(over))
     found = np.flatnonzero(high)
-    if not len(found) or high[np.minimum(found + 1, len(values) - 1)].any():
+    if not len(found) or high[found[found < len(values) - 1] + 1].any():
         return []
     return found.tolist() if float(over[high].min()) >= gap * float(over[~high].max()) else []
