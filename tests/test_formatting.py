@@ -146,3 +146,12 @@ def test_values_that_are_compared_have_one_unit() -> None:
     assert formatting.in_one_unit([250.0, 1.0], "s") == ["4 min 10 s", "1 s"]
     assert formatting.in_one_unit([3.0, 1.0], "steps") == ["3 steps", "1 step"]
     assert formatting.in_one_unit([], "ms") == []
+
+
+def test_the_line_of_a_library_is_no_part_of_a_message() -> None:
+    timed_out = "Timed out waiting 15000ms for recv operation to complete"
+    for place in ("[/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] ", "[../c10/cuda/CUDA.cpp:9] "):
+        assert formatting.without_source(place + timed_out) == timed_out
+        assert formatting.without_source(f"RuntimeError: {place}{timed_out}") == f"RuntimeError: {timed_out}"
+    for kept in ("[Rank 0] Watchdog caught a timeout", "[train.py:12] no such key", "[3, 4] and [5] differ"):
+        assert formatting.without_source(kept) == kept

@@ -7,6 +7,7 @@ are enough to act on. What was not measured (None, or a duration that is not fin
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -15,6 +16,7 @@ UNKNOWN: Final = "not known"
 _TIME: Final = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "seconds": 1.0, "min": 60.0, "h": 3600.0}
 _SIZE: Final = {"bytes": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}
 _PARTS: Final = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+_SOURCE: Final = re.compile(r"^((?:[\w.]+: )?)\[[^\]\s]+\.(?:cc|cpp|cu|h|hpp|cuh):\d+\] ?")
 _LARGEST_WHOLE: Final = 10**15
 _LARGEST: Final = 1e9
 _SMALLEST: Final = 1e-4
@@ -117,6 +119,11 @@ def quantity(value: float | int | str | None, unit: str, digits: int = 3) -> str
     if unit in _SIZE:
         return size(value * _SIZE[unit], digits)
     return f"{number(value, digits)} {_singular_of(unit) if value == 1 else unit}".strip()
+
+
+def without_source(message: str) -> str:
+    """An error's message without the line of a C++ library that it begins with: `[/pytorch/gloo/buffer.cc:78] …`."""
+    return _SOURCE.sub(r"\g<1>", message, count=1)
 
 
 def in_one_unit(values: Sequence[float], unit: str, digits: int = 3) -> list[str]:

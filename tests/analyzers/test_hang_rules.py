@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tracelyze.analyzers.signatures.hangs import rank_table
 from tracelyze.diagnosis import Exit
 
 LAST = 20.0  # when the last of 400 steps ended
@@ -165,3 +166,26 @@ def test_a_rank_that_ended_while_another_waited(make) -> None:
 
 def test_without_dumps_it_is_skipped(make) -> None:
     assert make.check("rank-hang", make.process())[:2] == ("skipped", "The run has no dumps of collectives.")
+
+
+def test_a_rank_that_was_ended_while_it_did_something_else_says_what(make) -> None:
+    """The launcher ends a job that hangs: what the rank stood in is why it is accused."""
+    waiting = [rank(make, number, 7, 6) for number in (0, 1)]
+    ended = Exit("signal", None, "asked to terminate (SIGTERM), in read at line 6 of a.py")
+    _, _, finding = make.check("rank-hang", *waiting, rank(make, 2, -1, -1, end=ended))
+    assert finding.summary.startswith(
+        "Rank 2 was in read() at a.py:6 when it was asked to terminate (SIGTERM), after 400 steps. "
+        "It did not join all_reduce number 7, in which ranks 0, 1 wait."
+    )
+    said = {one.name: str(one.value) for one in finding.evidence}
+    assert said["rank 2"].startswith("was in read() at a.py:6 when it was asked to terminate")
+    assert "dump" not in finding.summary + "".join(said.values()), "nobody wrote dumps by hand"
+    assert said["sizes of its tensors"] == "[8]"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "shown"),
+    [("[[8]] -> [[8]]", "[8]"), ("[[769]]", "[769]"), ("[[4, 8], [4]] -> [[8]]", "[4, 8], [4] → [8]"), ("", "")],
+)
+def test_sizes_of_tensors_are_written_once(recorded: str, shown: str) -> None:
+    assert rank_table.sizes(recorded) == shown

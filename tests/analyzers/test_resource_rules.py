@@ -399,7 +399,7 @@ def test_ranks_that_all_lost_each_other_are_not_certain(make) -> None:
     texts = {0: PEER, 1: "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7)"}
     _, _, finding = make.check("crash", *(rank(make, n, 2.0, "RuntimeError", text) for n, text in texts.items()))
     assert finding.confidence == "likely"
-    assert "lost the others" in finding.title
+    assert finding.title == "Rank 0 lost contact with the other ranks"
     alone = rank(make, 0, 2.0, "ConnectionResetError", "ConnectionResetError: Connection reset by peer", world=1)
     assert make.check("crash", alone)[2].title.startswith("ConnectionResetError"), "a download, not a rank"
     every = [rank(make, n, 3.0, "", "", Exit("signal", None, "asked to terminate (SIGTERM)")) for n in range(2)]

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tracelyze import formatting
+
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
@@ -316,7 +318,8 @@ def message(name: str, text: str) -> str:
     """The exception in one line, without its class: the first line after the traceback."""
     first = next((line.strip() for line in _last_block(name, text).splitlines() if line.strip()), "")
     short = name.rsplit(".", 1)[-1]
-    return re.sub(rf"^(?:(?:\w+\.)*{re.escape(short)}: )+", "", first) or short
+    said = re.sub(rf"^(?:(?:\w+\.)*{re.escape(short)}: )+", "", first)
+    return formatting.without_source(said) or short
 
 
 LONGEST_MESSAGE, LONGEST_TITLE = 80, 90

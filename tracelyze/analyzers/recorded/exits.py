@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracelyze import reading, schema
+from tracelyze import formatting, reading, schema
 from tracelyze.diagnosis import Exit, Location
 from tracelyze.errors import InputError
 
@@ -123,7 +123,7 @@ def place_of(end: Exit, files: Iterable[str | None] = ()) -> Location | None:
 
 def _message(row: Mapping[str, Any]) -> str:
     """Class and last line of an exception."""
-    last = (str(row["text"] or "").strip().splitlines() or [""])[-1].strip()
+    last = formatting.without_source((str(row["text"] or "").strip().splitlines() or [""])[-1].strip())
     name = str(row["name"] or "exception")
     return last if last.startswith(name.rsplit(".", 1)[-1]) else f"{name}: {last}".rstrip(": ")
 

@@ -170,7 +170,8 @@ def ended(run: RunFacts) -> str:
     """How the program ended and after how long; nothing where no program was watched: a trace, a log."""
     if run.exit.kind == "unknown":
         return ""
-    return exit_of(run) + (f" after {formatting.duration(run.duration_s)}" if run.duration_s is not None else "")
+    comma = "," if run.exit.detail else ""
+    return exit_of(run) + (f"{comma} after {formatting.duration(run.duration_s)}" if run.duration_s is not None else "")
 
 
 LONGEST_DETAIL: Final = 120  # characters of what an exception says, beside other facts

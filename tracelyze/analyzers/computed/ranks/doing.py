@@ -57,6 +57,10 @@ def of(process: Process) -> Doing:
         return Doing(f"ended {after} in {shortened(end.detail, 120)}", _line_of_exception(process))
     if end.kind in ("vanished", "signal") and seen is None:
         place = exits.place_of(end, process.sites.text("file"))
+        if place is not None:
+            at, how = f"{place.file.rsplit('/', 1)[-1]}:{place.line}", end.detail.partition(", in ")[0]
+            how = f"was {how}" if how.startswith("asked ") else f"ended ({shortened(how, 120)})"
+            return Doing(f"was in {place.function}() at {at} when it {how}, {after}", place)
         return Doing(f"was gone {after} ({shortened(end.detail or end.kind, 120)})", place)
     if seen is None:
         return Doing(f"was at work, {after}", running=end.kind == "running")

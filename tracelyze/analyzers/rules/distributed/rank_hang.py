@@ -95,11 +95,10 @@ def _finding(guilty: list[Late], ranks: Mapping[int, Rank], waiting: set[int]) -
         fix_code="" if doing else "py-spy dump --pid <pid of the rank>",
         ranks=[late.rank for late in guilty],
         evidence=[
-            *(Evidence(f"rank {late.rank}", f"{rank_table.SHORT[late.how]}; {plural(len(late.waiting), 'rank')} "
-              f"{'completed it' if late.how == 'stuck' else 'waiting'}")
-              for late in guilty[:16]),
+            *(Evidence(f"rank {late.rank}", rank_table.in_short(late, doing.get(late.rank))) for late in guilty[:16]),
             *([Evidence("collective", f"{first.operation} number {first.sequence:,}"),
-               Evidence("group", first.description or first.group), Evidence("sizes", first.sizes)] if first else []),
+               Evidence("group", first.description or first.group),
+               Evidence("sizes of its tensors", rank_table.sizes(first.sizes))] if first else []),
             Evidence("what each rank waits in", rank_table.text(ranks, guilty)),
             *([Evidence("enqueued by the ranks that wait at", first.stack)] if first and first.stack else []),
             *(Evidence(f"stack of rank {rank}, which waits", seen.stack) for rank in others[:2]
@@ -121,6 +120,8 @@ def _waiting(others: int, ranks: int, for_whom: str) -> str:
 
 def _sentence(late: Late, doing: Doing | None) -> str:
     instead = f": it {doing.what}" if doing else ""
+    if doing and late.how in ("absent", "empty"):
+        return f"Rank {late.rank} {doing.what}.{rank_table.missed(late)}"
     if late.call is None or late.how in ("absent", "empty"):
         return f"Rank {late.rank} {rank_table.IN_FULL[late.how]}{instead}."
     call = late.call

@@ -16,7 +16,7 @@ from tracelyze.formatting import abridged, duration, listed, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Death, Peer, Process
 
-LOST = "A rank lost the others: what happened to them first was not recorded"
+LOST = "Rank {rank} lost contact with the other ranks"
 LONGEST_MESSAGE = 120  # characters in a summary; evidence and traceback hold all of it
 NO_CRASH = {"finished": "the program ended by itself", "interrupted": "the program was interrupted by its user"}
 
@@ -62,7 +62,7 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
         rule=RULE.id,
         severity="critical",
         confidence="likely" if lost else "certain",
-        title=LOST if lost else crash_families.title(name, message, place),
+        title=LOST.format(rank=ranks[0]) if lost else crash_families.title(name, message, place),
         summary=_summary(process, ranks[0], message, step, family, lost, others),
         fix=family.fix if family else crash_families.unknown(where),
         fix_code=own_command.in_example(family.fix_code if family else own_command.DEBUGGED, process),
@@ -112,7 +112,7 @@ def _summary(
     said = abridged(" ".join(message.split()), LONGEST_MESSAGE)
     summary = f"{what} ended {when} with an exception that nothing caught: {said.rstrip('.')}."
     if lost:
-        summary += " That is how a rank ends when another one is gone or hangs."
+        summary += " That is how a rank ends when another one is gone or hangs, which may not have been recorded."
     elif family:
         summary += f" That means: {family.title}. {family.meaning}"
     if others:

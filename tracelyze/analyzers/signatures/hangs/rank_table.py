@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.formatting import listed, plural
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from tracelyze.analyzers.computed.ranks.doing import Doing
     from tracelyze.analyzers.signatures.hangs.late_ranks import Call, Late, Rank
 
 MOST_ROWS: Final = 64
@@ -32,6 +35,27 @@ IN_FULL: Final = {
 """The same as the clause of a sentence that begins with the rank."""
 
 
+def in_short(late: Late, doing: Doing | None) -> str:
+    """What the rank did instead, where that is known, else how it is late; and how many wait."""
+    waiting = f"{plural(len(late.waiting), 'rank')} {'completed it' if late.how == 'stuck' else 'waiting'}"
+    return f"{doing.what if doing else SHORT[late.how]}; {waiting}"
+
+
+def missed(late: Late) -> str:
+    """The collective that it did not join, as a sentence; empty where none is known."""
+    if late.call is None:
+        return ""
+    who = f"rank{'s wait' if len(late.waiting) > 1 else ' waits'}"
+    named = who.replace(" wait", f" {listed(late.waiting, 8)} wait")
+    return f" It did not join {late.call.operation} number {late.call.sequence:,}, in which {named}."
+
+
+def sizes(recorded: str) -> str:
+    """`[8] → [4, 2]` for `[[8]] -> [[4, 2]]`; once where what comes out is as large as what goes in."""
+    parts = [part.strip().removeprefix("[").removesuffix("]") for part in recorded.split("->")]
+    return " → ".join(dict.fromkeys(part for part in parts if part))
+
+
 def text(ranks: Mapping[int, Rank], guilty: Collection[Late]) -> str:
     """The table as lines of equal columns; of many ranks the guilty ones and the first of the others."""
     late = {one.rank: one for one in guilty}
@@ -50,7 +74,9 @@ def _row(rank: int, one: Rank | None, is_late: bool) -> tuple[str, ...]:
     name = f"{rank} *" if is_late else str(rank)
     call = _first(one) if one is not None else None
     if call is None:
-        stands = "no dump" if one is None else "nothing" if one.calls or one.enqueued else "no collective in its dump"
+        stands = "no dump" if one is None else "no collective in its dump"
+        if one is not None and (one.calls or one.enqueued or one.doing):
+            stands = "nothing"
         doing = one.doing.location if one is not None and one.doing else None
         line = f"{doing.file.rsplit('/', 1)[-1]}:{doing.line}" if doing else ""
         return name, stands, "", "", line
