@@ -78,6 +78,18 @@ def looks(end: float, delayed: list[float]) -> dict:
     return {"time": np.linspace(0, end, len(delayed)).tolist(), "delayed": delayed, "cpu_seconds": [0] * len(delayed)}
 
 
+def test_a_few_looks_at_slow_steps_with_a_rhythm(make) -> None:
+    every = dict.fromkeys(range(30, 400, 20), 0.4)  # 19 of them, of which the sampler met seven
+    for slow, named in ((every, True), ({index + index % 7: 0.4 for index in every}, False)):
+        taken = seconds(400, slow)
+        end = ends(taken)
+        met = [end[index] - 0.2 for index in list(slow)[4:11]]
+        samples = {"time": met, "innermost": ["train.py:12 collect"] * 7, "site": [3] * 7, "delayed": [0.0] * 7}
+        process = make.process(steps(make, seconds=taken, time=end), evals={}, samples=samples)
+        _, _, finding = make.check("slow-steps", process)
+        assert ("In 7 of 7 samples" in finding.summary) == named, "at an even distance"
+
+
 def test_slow_steps_of_a_crowded_machine_are_told_and_alarm_nobody(make) -> None:
     hiccups = dict.fromkeys((60, 97, 150, 181, 260, 288, 333), 1.3)
     taken = seconds(400, hiccups)

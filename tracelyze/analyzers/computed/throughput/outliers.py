@@ -31,6 +31,7 @@ _SAVES: Final = ("serialization.py", "checkpoint", "safetensors", " save")
 _LARGER: Final = 1.5
 """Times the median from which on a batch counts as larger than usual."""
 _FEWEST_FOR_RHYTHM: Final = 3  # slow steps: two are always equally far apart
+_FEWEST_SEEN: Final = 6  # of so many looks at steps of two kinds, all meet one kind once in 32 times
 _FEWEST_REGULAR: Final = 5  # slow steps: of five by chance, at most 1 in 200 lie so where a tenth of all steps is slow
 _ON_TIME: Final = 0.8  # share: a hiccup may come in between, or hide in the warm-up; most of the cost may not
 
@@ -202,7 +203,8 @@ def _seen(optimization: Optimization, found: Slow) -> Reason | None:
     place = np.searchsorted(begins, samples["time"], side="right") - 1
     inside = (place >= 0) & (samples["time"] <= ends[np.maximum(place, 0)])
     texts = [text for text, hit in zip(samples.text("innermost"), inside, strict=True) if hit and text]
-    if len(texts) < len(found.rows) / 2 or not texts:
+    enough = len(found.rows) / 2  # fewer of steps at one distance: what comes by chance has none
+    if len(texts) < (min(enough, _FEWEST_SEEN) if len(regular(optimization, found).rows) else enough) or not texts:
         return None
     text, count = Counter(texts).most_common(1)[0]
     if count < EXPLAINED * len(texts):
