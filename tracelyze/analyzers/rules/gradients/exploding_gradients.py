@@ -63,7 +63,8 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
         return Passed(ending + (", but the loss improved" if late >= limits["ratio"] * base else ""))
     level = statistics.onset(norm, 10 * base)
     before = 0 if not level else int(rows[level - 1]) + 1  # the step after the last norm that was measured as usual
-    return _grown(optimization, before, late / base, base, runaway, limits)
+    seen = before if not level else int(rows[level])
+    return _grown(optimization, (before, seen), late / base, base, runaway, limits)
 
 
 def _improves(loss: Floats, limits: Limits) -> bool:
@@ -82,8 +83,13 @@ def _falls_without_bound(loss: Floats, limits: Limits) -> bool:
     return bool(level[-1] < min(level[-2], 0.0) and -level[-1] >= limits["ratio"] * max(abs(float(level[0])), 1.0))
 
 
-def _grown(optimization: Optimization, first: int, ratio: float, base: float, runaway: bool, limits: Limits) -> Finding:
-    begin = timing.step_at(optimization, first)
+def _grown(
+    optimization: Optimization, between: tuple[int, int], ratio: float, base: float, runaway: bool, limits: Limits
+) -> Finding:
+    """`between`: the first row that may be above the early level, and the first that was measured to be."""
+    first = between[0]
+    begin, seen = (timing.step_at(optimization, row) for row in between)
+    since = f"From step {begin} on" if seen == begin else f"From some step between {begin} and {seen} on"
     limit = (limits["ratio"] * base, f"{limits['ratio']:g} times the early level")
     effect = RUNAWAY if runaway else "while the loss does not improve or is lost."
     return Finding(
@@ -94,7 +100,7 @@ def _grown(optimization: Optimization, first: int, ratio: float, base: float, ru
             f"Gradients{timing.name_of(optimization)} explode: the norm rose to {number(ratio)} times its early level"
         ),
         summary=(
-            f"From step {begin} on the gradient norm stays more than ten times above its early level and ends at "
+            f"{since} the gradient norm stays more than ten times above its early level and ends at "
             f"{number(ratio)} times of it, {effect}"
         ),
         fix=FIX_SIGN if runaway else FIX,
