@@ -165,6 +165,17 @@ def test_workers_that_start_anew_for_every_epoch(make) -> None:
     assert {one.name: one.value for one in finding.evidence}["num_workers"] == "4"
 
 
+def test_a_loader_that_every_epoch_makes_anew_is_to_be_made_once(make) -> None:
+    """persistent_workers would change nothing: the workers end with their loader."""
+    anew = [workers(4)[0] | {"loader": number, "made_at": 0} for number in range(5)]
+    process = make.process(epochs(make, 2.5), evals={}, loaders=anew)
+    _, _, finding = make.check("epoch-boundary-stall", process)
+    assert finding.fix.startswith("Make the loader once")
+    assert finding.diff is None
+    assert finding.fix_code.startswith("# before the epochs:\nloader = DataLoader(")
+    assert "Each epoch makes a new loader" in finding.summary
+
+
 def test_the_advice_for_workers_that_stay_or_that_are_none(make) -> None:
     for loaders in (workers(4, persistent=True), workers(0)):
         _, _, finding = make.check("epoch-boundary-stall", make.process(epochs(make, 2.5), evals={}, loaders=loaders))

@@ -165,7 +165,7 @@ def _cost(finding: Finding, run: RunFacts) -> tuple[str, str, str] | None:
     if cost is None or (cost.seconds is None and cost.share is None):
         return None
     ranks = len(finding.ranks)
-    whole = cost.share is not None and cost.share > 0.995
+    whole = cost.share is not None and cost.share > words.WHOLE
     share = "" if cost.share is None or whole else f"{formatting.percent(cost.share)} of {cost.of}"
     if cost.seconds is None:
         return "Cost", share or "All of the training", _affected(finding, run)

@@ -37,6 +37,8 @@ ENDED: Final = {
     "running": "was still running when it was read",
     "unknown": "ended in a way that was not recorded",
 }
+WHOLE: Final = 0.995
+"""From this share on, the cost is all of the time."""
 _LEAD = 320  # characters of a summary that still read as a lead
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\d])")
 
@@ -115,7 +117,7 @@ def cost(finding: Finding) -> str:
         return ""
     seconds, share = finding.cost.seconds, finding.cost.share
     known = [formatting.duration(seconds)] if seconds is not None else []
-    if share is not None:
+    if share is not None and (share <= WHOLE or seconds is None):  # of a whole the seconds say it all
         known.append(f"{formatting.percent(share)} of {finding.cost.of}")
     return ", ".join(known)
 

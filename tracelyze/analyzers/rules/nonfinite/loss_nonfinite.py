@@ -18,15 +18,17 @@ from tracelyze.formatting import plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
+BLEW_UP = "Lower the learning rate, warm it up, or clip gradients; and stop at the first loss that is not finite."
 FIX = (
-    "Stop at the first non-finite loss and look at that batch. If the gradient norm rose before: lower the learning "
-    "rate, warm it up, clip gradients. If nothing moved before: look for log(0), division by zero, sqrt(0), an empty "
-    "mask, or a bad sample in the batch."
+    "Stop where it begins: at a loss that is not finite (log(0), division by zero, an empty mask, a bad sample), or at "
+    "a gradient that is not (of sqrt(0), say), which spoils the weights, and the loss one step later."
 )
 FIX_CODE = (
-    "if not torch.isfinite(loss):  # before loss.backward()\n"
+    "if not torch.isfinite(loss):\n"
     '    torch.save((inputs, targets), "bad_batch.pt")\n'
-    '    raise RuntimeError(f"the loss is {loss.item()}: see bad_batch.pt")'
+    '    raise RuntimeError(f"the loss is {loss.item()}: see bad_batch.pt")\nloss.backward()\n'
+    "# raises at a gradient that is NaN or Inf, and changes no other:\n"
+    "torch.nn.utils.clip_grad_norm_(model.parameters(), 1e30, error_if_nonfinite=True)"
 )
 
 
@@ -52,7 +54,7 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
     begin, total = timing.step_at(optimization, first), int(bad.sum())
     recovered = int(later.sum()) >= limits["recovered"] and total <= limits["share"] * (len(bad) - first)
     before, marks = what_moved_first(optimization, first), [Mark(float(begin), f"loss is {what}")]
-    harm = f"{total} of {len(bad) - first} losses since then are not finite"
+    harm = f"{total:,} of {len(bad) - first:,} losses since then are not finite"
     if recovered:
         harm += ", the others are: the weights survived."
     else:
@@ -67,7 +69,7 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
         confidence="certain",
         title=f"The loss{timing.name_of(optimization)} became {what} at step {begin:,}",
         summary=f"{before} {harm}",
-        fix=FIX,
+        fix=BLEW_UP if "blew up" in before or "learning rate rose" in before else FIX,
         fix_code=FIX_CODE,
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(bad)[-1])),

@@ -33,9 +33,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     first[: int(np.argmax(known)) + 1] = False  # the start of the run is no boundary
     others = known & ~first
     if first.sum() < limits["boundaries"]:
-        return Skipped(
-            f"{plural(int(first.sum()), 'epoch')} began after the first; {limits['boundaries']:.0f} are needed"
-        )
+        began = plural(int(first.sum()), "epoch")
+        return Skipped(f"{began} began after the first; {limits['boundaries']:.0f} are needed")
     if others.sum() <= first.sum():
         return Passed("the loader's iterator is made anew in most steps, which dataloader-bottleneck judges")
     usual, typical = float(np.median(wait[others])), float(np.median(net[others]))
@@ -61,7 +60,8 @@ def _finding(
     middle = float(np.median(excess[rows]))
     loader = optimization.loader
     marks = [Mark(float(timing.step_at(optimization, int(row))), "an epoch begins") for row in rows[:6]]
-    fix, code = _advice(loader)
+    renewed = _is_made_anew(optimization.process, loader, limits)
+    fix, code, why = _advice(loader, renewed)
     made_at = optimization.process.site(loader.get("made_at"))
     iterated = optimization.process.site(loader.get("site")) or optimization.process.location("loader")
     return Finding(
@@ -69,14 +69,8 @@ def _finding(
         severity="warning" if matters else "info",
         confidence="certain" if loader else "likely",
         title=f"The first batch of {plural(len(rows), 'epoch')} took {duration(middle + usual)} instead of "
-        f"{duration(usual)}: "
-        f"{duration(float(excess.sum()))}, {percent(lost)} of the time",
-        summary=(
-            f"{plural(len(rows), 'epoch')} waited {duration(middle)} longer for the first batch than for the others "
-            f"({duration(usual)} each). That cost {duration(float(excess.sum()))}, {percent(lost)} of the time "
-            "since the "
-            "first of them."
-        ),
+        f"{duration(usual)}: {duration(float(excess.sum()))}, {percent(lost)} of the time",
+        summary=f"{plural(len(rows), 'epoch')} waited {duration(middle)} longer for the first batch.{why}",
         fix=fix,
         fix_code=code,
         first_step=timing.step_at(optimization, int(rows[0])),
@@ -92,7 +86,7 @@ def _finding(
         location=(made_at if code else None) or iterated,
         seen_at=iterated,
         charts=pictures.time_split(optimization, marks),
-        diff=_edit(optimization.process, loader),
+        diff=None if renewed else _edit(optimization.process, loader),
         false_alarm="A pause between epochs that is planned, or a dataset that is made anew for each epoch on purpose.",
     )
 
@@ -104,15 +98,32 @@ def _edit(process: Process, loader: dict[str, Any]) -> Diff | None:
     return edits.loader_arguments(process, process.site(loader.get("made_at")), {"persistent_workers": "True"})
 
 
-def _advice(loader: dict[str, Any]) -> tuple[str, str]:
+def _is_made_anew(process: Process, loader: dict[str, Any], limits: Limits) -> bool:
+    """Whether the line that made this loader made one for every epoch: then no setting keeps its workers."""
+    made_at = loader.get("made_at")
+    same = [row for row in process.loaders.records() if made_at is not None and row["made_at"] == made_at]
+    return bool(loader.get("num_workers")) and len(same) > limits["boundaries"]
+
+
+def _advice(loader: dict[str, Any], renewed: bool) -> tuple[str, str, str]:
+    """What to do, an example, and a sentence that says why the first batch is late."""
+    if renewed:
+        return (
+            ONCE,
+            ONCE_CODE.format(workers=loader["num_workers"]),
+            " Each epoch makes a new loader, with new workers.",
+        )
     if loader.get("num_workers") and not loader.get("persistent_workers"):
-        return PERSISTENT, f"DataLoader(dataset, num_workers={loader['num_workers']}, persistent_workers=True)"
+        code = f"DataLoader(dataset, num_workers={loader['num_workers']}, persistent_workers=True)"
+        return PERSISTENT, code, " Its workers end with each epoch, and start anew."
     if loader.get("num_workers"):
-        return "Let the workers fetch further ahead, or make the first samples of an epoch cheaper to come by.", ""
-    return "Look at what dataset, sampler or loop do at the start of an epoch: do it once, or in workers.", ""
+        return "Let the workers fetch further ahead, or make the first samples of an epoch cheaper to come by.", "", ""
+    return "Look at what dataset, sampler or loop do at the start of an epoch: do it once, or in workers.", "", ""
 
 
 PERSISTENT = "Keep the workers between epochs: each time they start, they import the program and copy the dataset."
+ONCE = "Make the loader once, before the first epoch, and keep its workers. Each new one imports the program again."
+ONCE_CODE = "# before the epochs:\nloader = DataLoader(dataset, num_workers={workers}, persistent_workers=True)"
 RULE = Rule(
     id="epoch-boundary-stall",
     family="throughput",
