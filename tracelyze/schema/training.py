@@ -13,7 +13,7 @@ NORM_SOURCE: Final = {
     1: "gradients as the optimizer step found them",
     2: "return value of the clip: before clipping",
     3: "the parts of them that this rank holds (FSDP2)",
-    4: "gradients before they were clipped by value",
+    4: "gradients before they were clipped by value, or by another norm",
 }
 
 STEPS = Table(

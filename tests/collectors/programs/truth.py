@@ -234,6 +234,34 @@ def clipped_by_value_and_norm(truth):
         optimizer.step()
 
 
+def clipped_by_its_largest(truth):
+    clipped(truth, lambda parameters: nn.utils.clip_grad_norm_(parameters, 0.1, norm_type=math.inf))
+
+
+def clipped_with_a_known_norm(truth):
+    def clip(parameters):
+        parameters = list(parameters)
+        norm = nn.utils.get_total_norm([p.grad for p in parameters])
+        nn.utils.clip_grads_with_norm_(parameters, 0.1, norm)
+
+    if hasattr(nn.utils, "clip_grads_with_norm_"):
+        clipped(truth, clip, clip_max_norm=0.1)
+
+
+def clipped_twice(truth):
+    """What the second clip returns is the norm after the first one. Parts of a model that are clipped add up."""
+    model = classifier()
+    optimizer = adam(model)
+    for number, (x, y) in enumerate(loaded()):
+        optimizer.zero_grad()
+        functional.cross_entropy(model(x), y).backward()
+        truth.step(grad_norm=norm_of(model.parameters()), clips=2)
+        first, second = (model, model) if number % 2 else (model[0], model[3])
+        nn.utils.clip_grad_norm_(first.parameters(), 0.1)
+        nn.utils.clip_grad_norm_(second.parameters(), 0.05)
+        optimizer.step()
+
+
 # Precision
 
 
@@ -395,6 +423,19 @@ def closure(truth):
         truth.step(loss=values[0], backwards=len(values))
 
 
+def gradients_assigned(truth):
+    """No backward: a loss of the training before is not this one's."""
+    model = classifier()
+    optimizer = adam(model)
+    for x, y in loaded():
+        loss = functional.cross_entropy(model(x), y)
+        parameters = list(model.parameters())
+        for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+            parameter.grad = gradient
+        truth.step(loss=None, backwards=0, grad_norm=norm_of(parameters))
+        optimizer.step()
+
+
 def recurrent(truth):
     """Truncated backpropagation through time: a cell that is called for every position, a backward every three."""
     cell, head = nn.GRUCell(8, 8), nn.Linear(8, CLASSES)
@@ -437,6 +478,46 @@ def sequence_first(truth):
         loss = functional.cross_entropy(model(x).flatten(0, 1), y.flatten())
         loss.backward()
         truth.step(loss=loss.item(), batch_size=x.shape[1], grad_norm=norm_of(model.parameters()))
+        optimizer.step()
+
+
+class Detector(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.filters = nn.Conv2d(3, 2, 3)
+
+    def forward(self, images, targets):
+        found = torch.stack([self.filters(image[None]).mean() for image in images])
+        return {"place": functional.mse_loss(found, torch.stack([one["at"] for one in targets]))}
+
+
+def images_of_different_sizes(truth):
+    """As torchvision's detectors take them: not stacked, a tensor for each sample."""
+    samples = [(torch.randn(3, 8 + number % 3, 9), {"at": torch.tensor(float(number))}) for number in range(10)]
+    model = Detector()
+    optimizer = adam(model)
+    for images, targets in DataLoader(samples, batch_size=4, collate_fn=lambda batch: tuple(zip(*batch, strict=True))):
+        optimizer.zero_grad()
+        loss = sum(model(images, targets).values())
+        loss.backward()
+        truth.step(loss=loss.item(), batch_size=len(images), microbatches=1, loader_batches=1)
+        optimizer.step()
+
+
+class Packed(Sequences):
+    def forward(self, packed):
+        return self.head(self.recurrence(packed)[1][0][0])
+
+
+def packed_sequences(truth):
+    model = Packed()
+    optimizer = adam(model)
+    for _ in range(STEPS):
+        packed = nn.utils.rnn.pack_sequence([torch.randn(9 - number, 8) for number in range(SIZE)])
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model(packed), torch.arange(SIZE) % CLASSES)
+        loss.backward()
+        truth.step(loss=loss.item(), batch_size=SIZE)
         optimizer.step()
 
 
@@ -665,9 +746,11 @@ def variational(truth):
 IDIOMS = (
     plain, divided_by_targets_of_step, divided_by_a_tensor, written_out_and_divided_by_targets_of_step,
     divided_by_own_targets, divided_by_number,
-    one_backward_of_several_forwards, two_roots, clipped_by_norm, clipped_by_value, clipped_by_value_and_norm, scaled,
+    one_backward_of_several_forwards, two_roots, clipped_by_norm, clipped_by_value, clipped_by_value_and_norm,
+    clipped_by_its_largest, clipped_with_a_known_norm, clipped_twice, scaled,
     bfloat16, adversarial, adversarial_in_two_backwards, adversarial_generator_first, two_in_turn, two_heads, closure,
-    recurrent, sequence_first, two_views, muon, inside_backward, live_and_averaged, live_and_averaged_side_by_side,
+    gradients_assigned, recurrent, sequence_first, images_of_different_sizes, packed_sequences, two_views,
+    muon, inside_backward, live_and_averaged, live_and_averaged_side_by_side,
     two_splits, single_forwards, recomputed, recomputed_reentrant, transformed_by_a_module, variational,
 )  # fmt: skip
 

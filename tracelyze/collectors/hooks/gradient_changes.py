@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import itertools
-import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
+
+L2 = (2, 2.0, "2")
+NOTHING = object()
 
 
 def install(torch: Any, recorder: Callable[[], Any], calling: Any) -> None:
@@ -18,17 +20,25 @@ def install(torch: Any, recorder: Callable[[], Any], calling: Any) -> None:
 
 
 def _clipping(torch: Any, recorder: Callable[[], Any]) -> None:
-    """Both homes of each function: `from torch.nn.utils import clip_grad_norm_` copies the name."""
+    """Both homes of each function: `from torch.nn.utils import clip_grad_norm_` copies the name.
+
+    `clip_grads_with_norm_` (torch 2.6) has a home of its own: its other one is called within `clip_grad_norm_`.
+    """
+    utils = torch.nn.utils
     for name in ("clip_grad_norm_", "clip_grad_value_"):
-        original = getattr(torch.nn.utils.clip_grad, name)
-        wrapper = _clip_wrapper(torch, original, recorder, by_value=name == "clip_grad_value_")
-        for home in (torch.nn.utils.clip_grad, torch.nn.utils):
+        original = getattr(utils.clip_grad, name)
+        wrapper = _clip_wrapper(torch, original, recorder, returns_norm=name == "clip_grad_norm_")
+        for home in (utils.clip_grad, utils):
             if getattr(home, name) is original:
                 setattr(home, name, wrapper)
+    if hasattr(utils, "clip_grads_with_norm_"):
+        wrapper = _clip_wrapper(torch, utils.clip_grads_with_norm_, recorder, returns_norm=False)
+        wrapper.__module__, wrapper.__qualname__ = "torch.nn.utils", "clip_grads_with_norm_"  # where pickle finds it
+        utils.clip_grads_with_norm_ = wrapper
 
 
 def _clip_wrapper(
-    torch: Any, original: Callable[..., Any], recorder: Callable[[], Any], by_value: bool
+    torch: Any, original: Callable[..., Any], recorder: Callable[[], Any], returns_norm: bool
 ) -> Callable[..., Any]:
     is_compiling = torch.compiler.is_compiling
 
@@ -41,17 +51,18 @@ def _clip_wrapper(
             parameters, args = (args[0], args[1:]) if args else (kwargs.pop("parameters"), ())
             seen = recorder()
             trainings = seen.program.trainings
-            trainings.clipped = None
-            if trainings.several and not seen.off:
-                parameters, first = peeked(parameters)
-                trainings.clipped = seen.training_of(first)
-            if by_value and not seen.off:
+            parameters, first = peeked(parameters)
+            training = seen.training_of(first) if trainings.several and not seen.off else None
+            trainings.clipped = training, id(first)
+            # What else a clip returns, such as the largest element, is not the norm that is recorded.
+            norm_known = returns_norm and (args[1] if len(args) > 1 else kwargs.get("norm_type", 2.0)) in L2
+            if not norm_known and not seen.off and first is not None:
                 parameters = kept(torch, parameters)
                 if isinstance(parameters, (torch.Tensor, list, tuple)):
                     seen.fire("clips_values", parameters)
             total_norm = original(parameters, *args, **kwargs)
             limit = args[0] if args else kwargs.get("max_norm", kwargs.get("clip_value"))
-            seen.fire("clip", limit, total_norm)
+            seen.fire("clip", limit, total_norm if norm_known else None)
             return total_norm
         except BaseException as error:
             leave_no_frame(error)
@@ -62,12 +73,13 @@ def _clip_wrapper(
 
 def peeked(values: Any) -> tuple[Any, Any]:
     """`values` as they were, and the first of them: what can be read only once (a generator, a `filter`) is handed on
-    as one of the same values, which is a generator if it was one: torch warns of empty ones."""
+    as one of the same values. An empty generator is handed on as it is: torch warns of those."""
     if not isinstance(values, Iterator):
         return values, next(iter(values), None) if isinstance(values, (list, tuple)) else values
-    first = next(values, None)
-    whole = itertools.chain(() if first is None else (first,), values)
-    return (value for value in whole) if isinstance(values, types.GeneratorType) else whole, first
+    first = next(values, NOTHING)
+    if first is NOTHING:
+        return values, None
+    return itertools.chain((first,), values), first
 
 
 def kept(torch: Any, values: Any) -> Any:

@@ -99,6 +99,7 @@ def _hide_from_compiler(torch: Any) -> None:
     scaler = torch.amp.grad_scaler.GradScaler
     wrappers = [
         torch.nn.Module.__call__, torch.autograd.backward, utils.clip_grad_norm_, utils.clip_grad_value_,
+        *([utils.clip_grads_with_norm_] if hasattr(utils, "clip_grads_with_norm_") else []),
         scaler.scale, scaler.unscale_, scaler.step,
         *loaders.wrappers, *construction.wrappers, *state_dicts.wrappers,
         *casts.wrappers, *checkpoint_files.wrappers, *modes.wrappers, *initializers.wrappers, *seeds.wrappers,

@@ -17,7 +17,14 @@ from typing import Any
 from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.program import mode_sensitivity
 from tracelyze.collectors.program.consumed.batches_in_hand import Batch, BatchesInHand
-from tracelyze.collectors.program.models import Model, carries_graph, first_tensor, symbol, tensors_of
+from tracelyze.collectors.program.models import (
+    Model,
+    carries_graph,
+    first_tensor,
+    samples_in_sequence,
+    symbol,
+    tensors_of,
+)
 from tracelyze.collectors.program.progress import Progress
 from tracelyze.collectors.system.clock import Clock
 
@@ -238,10 +245,13 @@ class Calls:
         if dropouts:
             call.dropouts = dropouts
         given: Any = args[0] if args else None
-        if type(given) is not torch.Tensor or not given.dim():  # rare, and slower to search
+        searched = type(given) is not torch.Tensor or not given.dim()  # rare, and slower
+        if searched:
             given = first_tensor(torch, args, kwargs)
         call.batch = batch = self._batches.used_by(given)
-        if given is not None:
+        if searched:
+            call.batch_size = samples_in_sequence(torch, args, kwargs, batch is not None and batch.one_each)
+        if given is not None and call.batch_size is None:
             call.batch_size = int(given.shape[0]) if given.dim() else 1
             if batch is not None and batch.positions == call.batch_size and given.dim() > 1:
                 call.batch_size = int(given.shape[1])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import weakref
 from typing import Any
 
 from tracelyze.collectors.program import mode_sensitivity
+from tracelyze.collectors.tensors.safe_computing import is_plain
 
 WRAPPED = ("module", "_forward_module", "_orig_mod", "_original_module")  # what DDP, Fabric, torch.compile name it
 MOST_WRAPPERS = 8
@@ -79,6 +81,24 @@ def first_tensor(torch: Any, args: Any, kwargs: Any) -> Any:
             for inner in value.values():
                 if isinstance(inner, torch.Tensor) and inner.dim():
                     return inner
+    return None
+
+
+def samples_in_sequence(torch: Any, args: Any, kwargs: Any, one_each: bool) -> int | None:
+    """How many samples a call is given whose first tensor is one of a sequence; None where that tensor tells.
+
+    A PackedSequence begins with the positions of all samples. `one_each`: the sequence has a tensor for each sample.
+    """
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, torch.nn.utils.rnn.PackedSequence):
+            sizes = value.batch_sizes
+            known = is_plain(torch, sizes) and sizes.is_cpu and sizes.dtype is torch.int64 and sizes.numel()
+            # Read from memory: an operation would show in the program's profiler.
+            return ctypes.c_int64.from_address(sizes.data_ptr()).value if known else None
+        if isinstance(value, (tuple, list)) and value and isinstance(value[0], torch.Tensor) and value[0].dim():
+            return len(value) if one_each else None
+        if isinstance(value, (torch.Tensor, dict)):
+            return None
     return None
 
 

@@ -89,7 +89,8 @@ class Trainings:
         self.several = False  # more than one training so far
         self.current: Training | None = None  # the training to which the latest backward belongs
         self.reached_models: frozenset[int] = frozenset()  # numbers of the models that the latest backward ran through
-        self.clipped: Training | None = None  # whose gradients are being clipped, where there are several
+        # Whose gradients are being clipped, where there are several, and the id of the first parameter of these.
+        self.clipped: tuple[Training | None, int] = (None, 0)
         self._progress, self._now, self._emit = progress, now, emit
         self._optimizers = optimizers
         self._holders = Holders(module_of)

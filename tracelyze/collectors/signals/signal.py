@@ -16,7 +16,7 @@ scheduled(scheduler, inner, given)
                                   a learning-rate scheduler stepped, given this; inner: another scheduler made it
 before_backward(roots)            torch.autograd.backward was called with these tensors
 after_backward(roots)             and returned
-clips_values(parameters)          the gradients of these parameters are about to be clipped by value
+clips_values(parameters)          their gradients are about to be clipped, by value or another norm than L2
 clip(max_norm, total_norm)        gradients were clipped; total_norm is the tensor that the clip returned, or None
 scale(original, scaled)           GradScaler.scale returned `scaled` for `original`
 unscale(scaler, optimizer)        GradScaler.unscale_ returned

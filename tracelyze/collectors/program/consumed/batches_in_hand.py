@@ -8,19 +8,21 @@ to a device, batches are taken in order.
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections import deque
 from typing import Any
 
 from tracelyze.collectors.program.progress import Progress
 
+MAX_SEARCHED = 8  # entries of a batch among which a sequence of samples is looked for
 MAX_WAITING = 64  # batches: no training loop fetches more of them ahead
 
 
 class Batch:
     """One batch that a loader handed out. Holds its tensors weakly."""
 
-    __slots__ = ("epoch", "fields", "forwards", "loader", "place", "positions", "samples", "used")
+    __slots__ = ("epoch", "fields", "forwards", "loader", "one_each", "place", "positions", "samples", "used")
 
     def __init__(self, loader: int, epoch: int, forwards: int) -> None:
         self.loader = loader
@@ -28,6 +30,7 @@ class Batch:
         self.forwards = forwards  # of the process when it was handed out
         self.samples: int | None = None
         self.positions: int | None = None  # the first dimension, where that counts positions and not samples
+        self.one_each = False  # Samples are not stacked: there is a tensor for each, as images of different sizes are.
         self.fields: list[tuple[str, weakref.ref[Any]]] = []
         self.place: tuple[Any, ...] = ()  # loader, epoch, ...: set where a signal numbers them
         self.used = False
@@ -84,14 +87,18 @@ class BatchesInHand:
         self._queues: dict[int, _Queue] = {}
         self._epochs = 0
         self._positions_first: dict[int, bool] = {}  # by loader: whether batches begin with the dimension of positions
+        self._one_each: dict[int, bool] = {}  # by loader: whether batches are sequences with a tensor for each sample
 
-    def handed_out(self, loader: int, position: int, batch_size: int | None, fields: list[tuple[str, Any]]) -> Batch:
-        """A loader handed out a batch, of which these are the tensors; `position` in the pass, from 0."""
+    def handed_out(
+        self, loader: int, position: int, batch_size: int | None, fields: list[tuple[str, Any]], whole: Any
+    ) -> Batch:
+        """A loader handed out the batch `whole`, of which these are the tensors; `position` in the pass, from 0."""
         forwards = self._progress.forwards
         self._epochs += position == 0
         batch = Batch(loader, self._epochs, forwards)
         batch.fields = [(name, weakref.ref(tensor)) for name, tensor in fields]
         self._measure(batch, position, batch_size, fields)
+        self._count(batch, position, batch_size, whole)
         queue = self._queues.get(loader)
         if queue is None or position == 0:
             queue = self._queues[loader] = _Queue()
@@ -167,6 +174,25 @@ class BatchesInHand:
             batch.samples, batch.positions = int(shapes[0][1]), int(shapes[0][0])
         else:
             batch.samples = int(shapes[0][0])
+
+    def _count(self, batch: Batch, position: int, batch_size: int | None, whole: Any) -> None:
+        """Set the number of samples of a batch that holds them one by one, in a sequence of tensors."""
+        if batch.loader not in self._one_each:
+            if position or not batch_size or batch.samples is None:
+                return
+            one_each = batch.samples != batch_size and not batch.positions
+            self._one_each[batch.loader] = one_each and _sequence_length(whole) == batch_size
+        if self._one_each[batch.loader] and (count := _sequence_length(whole)):
+            batch.samples, batch.one_each = count, True
+
+
+def _sequence_length(whole: Any) -> int:
+    """The length of the first sequence of tensors in a batch, or of the batch, if it is one; 0 without."""
+    inner = whole.values() if isinstance(whole, dict) else whole if isinstance(whole, (tuple, list)) else ()
+    for value in (whole, *itertools.islice(inner, MAX_SEARCHED)):
+        if isinstance(value, (tuple, list)) and value and hasattr(value[0], "dim"):
+            return len(value)
+    return 0
 
 
 def _place(tensor: Any) -> int:

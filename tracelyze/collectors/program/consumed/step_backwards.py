@@ -82,6 +82,9 @@ class StepBackwards:
                 self.of_step, self.unused = [one], 0
                 return
         own = [one for one in held if tracked.index not in one.used]
+        if not models:  # Its gradients came of no backward that is known: not of what another training has used.
+            optimizers = tracked.training.optimizers
+            own = [one for one in own if not one.used or not optimizers.isdisjoint(one.used)]
         own = [one for one in own if not one.models or not models or not one.models.isdisjoint(models)]
         if len(own) > 1:
             # Those that reach weights without a call of a model count as well.

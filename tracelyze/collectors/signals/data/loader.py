@@ -136,7 +136,7 @@ class Loader(Signal):
         if len(self._waits) > MAX_UNUSED:
             del self._waits[: MAX_UNUSED // 2]
         fields = fingerprints.fields(self.torch, batch)
-        self.program.batches.handed_out(number, position, self._batch_sizes[number], fields)
+        self.program.batches.handed_out(number, position, self._batch_sizes[number], fields, batch)
         self._last_in_hand = False
         if self.progress.loader != number:
             self._in_hand(number)

@@ -38,7 +38,7 @@ class Clipping(Signal):
     def clip(self, max_norm: Any, total_norm: Any) -> None:
         self.activate()
         limit = float(max_norm) if isinstance(max_norm, (int, float)) else None
-        self._clips.append((self.program.trainings.clipped, limit))
+        self._clips.append((self.program.trainings.clipped[0], limit))
         if self._scaled_loss and not self._unscaled:
             self._clipped_scaled = True
         self._count += 1

@@ -35,6 +35,7 @@ class Clip(NamedTuple):
     norm: Any
     source: int
     backwards: int  # of the process
+    first: int  # id of the first parameter that was clipped
 
 
 class GradientNorm(Signal):
@@ -73,8 +74,8 @@ class GradientNorm(Signal):
         self._graph = None
 
     def clips_values(self, parameters: Any) -> None:
-        """What this clip leaves is no norm of gradients before clipping: it is taken now, if the step is sampled."""
-        if self._clipped_values == self.progress.backwards:
+        """This clip tells no L2 norm of the gradients before it: it is taken now, if the step is sampled."""
+        if self._clipped_values == self.progress.backwards or self._is_clipped():
             return
         self._clipped_values = self.progress.backwards
         tracked = self.program.optimizers.latest
@@ -102,12 +103,17 @@ class GradientNorm(Signal):
                 self.context.listeners_changed()
             self._note(shards.local(total_norm).detach(), source)
 
+    def _is_clipped(self) -> bool:
+        """Whether the gradients that are being clipped were clipped before, since the latest backward."""
+        first, backwards = self.program.trainings.clipped[1], self.progress.backwards
+        return (first, backwards) in [(one.first, one.backwards) for one in self._clip_norms]
+
     def _note(self, norm: Any, source: int) -> None:
-        if not has_memory(self.torch, norm):
+        if not has_memory(self.torch, norm) or self._is_clipped():
             return
-        backwards = self.progress.backwards
+        (training, first), backwards = self.program.trainings.clipped, self.progress.backwards
         self._clip_norms = [one for one in self._clip_norms if one.backwards == backwards]  # micro-batches do not count
-        self._clip_norms.append(Clip(self.program.trainings.clipped, norm, source, backwards))
+        self._clip_norms.append(Clip(training, norm, source, backwards, first))
 
     def before_step(self, tracked: Tracked) -> None:
         if not tracked.inside_backward and self.due(tracked):
