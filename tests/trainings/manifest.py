@@ -391,7 +391,7 @@ EVALUATION: Final = (
         "eval-in-train-mode",
         "eval-in-train-mode",
         consequences=NOISY_VALIDATION,
-        lines=("logits = self.model(images)",),
+        lines=('if self.fault != "eval-in-train-mode":',),
         fast=True,
     ),
     pair(
@@ -399,14 +399,14 @@ EVALUATION: Final = (
         "train-inside-validation",
         "eval-in-train-mode",
         consequences=NOISY_VALIDATION,
-        lines=("logits = self.model(images)", "self.model.train()"),
+        lines=('if self.fault != "eval-in-train-mode":', "self.model.train()"),
     ),
     pair(
         "transformer_counting",
         "no-eval",
         "eval-in-train-mode",
         consequences=NOISY_VALIDATION,
-        lines=("losses.append(F.cross_entropy(model(tokens), target).item())",),
+        lines=('if args.fault != "no-eval":',),
     ),
     pair(
         "denoiser_ema",
@@ -444,7 +444,7 @@ EVALUATION: Final = (
     faulty(
         "validation_builds_graphs",
         "eval-with-grad",
-        lines=("hits += (model(x, adjacency).argmax(1) == label).sum().item()",),
+        lines=("model.eval()",),
         fast=True,
     ),
     faulty("memorises_small_set", "overfitting", consequences=("validation-fluctuation",)),

@@ -9,6 +9,7 @@ from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.data.loss_calls import Line
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.analyzers.rule import Limits
     from tracelyze.diagnosis import Location
@@ -20,6 +21,17 @@ def line_of_softmax(process: Process) -> Location | None:
     kinds = process.tables["activations"].text("kind")
     lines = {(one.file, one.line): one for one in process.locations("attention")}
     return next(iter(lines.values())) if len(lines) == 1 and "Softmax" not in kinds else None
+
+
+def line_in_model(process: Process, kind: str, line: Line) -> Location | None:
+    """The line of the softmax that a loss gets its input from: the model's only module of that kind, else the only one
+    in the text of the model and of the training loop. None where there are several."""
+    modules = {str(row["module"]) for row in process.tables["activations"].records() if row["kind"] == kind}
+    if modules:
+        return process.module_location(modules.pop()) if len(modules) == 1 else None
+    texts = {(one.file, one.line): one for one in process.locations("softmax")}
+    own = line.location is not None and "softmax" in line.location.source
+    return next(iter(texts.values())) if len(texts) == 1 and not own else None
 
 
 def finding(process: Process, rule: str, limits: Limits) -> tuple[Finding | None, int]:

@@ -16,6 +16,7 @@ from tracelyze.analyzers.evidence import timing
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Floats, Mask, Table
+    from tracelyze.diagnosis import Location
 
 RARE = 5  # steps per pass: a pass more often than that belongs to the step itself
 _LEAST_PASSES = 3  # of one length: two may be alike by accident
@@ -48,6 +49,13 @@ def passes(process: Process) -> Mask:
     averages = losses & ~same & rare_copies(process)
     trained = evals["trained"] == 1
     return np.asarray(((measures | announced) & trained | averages) & ~other_purpose, dtype=bool)
+
+
+def begins_at(process: Process, site: float) -> Location | None:
+    """The first statement of the function that evaluates at this site; None where it trains, or none is known."""
+    at = process.site(site)
+    places = process.locations("evaluation") if at is not None else []
+    return next((one for one in places if at and (one.file, one.function) == (at.file, at.function)), None)
 
 
 def _of_training_size(process: Process) -> Mask:

@@ -64,7 +64,7 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
     rows, count = np.flatnonzero(bad), int(judged.sum())
     kinds = next((kind for kind in (evals.text("modules")[i] for i in rows) if kind), "") or "dropout functions"
     measured = np.isfinite(evals["loader"][rows]) | (np.nan_to_num(evals["losses"][rows]) > 0)
-    share = len(rows) / count
+    share, site = len(rows) / count, float(evals["site"][rows[0]])
     begin = int(np.nan_to_num(evals["after_step"][rows[0]]))
     if functional:
         title = "Functional dropout stays active in validation: it ignores eval mode"
@@ -95,7 +95,8 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
                      "in eval mode there is none"),
             Evidence("kinds", kinds),
         ],
-        location=process.site(float(evals["site"][rows[0]])),
+        location=(None if functional else validation.begins_at(process, site)) or process.site(site),
+        seen_at=process.site(site),
         charts=_charts(process, begin),
         false_alarm="Sampling with dropout on purpose (Monte Carlo dropout), or batch statistics by design "
         "(meta-learning).",

@@ -51,7 +51,9 @@ def check(process: Process, limits: Limits) -> Outcome:
                 Evidence("validation passes with autograd on", share, "share", limits["share"], limits.source("share")),
                 Evidence("forwards in them", forwards, "forwards"),
             ],
-            location=process.site(float(evals["site"][rows[0]])),
+            location=validation.begins_at(process, float(evals["site"][rows[0]]))
+            or process.site(float(evals["site"][rows[0]])),
+            seen_at=process.site(float(evals["site"][rows[0]])),
             charts=(pictures.memory(optimization, marks) or pictures.loss(optimization, marks)) if optimization else [],
             false_alarm="Validation that needs gradients: adversarial robustness, meta-learning, physics-informed "
             "losses.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import e, log
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
 from tracelyze.analyzers.rule import Limits, Outcome, Rule
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number
@@ -54,6 +54,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
             Evidence("lowest loss that can be reached", _floor(classes), ""),
         ],
         false_alarm="A model that is meant to give scores between 0 and 1 with a second softmax on top.",
+        change=softmax_axes.line_in_model(process, "Softmax", line),
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
 from tracelyze.analyzers.rule import Limits, Outcome, Rule
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number
@@ -61,6 +61,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
             Evidence("loss, first and last", f"{number(values[0])}, {number(values[-1])}" if values else None),
         ],
         false_alarm="A loss that maximises the probability of the right class itself, on purpose.",
+        change=softmax_axes.line_in_model(process, "Softmax", line),
     )  # fmt: skip
 
 

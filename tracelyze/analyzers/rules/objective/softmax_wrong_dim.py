@@ -13,7 +13,6 @@ from tracelyze.formatting import plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
 
 OVER_CLASSES = ("nll_loss", "cross_entropy")
 ELEMENTWISE = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy")
@@ -54,12 +53,6 @@ def check(process: Process, limits: Limits) -> Outcome:
     return outcome
 
 
-def _made_at(process: Process, kind: str | None) -> Location | None:
-    """The line of the softmax, if the model has one module of that kind and no more."""
-    names = {str(row["module"]) for row in process.tables["activations"].records() if kind and row["kind"] == kind}
-    return process.module_location(names.pop()) if len(names) == 1 else None
-
-
 def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
     dim, shape = bad[0]["made_dim"], loss_calls.shown(bad[0]["input_shape"])
     strict = line.function in OVER_CLASSES
@@ -89,7 +82,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         severity="critical" if strict else "warning",
         confidence="certain" if strict else "likely",
         false_alarm="A loss that normalises over the samples on purpose: clustering, ranking within a list.",
-        change=_made_at(process, bad[0]["made_by"]),
+        change=softmax_axes.line_in_model(process, bad[0]["made_by"] or "", line),
     )  # fmt: skip
 
 

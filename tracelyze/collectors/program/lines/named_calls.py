@@ -30,6 +30,18 @@ def softmaxes_of_attention(code: CodeType) -> list[int]:
     return found if multiplies else []
 
 
+def softmaxes(code: CodeType) -> list[int]:
+    """The lines that take a softmax, or its logarithm, in a function that does not multiply matrices."""
+    found = sorted({*_lines(code, "softmax", FUNCTIONS), *_lines(code, "log_softmax", FUNCTIONS)})
+    return [] if found and softmaxes_of_attention(code) else found
+
+
+def first_statement(code: CodeType) -> int | None:
+    """The line of the first statement of a function; None of a script, of a lambda, and of a function of one line."""
+    lines = [line for _, _, line in code.co_lines() if line is not None and line > code.co_firstlineno]
+    return None if code.co_name.startswith("<") else min(lines, default=None)
+
+
 def functions_around(kind: type) -> Iterator[CodeType]:
     """The methods of a class, and the functions of the file that its `forward` stands in. Each may come again."""
     forward = getattr(kind, "forward", None)

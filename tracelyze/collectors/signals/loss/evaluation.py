@@ -14,6 +14,7 @@ from typing import Any
 
 from tracelyze.collectors.internals.private_names import UNSEEN
 from tracelyze.collectors.program.calls import GRAD, Call
+from tracelyze.collectors.program.lines import named_calls
 from tracelyze.collectors.program.models import Model
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
@@ -194,6 +195,15 @@ class Evaluation(Signal):
             self._late.append((row, Readback(self.torch, [total], lambda r, v: r.update(loss=v[0] / losses))))
         else:
             self.context.emit("evals", row)
+        self._note_function(calls[0].site)
+
+    def _note_function(self, site: int | None) -> None:
+        """The first statement of the function that evaluates, beside which a missing eval() or no_grad() belongs."""
+        code = None if site is None else self.program.sites.code(site)
+        if code is not None and "backward" not in code.co_names:
+            line = named_calls.first_statement(code)
+            if line is not None:
+                self.program.sites.at("evaluation", code, line)
 
     def _release(self, wait: bool = False) -> None:
         while self._unread and (wait or self._unread[0][1].arrived()):

@@ -1,5 +1,4 @@
-"""Lines of the training loop that clear gradients, lines of the model in which attention has its softmax, and lines
-that make modules.
+"""Lines of the training loop that clear gradients, lines of the model that take a softmax, and lines that make modules.
 
 Nothing is wrapped for the former, so they cost nothing and break no graph; but that a line stands there is all that is
 known: not that it ran. The code is read once, on a thread of ours, when the line of the backward is known.
@@ -26,10 +25,7 @@ MAX_ROWS = 2000
 class ScriptLines(Signal):
     name = "script_lines"
     columns = tuple(f"modules.{name}" for name in ("model", "module", "kind", "made_at"))
-    about = (
-        "Lines of the training loop that clear gradients, softmaxes of attention in the model; "
-        "lines that make its modules."
-    )
+    about = "Lines of the training loop that clear gradients, softmaxes in the model; lines that make its modules."
     cost = "a few ms once, on a thread of ours; 3 us for each module that is made, and again at the first step"
 
     def __init__(self, context: SignalContext) -> None:
@@ -84,6 +80,8 @@ class ScriptLines(Signal):
                 self._read[id(code)] = code
                 for line in named_calls.softmaxes_of_attention(code)[:MAX_SITES]:
                     self.program.sites.add("attention", code.co_filename, line, code.co_name)
+                for line in named_calls.softmaxes(code)[:MAX_SITES]:
+                    self.program.sites.add("softmax", code.co_filename, line, code.co_name)
 
     def every_second(self, row: dict[str, Any]) -> None:
         self._read_forwards()
@@ -95,3 +93,5 @@ class ScriptLines(Signal):
         if code is not None:
             for line in named_calls.methods(code, "zero_grad")[:MAX_SITES]:
                 self.program.sites.add("zero_grad", code.co_filename, line, code.co_name)
+            for line in named_calls.softmaxes(code)[:MAX_SITES]:
+                self.program.sites.add("softmax", code.co_filename, line, code.co_name)
