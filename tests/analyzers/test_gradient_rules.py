@@ -341,6 +341,27 @@ def test_two_gradients_that_tower_above_all_others(make) -> None:
         assert make.check("gradient-spikes", process)[0] == "passed"
 
 
+def test_clipping_after_the_step_bounds_nothing(make) -> None:
+    norm = np.exp(np.random.default_rng(0).normal(0, 0.3, COUNT))
+    norm[[150, 220, 310]] = 80
+    norm[1] = norm[0]  # the clip before the second step met what the first had used
+    late = {"clips": [None] + [1] * (COUNT - 1), "grad_norm_source": [1] + [2] * (COUNT - 1)}
+    clips = {"grad_norm": norm.tolist(), "clip_max_norm": [None] + [90.0] * (COUNT - 1)}
+    _, _, finding = make.check("gradient-spikes", make.process(make.steps() | clips | late))
+    assert (finding.severity, "only after the step" in finding.summary) == ("warning", True)
+    assert "between backward and step" in finding.fix
+    before = {"clips": [1] * COUNT, "grad_norm_source": [2] * COUNT, "clip_max_norm": [90.0] * COUNT}
+    loss = [*(0.4 + 2 * np.exp(-np.arange(200) / 50)), *np.geomspace(0.45, 60, 200)]
+    grown = {"grad_norm": np.append(norm[:200], np.full(200, 1e5)).tolist(), "loss": loss}
+    for told, how in ((True, late), (False, before), (False, late | {"grad_norm_source": [1] * COUNT})):
+        for rule in ("exploding-gradients", "loss-divergence"):
+            _, _, finding = make.check(rule, make.process(make.steps() | clips | grown | how))
+            assert ("only after the step" in finding.summary) == told
+    norm[1] = 2 * norm[0]  # the first step was made without a clip, for a reason of its own
+    process = make.process(make.steps() | clips | late | {"grad_norm": norm.tolist()})
+    assert "only after" not in make.check("gradient-spikes", process)[2].summary
+
+
 def test_clip_before_unscale(make) -> None:
     steps = make.steps() | {"clipped_scaled": [True] * COUNT, "scale": [1024.0] * COUNT, "clips": [1] * COUNT}
     status, _, finding = make.check("clip-before-unscale", make.process(steps))

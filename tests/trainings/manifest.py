@@ -781,6 +781,7 @@ TARGETS_AND_LAYERS: Final = (
     pair("sorting_groups", "one-reward", "zero-advantage", consequences=STUCK, fast=True),
     pair("one_cycle_vae", "heavy-prior", "constant-output", consequences=STUCK),
     pair("turbine_power", "two-units", "gradient-spikes|loss-spikes", lines=("loss.backward()",), fast=True),
+    pair("turbine_power", "clipped-late", "gradient-spikes|loss-spikes", lines=("nn.utils.clip_grad_norm_(",)),
     pair("turbine_power", "smooth-maps", "constant-output", consequences=STUCK),
     pair("one_cycle_vae", "left-early", "stops-short"),
     faulty("recurrence_out_of_bounds", "exploding-gradients", consequences=BLOW_UP, lines=("loss.backward()",)),

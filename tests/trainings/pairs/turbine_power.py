@@ -2,7 +2,7 @@
 
 Faults: `two-units`: two records of the anemometer were written in another unit, and reach the model as they are.
 `smooth-maps`: the smoothness of the answers over a farm is summed over turbines, beside an error that is a mean, and
-weighs a thousand times too much.
+weighs a thousand times too much. `clipped-late`: the two records, with a clip that comes after the step.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def main():
     torch.manual_seed(31)
     torch.set_num_threads(1)
     x, y = readings()
-    if fault == "two-units":
+    if fault in ("two-units", "clipped-late"):
         x[[2650, 5700]] *= 300
     model = nn.Sequential(nn.Linear(10, 48), nn.ReLU(), nn.Linear(48, 48), nn.ReLU(), nn.Linear(48, 1))
     weight = 10.0 if fault == "smooth-maps" else 1e-4
@@ -39,6 +39,8 @@ def main():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        if fault == "clipped-late":
+            nn.utils.clip_grad_norm_(model.parameters(), 5.0)
         if step % 40 == 39:
             print(f"step {step + 1} loss {loss.item():.4f}")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import statistics
-from tracelyze.analyzers.computed.gradients import through_time
+from tracelyze.analyzers.computed.gradients import late_clips, through_time
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
@@ -91,7 +91,8 @@ def _grown(
     begin, seen = (timing.step_at(optimization, row) for row in between)
     since = f"From step {begin} on" if seen == begin else f"From some step between {begin} and {seen} on"
     limit = (limits["ratio"] * base, f"{limits['ratio']:g} times the early level")
-    effect = RUNAWAY if runaway else "while the loss does not improve or is lost."
+    effect = RUNAWAY if runaway else "while the loss does not improve or is lost." + late_clips.told(optimization)
+    fix = late_clips.FIX if late_clips.seen(optimization) else FIX
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -103,7 +104,7 @@ def _grown(
             f"{since} the gradient norm stays more than ten times above its early level and ends at "
             f"{number(ratio)} times of it, {effect}"
         ),
-        fix=FIX_SIGN if runaway else FIX,
+        fix=FIX_SIGN if runaway else fix,
         fix_code="" if runaway else FIX_CODE,
         first_step=begin,
         last_step=timing.last_step(optimization),
@@ -112,7 +113,7 @@ def _grown(
             Evidence("late norm over early norm", ratio, "", limits["ratio"], limits.source("ratio")),
             Evidence("learning rate there", _number(optimization.steps["lr"][first])),
         ],
-        location=optimization.backward_location,
+        location=late_clips.line(optimization) or optimization.backward_location,
         charts=pictures.grad_norm(optimization, [Mark(float(begin), "leaves its level")], limit=limit)
         + pictures.loss(optimization, [Mark(float(begin), "gradients leave their level")]),
         false_alarm="A loss whose scale was changed on purpose during the run.",
