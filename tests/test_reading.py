@@ -176,6 +176,33 @@ def test_a_stream_of_rows_that_take_no_space_is_refused(run: Path) -> None:
     assert "claims 67,108,864 rows" in judged(run)
 
 
+def rewrite(file: Path, change: Callable[[pa.Table], pa.Table]) -> None:
+    pq.write_table(change(pq.read_table(pa.BufferReader(file.read_bytes()))), file)
+
+
+@pytest.mark.parametrize("name", ["steps", "events", "reach"])
+def test_a_column_that_is_there_twice_is_refused(name: str, run: Path) -> None:
+    rewrite(run / PROCESS / f"{name}.parquet", lambda table: table.append_column("step", table["step"]))
+    assert "has the column step twice" in judged(run)
+
+
+def test_an_exit_code_that_is_no_number_is_none(run: Path) -> None:
+    file = run / PROCESS / "events.parquet"
+    infinite = pa.scalar(float("inf"))
+    rewrite(file, lambda table: table.set_column(4, "value", pa.repeat(infinite, len(table))))
+    assert judged(run) == ""
+
+
+@pytest.mark.parametrize("change", [lambda table: table.slice(0, 0), lambda table: table.drop_columns(["kind"])])
+def test_a_program_whose_end_was_lost_was_not_killed(change: Callable[[pa.Table], pa.Table], run: Path) -> None:
+    """The exit status is there, as the C library wrote it."""
+    rewrite(run / PROCESS / "events.parquet", change)
+    diagnosis = tracelyze.diagnose(run)
+    assert "killed" not in {one.rule for one in diagnosis.findings}
+    (run / PROCESS / schema.STATUS_FILE).unlink()
+    assert "killed" in {one.rule for one in tracelyze.diagnose(run).findings}
+
+
 # --- manifests ---
 
 WRONG: tuple[Any, ...] = (None, True, -1, 0.5, 10**400, "x", "\ud800", [], [[1]], {}, {"a": {"a": [1]}}, 1e300)

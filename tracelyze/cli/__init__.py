@@ -7,6 +7,7 @@ Each command is a module that registers itself with `app`; it imports what it ne
 from __future__ import annotations
 
 import sys
+import warnings
 
 from tracelyze.cli.app import ExitCode, app
 from tracelyze.errors import InputError
@@ -19,6 +20,8 @@ from tracelyze.cli import collect, diagnose, compare, watch, fleet, catalogue, r
 
 def main() -> None:
     """Entry point of `tracelyze` and `python -m tracelyze`. Every error is one line on stderr, never a traceback."""
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore", RuntimeWarning)  # numpy's, of numbers that a damaged file holds
     try:
         app(prog_name="tracelyze")
     except InputError as error:

@@ -131,8 +131,15 @@ class FileColumns:
             part.forget()
 
     def check(self) -> None:
-        """InputError if a column has a type that cannot stand for the one that the format declares."""
+        """InputError if a column is there twice, or has a type that cannot stand for the declared one."""
         for part in self.parts:
+            names = part.schema.names
+            if len(set(names)) < len(names):
+                twice = next(name for name in names if names.count(name) > 1)
+                raise InputError(
+                    Cause.DAMAGED_RUN,
+                    f"{part.path}: has the column {twice} twice: the file was not written by tracelyze; {FRAGMENT}",
+                )
             for column in self.spec.columns:
                 index = part.schema.get_field_index(column.name)
                 if index >= 0 and not _fits(column.type, part.schema.field(index).type):

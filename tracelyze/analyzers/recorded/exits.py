@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import re
 import time
@@ -53,6 +54,9 @@ def exit_of(folder: Path, facts: Mapping[str, Any], events: Table) -> Exit:
         return Exit("running", None, f"process {facts.get('pid')} on {facts.get('host')} wrote just now")
     if facts.get("pid") is None:
         return Exit("unknown")
+    status = _with_status({"value": None}, folder)["value"]
+    if status is not None:  # written by the C library on its way out: the program ended, and the row of that is lost
+        return Exit("finished", status, "the record of its end is lost; the C library wrote the exit status")
     if facts.get("own_faulthandler"):
         return Exit("vanished", None, "the process left no exit record; a fatal signal's stacks went to its own output")
     return Exit("vanished", None, "the process left no exit record")
@@ -80,7 +84,7 @@ def _with_status(row: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
 
 def _written(row: Mapping[str, Any], raised: list[dict[str, Any]]) -> Exit:
     name = str(row["name"] or "finished")
-    code = None if row["value"] is None else int(row["value"])
+    code = int(row["value"]) if row["value"] is not None and math.isfinite(row["value"]) else None
     detail = str(row["text"] or "").strip()
     if name == "exception":
         return Exit("exception", code, _message(raised[-1]) if raised else detail)
