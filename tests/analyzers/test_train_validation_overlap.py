@@ -48,6 +48,27 @@ def test_part_of_the_validation_set_is_trained_on(make, common: int) -> None:
     assert finding.evidence[1].value == pytest.approx(common / 800, abs=0.15)
 
 
+@pytest.mark.parametrize(
+    ("source", "status"),
+    [
+        ("test_loader = DataLoader(train_set, batch_size=32)", "fired"),
+        ("self.val_dl = DataLoader(train_set, batch_size=32)", "fired"),
+        ('"val": DataLoader(train_set, batch_size=32),', "fired"),
+        ("errors = DataLoader(train_set, batch_size=32)", "passed"),
+        ("train_eval_loader = DataLoader(train_set, batch_size=32)", "passed"),
+        ("latest = DataLoader(train_set, batch_size=32)", "passed"),
+    ],
+)
+def test_all_training_data_in_a_loader_that_is_called_validation(make, source: str, status: str) -> None:
+    whole = list(range(3200))
+    sites = [{"site": 2, "role": "dataloader", "file": "train.py", "line": 9, "function": "main", "source": source}]
+    loaders = [TRAIN | {"made_at": None}, TRAIN | {"loader": 1}]
+    process = make.process(
+        loaders=loaders, more={"batches": passes(whole, whole)}, evals=make.evals() | {"losses": [0] * 4}, sites=sites
+    )
+    assert make.check(RULE, process)[0] == status
+
+
 def test_separate_data_pass(make) -> None:
     assert judge(make, passes(list(range(3200)), list(range(3200, 4000))))[0] == "passed"
 

@@ -11,6 +11,7 @@ over all samples and the mean p of count * (count - 1) give s = m^2 / p.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -26,6 +27,9 @@ Row = dict[str, Any]
 CONTINUOUS = 16  # different pairs of the smallest and the largest value of a batch that are compared
 AGAIN = 400  # times that a sample was met once more: from there on the estimate from counts is within a twentieth or so
 DIFFERENT = 0.25  # of them that have to differ: a grid has few extremes, and copies have theirs again and again
+
+_HELD_OUT = "val|valid|validation|test|testing|dev|held_?out"
+_NAMED = re.compile(rf"""(self\.)?["']?(\w+_)?({_HELD_OUT})(_?(loader|dataloader|dl|iter|batches))?["']?\s*[=:]""")
 
 
 @dataclass
@@ -88,6 +92,12 @@ def _add(one: Seen, rows: dict[str, Row], common: list[str], richest: str) -> No
     one.sizes.append(int(str(row["shape"]).split("x")[0]))
     if str(row["dtype"] or "").startswith(("float", "bfloat")) and row["min"] is not None and row["max"] is not None:
         one.extremes.append((float(row["min"]), float(row["max"])))
+
+
+def is_named_for_validation(process: Process, loader: Row) -> bool:
+    """Whether the script's own name for the loader says that it holds data which are not trained on."""
+    made = process.loader_location(loader)
+    return made is not None and _NAMED.match(made.source.strip()) is not None
 
 
 def size_of(passes: list[Seen], length: int) -> float:

@@ -42,14 +42,15 @@ def check(process: Process, limits: Limits) -> Outcome:
         passes = [one for one in evaluated if one.loader in numbers]
         if not passes or not set(numbers) <= lengths.keys():
             return Skipped("too little of a validation set was sampled")
-        if overlap.size_of(passes, lengths[numbers[0]]) > limits["size"] * min(sizes):
+        named = all(overlap.is_named_for_validation(process, loaders[number]) for number in numbers)
+        if not named and overlap.size_of(passes, lengths[numbers[0]]) > limits["size"] * min(sizes):
             return Passed("what is evaluated is too large a part of the training data to have been held out of them")
         found = overlap.of_validation(passes, trained, lengths, limits["splits"], limits["enough"])
         if not _beyond_chance(found, overlap.continuous(trained), limits):
             if found.expected * limits["share"] < limits["enough"]:
                 return Skipped(f"too few validation samples were compared: {found.looked:,}")
             return Passed(f"{found.hits:,} of {found.looked:,} samples of a validation set were met in training")
-        if not _validates(process, found, numbers, limits):
+        if not named and not _validates(process, found, numbers, limits):
             return Skipped(
                 f"{found.hits:,} of {found.looked:,} evaluated samples are trained on, and no loss is computed: "
                 "a measure of training accuracy looks the same"
@@ -140,8 +141,8 @@ RULE = Rule(
         ),
         Threshold("splits", 3, "splits", "two may be two phases; three that share samples are no folds"),
     ),
-    not_when="Evaluation on the training data: by its loader, on a set more than half as large, or beside any set that "
-    "is clean. Folds, active learning, blank samples, few distinct values. A small set that is in training entirely: "
-    "only if losses are computed on it and nothing else is evaluated.",
+    not_when="Evaluation on the training data: by its loader, beside any set that is clean, or on a set more than half "
+    "as large, unless the script calls its loader val or test. Folds, active learning, blank samples, few distinct "
+    "values. A small set that is all in training: only if losses are computed on it and nothing else is evaluated.",
     references=("https://arxiv.org/abs/1902.00423",),
 )
