@@ -36,6 +36,15 @@ CASES = {
     "masked mean, divided by six": (lambda x: masked_sum(x)[0] / masked_sum(x)[1] / 6, 6.0, False),
     "sum over all elements of several micro-batches": (lambda x: (x**2).sum() / (4 * ROWS * COLUMNS), 160.0, True),
     "sum over all targets of several micro-batches": (lambda x: summed(x) / (4 * ROWS), 4.0, True),
+    "a part, and an auxiliary loss": (lambda x: summed(x) / (4 * ROWS) + 0.1 * (x**2).mean(), None, True),
+    "two parts": (lambda x: 0.9 * (x.sum() / 400) + 0.1 * ((x**2).sum() / 900), None, True),
+    "its own mean, and an auxiliary loss": (lambda x: summed(x) / ROWS + (x**2).mean(), 1.0, False),
+    "a mean, and a sum that a large number divides": (lambda x: summed(x) / ROWS + (x**2).sum() / 1000, 1.0, False),
+    "sums that are no cross-entropy": (
+        lambda x: F.mse_loss(x, torch.zeros(ROWS, COLUMNS), reduction="sum") / ROWS + (x**2).sum() / ROWS,
+        1.0,
+        False,
+    ),
     "its own mean": (lambda x: summed(x) / ROWS, 1.0, False),
 }
 

@@ -131,6 +131,22 @@ def divided_by_a_tensor(truth):
     divided_by_targets_of_step(truth, as_tensor=True)
 
 
+def part_beside_an_auxiliary_loss(truth):
+    """As a mixture of experts in the Hugging Face Trainer does: what balances the experts is divided by nothing."""
+
+    def losses(model, step):
+        total = sum(int((targets != -100).sum()) for _, targets in micro_batches(step))
+        value = 0.0
+        for x, y in micro_batches(step):
+            scores = model(x)
+            loss = functional.cross_entropy(scores, y, reduction="sum") / total + 0.01 * scores.square().mean()
+            value += loss.item()
+            loss.backward()
+        return value, MICRO
+
+    accumulated(truth, losses)
+
+
 def written_out_and_divided_by_targets_of_step(truth):
     """As the SFTTrainer of TRL does: a sum over all positions, divided by the targets of all micro-batches."""
 
@@ -591,6 +607,23 @@ def trained(model, optimizer, batches, truth, **columns):
         optimizer.step()
 
 
+class Around(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner, self.dropout = inner, nn.Dropout(0.1)
+
+    def forward(self, x):
+        return self.dropout(self.inner(x))
+
+
+def another_module_evaluated_last(truth):
+    """What holds the trained weights then was never called before, and is gone when the next program's calls come."""
+    model = classifier()
+    optimizer = adam(model)
+    trained(model, optimizer, loaded(), truth)
+    truth.evaluated(**evaluate(Around(model), loaded(20, 8, seed=1)), trained=True)
+
+
 def live_and_averaged(truth):
     model = classifier()
     optimizer = adam(model)
@@ -744,13 +777,14 @@ def variational(truth):
 
 
 IDIOMS = (
-    plain, divided_by_targets_of_step, divided_by_a_tensor, written_out_and_divided_by_targets_of_step,
+    plain, divided_by_targets_of_step, divided_by_a_tensor, part_beside_an_auxiliary_loss,
+    written_out_and_divided_by_targets_of_step,
     divided_by_own_targets, divided_by_number,
     one_backward_of_several_forwards, two_roots, clipped_by_norm, clipped_by_value, clipped_by_value_and_norm,
     clipped_by_its_largest, clipped_with_a_known_norm, clipped_twice, scaled,
     bfloat16, adversarial, adversarial_in_two_backwards, adversarial_generator_first, two_in_turn, two_heads, closure,
     gradients_assigned, recurrent, sequence_first, images_of_different_sizes, packed_sequences, two_views,
-    muon, inside_backward, live_and_averaged, live_and_averaged_side_by_side,
+    muon, inside_backward, another_module_evaluated_last, live_and_averaged, live_and_averaged_side_by_side,
     two_splits, single_forwards, recomputed, recomputed_reentrant, transformed_by_a_module, variational,
 )  # fmt: skip
 

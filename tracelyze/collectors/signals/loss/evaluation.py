@@ -73,6 +73,8 @@ class Evaluation(Signal):
         call.declared = self._declared
         call.holder = self.program.trainings.holder(call.model.number)
         if call.mode != GRAD or not call.in_train:
+            if call.holder is None and self.progress.steps and call.model.number not in self._held:
+                self._holder(call.model)  # The model may be gone before the pass is over: its program's last one.
             call.site = self.program.sites.here("forward")
             call.path = self.program.sites.path() if call.batch is None else ()
             if not self.progress.steps and call.declared is None and _in_sanity_check():

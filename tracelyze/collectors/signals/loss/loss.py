@@ -227,7 +227,24 @@ def own_divisor(torch: Any, node: Any) -> tuple[float | None, bool, bool]:
     """By what the loss with this node was divided beyond its own mean, whether it is a part of the step's mean, and
     whether it is what a loss function averages."""
     constants, inner = divisions(torch, node)
+    if inner is not None and saved_values.operation(inner) == "AddBackward0" and adds_parts(torch, inner):
+        return None, True, False
     return *beside_own_mean(torch, constants, inner), getattr(inner, "_saved_reduction", None) == MEAN
+
+
+def adds_parts(torch: Any, node: Any) -> bool:
+    """Whether the terms of this sum are parts of the step's mean: all of them (a smoothed cross-entropy of the Hugging
+    Face Trainer), or one whose targets are counted, beside which an auxiliary loss stands (a mixture of experts)."""
+    found = []
+    for term, _ in node.next_functions:
+        constants, inner = divisions(torch, term)
+        is_part = beside_own_mean(torch, constants, inner)[1]
+        if getattr(inner, "_saved_reduction", None) == SUM:
+            is_part = is_part and isinstance(saved_values.saved(inner, "total_weight"), torch.Tensor)
+            if is_part:
+                return True
+        found.append(is_part)
+    return all(found)
 
 
 def beside_own_mean(torch: Any, constants: list[float | None], node: Any) -> tuple[float | None, bool]:
