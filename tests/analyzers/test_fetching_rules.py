@@ -144,6 +144,10 @@ def test_host_memory_that_climbs_beyond_the_first_epoch(make) -> None:
     _, _, finding = make.check("host-memory-leak", make.process(climbing(make, 1e6)))
     assert (finding.severity, finding.confidence) == ("warning", "likely")
     assert make.check("host-memory-leak", make.process(climbing(make, 1e5)))[2].confidence == "possible"
+    acting = {"loss_graphs": [{"step": 1, "weights": 8, "weights_negative": 0.5}]}
+    replay = make.process(climbing(make, 1e5), more=acting)
+    assert make.check("host-memory-leak", replay)[0] == "passed", "a replay buffer that fills"
+    assert make.check("host-memory-leak", make.process(climbing(make, 1e6), more=acting))[0] == "fired"
     assert make.check("memory-leak", make.process(climbing(make, 1e6)))[0] == "passed"
     one_epoch = [{"loader": 0, "dataset": "Cached", "length": 400, "num_workers": 0}]
     assert make.check("host-memory-leak", make.process(climbing(make, 1e6), loaders=one_epoch))[0] == "passed"
