@@ -341,6 +341,20 @@ def test_two_gradients_that_tower_above_all_others(make) -> None:
         assert make.check("gradient-spikes", process)[0] == "passed"
 
 
+def test_an_explosion_that_began_with_one_batch(make) -> None:
+    norm = np.exp(np.random.default_rng(3).normal(0, 0.2, COUNT))
+    norm[160:] *= 1e5
+    loss = np.append(np.linspace(2, 1, 160), np.full(COUNT - 160, 900.0))
+    unknown = [None if index == 159 else value for index, value in enumerate(norm.tolist())]
+    for known, told in ((norm.tolist(), True), (unknown, False)):
+        steps = make.steps() | {"loss": loss.tolist(), "grad_norm": known}
+        finding = make.check("exploding-gradients", make.process(steps))[2]
+        assert ("It began with one batch: the loss leapt at step 161" in finding.summary) == told
+        assert ("Look at the batch of step 161" in finding.fix) == told
+    slower = make.steps() | {"loss": [*np.linspace(2, 1, 160), *np.geomspace(1, 900, 240)], "grad_norm": norm.tolist()}
+    assert "one batch" not in make.check("exploding-gradients", make.process(slower))[2].summary
+
+
 def test_clipping_after_the_step_bounds_nothing(make) -> None:
     norm = np.exp(np.random.default_rng(0).normal(0, 0.3, COUNT))
     norm[[150, 220, 310]] = 80

@@ -124,3 +124,33 @@ def test_large_updates_between_two_looks_show_in_the_weights(make, norms: tuple[
     assert found == status
     if found == "fired":
         assert "rate of SGD, 0.3," in finding.title
+
+
+def test_a_batch_that_broke_the_training_is_no_rate(make) -> None:
+    random = np.random.default_rng(8)
+    looks = [
+        {
+            "step": step,
+            "optimizer": 0,
+            "elements": 64,
+            "weight_norm": norm,
+            "update_norm": 0.03 * norm,
+            "parameter": "w",
+        }
+        for step, norm in (
+            (1, 1.0),
+            (2, 1.0),
+            (11, 1.0),
+            (60, 90.0),
+            (90, 95.0),
+        )  # the 44th update is 90 times as large
+    ]
+
+    def status(losses: list[float]) -> str:
+        return str(run(make, [0.05] * COUNT, losses, tables={"parameters": looks})[0])
+
+    wrecked = [*(4e3 * np.exp(random.normal(0, 0.4, 60))), *random.normal(1.4, 0.02, COUNT - 103)]
+    sound = 1.4 - 0.3 * np.arange(43) / 43 + random.normal(0, 0.02, 43)
+    assert status([*sound, *wrecked]) == "passed"  # the loss fell until that batch
+    assert status([*random.normal(1.4, 0.02, 43), *wrecked]) == "fired"  # nothing shows that the rate was sound
+    assert status([*sound, *np.geomspace(1.1, 4e3, 12), *wrecked[:-12]]) == "fired"  # it grew from step to step

@@ -9,7 +9,7 @@ import numpy as np
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.data import predictions
-from tracelyze.analyzers.computed.optimization import ratios
+from tracelyze.analyzers.computed.optimization import one_batch, ratios
 from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.rule import Limits
 
@@ -101,6 +101,8 @@ def stuck(optimization: Optimization, seen: Curve, limits: Limits) -> TooHigh | 
     loss = seen.loss
     if len(loss) < limits["early"] or loss[0] <= 0 or seen.lost or _goes_on(optimization):
         return None
+    if _broken_by_a_batch(loss):
+        return None
     reached = float(np.median(loss[len(loss) // 2 :])) / float(loss[0])
     levels = statistics.block_medians(loss, max(1, len(loss) // SMOOTH))
     lowest = float(levels.min()) / float(loss[0])
@@ -122,6 +124,14 @@ def stuck(optimization: Optimization, seen: Curve, limits: Limits) -> TooHigh | 
     begin, shown = int(seen.rows[0]), int(seen.rows[1])
     rate, highest, above = _highest_rate(seen, int(limits["early"])), float(loss.max()), reached >= limits["regained"]
     return TooHigh(shown, begin, rate, None, highest, float(loss.min()), largest, stuck=True, above=above)
+
+
+def _broken_by_a_batch(loss: Floats) -> bool:
+    """Whether the loss fell until one batch, whose loss towers over all before: the rate was sound up to there."""
+    at = one_batch.leap(loss)
+    if at is None or at < 2 * SMOOTH:
+        return False
+    return float(np.median(loss[at - SMOOTH : at])) < _FELL * float(np.median(loss[:SMOOTH]))
 
 
 def _goes_on(optimization: Optimization) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.gradients import late_clips, through_time
-from tracelyze.analyzers.computed.optimization import style
+from tracelyze.analyzers.computed.optimization import one_batch, style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -93,6 +93,7 @@ def _grown(
     limit = (limits["ratio"] * base, f"{limits['ratio']:g} times the early level")
     effect = RUNAWAY if runaway else "while the loss does not improve or is lost." + late_clips.told(optimization)
     fix = late_clips.FIX if late_clips.seen(optimization) else FIX
+    batch, look = ("", "") if runaway else one_batch.told(optimization, between)
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -102,9 +103,9 @@ def _grown(
         ),
         summary=(
             f"{since} the gradient norm stays more than ten times above its early level and ends at "
-            f"{number(ratio)} times of it, {effect}"
+            f"{number(ratio)} times of it, {effect}{batch}"
         ),
-        fix=FIX_SIGN if runaway else fix,
+        fix=FIX_SIGN if runaway else look + fix,
         fix_code="" if runaway else FIX_CODE,
         first_step=begin,
         last_step=timing.last_step(optimization),
