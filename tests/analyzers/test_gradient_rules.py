@@ -334,6 +334,11 @@ def test_two_gradients_that_tower_above_all_others(make) -> None:
         assert status == ("passed" if at[1] == at[0] + 1 else "fired")  # two in a row are a level
         if finding is not None:
             assert f"steps {at[0] + 1}, {at[1] + 1}" in finding.summary
+    norm = np.exp(random.normal(0, 0.3, 250))
+    norm[[130, 170, 210]] = 120
+    looked = [value if index < 100 or value == 120 else None for index, value in enumerate(norm.tolist())]
+    sparse = make.process(make.steps(250) | {"grad_norm": looked}, evals={})
+    assert make.check("gradient-spikes", sparse)[0] == "fired", "steps between them were not looked at"
     for height, spread in ((20.0, 0.3), (120.0, 0.7)):  # not so high; amounts that are large by themselves
         norm = np.exp(random.normal(0, spread, 250))
         norm[[60, 200]] = height

@@ -55,7 +55,10 @@ def towering(losses: Floats, limits: Limits) -> BadBatches | None:
     first = int(_FIRST * len(losses))
     if len(losses) < limits["losses"] or losses.min() <= 0:
         return None
-    found = lone_spikes.towering(losses[first:], height=limits["height"], gap=limits["gap"], sigmas=limits["sigmas"])
+    found = lone_spikes.towering(
+        losses[first:], np.arange(first, len(losses)), height=limits["height"], gap=limits["gap"],
+        sigmas=limits["sigmas"],
+    )  # fmt: skip
     rows = np.array(found, dtype=np.intp) + first
     if not limits["pair"] <= len(rows) < limits["batches"] or losses[rows].min() <= losses[:first].max():
         return None

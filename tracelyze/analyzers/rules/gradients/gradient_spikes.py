@@ -41,10 +41,10 @@ def check(process: Process, limits: Limits) -> Outcome:
     window, factor = (int(limits["norms"]) // 2, 2 * limits["factor"]) if few else (64, limits["factor"])
     found = statistics.spikes(norm, window=window, sigmas=limits["sigmas"], factor=factor)
     # Norms are looked at more often where something is out of the ordinary: what is rare is judged by all steps.
-    most = limits["share"] * int(_settled(optimization).sum())
-    if len(found) < limits["spikes"] or len(found) > most:
-        lone = lone_spikes.towering(norm, height=limits["height"], gap=limits["gap"], sigmas=limits["sigmas"])
-        if not limits["pair"] <= len(lone) <= max(limits["spikes"], most):
+    count = int(_settled(optimization).sum())
+    if len(found) < limits["spikes"] or len(found) > limits["share"] * count:
+        lone = lone_spikes.towering(norm, rows, height=limits["height"], gap=limits["gap"], sigmas=limits["sigmas"])
+        if not limits["pair"] <= len(lone) <= max(limits["spikes"], limits["often"] * count):
             return Passed(f"{plural(len(found), 'spike')} among {len(norm):,} gradient norms")
         found = lone
     usual = [norm[: found[0]], at_first[np.isfinite(at_first)]]
@@ -119,6 +119,7 @@ RULE = Rule(
         Threshold("pair", 2, "steps", "of `height` and with `gap`: 400 healthy trainings have none that meets both"),
         Threshold("height", 50, "", "times the norms around; measured: two of a healthy training reach 23 with a gap"),
         Threshold("gap", 3, "", "between logarithms of the lowest of them and of the highest other one; healthy: 1.6"),
+        Threshold("often", 0.05, "share", "of the steps: one bad sample meets every epoch of twenty batches once"),
         Threshold("share", 0.02, "share", "what happens in every fiftieth step is not a spike but the distribution"),
         Threshold("level", 17, "norms", "whose median is usual: what a training bore for so long does no harm"),
         Threshold("norms", 48, "norms", "two windows of the 24 norms that then have to define what is usual"),
