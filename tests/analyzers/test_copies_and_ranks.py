@@ -11,9 +11,10 @@ COUNT = 400
 LOOKS = (1, 2, 11, 16, 24, 36)
 
 
-def rank(make: Any, number: int, norms: list[float], lr: float = 0.01) -> Any:
+def rank(make: Any, number: int, norms: list[float], lr: float = 0.01, gradient: float | None = None) -> Any:
     rows = [
         {"step": step, "optimizer": 0, "parameter": "l.weight", "weight_norm": norm, "lr": lr}
+        | ({} if gradient is None else {"grad_norm": gradient / step})
         for step, norm in zip(LOOKS, norms, strict=True)
     ]
     process = make.process(facts={"rank": number}, more={"parameters": rows})
@@ -32,6 +33,14 @@ def test_ranks_that_drift_apart(make) -> None:
     apart = [4.7, 4.71 + 1e-4, 4.72 + 2e-4, 4.73 + 1e-3, 4.74 + 2e-3, 4.75 + 4e-3]
     status, _, finding = judged(make, rank(make, 0, NORMS), rank(make, 1, apart))
     assert (status, finding.severity, finding.ranks) == ("fired", "critical", [0, 1])
+
+
+def test_ranks_that_average_gradients_of_models_that_were_never_equal(make) -> None:
+    own, other = rank(make, 0, NORMS, gradient=0.3), [one + 1.0 for one in NORMS]
+    status, _, finding = judged(make, own, rank(make, 1, other, gradient=0.3))
+    assert (status, finding.ranks, finding.first_step) == ("fired", [0, 1], 1)
+    assert "differ from the start" in finding.title
+    assert judged(make, own, rank(make, 1, other, gradient=0.4))[0] == "passed", "parts of one model"
 
 
 @pytest.mark.parametrize(

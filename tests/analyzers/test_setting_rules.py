@@ -229,3 +229,20 @@ def test_data_parallel(make) -> None:
     model = {"model": 0, "name": "DataParallel"}
     assert make.check("data-parallel", make.process(models=[model]))[2].severity == "info"
     assert make.check("data-parallel", make.process())[0] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("validation", "size", "in_train", "status"),
+    [
+        ([40.0, 44.0, 41.0, 39.0], 1, False, "fired"),
+        ([1.5, 1.4, 1.4, 1.3], 1, False, "passed"),  # no worse than training
+        ([40.0, 44.0, 41.0, 39.0], 2, False, "passed"),  # two samples: few values are judged elsewhere
+        ([40.0, 44.0, 41.0, 39.0], 1, True, "passed"),  # validated with statistics of its own batches as well
+        ([1.5, 40.0, 41.0, 39.0], 1, False, "passed"),  # good at first: something else came later
+    ],
+)
+def test_batchnorm_of_one_sample_that_fails_in_validation(make, validation, size, in_train, status) -> None:
+    steps = make.steps() | {"backwards": [1] * COUNT, "batch_size": [size] * COUNT}
+    evals = make.evals() | {"loss": validation, "model_in_train": [in_train] * 4, "loss_is_whole": [True] * 4}
+    models = [{"model": 0, "name": "Net", "sensitive": "BatchNorm2d x3"}]
+    assert make.check("batchnorm-small-batch", make.process(steps, models=models, evals=evals))[0] == status

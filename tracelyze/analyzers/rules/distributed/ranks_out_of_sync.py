@@ -41,6 +41,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped("several optimizers: which of them work together is not known", "not-applicable")
     own = weights.sums_of(process)
     apart: list[int] = []
+    unlike: list[int] = []  # from the first step on, and trained with the same gradients
     for rank, peer in sorted(ranks.items()):
         if rank == process.rank:
             continue
@@ -50,17 +51,49 @@ def check(process: Process, limits: Limits) -> Outcome:
             return Skipped(f"weights of rank {rank} were looked at in too few of the steps in which those of rank "
                            f"{process.rank} were")  # fmt: skip
         distances = [weights.apart(own[step], other[step]) for step in steps]
+        if distances[0] > limits["equal"] and weights.same_gradients(process, [peer.open()], limits["equal"]):
+            unlike.append(rank)
+            continue
         if distances[0] > limits["equal"]:
             return Passed(f"weights of ranks {process.rank} and {rank} differ from the first step on, as parts do")
         if min(distances[2:]) <= limits["equal"]:
             return Passed(f"weights of ranks {process.rank} and {rank} are equal at step {steps[-1]:,}, or in between")
         apart.append(rank)
+    if unlike:
+        return [_never_equal(process, [process.rank, *unlike])]
     opened = [ranks[rank].open() for rank in apart[:MOST_OPENED]]
     if len({one.steps.has("loss") for one in (process, *opened)}) > 1:
         return Passed("some ranks have no loss and get their gradients from elsewhere, as stages of a pipeline do")
     averaged = weights.same_gradients(process, opened, limits["equal"])
     most = weights.largest_distance(process, opened)
     return [_finding(process, apart, most, averaged, limits)]
+
+
+def _never_equal(process: Process, ranks: list[int]) -> Finding:
+    optimization = process.longest
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="likely",
+        title=f"{plural(len(ranks), 'rank')} average their gradients, but their weights differ from the start",
+        summary=(
+            "The optimizers of these ranks are given the same gradients at the same steps, as data parallel training "
+            "does, while their weights differ from the first step on. So each gradient is the mean over models that "
+            "are not the same, and fits none of them."
+        ),
+        fix="Give all ranks the same weights before the first step: send those of rank 0 to the others, which "
+        "DistributedDataParallel does, or seed all ranks alike where the model is made.",
+        fix_code="for tensor in model.state_dict().values():\n    dist.broadcast(tensor, src=0)",
+        first_step=1,
+        last_step=timing.last_step(optimization),
+        ranks=ranks,
+        evidence=[Evidence("ranks with the same gradients and weights of their own", len(ranks), "ranks")],
+        cost=timing.cost_of(optimization, timing.numbers(optimization) >= 1),
+        location=process.module_location("") or optimization.made_at or optimization.step_location,
+        seen_at=optimization.step_location,
+        charts=pictures.loss(optimization),
+        false_alarm="Parts of a model that are given one gradient on purpose.",
+    )
 
 
 def _finding(process: Process, apart: list[int], most: float, averaged: bool, limits: Limits) -> Finding:
@@ -111,7 +144,7 @@ RULE = Rule(
         ),
         Threshold("equal", 1e-6, "share", "ranks that apply the same gradients agree bit for bit; float32 has 1e-7"),
     ),
-    not_when="Sharded weights (FSDP), weights that differ from the start, that meet again, or whose rates differ.",
+    not_when="Sharded weights (FSDP), weights and gradients that differ from the start, weights that meet again.",
     whole_process=True,
     references=("https://docs.pytorch.org/docs/stable/notes/ddp.html",),
 )

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import number
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
-    from tracelyze.diagnosis import Location
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -35,7 +36,9 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
         return Skipped(f"fewer than {limits['steps']:.0f} steps whose batch and modes are known")
     backwards, size = np.median(steps["backwards"][known]), np.median((steps["batch_size"] / steps["backwards"])[known])
     all_in_train = (steps["modules_in_train"] == steps["modules_sensitive"])[known].mean() >= limits["share"]
-    if all_in_train and (few := _few_values(optimization, limits)) is not None:
+    if all_in_train and size == 1 and (gap := batch_statistics.gap(optimization, limits)) is not None:
+        return _of_one_sample(optimization, *gap, limits)
+    if all_in_train and (few := batch_statistics.few_values(optimization, limits)) is not None:
         return _noise(optimization, *few, float(size), limits)
     if backwards < limits["backwards"] or size > limits["samples"] or not all_in_train:
         return Passed(f"{size:.0f} samples per forward, {backwards:.0f} backwards per step")
@@ -59,30 +62,37 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
             Evidence("samples per forward", float(size), "samples", limits["samples"], limits.source("samples")),
             Evidence("backwards per step", float(backwards), "", limits["backwards"], limits.source("backwards")),
         ],
-        location=_batch_location(optimization, float(size)),
+        location=batch_statistics.batch_location(optimization, float(size)),
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="Samples that hold very many positions each, whose statistics are good enough.",
     )
 
 
-def _batch_location(optimization: Optimization, samples: float, layer: str = "") -> Location | None:
-    """The loader of batches that are forwarded whole: its line sets their size. Else the line that makes the layer, or
-    that of the backward."""
-    process, loader = optimization.process, optimization.loader
-    made_at = process.site(loader["made_at"]) if loader.get("batch_size") == samples else None
-    return made_at or (process.module_location(layer) if layer else None) or optimization.backward_location
-
-
-def _few_values(optimization: Optimization, limits: Limits) -> tuple[str, float] | None:
-    """The layer whose mean and variance come from the fewest values of each channel, if they are too few."""
-    layers: dict[str, list[float]] = {}
-    for row in optimization.process.tables["activations"].records():
-        if "BatchNorm" in (row["kind"] or "") and row["outputs"]:
-            layers.setdefault(row["module"] or "", []).append(row["elements"] / row["outputs"])
-    usual = {name: float(np.median(values)) for name, values in layers.items() if len(values) >= limits["looks"]}
-    name = min(usual, key=lambda one: usual[one], default=None)
-    return None if name is None or usual[name] > limits["values"] else (name, usual[name])
+def _of_one_sample(optimization: Optimization, there: float, here: float, limits: Limits) -> Finding:
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="likely",
+        title="BatchNorm is trained on one sample at a time, and validated with averages over all",
+        summary=(
+            "Forwards in training hold 1 sample, so BatchNorm normalises each by its own mean and variance. In eval "
+            "mode it uses averages of these, which fit no single sample: the loss is "
+            f"{number(there)} in validation and {number(here)} in training just before, from the first validations on."
+        ),
+        fix="Make batches larger, or use a norm that works on one sample: InstanceNorm, GroupNorm or LayerNorm.",
+        fix_code="nn.GroupNorm(num_groups=math.gcd(32, channels), num_channels=channels)  # instead of BatchNorm2d",
+        first_step=1,
+        last_step=timing.last_step(optimization),
+        evidence=[
+            Evidence("samples per forward", 1, "samples"),
+            Evidence("validation loss over training loss", there / here, "times", limits["gap"], limits.source("gap")),
+        ],
+        location=batch_statistics.batch_location(optimization, 1.0, ""),
+        seen_at=optimization.backward_location,
+        charts=pictures.loss(optimization),
+        false_alarm="A validation set that is much harder than the training data.",
+    )
 
 
 def _noise(optimization: Optimization, layer: str, values: float, samples: float, limits: Limits) -> Finding:
@@ -106,7 +116,7 @@ def _noise(optimization: Optimization, layer: str, values: float, samples: float
             Evidence("values per channel", values, "values", limits["values"], limits.source("values")),
             Evidence("samples per forward", samples, "samples"),
         ],
-        location=_batch_location(optimization, samples, layer),
+        location=batch_statistics.batch_location(optimization, samples, layer),
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="A model that is to work like this, whose validation uses statistics of its batches as well.",
@@ -127,6 +137,9 @@ RULE = Rule(
         Threshold("samples", 2, "samples", "Wu and He 2018, Group Normalization: ImageNet error 10 points higher at 2"),
         Threshold("backwards", 4, "", "accumulation that is meant to make the batch several times larger"),
         Threshold("values", 4, "values", "derived: the variance of four values is off by 80%, sqrt(2 / 3), of itself"),
+        Threshold("gap", 3, "times", "derived: data that were held out cost more, but not three times from the start"),
+        Threshold("first", 2, "validations", "one may come before the averages have settled"),
+        Threshold("before", 50, "steps", "of one sample each, whose losses vary"),
         Threshold("looks", 2, "measurements", "one of them may be the last batch of an epoch"),
         Threshold("steps", 10, "steps", "a first try is no habit"),
         Threshold("share", 0.9, "share", "of the steps with all mode-sensitive modules in train mode"),
