@@ -117,7 +117,7 @@ RULE = Rule(
         Threshold("factor", 10, "", "an order of magnitude: far outside of heavy tails that are stationary"),
         Threshold("spikes", 3, "steps", "one or two happen in healthy trainings"),
         Threshold(
-            "pair", 2, "steps", "of `height` with `gap`: none in 227 healthy runs and 15,000 simulated heavy tails"
+            "pair", 2, "steps", "of `height` with `gap`: none in 203 healthy runs and 15,000 simulated heavy tails"
         ),
         Threshold("height", 50, "", "times the norms around; measured: two of a healthy training reach 23 with a gap"),
         Threshold("gap", 3, "", "between logarithms of the lowest of them and of the highest other one; healthy: 1.6"),

@@ -128,7 +128,7 @@ RULE = Rule(
             "batches",
             "a few may meet a hard sample each; with five, a tail as heavy as t(2) seldom has the gap",
         ),
-        Threshold("pair", 2, "batches", "with `height` and `gap`, which 227 healthy runs never have together"),
+        Threshold("pair", 2, "batches", "with `height` and `gap`, which 203 healthy runs never have together"),
         Threshold("height", 50, "", "times the losses around: measured, two of a healthy training reach 16 with a gap"),
         Threshold("gap", 3, "", "between logarithms of the lowest of them and of the highest other one; healthy: 2.1"),
         Threshold("rare", 0.1, "share", "what more than one batch in ten is like is a second kind of data"),
