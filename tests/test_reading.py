@@ -193,6 +193,17 @@ def test_an_exit_code_that_is_no_number_is_none(run: Path) -> None:
     assert judged(run) == ""
 
 
+@pytest.mark.parametrize("text", ["{}", "x", "9" * 5000, "\0", "[" * 2000])
+@pytest.mark.parametrize(("name", "column"), [("loss_calls", "input_shape"), ("optimizers", "options")])
+def test_texts_of_a_table_may_be_anything(name: str, column: str, text: str, run: Path) -> None:
+    def change(table: pa.Table) -> pa.Table:
+        texts = pa.repeat(pa.scalar(text), len(table))
+        return table.set_column(table.schema.get_field_index(column), column, texts)
+
+    rewrite(run / PROCESS / f"{name}.parquet", change)
+    assert judged(run) == ""
+
+
 @pytest.mark.parametrize("change", [lambda table: table.slice(0, 0), lambda table: table.drop_columns(["kind"])])
 def test_a_program_whose_end_was_lost_was_not_killed(change: Callable[[pa.Table], pa.Table], run: Path) -> None:
     """The exit status is there, as the C library wrote it."""
@@ -345,6 +356,22 @@ def test_no_file_of_a_run_costs_more_than_a_line(imported: bool, trace: Path, tm
 
     attack()
     assert judged(run) == ""
+
+
+@pytest.mark.parametrize("content", ["null", "[]", "1", '"log_history"'])
+def test_a_state_that_is_no_object_costs_a_line(content: str, tmp_path: Path) -> None:
+    file = tmp_path / "trainer_state.json"
+    file.write_text(content)
+    assert "log_history is not a list of objects" in judged(file)
+
+
+def test_a_time_with_hundreds_of_digits_loses_its_event_alone(tmp_path: Path) -> None:
+    file = tmp_path / "trace.json"
+    times = [1, 10**400, *range(2, 300)]
+    file.write_text(
+        json.dumps({"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": at, "dur": 0.5} for at in times]})
+    )
+    assert judged(file) == ""
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _FUNCTIONS = frozenset({"cross_entropy", "nll_loss"})
 _BINARY = frozenset({"binary_cross_entropy", "binary_cross_entropy_with_logits"})
+_LONGEST = 19  # digits of a size; a damaged file may hold more than Python turns into a number
 _SAME = 0.01  # relative: the loss of the step is that of the call, up to a mean over micro-batches
 
 
@@ -53,5 +54,5 @@ def level(optimization: Optimization) -> tuple[float, str] | None:
 
 def _second(shape: str | None) -> int | None:
     """The classes of an input of shape [samples, classes, ...] or [classes]."""
-    sizes = [int(size) for size in (shape or "").split("x") if size]
+    sizes = [int(size) for size in (shape or "").split("x") if size.isdecimal() and len(size) < _LONGEST]
     return sizes[min(1, len(sizes) - 1)] if sizes else None

@@ -5,13 +5,13 @@ Each rank is portrayed by itself, in its summary; the table is made of these por
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
+from tracelyze import reading
 from tracelyze.analyzers.computed.ranks import weights
 from tracelyze.analyzers.computed.ranks.weights import Sums
 from tracelyze.diagnosis import Agreement
@@ -57,7 +57,7 @@ def portrait_of(process: Process) -> Portrait | None:
         return None
     settings: dict[str, str] = {}
     for row in list(process.optimizers.records())[:MOST_KINDS]:
-        options = json.loads(str(row["options"] or "{}"))
+        options = reading.parse_object(row["options"])
         known = {"class": row["name"], "tensors": row["parameters"], "elements": row["elements"]}
         settings |= {
             f"{row['optimizer']} {name}": f"{value}" for name, value in (known | options).items() if value is not None

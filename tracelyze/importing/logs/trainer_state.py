@@ -37,9 +37,9 @@ def read(path: Path) -> Log:
     return of_state(file, data)
 
 
-def of_state(file: Path, data: dict[str, Any]) -> Log:
+def of_state(file: Path, data: Any) -> Log:
     """The log without its last entry, which sums up the run (its `train_loss` is a mean over all steps)."""
-    history = data.get("log_history")
+    history = data.get("log_history") if isinstance(data, dict) else None
     if not isinstance(history, list) or not all(isinstance(entry, dict) for entry in history):
         raise InputError(Cause.DAMAGED_LOG, f"{file}: log_history is not a list of objects; the file is damaged")
     entries = [entry for entry in history if "train_runtime" not in entry]

@@ -114,7 +114,10 @@ def _text(value: Any) -> str:
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError("not a number")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise ValueError("not finite") from None
     if not math.isfinite(number):
         raise ValueError("not finite")
     return number
