@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tracelyze import reading, schema
-from tracelyze.analyzers.recorded import continuations, logged
+from tracelyze.analyzers.recorded import continuations, logged, summed_losses
 from tracelyze.analyzers.recorded.columns import FileColumns, ParquetPart, Part, StreamPart
 from tracelyze.analyzers.recorded.compaction import compact_process
 from tracelyze.analyzers.recorded.exits import exit_of, may_live, stop_of, text_of
@@ -164,7 +164,8 @@ def process(folder: Path) -> Process:
     tables = {spec.name: Table(spec, _columns(folder, spec, stems)) for spec in schema.TABLES}
     tables, joined = continuations.joined(tables)
     tables, incomplete = logged.completed(tables)
-    notes = [*wrong, *incomplete, *joined, *logged.ignored(tables["events"])]
+    tables, summed = summed_losses.averaged(tables)
+    notes = [*wrong, *incomplete, *joined, *summed, *logged.ignored(tables["events"])]
     stopped = text_of(folder / schema.STOPPED_FILE)
     if stopped:
         notes.append(_stop_note(stopped, tables["steps"]))

@@ -84,7 +84,7 @@ class LossInputs(Signal):
             "site": self.program.sites.here("loss"),
             "loader": self.progress.loader,
             "training": key[1] and given.requires_grad,
-            "reduction": str(kwargs.get("reduction", "mean")),
+            "reduction": "sum" if kwargs.get("size_average") is False else str(kwargs.get("reduction", "mean")),
             "input_shape": shape_of(given),
             "target_shape": shape_of(target),
             "target_integer": not target.dtype.is_floating_point,
