@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 
 from tracelyze.collectors.tensors import label_columns, saved_values  # noqa: E402
-from tracelyze.collectors.tensors.written_losses import meeting, sides  # noqa: E402
+from tracelyze.collectors.tensors.written_out.errors import meeting, sides  # noqa: E402
 
 SAMPLES = 40
 SAME = 1 - 1e-6

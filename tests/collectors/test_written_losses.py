@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from tracelyze.analyzers import diagnose  # noqa: E402
 from tracelyze.collectors.tensors import saved_values  # noqa: E402
-from tracelyze.collectors.tensors.written_losses import meeting  # noqa: E402
+from tracelyze.collectors.tensors.written_out.errors import meeting  # noqa: E402
 
 B = 9
 NET = torch.nn.Linear(4, 1)

@@ -16,8 +16,9 @@ LOSS_CALLS: Final = Table(
             "function",
             "string",
             "",
-            "function of torch.nn.functional; written out: the script computes the loss; the model's own loss: labels "
-            "were given to a model that computes it without such a function",
+            "function of torch.nn.functional; written out: the script computes the loss; the hand-written loss: "
+            "it does so for classes of a sequence; the model's own loss: labels were given to a model that computes it "
+            "without such a function",
         ),
         Column("site", "int32", "", "line of the script that calls it (table sites)"),
         Column("loader", "int16", "", "DataLoader whose batch was in hand (table loaders)"),

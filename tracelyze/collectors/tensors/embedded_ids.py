@@ -85,14 +85,20 @@ def _shape(node: Any, output: int) -> tuple[int, ...]:
 
 def columns(torch: Any, given: Any, target: Any, ignored: int, weight: Any) -> dict[str, Any]:
     """Columns of a row of loss_calls, as tensors without dimensions: scores `given` with the classes in dimension 1."""
-    graph = Graph(given.grad_fn)
+    classes = given.shape[1]
+    if given.numel() != target.numel() * classes:
+        return {}
+    return behind(torch, given.grad_fn, classes, target, ignored, weight)
+
+
+def behind(torch: Any, root: Any, classes: int, target: Any, ignored: int, weight: Any) -> dict[str, Any]:
+    """The same, of the scores of so many classes that a node of the graph made."""
+    graph = Graph(root)
     if not graph.whole:
         return {}
-    placed = [
-        (node, *pair) for node in graph.of_kind("Embedding") if (pair := _placed(torch, node, given, target, ignored))
-    ]
+    placed = [(node, *pair) for node in graph.of_kind("Embedding") if (pair := _placed(torch, node, target, ignored))]
     pairs = [(node, ids[:ROWS, :COLUMNS], beside[:ROWS, :COLUMNS]) for node, ids, beside in placed]
-    rows = [_beside(torch, graph, node, given, ids, beside, ignored, weight) for node, ids, beside in pairs]
+    rows = [_beside(torch, graph, node, classes, ids, beside, ignored, weight) for node, ids, beside in pairs]
     attending = _attending(graph)
     texts = [rows_of_ids.columns(torch, attending, ids, beside, ignored) for _, ids, beside in pairs]
     ways = [way for place in placed for way in next_seen.columns(torch, graph, *place, ignored, IN_PLACE)]
@@ -100,11 +106,11 @@ def columns(torch: Any, given: Any, target: Any, ignored: int, weight: Any) -> d
     return of_ids | rows_of_ids.best(torch, texts) | next_seen.best(torch, ways)
 
 
-def _placed(torch: Any, embedding: Any, given: Any, target: Any, ignored: int) -> tuple[Any, Any] | None:
+def _placed(torch: Any, embedding: Any, target: Any, ignored: int) -> tuple[Any, Any] | None:
     """The ids of an embedding and the target at each of them, if they are sequences with one target for every id. Where
     the script has left out the last scores of each row and the first labels, the last id has no target."""
     ids = saved(embedding, "indices")
-    if ids is None or ids.dim() != 2 or ids.shape[1] < 2 or given.numel() != target.numel() * given.shape[1]:
+    if ids is None or ids.dim() != 2 or ids.shape[1] < 2:
         return None
     if not is_plain(torch, ids) or ids.device != target.device:
         return None
@@ -118,11 +124,11 @@ def _placed(torch: Any, embedding: Any, given: Any, target: Any, ignored: int) -
 
 
 def _beside(
-    torch: Any, graph: Graph, embedding: Any, given: Any, ids: Any, target: Any, ignored: int, weight: Any
+    torch: Any, graph: Graph, embedding: Any, classes: int, ids: Any, target: Any, ignored: int, weight: Any
 ) -> dict[str, Any]:
     """The columns of one embedding: its ids compared with the targets at the same positions."""
     found = _compared(ids, target, ignored)
-    later = sees_later(torch, graph, embedding, given.shape[1], ids.device)
+    later = sees_later(torch, graph, embedding, classes, ids.device)
     found["sees_later"] = torch.full((), math.nan, device=ids.device) if later is None else later
     ways = [padding(torch, ids, target, ignored, weight)]
     if ids.shape[0] > 1:  # The dimension of time may come before that of the batch.

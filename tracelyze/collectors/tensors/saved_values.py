@@ -41,8 +41,19 @@ def saved_other(node: Any) -> Any:
 def saved(node: Any, name: str) -> Any:
     """A tensor that the operation `node` saved under this name; None if it is gone, or if a hook would run."""
     try:
-        raw = getattr(node, f"_raw_saved_{name}")
-        hooked = raw.unpack_hook is not None if hasattr(raw, "unpack_hook") else _used != [False]
-        return None if hooked else getattr(node, f"_saved_{name}")
+        return None if _hooked(getattr(node, f"_raw_saved_{name}")) else getattr(node, f"_saved_{name}")
     except (AttributeError, RuntimeError):  # another operation of that name, or a backward has released it
         return None
+
+
+def saved_several(node: Any, name: str) -> tuple[Any, ...]:
+    """The same, where an operation saved a list: that of its indices. Empty if one of them cannot be read."""
+    try:
+        hooked = any(_hooked(raw) for raw in getattr(node, f"_raw_saved_{name}"))
+        return () if hooked else tuple(getattr(node, f"_saved_{name}"))
+    except (AttributeError, RuntimeError):
+        return ()
+
+
+def _hooked(raw: Any) -> bool:
+    return raw.unpack_hook is not None if hasattr(raw, "unpack_hook") else _used != [False]

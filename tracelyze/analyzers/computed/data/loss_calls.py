@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 COMPILED = "CompiledFunction"
-OF_TOKENS = ("cross_entropy", "nll_loss", "the model's own loss")  # the last: labels given to a model with a fused loss
+WRITTEN = "the hand-written loss"  # a cross-entropy that the script writes out
+SCORED = ("cross_entropy", "nll_loss", WRITTEN)
+OF_TOKENS = (*SCORED, "the model's own loss")  # the last: labels given to a model with a fused loss
 CALLS = Threshold("calls", 3, "calls", "one or two may be odd: a first try, a last batch of one sample")
 SHARE = Threshold("share", 0.9, "share", "a line of code does it at every call or not at all; batches of one differ")
 ROUNDING = Threshold(

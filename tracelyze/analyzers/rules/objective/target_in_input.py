@@ -22,7 +22,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     next ids, of models whose attention sees them; and targets that are one of the numbers a model is given."""
     findings, judged = label_columns.findings(process, RULE.id, limits)
     causal = looked = False
-    for line in loss_calls.lines(process, ("cross_entropy", "nll_loss")):
+    for line in loss_calls.lines(process, loss_calls.SCORED):
         rows = [row for row in line.rows if row["ids_equal"] is not None and row["ids_compared"] >= limits["targets"]]
         looked |= bool(rows)
         blind = [row for row in rows if row["sees_later"] == 0.0]  # exactly: masked weights are

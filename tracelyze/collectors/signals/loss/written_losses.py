@@ -9,15 +9,19 @@ from tracelyze.collectors.internals.private_names import SAVED, UNSEEN
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
-from tracelyze.collectors.tensors import label_columns, loss_targets, saved_values
+from tracelyze.collectors.tensors import embedded_ids, label_columns, loss_targets, rows_of_ids, saved_values
+from tracelyze.collectors.tensors.attention import next_seen
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute, unseen
-from tracelyze.collectors.tensors.written_losses import Meeting, meeting, sides
+from tracelyze.collectors.tensors.written_out.errors import Meeting, meeting, sides
+from tracelyze.collectors.tensors.written_out.likelihoods import IGNORED, likelihood
 
 FIRST = 8  # backwards since the newest optimizer stepped first that are all looked at; then ever more rarely:
 SPACING = 4  # after a fourth more backwards than there were
 LABELS = 16  # samples of what the model was given
+SEQUENCES = 8  # samples in which a graph is walked for the ids that the model was given
 NAME = "written out"
+OF_CLASSES = "the hand-written loss"  # a cross-entropy: log-probabilities of which the targets are picked
 
 
 class WrittenLosses(Signal):
@@ -26,7 +30,9 @@ class WrittenLosses(Signal):
     columns = tuple(
         f"loss_calls.{name}"
         for name in ("step", "function", "site", "loader", "training", "reduction", "input_shape", "target_shape",
-                     "target_integer", "varies", "target_varies", *label_columns.COLUMNS)
+                     "target_integer", "varies", "target_varies", "ids_compared", "ids_equal", "ids_ahead",
+                     "sees_later", "pad_share", "pad_rows", "pad_target", "pad_same", *next_seen.COLUMNS,
+                     *rows_of_ids.COLUMNS, *label_columns.COLUMNS)
     )  # fmt: skip
     about = (
         "Losses that are written out instead of called: shapes of prediction and target, from the graph behind them."
@@ -40,10 +46,11 @@ class WrittenLosses(Signal):
         self._begun = 0  # backwards of the process when the newest optimizer stepped first
         self._next = 0  # backwards since then at which to sample again
         self._labels = 0  # samples of what the model was given
+        self._sequences = 0
         self._pending = PendingRows(context.emit, "loss_calls")
 
     def first_step(self, tracked: Any) -> None:
-        self._begun, self._next, self._labels = self.progress.backwards, 0, 0
+        self._begun, self._next, self._labels, self._sequences = self.progress.backwards, 0, 0, 0
 
     def before_backward(self, roots: Any) -> None:
         count = self.progress.backwards - self._begun
@@ -54,20 +61,40 @@ class WrittenLosses(Signal):
         if type(root) is not self.torch.Tensor or root.dim() or root.grad_fn is None:
             return
         found = meeting(self.torch, root.grad_fn)
-        if found is None:
+        if found is not None:
+            self._emit(self._row(NAME, found.given, found.target), self._values(found, root))
+        if self._sequences < SEQUENCES:
+            self._likelihood(root)
+
+    def _likelihood(self, root: Any) -> None:
+        """A row for a cross-entropy that is written out, over sequences of ids."""
+        torch = self.torch
+        if not is_plain(torch, root) or not may_compute(torch, root.is_cuda):
             return
-        row = {
+        with unseen(torch), torch.no_grad():
+            picked = likelihood(torch, root.grad_fn)
+            if picked is None:
+                return
+            values = embedded_ids.behind(torch, picked.node, picked.classes, picked.targets, IGNORED, None)
+        self._sequences += 1 if values else SEQUENCES // 2
+        if values:
+            number = int(picked.targets.numel())
+            self._emit(self._row(OF_CLASSES, (number, picked.classes), (number,)) | {"target_integer": True}, values)
+
+    def _row(self, function: str, given: tuple[int, ...], target: tuple[int, ...]) -> dict[str, Any]:
+        return {
             "step": self.progress.steps,
-            "function": NAME,
+            "function": function,
             "site": self.program.sites.here("backward"),
             "loader": self.progress.loader,
             "training": True,
             "reduction": "mean",
-            "input_shape": shape_of_sizes(found.given),
-            "target_shape": shape_of_sizes(found.target),
+            "input_shape": shape_of_sizes(given),
+            "target_shape": shape_of_sizes(target),
             "target_integer": False,
         }
-        values = self._values(found, root)
+
+    def _emit(self, row: dict[str, Any], values: dict[str, Any]) -> None:
         names = list(values)
         if not values:
             self.context.emit("loss_calls", row)
