@@ -235,9 +235,18 @@ def compiled(device: str, steps: int) -> Truth:
 PROGRAMS: dict[str, Callable[[str, int], Truth]] = {
     one.__name__: one
     for one in (
-        plain, synchronising, input_bound, compute_bound, memory, out_of_memory, scaled, lasting, graphed, compiled,
+        plain,
+        synchronising,
+        input_bound,
+        compute_bound,
+        memory,
+        out_of_memory,
+        scaled,
+        lasting,
+        graphed,
+        compiled,
     )
-}  # fmt: skip
+}
 
 
 if __name__ == "__main__":

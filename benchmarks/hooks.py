@@ -48,10 +48,16 @@ from tracelyze.collectors.storage import stream
 WARM_UP = 500  # steps: the first 100 are looked at closely, and then the dear signals find out what they cost
 DATA = torch.utils.data
 HOMES = (
-    torch.nn.Module, torch.autograd, F, DATA.DataLoader, DATA.dataloader._BaseDataLoaderIter, torch.nn.utils,
-    torch.nn.utils.clip_grad, DATA._utils.fetch._MapDatasetFetcher,
+    torch.nn.Module,
+    torch.autograd,
+    F,
+    DATA.DataLoader,
+    DATA.dataloader._BaseDataLoaderIter,
+    torch.nn.utils,
+    torch.nn.utils.clip_grad,
+    DATA._utils.fetch._MapDatasetFetcher,
     *(kind for kind in vars(torch.optim.lr_scheduler).values() if isinstance(kind, type) and "step" in vars(kind)),
-)  # fmt: skip
+)
 
 
 class Switch:

@@ -58,9 +58,14 @@ def labelled(path: Path) -> Training | None:
         return tuple(part for part in values.get(key, "").split(separator) if part)
 
     return Training(
-        str(path.resolve()), several("args"), several("roots"), several("consequences"), several("extras"),
-        several("lines", ";"), int(values.get("exit") or 0),
-    )  # fmt: skip
+        str(path.resolve()),
+        several("args"),
+        several("roots"),
+        several("consequences"),
+        several("extras"),
+        several("lines", ";"),
+        int(values.get("exit") or 0),
+    )
 
 
 def idiom(script: Path) -> str:

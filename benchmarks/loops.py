@@ -130,9 +130,16 @@ def trainer(done: Done, micro_batches: int = 1) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
-            folder, per_device_train_batch_size=32, max_steps=1_000_000, logging_steps=500, save_strategy="no",
-            report_to=[], use_cpu=True, disable_tqdm=True, gradient_accumulation_steps=micro_batches,
-        )  # fmt: skip
+            folder,
+            per_device_train_batch_size=32,
+            max_steps=1_000_000,
+            logging_steps=500,
+            save_strategy="no",
+            report_to=[],
+            use_cpu=True,
+            disable_tqdm=True,
+            gradient_accumulation_steps=micro_batches,
+        )
         Trainer(Classifier(), arguments, train_dataset=Rows(), callbacks=[Ends()]).train()
 
 

@@ -76,9 +76,12 @@ class Bench:
     def _run(self, command: list[str], program: str, more: dict[str, str], fails: bool = False) -> tuple[int, Answer]:
         done = subprocess.run(
             [*command, str(PROGRAMS), program, self.device, str(self.steps)],
-            capture_output=True, text=True, timeout=max(1.0, min(ALONE, self.left)), env={**os.environ, **more},
+            capture_output=True,
+            text=True,
+            timeout=max(1.0, min(ALONE, self.left)),
+            env={**os.environ, **more},
             check=False,
-        )  # fmt: skip
+        )
         if done.returncode and not fails:
             raise RuntimeError(f"{program} ended with {done.returncode}: {done.stderr[-600:]}")
         lines = done.stdout.strip().splitlines()
@@ -174,8 +177,10 @@ def scaler(bench: Bench) -> Answer:
     scales = np.array(truth["scales"])[known] == steps["scale"][known]
     return judged(
         skipped == truth["skipped"] and bool(scales.all()),
-        skipped=sum(truth["skipped"]), skipped_recorded=sum(skipped), scales_that_agree=float(scales.mean()),
-    )  # fmt: skip
+        skipped=sum(truth["skipped"]),
+        skipped_recorded=sum(skipped),
+        scales_that_agree=float(scales.mean()),
+    )
 
 
 def nvml(bench: Bench) -> Answer:
@@ -280,9 +285,12 @@ def turns(milliseconds: float, device: str, blocks: int) -> Answer:
             differences.append(block(20) - bare)
         error = statistics.stdev(differences) / len(differences) ** 0.5
         return {
-            "bare_ms": step, "added_us": 1000 * statistics.median(differences), "standard_error_us": 1000 * error,
-            "blocks": blocks, "width": width,
-        }  # fmt: skip
+            "bare_ms": step,
+            "added_us": 1000 * statistics.median(differences),
+            "standard_error_us": 1000 * error,
+            "blocks": blocks,
+            "width": width,
+        }
 
 
 def _nothing() -> None:

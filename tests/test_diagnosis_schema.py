@@ -40,10 +40,14 @@ def test_a_real_diagnosis_obeys_it() -> None:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("verdict",), "fine"), (("schema_version",), 2), (("findings", 0, "confidence"), "sure"),
-        (("findings", 0, "first_step"), "two"), (("checks", 0, "why"), "because"), (("run", "ranks"), None),
+        (("verdict",), "fine"),
+        (("schema_version",), 2),
+        (("findings", 0, "confidence"), "sure"),
+        (("findings", 0, "first_step"), "two"),
+        (("checks", 0, "why"), "because"),
+        (("run", "ranks"), None),
     ],
-)  # fmt: skip
+)
 def test_it_refuses_what_is_no_diagnosis(path: tuple[Any, ...], value: Any) -> None:
     data = copy.deepcopy(json.loads(reports.render(examples.chain(), "json")))
     place = data

@@ -124,8 +124,15 @@ NO_CLASS = 3
 
 @pytest.mark.starts_programs
 def test_signals_of_another_package_are_recorded_and_those_that_do_not_fit_do_no_harm(declare, tmp_path: Path) -> None:
-    points = {"team_steps": "Steps", "raises": "Raises", "columns": "Columns", "loss": "Loss", "other": "Steps",
-              "no_class": "NO_CLASS", "absent": "Absent"}  # fmt: skip
+    points = {
+        "team_steps": "Steps",
+        "raises": "Raises",
+        "columns": "Columns",
+        "loss": "Loss",
+        "other": "Steps",
+        "no_class": "NO_CLASS",
+        "absent": "Absent",
+    }
     site = declare(SIGNALS, "tracelyze.signals", {name: f"added_package:{what}" for name, what in points.items()})
     script = tmp_path / "train.py"
     script.write_text(TRAINING.replace("< 11", "< 0.5"))

@@ -28,11 +28,23 @@ def test_numbers(value: float | None, written: str) -> None:
 @pytest.mark.parametrize(
     ("seconds", "written"),
     [
-        (0, "0 s"), (4e-7, "0.4 µs"), (0.0000642, "64.2 µs"), (0.0004, "0.4 ms"), (0.048, "48 ms"), (0.99999, "1 s"),
-        (12.34, "12.3 s"), (59.99, "1 min"), (250.2, "4 min 10 s"), (3600, "1 h"), (11100, "3 h 5 min"),
-        (187200, "2 d 4 h"), (None, "not known"), (math.nan, "not known"), (-2, "-2 s"),
+        (0, "0 s"),
+        (4e-7, "0.4 µs"),
+        (0.0000642, "64.2 µs"),
+        (0.0004, "0.4 ms"),
+        (0.048, "48 ms"),
+        (0.99999, "1 s"),
+        (12.34, "12.3 s"),
+        (59.99, "1 min"),
+        (250.2, "4 min 10 s"),
+        (3600, "1 h"),
+        (11100, "3 h 5 min"),
+        (187200, "2 d 4 h"),
+        (None, "not known"),
+        (math.nan, "not known"),
+        (-2, "-2 s"),
     ],
-)  # fmt: skip
+)
 def test_durations(seconds: float | None, written: str) -> None:
     assert formatting.duration(seconds) == written
 

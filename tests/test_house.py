@@ -105,8 +105,13 @@ def test_the_import_check_sees_what_it_must(tmp_path: Path) -> None:
         "def f():\n    from tracelyze import reports, schema\n    from torch.nn import Module\n"
     )
     assert {name for _, name in imports(module)} == {
-        "os", "typing", "numpy.linalg", "tracelyze.reports", "tracelyze.schema", "torch.nn",
-    }  # fmt: skip
+        "os",
+        "typing",
+        "numpy.linalg",
+        "tracelyze.reports",
+        "tracelyze.schema",
+        "torch.nn",
+    }
 
 
 MOST_FILES = 15  # of a room

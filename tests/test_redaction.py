@@ -66,9 +66,14 @@ def test_ordinary_lines_are_left_alone(text: str) -> None:
 @given(secret=SECRETS, name=st.sampled_from(SECRET_NAMES), form=st.integers(0, 6), before=st.sampled_from(HARMLESS))
 def test_no_named_secret_survives_in_a_command_line(secret: str, name: str, form: int, before: list[str]) -> None:
     given_as = [
-        [f"--{name}", secret], [f"--{name}={secret}"], [f"{name}={secret}"], ["env", f"{name}={secret}", "python"],
-        [f"+{name}={secret}"], [f"--env={name}={secret}"], ["--config", f'{{"{name}": "{secret}", "lr": 1}}'],
-    ][form]  # fmt: skip
+        [f"--{name}", secret],
+        [f"--{name}={secret}"],
+        [f"{name}={secret}"],
+        ["env", f"{name}={secret}", "python"],
+        [f"+{name}={secret}"],
+        [f"--env={name}={secret}"],
+        ["--config", f'{{"{name}": "{secret}", "lr": 1}}'],
+    ][form]
     hidden = redact_argv([*before, *given_as, "--lr", "1e-3"])
     assert secret not in " ".join(hidden)
     assert len(hidden) == len(before) + len(given_as) + 2
@@ -79,11 +84,15 @@ def test_no_named_secret_survives_in_a_command_line(secret: str, name: str, form
 @given(secret=SECRETS, name=st.sampled_from(SECRET_NAMES), form=st.integers(0, 7))
 def test_no_named_secret_survives_in_a_text(secret: str, name: str, form: int) -> None:
     text = [
-        f"login({name.replace('-', '_')}='{secret}')", f'{{"{name}": "{secret}"}}',
-        f"--{name} {secret}", f"--{name}={secret}", f"['train.py', '--{name}', '{secret}']",
-        f"os.environ.get('{name}', \"{secret}\")", f"headers['{name}'] = f'{secret}'",
+        f"login({name.replace('-', '_')}='{secret}')",
+        f'{{"{name}": "{secret}"}}',
+        f"--{name} {secret}",
+        f"--{name}={secret}",
+        f"['train.py', '--{name}', '{secret}']",
+        f"os.environ.get('{name}', \"{secret}\")",
+        f"headers['{name}'] = f'{secret}'",
         f"https://host/path?a=1&{name}={secret}&b=2",
-    ][form]  # fmt: skip
+    ][form]
     for line in (text, f"    {text}\nValueError: {text}"):
         assert secret not in redact_text(line)
 

@@ -18,8 +18,13 @@ NAMES = sorted(path.parent.name for path in SAMPLES.glob("*/run.json"))
 
 def test_there_is_one_per_headline_diagnosis_and_a_healthy_one() -> None:
     assert NAMES == [
-        "dataloader-bottleneck", "eval-in-train-mode", "fp16-overflow", "healthy", "memory-leak", "missing-zero-grad",
-    ]  # fmt: skip
+        "dataloader-bottleneck",
+        "eval-in-train-mode",
+        "fp16-overflow",
+        "healthy",
+        "memory-leak",
+        "missing-zero-grad",
+    ]
     assert sorted(path.stem.replace("_", "-") for path in (SAMPLES / "scripts").glob("*.py")) == NAMES
 
 

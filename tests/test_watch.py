@@ -126,8 +126,12 @@ def test_the_command_line_calls_the_pager_and_ends_when_something_critical_is_ce
     here = training.run.parent
     done = subprocess.run(
         [sys.executable, "-m", "tracelyze", "watch", "run", "--every", "0.1", "--on-finding", pager],
-        cwd=here, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        cwd=here,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 1, done.stderr
     assert "critical, certain  loss-nonfinite" in done.stdout
     assert (here / "said.txt").read_text() == f"loss-nonfinite at {BATCH + 1} of run"

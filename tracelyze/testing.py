@@ -134,7 +134,7 @@ class Workshop:
             "models": rows_of(models or [{"model": 0, "name": "Net", "sensitive": "Dropout x2, BatchNorm1d"}]),
             "sites": rows_of(SITES if sites is None else sites),
             "windows": rows_of(windows or []),
-        }  # fmt: skip
+        }
         given |= {name: rows_of(rows) for name, rows in (more or {}).items()}
         tables = {spec.name: Table(spec, MemoryColumns(spec, given.get(spec.name, {}))) for spec in schema.TABLES}
         return Process("rank00000", {"rank": 0, "cpus": 8, **(facts or {})}, tables, end or Exit("finished", 0))

@@ -107,10 +107,18 @@ def ranks_by_hand(make, contents: list[list[str]], samples: str = "aa bb cc", mo
     processes = []
     for rank, prints in enumerate(contents):
         rows = [
-            {"time": 1.0, "step": step, "epoch": 0, "batch": step + rank, "trained": True, "field": "0", "print": one,
-             "prints": samples}
+            {
+                "time": 1.0,
+                "step": step,
+                "epoch": 0,
+                "batch": step + rank,
+                "trained": True,
+                "field": "0",
+                "print": one,
+                "prints": samples,
+            }
             for step, one in enumerate(prints)
-        ]  # fmt: skip
+        ]
         processes.append(make.process(loaders=[], models=models, more={"batches": rows}, facts={"rank": rank}))
     return make.check("same-data-on-every-rank", *processes)
 

@@ -76,15 +76,20 @@ def test_thinning_leaves_short_series_alone() -> None:
         ("cross_entropy", "32x10", [5, 6, 7], None),  # one term of several: the loss of the step is another
         ("cross_entropy", "32x50000", [0, 1, 2], None),  # far from every loss of the run
     ],
-)  # fmt: skip
+)
 def test_the_loss_of_a_guess_is_drawn_where_it_is_known(
     make: Workshop, function: str, shape: str, values: list[int], expected: tuple[float, str] | None
 ) -> None:
     losses = np.linspace(2.6, 0.3, 60).tolist()
     calls = {
-        "step": [0, 1, 2], "function": [function] * 3, "training": [True] * 3, "reduction": ["mean"] * 3,
-        "input_shape": [shape] * 3, "target_integer": [True] * 3, "value": [losses[step] for step in values],
-    }  # fmt: skip
+        "step": [0, 1, 2],
+        "function": [function] * 3,
+        "training": [True] * 3,
+        "reduction": ["mean"] * 3,
+        "input_shape": [shape] * 3,
+        "target_integer": [True] * 3,
+        "value": [losses[step] for step in values],
+    }
     rows = [dict(zip(calls, values, strict=True)) for values in zip(*calls.values(), strict=True)]
     process = make.process(steps={**make.steps(60), "loss": losses}, more={"loss_calls": rows})
     (drawn,) = pictures.loss(process.optimizations[0])

@@ -7,9 +7,20 @@ from typing import Any
 import pytest
 
 SAVE = {
-    "action": "save", "file": "last.pt", "keys": "epoch model optimizer", "step": 100, "tensors": 8, "optimizer": True,
-    "scheduler": False, "scaler": False, "progress": True, "held": 8, "missing": 0, "compared": 8, "untouched": 0,
-}  # fmt: skip
+    "action": "save",
+    "file": "last.pt",
+    "keys": "epoch model optimizer",
+    "step": 100,
+    "tensors": 8,
+    "optimizer": True,
+    "scheduler": False,
+    "scaler": False,
+    "progress": True,
+    "held": 8,
+    "missing": 0,
+    "compared": 8,
+    "untouched": 0,
+}
 LOAD = SAVE | {
     "action": "load", "step": 200, "model_restored": True, "optimizer_restored": True, "scheduler_restored": False,
     "scaler_restored": False, "held": None, "missing": None, "compared": None, "untouched": None,

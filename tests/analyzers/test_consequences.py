@@ -55,9 +55,14 @@ def test_no_rule_of_the_catalogue_declares_causes_of_its_own() -> None:
 
 def test_a_rule_from_outside_declares_its_causes() -> None:
     outside = Rule(
-        id="licence-lost", family="own", severity="warning", title=".", about=".", check=lambda p, c: Passed("."),
+        id="licence-lost",
+        family="own",
+        severity="warning",
+        title=".",
+        about=".",
+        check=lambda p, c: Passed("."),
         consequence_of=("memory-leak",),
-    )  # fmt: skip
+    )
     found = [finding("memory-leak", 5), finding("licence-lost", 1900)]
     explained = causality.explain(found, [*DECLARED, outside], RUN)
     assert explained[1].caused_by == "memory-leak"
@@ -122,9 +127,14 @@ def test_two_incidents_stay_two_each_with_its_own_consequences_in_order_of_onset
     roots = [one.rule for one in ordered if one.caused_by is None]
     assert roots == ["missing-zero-grad", "memory-leak"]
     assert [one.rule for one in ordered] == [
-        "missing-zero-grad", "exploding-gradients", "loss-divergence", "constant-output", "dead-relu",
-        "memory-leak", "out-of-memory",
-    ]  # fmt: skip
+        "missing-zero-grad",
+        "exploding-gradients",
+        "loss-divergence",
+        "constant-output",
+        "dead-relu",
+        "memory-leak",
+        "out-of-memory",
+    ]
 
 
 def test_a_rate_that_is_too_high_only_by_gradients_that_add_up_is_left_out(make) -> None:

@@ -70,10 +70,18 @@ def forward(index: int, broken: str | None = None, kind: int = 1, weights: bool 
     for order, name in enumerate(names, 1):
         bad = broken is not None and order > names.index(broken)
         rows.append(
-            {"time": 0.05 * (index + 0.5), "step": index, "order": order, "module": name, "kind": "Linear",
-             "dtype": "float16", "nonfinite": kind if bad else 0, "alert": weights is not None,
-             "weights_finite": weights}
-        )  # fmt: skip
+            {
+                "time": 0.05 * (index + 0.5),
+                "step": index,
+                "order": order,
+                "module": name,
+                "kind": "Linear",
+                "dtype": "float16",
+                "nonfinite": kind if bad else 0,
+                "alert": weights is not None,
+                "weights_finite": weights,
+            }
+        )
     return rows
 
 

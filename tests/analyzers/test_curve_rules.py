@@ -275,8 +275,11 @@ FLAT = np.full(100, 0.5)
         ("zero-advantage", {"reward": FLAT, "reward_std": np.zeros(100)}, "fired"),
         ("zero-advantage", {"reward": RISING, "reward_std": np.full(100, 0.3)}, "passed"),
         ("zero-advantage", {"reward": RISING, "frac_reward_zero_std": np.tile([1.0, 0.0, 0.5], 34)[:100]}, "passed"),
-        ("zero-advantage", {"reward": np.r_[RISING[:40], np.ones(60)], "reward_std": np.r_[FLAT[:40], np.zeros(60)]},
-         "passed"),  # solved
+        (
+            "zero-advantage",
+            {"reward": np.r_[RISING[:40], np.ones(60)], "reward_std": np.r_[FLAT[:40], np.zeros(60)]},
+            "passed",
+        ),  # solved
         ("zero-advantage", {"reward": RISING}, "skipped"),
         ("completions-truncated", {"reward": FLAT, "completions__clipped_ratio": np.full(100, 0.97)}, "fired"),
         ("completions-truncated", {"reward": RISING, "completions__clipped_ratio": np.ones(100)}, "passed"),
@@ -297,7 +300,7 @@ FLAT = np.full(100, 0.5)
         ("sampler-mismatch", {"sampling__importance_sampling_ratio__mean": np.full(100, 1.01)}, "passed"),
         ("sampler-mismatch", {"reward": RISING}, "skipped"),
     ],
-)  # fmt: skip
+)
 def test_columns_of_reinforcement_training(make, rule, curves, status) -> None:
     assert make.check(rule, log(make, np.zeros(200), more=scalars(**curves)))[0] == status
 
@@ -311,10 +314,14 @@ def test_the_loss_of_a_policy_is_not_judged(make) -> None:
 @pytest.mark.parametrize(
     ("values", "left"),
     [
-        ([1.0, 2.0, 2.0, 2.0, 2.0], True), ([4.0, 1.0, 3.0, 3.0, 3.0, 3.0], True), ([1.0, 2.0, 2.0, 1.0, 2.0], False),
-        ([1.0, 9.0, 8.0, 6.0, 4.0, 3.0, 2.0, 1.5], False), ([3.0, 2.0, 1.0, 1.0, 1.0], False), ([1.0, 5.0], False),
+        ([1.0, 2.0, 2.0, 2.0, 2.0], True),
+        ([4.0, 1.0, 3.0, 3.0, 3.0, 3.0], True),
+        ([1.0, 2.0, 2.0, 1.0, 2.0], False),
+        ([1.0, 9.0, 8.0, 6.0, 4.0, 3.0, 2.0, 1.5], False),
+        ([3.0, 2.0, 1.0, 1.0, 1.0], False),
+        ([1.0, 5.0], False),
     ],
-)  # fmt: skip
+)
 def test_departure(values, left) -> None:
     assert (statistics.departure(np.array(values), factor=1.3, sigmas=6) is not None) == left
 
@@ -328,11 +335,16 @@ def test_excursions_end_where_half_of_the_way_is_made() -> None:
 HEALTHY = ("trainer_state/dpo_healthy", "trainer_state/grpo_ok1", "algoperf/00280.csv", "algoperf/00520.csv",
            "algoperf/00745.csv", "algoperf/01229.csv", "algoperf/01308.csv", "algoperf/03364.csv", "algoperf/04106.csv",
            "logs/modded-nanogpt-1.txt", "sb3/ppo_LunarLander-v2_1_2.monitor.csv")  # fmt: skip
-FAULTY = {"algoperf/01434.csv": "loss-divergence", "algoperf/01519.csv": "loss-divergence",
-          "algoperf/01484.csv": "loss-spikes", "algoperf/01533.csv": "overfitting",
-          "algoperf/00027.csv": "loss-plateau", "trainer_state/dpo_lr_zero": "loss-plateau",
-          "trainer_state/grpo_no_advantage": "zero-advantage",
-          "trainer_state/sft_nan_hidden": "loss-nonfinite"}  # fmt: skip
+FAULTY = {
+    "algoperf/01434.csv": "loss-divergence",
+    "algoperf/01519.csv": "loss-divergence",
+    "algoperf/01484.csv": "loss-spikes",
+    "algoperf/01533.csv": "overfitting",
+    "algoperf/00027.csv": "loss-plateau",
+    "trainer_state/dpo_lr_zero": "loss-plateau",
+    "trainer_state/grpo_no_advantage": "zero-advantage",
+    "trainer_state/sft_nan_hidden": "loss-nonfinite",
+}
 
 
 @pytest.mark.parametrize("name", [*HEALTHY, *FAULTY])

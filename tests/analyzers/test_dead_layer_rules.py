@@ -112,13 +112,20 @@ def test_what_saturates_the_layers_is_the_root(make) -> None:
 def outputs(zeros: Sequence[float], at: Sequence[int] = SAMPLED_STEPS, kind: str = "ReLU") -> list[dict[str, Any]]:
     """Looks at a hidden layer, its ReLU with that share of zeros, the last layer, and the model."""
     return [
-        {"time": 0.05 * step + 0.001 * order, "step": step - 1, "order": order, "module": name, "kind": what,
-         "zeros": share if name == "relu" else 0.0, "nonfinite": 0}
+        {
+            "time": 0.05 * step + 0.001 * order,
+            "step": step - 1,
+            "order": order,
+            "module": name,
+            "kind": what,
+            "zeros": share if name == "relu" else 0.0,
+            "nonfinite": 0,
+        }
         for step, share in zip(at, zeros, strict=True)
         for order, (name, what) in enumerate(
             [("layer0", "Linear"), ("relu", kind), ("layer1", "Linear"), ("", "Net")], 1
         )
-    ]  # fmt: skip
+    ]
 
 
 def of_hidden(norms: Sequence[float], at: Sequence[int] = SAMPLED_STEPS, **more: Any) -> list[dict[str, Any]]:

@@ -29,10 +29,18 @@ def sites_of(source: str, **roles: str) -> list[dict[str, Any]]:
     for role, text in roles.items():
         at = next(number for number, line in enumerate(lines, 1) if text in line)
         first = max(1, at - 3)
-        rows.append({
-            "site": len(rows) + 1, "role": role, "file": "train.py", "line": at, "function": "train",
-            "source": lines[at - 1].strip(), "excerpt": "\n".join(lines[first - 1 : at + 3]), "excerpt_line": first,
-        })  # fmt: skip
+        rows.append(
+            {
+                "site": len(rows) + 1,
+                "role": role,
+                "file": "train.py",
+                "line": at,
+                "function": "train",
+                "source": lines[at - 1].strip(),
+                "excerpt": "\n".join(lines[first - 1 : at + 3]),
+                "excerpt_line": first,
+            }
+        )
     return rows
 
 
@@ -120,7 +128,7 @@ def test_both_halves_of_a_scaler(make) -> None:
         ("[DataLoader(data) for data in parts]", None),
         ("DataLoader(data)  # slow", None),
     ],
-)  # fmt: skip
+)
 def test_arguments_of_a_loader(make, call: str, repaired: str | None) -> None:
     source = f"import torch\ndef make():\n    loader = {call}\n"
     process = make.process(sites=sites_of(source, dataloader="loader ="))
@@ -156,12 +164,14 @@ def test_what_may_not_be_the_place_is_left_alone(make) -> None:
 @pytest.mark.parametrize(
     ("line", "repaired"),
     [
-        ("self.best = model.state_dict()",
-         "self.best = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}"),
+        (
+            "self.best = model.state_dict()",
+            "self.best = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}",
+        ),
         ("best, at = model.state_dict(), epoch", None),
         ("best = copy.copy(model.state_dict())", None),
     ],
-)  # fmt: skip
+)
 def test_kept_weights_are_copied(make, line: str, repaired: str | None) -> None:
     source = f"def keep(self, model, epoch):\n    {line}\n"
     process = make.process(sites=sites_of(source, state_dict="state_dict()"))
@@ -175,13 +185,15 @@ def test_kept_weights_are_copied(make, line: str, repaired: str | None) -> None:
 @pytest.mark.parametrize(
     ("line", "example"),
     [
-        ("opt = torch.optim.SGD(net.parameters(), lr=0.3, momentum=0.9)",
-         "opt = torch.optim.SGD(net.parameters(), lr=0.03, momentum=0.9)"),
+        (
+            "opt = torch.optim.SGD(net.parameters(), lr=0.3, momentum=0.9)",
+            "opt = torch.optim.SGD(net.parameters(), lr=0.03, momentum=0.9)",
+        ),
         ("opt = torch.optim.SGD(net.parameters(), lr = 3e-1)", "opt = torch.optim.SGD(net.parameters(), lr=0.03)"),
         ("opt = make(net, lr=base_lr)", "optimizer = torch.optim.SGD(model.parameters(), lr=0.03)"),
         ("opt = make([{'lr': 1}], lr=10 * base)", "optimizer = torch.optim.SGD(model.parameters(), lr=0.03)"),
     ],
-)  # fmt: skip
+)
 def test_an_example_with_another_rate_keeps_the_users_line(make, line: str, example: str) -> None:
     sites = sites_of(f"def train():\n    {line}\n", optimizer="opt =")
     process = make.process(sites=sites, optimizers=[{"optimizer": 0, "name": "SGD", "made_at": 1}])

@@ -17,10 +17,11 @@ def passes(states: list[list[str]], loader: int = 0, **more: Any) -> list[dict[s
     """Passes over a loader; of each the states in which its workers began."""
     return [
         {"loader": loader, "epoch": epoch, "worker": worker, "step": 100 * (epoch + 1), "source": 0, "batches": 50}
-        | {"moved": "numpy", "start": state, "second": f"{state}{epoch}{worker}"} | more
+        | {"moved": "numpy", "start": state, "second": f"{state}{epoch}{worker}"}
+        | more
         for epoch, workers in enumerate(states)
         for worker, state in enumerate(workers)
-    ]  # fmt: skip
+    ]
 
 
 def judge(make: Any, rule: str, rows: list[dict[str, Any]], **more: Any) -> Any:
@@ -70,10 +71,11 @@ def looks(contents: list[str], **more: Any) -> list[dict[str, Any]]:
     """Batches of the validation loader, pass by pass."""
     return [
         {"loader": 1, "epoch": epoch, "batch": place, "field": "0", "dtype": "float32", "shape": "8x3x4x4"}
-        | {"prints": "p q", "print": f"{content}{place}", "trained": False} | more
+        | {"prints": "p q", "print": f"{content}{place}", "trained": False}
+        | more
         for epoch, content in enumerate(contents)
         for place in range(4)
-    ]  # fmt: skip
+    ]
 
 
 BOTH = [*passes([["a", "b"], ["c", "d"]]), *passes([["e"], ["f"]], loader=1)]

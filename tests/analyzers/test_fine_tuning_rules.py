@@ -10,9 +10,18 @@ COUNT = 40
 def calls(make: Any, **columns: Any) -> Any:
     """A process with 40 looked-at calls of cross_entropy; a column's value is one for all calls, or a list."""
     row = {
-        "function": "cross_entropy", "site": 1, "training": True, "reduction": "mean", "input_shape": "64x90",
-        "target_shape": "64", "value": 2.0, "ignored": 0.5, "ids_compared": 60.0, "ids_equal": 0.0, "ids_ahead": 0.0,
-    }  # fmt: skip
+        "function": "cross_entropy",
+        "site": 1,
+        "training": True,
+        "reduction": "mean",
+        "input_shape": "64x90",
+        "target_shape": "64",
+        "value": 2.0,
+        "ignored": 0.5,
+        "ids_compared": 60.0,
+        "ids_equal": 0.0,
+        "ids_ahead": 0.0,
+    }
     rows = [
         row | {"step": index // 4} | {k: v[index] if isinstance(v, list) else v for k, v in columns.items()}
         for index in range(COUNT)

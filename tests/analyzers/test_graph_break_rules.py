@@ -8,8 +8,17 @@ import pytest
 
 RULE = "graph-breaks"
 ITEM = "Unsupported Tensor.item() call with capture_scalar_outputs=False Explanation: Dynamo does not support tracing"
-WHOLE = {"step": 0, "kind": "graph", "function": "forward", "resumed": False, "site": 3, "operators": 9,
-         "seconds": 1.5, "frame": 0, "again": 0}  # fmt: skip
+WHOLE = {
+    "step": 0,
+    "kind": "graph",
+    "function": "forward",
+    "resumed": False,
+    "site": 3,
+    "operators": 9,
+    "seconds": 1.5,
+    "frame": 0,
+    "again": 0,
+}
 REST = WHOLE | {"resumed": True, "operators": 4, "frame": 1}
 
 

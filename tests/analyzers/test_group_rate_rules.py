@@ -19,8 +19,11 @@ def test_rates_that_became_one(make: Any) -> None:
     for now in (lambda n: [1e-3 / n] * 2, lambda n: [1e-3, 1e-3] if n > 1 else MADE, lambda n: [5e-4] * 2):
         status, _, finding = make.check(RULE, process(make, now))
         assert (status, finding.severity, finding.confidence, finding.location.line) == (
-            "fired", "warning", "certain", 41,
-        )  # fmt: skip
+            "fired",
+            "warning",
+            "certain",
+            41,
+        )
     late = make.check(RULE, process(make, lambda n: [6e-4] * 2 if n >= 20 else MADE))
     assert (late[0], late[2].first_step) == ("fired", 20), "set by the loop after an epoch"
 

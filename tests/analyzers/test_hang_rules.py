@@ -19,9 +19,16 @@ def rank(
     """A rank that had enqueued and completed so many all_reduces when its collectives were written down at `at`."""
     group = {"time": at, "group": "0", "members": "0 1 2", "enqueued": enqueued, "completed": done}
     calls = [
-        {"time": at, "group": "0", "sequence": done + 1, "operation": "all_reduce", "sizes": "[[8]] -> [[8]]",
-         "state": "scheduled", "p2p": False}
-    ]  # fmt: skip
+        {
+            "time": at,
+            "group": "0",
+            "sequence": done + 1,
+            "operation": "all_reduce",
+            "sizes": "[[8]] -> [[8]]",
+            "state": "scheduled",
+            "p2p": False,
+        }
+    ]
     rows = [] if enqueued < 0 else [group, *(calls if enqueued > done else [])]
     process = make.process(facts={"rank": number, "world_size": 3}, end=end, more={"collectives": rows}, **more)
     process.name = f"rank{number:05d}"

@@ -37,8 +37,11 @@ def test_gradients_from_autograd_grad_are_no_repeated_step(make) -> None:
 
 
 ACCUMULATION = {
-    "backwards": [4] * COUNT, "loader_batches": [4] * COUNT, "microbatches": [4] * COUNT, "loss_divisor": [1] * COUNT,
-}  # fmt: skip
+    "backwards": [4] * COUNT,
+    "loader_batches": [4] * COUNT,
+    "microbatches": [4] * COUNT,
+    "loss_divisor": [1] * COUNT,
+}
 
 
 @pytest.mark.parametrize(
@@ -60,10 +63,16 @@ def given_up(make, samples: int) -> dict[str, Any]:
     columns = make.evals(20, 20)
     count = 20
     return columns | {
-        "forwards": [1] * count, "samples": [samples] * count, "grad_mode": [2] * count, "losses": [1] * count,
-        "model_in_train": [True] * count, "modules_in_train": [3] * count, "modules": ["Dropout x3"] * count,
-        "dropouts": [3] * count, "loader": [None] * count,
-    }  # fmt: skip
+        "forwards": [1] * count,
+        "samples": [samples] * count,
+        "grad_mode": [2] * count,
+        "losses": [1] * count,
+        "model_in_train": [True] * count,
+        "modules_in_train": [3] * count,
+        "modules": ["Dropout x3"] * count,
+        "dropouts": [3] * count,
+        "loader": [None] * count,
+    }
 
 
 def test_batches_that_a_loop_without_a_loader_gives_up(make) -> None:

@@ -21,10 +21,19 @@ def batches(*fields: Row, count: int = 10, trained: bool | None = True) -> list[
 def forward(*modules: tuple[str, str, float], step: int = 1) -> list[Row]:
     """One training forward: names, kinds and the scale of what they put out."""
     return [
-        {"time": 0.05 * step + 1e-4 * order, "step": step, "alert": False, "order": order, "module": name,
-         "kind": kind, "mean": 0.0, "std": scale, "nonfinite": 0}
+        {
+            "time": 0.05 * step + 1e-4 * order,
+            "step": step,
+            "alert": False,
+            "order": order,
+            "module": name,
+            "kind": kind,
+            "mean": 0.0,
+            "std": scale,
+            "nonfinite": 0,
+        }
         for order, (name, kind, scale) in enumerate((*modules, ("", "Net", modules[-1][2])), 1)
-    ]  # fmt: skip
+    ]
 
 
 MLP = (("0", "Flatten", 136.0), ("1", "Linear", 78.0), ("2", "ReLU", 55.0), ("3", "Linear", 31.0))

@@ -23,8 +23,16 @@ for x, y in loader:
 def found(make: Any, *last: str, loop: str = LOOP) -> list[tuple[int, str | None]]:
     lines = [*loop.split("\n"), *(f"    {line}" for line in last)]
     at = next(index for index, line in enumerate(lines) if "backward" in line)
-    site = {"site": 1, "role": "backward", "file": "train.py", "line": at + 1, "function": "main",
-            "source": lines[at].strip(), "excerpt_line": 1, "excerpt": "\n".join(lines)}  # fmt: skip
+    site = {
+        "site": 1,
+        "role": "backward",
+        "file": "train.py",
+        "line": at + 1,
+        "function": "main",
+        "source": lines[at].strip(),
+        "excerpt_line": 1,
+        "excerpt": "\n".join(lines),
+    }
     process = make.process(sites=[site])
     kept = kept_tensors.lines(process.optimizations[0])
     return [(one.location.line, one.diff.added[0].strip() if one.diff else None) for one in kept]

@@ -35,13 +35,17 @@ def test_dataloader_bottleneck(make) -> None:
 
 def test_the_line_of_the_dataset_that_is_slow(make) -> None:
     def looked(*sites: int, cpus: int = 2, wait: float = 0.58, **loader: object):
-        lines = [(1, 41, "main", "loss.backward()"), (2, 30, "main", "for x, y in loader:"),
-                 (5, 9, "__getitem__", "def __getitem__(self, index):"),
-                 (6, 12, "__getitem__", "row = json.loads(line)")]  # fmt: skip
+        lines = [
+            (1, 41, "main", "loss.backward()"),
+            (2, 30, "main", "for x, y in loader:"),
+            (5, 9, "__getitem__", "def __getitem__(self, index):"),
+            (6, 12, "__getitem__", "row = json.loads(line)"),
+        ]
         seen = {"time": [0.5 * index for index in range(len(sites))], "site": list(sites)}
         process = loading(make, wait, 0.6, samples=seen, cpus=cpus, **({"read_by": 5, "made_at": 2} | loader))
-        table = [{"site": s, "role": "seen", "file": "t.py", "line": n, "function": f, "source": t}
-                 for s, n, f, t in lines]  # fmt: skip
+        table = [
+            {"site": s, "role": "seen", "file": "t.py", "line": n, "function": f, "source": t} for s, n, f, t in lines
+        ]
         sites_table = make.process(sites=table).tables["sites"]
         process = replace(process, tables={**process.tables, "sites": sites_table})
         return make.check("dataloader-bottleneck", process)[2]

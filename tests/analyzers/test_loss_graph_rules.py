@@ -114,6 +114,10 @@ def test_attention_over_the_queries(make: Any) -> None:
 
 
 def test_attention_over_the_keys(make: Any) -> None:
-    for rows in (attention(-1.0, -1.0), attention(-2.0, -2.0), attention(-2.0, -1.0, count=1),
-                 [*attention(-2.0, -1.0), *attention(-1.0, -1.0)]):  # fmt: skip
+    for rows in (
+        attention(-1.0, -1.0),
+        attention(-2.0, -2.0),
+        attention(-2.0, -1.0, count=1),
+        [*attention(-2.0, -1.0), *attention(-1.0, -1.0)],
+    ):
         assert make.check("softmax-wrong-dim", process(make, rows))[0] == "passed"

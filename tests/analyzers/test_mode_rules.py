@@ -36,10 +36,12 @@ def test_statistics_without_a_column(make) -> None:
 
 def looks(*rows: tuple[int, int, bool]) -> dict[str, Any]:
     """Step, normalisations that are not set, and whether autograd was recording."""
-    return {"unset": [
-        {"step": step, "model": 0, "modules": modules, "of": 3, "call": index, "training": training}
-        for index, (step, modules, training) in enumerate(rows, 1)
-    ]}  # fmt: skip
+    return {
+        "unset": [
+            {"step": step, "model": 0, "modules": modules, "of": 3, "call": index, "training": training}
+            for index, (step, modules, training) in enumerate(rows, 1)
+        ]
+    }
 
 
 def test_statistics_that_nothing_set(make) -> None:
@@ -71,8 +73,10 @@ def test_an_average_without_buffers_that_one_call_evaluates(make, passes: int, c
     number = measured["model"][0]
     kinds = [(0, 899), (1, 899), (2, 77)]
     models = [{"model": model, "name": "Net", "parameters": 4, "elements": size} for model, size in kinds]
-    unset = [{"step": step, "model": number, "modules": 2, "of": 2, "call": 1, "training": False}
-             for step in measured["after_step"]]  # fmt: skip
+    unset = [
+        {"step": step, "model": number, "modules": 2, "of": 2, "call": 1, "training": False}
+        for step in measured["after_step"]
+    ]
     more = {"unset": unset, "links": [{"optimizer": 0, "model": 0}]}
     status, _, finding = make.check("unset-running-state", make.process(evals=measured, models=models, more=more))
     assert (status, finding.severity) == ("fired", severity)

@@ -13,11 +13,21 @@ LOOKS = [1, 2, 11, 16, 24, 36, 54, 81, 121, 181, 271, 391]
 def stack(*layers: tuple[int, int, str | None]) -> list[dict[str, Any]]:
     """Looks at layers of these inputs, outputs and sources."""
     return [
-        {"time": float(step), "step": step, "order": index, "module": f"l{index}", "kind": "Linear", "alert": False,
-         "inputs": inputs, "outputs": outputs, "fed_by": source, "zeros": 0.0}
+        {
+            "time": float(step),
+            "step": step,
+            "order": index,
+            "module": f"l{index}",
+            "kind": "Linear",
+            "alert": False,
+            "inputs": inputs,
+            "outputs": outputs,
+            "fed_by": source,
+            "zeros": 0.0,
+        }
         for step in LOOKS
         for index, (inputs, outputs, source) in enumerate(layers)
-    ]  # fmt: skip
+    ]
 
 
 def linear(make: Any, *layers: tuple[int, int, str | None]) -> Any:

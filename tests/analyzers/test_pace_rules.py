@@ -81,8 +81,9 @@ def test_steps_that_take_in_more(make, column) -> None:
 
 
 def test_episodes_that_get_longer(make) -> None:
-    calls = [{"step": step, "batch": step + step**2 // 20, "trained": True, "field": "0", "shape": "4"}
-             for step in LOOKS]  # fmt: skip
+    calls = [
+        {"step": step, "batch": step + step**2 // 20, "trained": True, "field": "0", "shape": "4"} for step in LOOKS
+    ]
     status, reason, _ = judge(make, slower(make), {"batches": calls})
     assert status == "passed"
     assert "forwards per step" in reason
@@ -107,8 +108,12 @@ def test_what_others_took(make) -> None:
     steps = slower(make)
     ends, seconds = np.array(steps["time"]), np.array(steps["seconds"])
     over = np.cumsum(seconds - 0.02).tolist()
-    evals = {"time_start": (ends - seconds + 0.02).tolist(), "time_end": ends.tolist(),
-             "after_step": list(range(COUNT)), "forwards": [1] * COUNT}  # fmt: skip
+    evals = {
+        "time_start": (ends - seconds + 0.02).tolist(),
+        "time_end": ends.tolist(),
+        "after_step": list(range(COUNT)),
+        "forwards": [1] * COUNT,
+    }
     assert judge(make, steps, evals=evals)[0] == "passed"  # evaluations that take longer and longer
     assert judge(make, steps | {"overhead": (seconds - 0.02).tolist()})[0] == "passed"
     assert "other programs" in judge(make, steps, samples=sampled(steps, delayed=over[::10]))[1]

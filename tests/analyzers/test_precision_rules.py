@@ -16,11 +16,19 @@ def half(make: Any, code: int = 1, **columns: Any) -> dict[str, Any]:
 
 def gradients(zeros: float, usual: float) -> list[dict[str, Any]]:
     return [
-        {"time": 0.05 * step, "step": step, "optimizer": 0, "parameter": name, "elements": 512, "grad_finite": True,
-         "grad_zeros": zeros, "grad_usual": usual}
+        {
+            "time": 0.05 * step,
+            "step": step,
+            "optimizer": 0,
+            "parameter": name,
+            "elements": 512,
+            "grad_finite": True,
+            "grad_zeros": zeros,
+            "grad_usual": usual,
+        }
         for step in (1, 2, 11, 40)
         for name in ("a", "b")
-    ]  # fmt: skip
+    ]
 
 
 def underflow(make: Any, steps: Any, rows: Any) -> Any:
@@ -73,8 +81,10 @@ def test_autocast_that_is_applied(make) -> None:
 
 def test_a_region_around_the_loss_alone(make) -> None:
     def calls(code: int) -> list[dict[str, Any]]:
-        return [{"step": step, "function": "mse_loss", "training": True, "autocast": code, "site": 1}
-                for step in np.arange(12).tolist()]  # fmt: skip
+        return [
+            {"step": step, "function": "mse_loss", "training": True, "autocast": code, "site": 1}
+            for step in np.arange(12).tolist()
+        ]
 
     status, _, finding = autocast(make, half(make, 0), layers(["float32"] * 3), calls(2))
     assert (status, finding.location.line) == ("fired", 41)

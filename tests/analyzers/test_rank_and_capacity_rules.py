@@ -52,8 +52,11 @@ def test_a_rank_that_others_took_the_processors_from_is_no_straggler(make) -> No
     usual, slow = rank(make, 0, 0.02, 0.05), rank(make, 1, 0.05, 0.02)
     held_up = make.process(
         make.steps(COUNT) | {"seconds": [0.07] * COUNT, "backward_seconds": [0.02] * COUNT},
-        facts={"rank": 1}, models=DDP, evals={}, samples=crowded,
-    )  # fmt: skip
+        facts={"rank": 1},
+        models=DDP,
+        evals={},
+        samples=crowded,
+    )
     assert make.check("straggler", *named(usual, slow))[0] == "fired"
     assert make.check("straggler", *named(usual, held_up))[0] == "passed"
 
@@ -129,12 +132,15 @@ def clips(make: Any, norms: tuple[float, float], losses: tuple[float, float] = (
     """Two ranks: the norms by which they clip, and the scale of their losses."""
     ranks = [
         rank(
-            make, number,
+            make,
+            number,
             loss=[losses[number] * (2.0 + 0.01 * step) for step in range(COUNT)],
-            grad_norm=[norms[number]] * COUNT, grad_norm_source=[2] * COUNT, clip_max_norm=[limit] * COUNT,
+            grad_norm=[norms[number]] * COUNT,
+            grad_norm_source=[2] * COUNT,
+            clip_max_norm=[limit] * COUNT,
         )
         for number in (0, 1)
-    ]  # fmt: skip
+    ]
     return make.check("clip-differs-by-rank", *named(*ranks))
 
 

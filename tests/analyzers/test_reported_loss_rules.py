@@ -15,10 +15,15 @@ def logged(make: Any, value: Any, count: int = 400, ahead: int = 0) -> Any:
     steps = make.steps(count)
     losses = np.asarray(steps["loss"])
     rows = [
-        {"step": end - ahead, "phase": "reported", "name": "train/loss", "logger": "SummaryWriter.add_scalar",
-         "value": float(value(losses, end - EVERY, end))}
+        {
+            "step": end - ahead,
+            "phase": "reported",
+            "name": "train/loss",
+            "logger": "SummaryWriter.add_scalar",
+            "value": float(value(losses, end - EVERY, end)),
+        }
         for end in range(EVERY, count + 1, EVERY)
-    ]  # fmt: skip
+    ]
     return make.check(RULE, make.process(steps, more={"scalars": rows}))
 
 

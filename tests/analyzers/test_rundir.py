@@ -21,8 +21,15 @@ from tracelyze.analyzers import compact, diagnose, load
 from tracelyze.analyzers.recorded.columns import StreamPart
 from tracelyze.errors import InputError
 
-ARROW = {"bool": pa.bool_(), "int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64(),
-         "float64": pa.float64(), "string": pa.string()}  # fmt: skip
+ARROW = {
+    "bool": pa.bool_(),
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float64": pa.float64(),
+    "string": pa.string(),
+}
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 linux = pytest.mark.skipif(not BOOT.exists(), reason="whether a process lives is read from /proc")
 
@@ -276,8 +283,12 @@ def test_a_run_in_which_nothing_trained_says_so(tmp_path: Path) -> None:
 
 
 def test_a_crash_before_the_first_step_is_told(run: Path) -> None:
-    events = {"kind": ["exception", "exit"], "name": ["FileNotFoundError", "exception"], "step": [0, 0],
-              "text": ["FileNotFoundError: data.csv", None]}  # fmt: skip
+    events = {
+        "kind": ["exception", "exit"],
+        "name": ["FileNotFoundError", "exception"],
+        "step": [0, 0],
+        "text": ["FileNotFoundError: data.csv", None],
+    }
     pq.write_table(arrow("events", events), only(run) / "events.parquet")
     diagnosis = diagnose(run)
     assert [finding.rule for finding in diagnosis.findings] == ["crash"]

@@ -19,9 +19,16 @@ FULL = PADDED | {"pad_share": 0.0, "pad_rows": 0.0}
 def calls(count: int = 9, **columns: Any) -> list[dict[str, Any]]:
     """Calls of cross_entropy on the scores of a language model, of shifted targets without padding."""
     row = {
-        "function": "cross_entropy", "site": 3, "training": True, "reduction": "mean", "input_shape": "768x50",
-        "target_shape": "768", "target_integer": True, "made_by": "Addmm", "value": 1.2,
-    }  # fmt: skip
+        "function": "cross_entropy",
+        "site": 3,
+        "training": True,
+        "reduction": "mean",
+        "input_shape": "768x50",
+        "target_shape": "768",
+        "target_integer": True,
+        "made_by": "Addmm",
+        "value": 1.2,
+    }
     return [{**row, **SHIFTED, **FULL, "step": index, **columns} for index in range(count)]
 
 

@@ -10,8 +10,14 @@ from tracelyze.diagnosis import Exit
 
 COUNT = 400
 ALL = {
-    "optimizer": 0, "step": COUNT, "steps": COUNT, "held": 8, "held_elements": 1000, "missed": 0, "missed_elements": 0,
-}  # fmt: skip
+    "optimizer": 0,
+    "step": COUNT,
+    "steps": COUNT,
+    "held": 8,
+    "held_elements": 1000,
+    "missed": 0,
+    "missed_elements": 0,
+}
 CUT = ALL | {"missed": 4, "missed_elements": 400, "names": "item.first.weight, item.first.bias and 2 more"}
 FREE = {
     "step": 300, "steps": 300, "held": 8, "missed": 4, "missed_elements": 400, "names": "item.first.weight",

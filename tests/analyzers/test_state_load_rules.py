@@ -8,9 +8,17 @@ import pytest
 
 HEARD = {"signals": {"state_loads": {"state": "on", "columns": ["loads.missing"]}}}
 LOAD = {
-    "time": 1.0, "step": 0, "module": 0, "name": "Net", "site": 3, "given": 40, "expected": 40, "missing": 0,
-    "unexpected": 0, "own": 0,
-}  # fmt: skip
+    "time": 1.0,
+    "step": 0,
+    "module": 0,
+    "name": "Net",
+    "site": 3,
+    "given": 40,
+    "expected": 40,
+    "missing": 0,
+    "unexpected": 0,
+    "own": 0,
+}
 LOST = LOAD | {"missing": 40, "unexpected": 40}
 PREFIX = {"given_prefix": "module.", "expected_prefix": "", "renamed": 40}
 KEPT = LOAD | {"step": 300, "own": 40, "taken_at": 200}

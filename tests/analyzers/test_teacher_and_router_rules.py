@@ -8,10 +8,18 @@ import pytest
 
 TEACHER, ROUTER = "teacher-trains", "router-collapse"
 CALL = {
-    "function": "kl_div", "site": 1, "training": True, "reduction": "batchmean", "input_shape": "32x6",
-    "target_shape": "32x6", "value": 0.3, "target_trained": 6, "input_model": 1, "target_model": 0,
+    "function": "kl_div",
+    "site": 1,
+    "training": True,
+    "reduction": "batchmean",
+    "input_shape": "32x6",
+    "target_shape": "32x6",
+    "value": 0.3,
+    "target_trained": 6,
+    "input_model": 1,
+    "target_model": 0,
     "target_in_train": False,
-}  # fmt: skip
+}
 MODELS = [{"model": 0, "name": "Large"}, {"model": 1, "name": "Small"}]
 
 

@@ -137,7 +137,7 @@ def test_a_small_validation_set_that_was_looked_at_whole(make) -> None:
                     | {"min": -3.0 - at / 999, "max": 3.0 + at / 999 + loader}
                     | {"prints": " ".join(f"s{(first + index) % distinct}" for index in range(at, min(count, at + 32)))}
                     for at in range(0, count, 32)
-                ]  # fmt: skip
+                ]
         return judge(make, rows, (TRAIN | {"length": 10}, HELD | {"length": 1}))
 
     assert whole(6)[0] == "fired"

@@ -14,11 +14,22 @@ SAMPLED_STEPS = [1, 2, 11, 16, 24, 36, 54, 81, 121, 181, 271, 391]
 def looks(update: float, gradient: float = 0.1, rate: float = 0.01, **more: Any) -> list[dict[str, Any]]:
     """Looks at two tensors whose updates are this share of their weights."""
     return [
-        {"time": 0.05 * step, "step": step, "optimizer": 0, "parameter": name, "elements": 256, "lr": rate,
-         "weight_norm": 2.0, "update_norm": 2 * update, "grad_norm": 2 * gradient, "grad_finite": True} | more
+        {
+            "time": 0.05 * step,
+            "step": step,
+            "optimizer": 0,
+            "parameter": name,
+            "elements": 256,
+            "lr": rate,
+            "weight_norm": 2.0,
+            "update_norm": 2 * update,
+            "grad_norm": 2 * gradient,
+            "grad_finite": True,
+        }
+        | more
         for step in SAMPLED_STEPS
         for name in ("a.weight", "b.weight")
-    ]  # fmt: skip
+    ]
 
 
 def flat(make: Any, level: float = 1.61, **more: Any) -> dict[str, Any]:

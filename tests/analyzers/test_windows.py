@@ -147,8 +147,12 @@ def test_a_real_run_on_the_cpu_ends_in_skips(tmp_path) -> None:
     environment = {**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
     subprocess.run(
         [*command, "--", sys.executable, "train.py"],
-        cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=120,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env=environment,
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
     diagnosis = diagnose(tmp_path / "run")
     assert diagnosis.findings == []
     status, reason = answer(diagnosis, "host-bound")

@@ -45,8 +45,14 @@ def test_accumulation_without_a_loader(rule: str, columns: dict[str, Any], make)
 
 def passes(count: int, forwards: int, samples: int, loader: int | None = None) -> dict[str, Any]:
     at = np.linspace(0, COUNT, count).astype(int).tolist()
-    return {"after_step": at, "trained": [True] * count, "forwards": [forwards] * count, "losses": [0] * count,
-            "samples": [samples] * count, "loader": [loader] * count}  # fmt: skip
+    return {
+        "after_step": at,
+        "trained": [True] * count,
+        "forwards": [forwards] * count,
+        "losses": [0] * count,
+        "samples": [samples] * count,
+        "loader": [loader] * count,
+    }
 
 
 def test_a_model_that_acts_is_told_from_one_that_is_measured(make) -> None:

@@ -82,9 +82,11 @@ def recorded_once() -> dict[object, Collected]:
 
 @pytest.fixture
 def collect(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, recorded_once: dict[object, Collected],
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    recorded_once: dict[object, Collected],
     collect_started: Collect,
-) -> Collect:  # fmt: skip
+) -> Collect:
     """`collect("python", "x.py", ...)`: the program under `tracelyze collect`, run to its end.
 
     A command that was recorded for another test is not run again, unless it holds a path of this test's own: a test
@@ -117,8 +119,12 @@ def collect_started(tmp_path: Path) -> Collect:
         folder = tmp_path / f"run{len(list(tmp_path.glob('run*')))}"
         process = subprocess.run(
             wrapped(folder, command, options),
-            capture_output=True, text=True, env=environment(**(env or {})), timeout=300, **more,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            env=environment(**(env or {})),
+            timeout=300,
+            **more,
+        )
         return Collected(process, folder)
 
     return start

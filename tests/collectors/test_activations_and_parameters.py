@@ -44,9 +44,13 @@ def test_they_agree_with_the_scripts_own_sums(collect: Collect) -> None:
         assert row["nonfinite"] == FINITE
     first = [(row["order"], row["module"], row["kind"]) for row in activations if row["step"] == 1]
     assert first == [
-        (1, "first", "Linear"), (2, "block.0", "ReLU"), (3, "block.1", "Linear"), (4, "block", "Sequential"),
-        (5, "last", "Linear"), (6, "", "Net"),
-    ]  # fmt: skip
+        (1, "first", "Linear"),
+        (2, "block.0", "ReLU"),
+        (3, "block.1", "Linear"),
+        (4, "block", "Sequential"),
+        (5, "last", "Linear"),
+        (6, "", "Net"),
+    ]
     parameters = rows(process, "parameters")
     assert sorted({row["step"] for row in parameters}) == [1, 2, 3, 4, 5, 6]
     assert len(parameters) == 6 * 6
@@ -105,8 +109,11 @@ def test_odd_models_are_survived(collect: Collect) -> None:
     modules = {row["module"] for row in rows(process, "activations")}
     assert {"odd", "last", ""} <= modules
     assert {row["parameter"] for row in rows(process, "parameters")} == {
-        "odd.inner.weight", "odd.inner.bias", "last.weight", "last.bias",
-    }  # fmt: skip
+        "odd.inner.weight",
+        "odd.inner.bias",
+        "last.weight",
+        "last.bias",
+    }
 
 
 def test_one_that_fails_is_switched_off_and_nothing_else(collect: Collect) -> None:

@@ -42,8 +42,12 @@ def test_nothing_recorded_says_why(tmp_path: Path) -> None:
     assert "[tracelyze] nothing was recorded: torch was imported, but no backward ran" in done.stderr
     quiet = subprocess.run(
         [sys.executable, "-m", "tracelyze", "collect", "--quiet", "--", sys.executable, "look.py"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert "nothing was recorded" not in quiet.stderr
 
 

@@ -241,8 +241,16 @@ def test_a_signal_that_pauses_misses_nothing(collect: Collect) -> None:
     assert float(other.process.stdout) > 8.0
     assert [row["name"] for row in paused.tables["events"].records() if row["kind"] == "collector-error"] == []
     for table in (
-        "steps", "evals", "parameters", "activations", "batches", "reach", "models", "optimizers", "group_rates",
-    ):  # fmt: skip
+        "steps",
+        "evals",
+        "parameters",
+        "activations",
+        "batches",
+        "reach",
+        "models",
+        "optimizers",
+        "group_rates",
+    ):
         ours, all_dispatched = (
             [{key: row[key] for key in row if key not in OF_THE_MOMENT} for row in one.tables[table].records()]
             for one in (paused, never_paused)

@@ -148,9 +148,10 @@ def _made(process: Process, row: dict[str, Any]) -> int | None:
 
 
 @pytest.mark.parametrize(
-    "idiom", [SCRIPT, FUNCTION, TRAINER_CLASS, IDLE, LIBRARY_FACTORY, LIBRARY_TRAINER, LIGHTNING],
+    "idiom",
+    [SCRIPT, FUNCTION, TRAINER_CLASS, IDLE, LIBRARY_FACTORY, LIBRARY_TRAINER, LIGHTNING],
     ids=["script", "function", "trainer-class", "idle", "library-factory", "library-trainer", "lightning"],
-)  # fmt: skip
+)
 def test_where_optimizers_and_schedulers_are_made(recorded: Callable[[str], Process], idiom: str) -> None:
     if idiom == LIGHTNING:
         pytest.importorskip("lightning")
@@ -277,8 +278,10 @@ def test_where_modules_datasets_and_steps_are_defined(recorded: Callable[[str], 
         list(table.records()) for table in (process.loaders, process.optimizers, process.tables["loads"])
     )
     for site, mark in (
-        (loader["read_by"], "dataset"), (optimizer["step_defined_at"], "step"), (load["taken_site"], "taken"),
-    ):  # fmt: skip
+        (loader["read_by"], "dataset"),
+        (optimizer["step_defined_at"], "step"),
+        (load["taken_site"], "taken"),
+    ):
         place = process.site(site)
         assert place is not None
         assert abs(place.line - (_line(LAYERS, mark) or 0)) <= 1, mark

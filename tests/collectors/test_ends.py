@@ -22,9 +22,18 @@ from .conftest import Collect, environment, program, run_plain
 
 EXITED = True if hasattr(ctypes.CDLL(None), "on_exit") else None  # whether the C library tells the status
 ENDS = [
-    "ok", "exit", "exit in a fork", "exit at exit", "os._exit", "raise", "raise-in-except", "replaced-hook", "handled",
-    "own-handler", "SIGINT",
-]  # fmt: skip
+    "ok",
+    "exit",
+    "exit in a fork",
+    "exit at exit",
+    "os._exit",
+    "raise",
+    "raise-in-except",
+    "replaced-hook",
+    "handled",
+    "own-handler",
+    "SIGINT",
+]
 FATAL = ["SIGTERM", "SIGSEGV", "SIGABRT", "SIGKILL"]
 
 
@@ -91,8 +100,9 @@ def test_nothing_older_than_a_second_is_lost_on_a_kill(tmp_path: Path) -> None:
     wrapper = [sys.executable, "-m", "tracelyze", "collect", "--out", str(folder), "--"]
     child = subprocess.Popen(
         [*wrapper, sys.executable, program("ending.py"), "loop", str(counter)],
-        env=environment(), stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        env=environment(),
+        stderr=subprocess.DEVNULL,
+    )
     history: list[tuple[float, int]] = []
     deadline = time.time() + 60
     while not (counter.exists() and counter.stat().st_size) and time.time() < deadline:

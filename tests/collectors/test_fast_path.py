@@ -13,9 +13,13 @@ from tracelyze.collectors.recording.fast_path.path import SKIPPED_STEPS
 from .conftest import Collect, program
 
 CADENCES = {
-    "gradient_lifecycle": 17, "gradient_norm": 19, "parameters": 31, "activations": 37, "batches": 16,
+    "gradient_lifecycle": 17,
+    "gradient_norm": 19,
+    "parameters": 31,
+    "activations": 37,
+    "batches": 16,
     "loss_inputs": 53,
-}  # fmt: skip
+}
 CLOCKS = {"time", "time_start", "time_end", "seconds", "backward_seconds", "overhead", "loader_wait"}
 OF_THE_MOMENT = CLOCKS | {"host_rss", "live_graphs", "site", "backward_site", "made_at"}  # lines: as they are noticed
 LATE = dict.fromkeys(("autocast", "modules_in_train"), SKIPPED_STEPS)  # columns: noticed so many steps late
@@ -78,8 +82,9 @@ def test_steps_of_several_backwards_and_steps_with_a_closure_are_skipped_as_if_t
         assert len(rows(fast, table)) == len(rows(full, table)), table
         different = differences(rows(fast, table), rows(full, table))
         assert len({at for at, *_ in different}) <= (0.05 * len(rows(fast, table)) if table == "loss_calls" else 0), (
-            table, different[:3],
-        )  # fmt: skip
+            table,
+            different[:3],
+        )
     assert other.process.stdout.split() == ["0"] * 3
     plainly, accumulated, within_steps = map(int, one.process.stdout.split())
     assert plainly > 100

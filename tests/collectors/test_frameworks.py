@@ -190,8 +190,9 @@ def test_accelerate(programs: Programs) -> None:
     assert set(column(passes, "loader")) == {1}
     assert set(column(rows, "batch_size")) == {16}
     assert {(row["loader"], row["trained"]) for row in recorded.process_.tables["batches"].records()} == {
-        (0, True), (1, False),
-    }  # fmt: skip
+        (0, True),
+        (1, False),
+    }
 
 
 @needs("lightning")

@@ -53,15 +53,25 @@ def test_a_slow_evaluation_on_one_rank_that_ends_is_no_hang(collect: Collect) ->
 
 GLOO = {
     "entries": [
-        {"collective_seq_id": number, "input_sizes": [[4]], "is_p2p": False, "output_sizes": [[4]], "pg_id": 0,
-         "process_group": ["0", "default_pg"], "profiling_name": "gloo:all_reduce", "retired": number < 3,
-         "state": "scheduled", "time_created_ns": 10**18}
+        {
+            "collective_seq_id": number,
+            "input_sizes": [[4]],
+            "is_p2p": False,
+            "output_sizes": [[4]],
+            "pg_id": 0,
+            "process_group": ["0", "default_pg"],
+            "profiling_name": "gloo:all_reduce",
+            "retired": number < 3,
+            "state": "scheduled",
+            "time_created_ns": 10**18,
+        }
         for number in (1, 2, 3)
     ],
     "pg_config": {"": {"desc": "", "name": "", "ranks": "[0, 1]"}},
-    "pg_status": {"0": {"last_completed_collective": "2", "last_enqueued_collective": "3",
-                        "last_started_collective": "-1"}},
-}  # fmt: skip
+    "pg_status": {
+        "0": {"last_completed_collective": "2", "last_enqueued_collective": "3", "last_started_collective": "-1"}
+    },
+}
 
 
 def test_what_gloo_calls_scheduled_is_complete_when_it_is_retired() -> None:

@@ -71,14 +71,16 @@ def weighed(weights: Any, kind: str) -> dict[str, float]:
     losses = {
         "reinforce": lambda: -(chosen * weights).mean(),
         "gathered": lambda: -(weights * scores.log_softmax(-1).gather(-1, actions[..., None])[..., 0]).sum() / 5,
-        "entropy": lambda: F.cross_entropy(scores.flatten(0, 1), actions.flatten(), reduction="none").mul(
-            weights.flatten()
-        ).mean(),
-        "clipped": lambda: -torch.min(
-            (chosen - chosen.detach()).exp() * weights, (chosen - chosen.detach()).exp().clamp(0.8, 1.2) * weights
-        ).mean(),
+        "entropy": lambda: (
+            F.cross_entropy(scores.flatten(0, 1), actions.flatten(), reduction="none").mul(weights.flatten()).mean()
+        ),
+        "clipped": lambda: (
+            -torch.min(
+                (chosen - chosen.detach()).exp() * weights, (chosen - chosen.detach()).exp().clamp(0.8, 1.2) * weights
+            ).mean()
+        ),
         "masked": lambda: (-((chosen - chosen.detach()).exp() * weights) * mask).sum() / mask.sum(),
-    }  # fmt: skip
+    }
     return {name: float(value) for name, value in policy_weights.columns(torch, losses[kind]().grad_fn).items()}
 
 

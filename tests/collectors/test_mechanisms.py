@@ -15,9 +15,16 @@ from tracelyze.analyzers.recorded.run_directory import load
 from .conftest import environment, program, run_plain
 
 PARTS = (
-    "functional_and_module", "softmaxes", "compiled", "transforms", "left_out", "unused", "scheduled", "retained",
+    "functional_and_module",
+    "softmaxes",
+    "compiled",
+    "transforms",
+    "left_out",
+    "unused",
+    "scheduled",
+    "retained",
     "scaled",
-)  # fmt: skip
+)
 Rows = list[dict[str, Any]]
 
 
@@ -27,8 +34,12 @@ class Recorded:
         wrapper = [sys.executable, "-m", "tracelyze", "collect", "--out", str(folder), "--"]
         done = subprocess.run(
             [*wrapper, sys.executable, program("mechanisms.py")],
-            capture_output=True, text=True, env=environment(), timeout=300, check=True,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            env=environment(),
+            timeout=300,
+            check=True,
+        )
         self.collected = done.stdout
         self.process: Process = load(folder).processes[0]
 

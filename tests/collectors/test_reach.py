@@ -63,7 +63,7 @@ FORMS = {
     "env": lambda _: ["env", "SEED=1", "nice", "-n", "1", sys.executable, program("short.py"), "wrapped"],
     "login shell": lambda _: ["bash", "-lc", f"PATH=/usr/bin:/bin {sys.executable} -O {program('short.py')} shell"],
     "looked for first": lambda _: [sys.executable, "-X", "importtime", "-c", LOOKED_FOR],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -115,10 +115,13 @@ def test_scalers(collect: Any, tmp_path: Path, how: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ("loss in max", "in mode max cuts"), ("accuracy in min", "in mode min cuts"),
-        ("loss in min", ""), ("accuracy in max", ""), ("perplexity in min", ""),
+        ("loss in max", "in mode max cuts"),
+        ("accuracy in min", "in mode min cuts"),
+        ("loss in min", ""),
+        ("accuracy in max", ""),
+        ("perplexity in min", ""),
     ],
-)  # fmt: skip
+)
 def test_what_a_plateau_scheduler_watches(collect: Any, tmp_path: Path, how: str, words: str) -> None:
     found, title = status(collect, tmp_path, PLATEAU, "learning-rate-schedule", how)
     assert (found, words in title) == ("fired" if words else "passed", True), title
@@ -128,10 +131,15 @@ def test_what_a_plateau_scheduler_watches(collect: Any, tmp_path: Path, how: str
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ("first", "before the optimizer"), ("never", "never stepped"), ("cosine per batch", "every batch"),
-        ("last", ""), ("out of zero", ""), ("resumed", ""), ("cosine", ""),
+        ("first", "before the optimizer"),
+        ("never", "never stepped"),
+        ("cosine per batch", "every batch"),
+        ("last", ""),
+        ("out of zero", ""),
+        ("resumed", ""),
+        ("cosine", ""),
     ],
-)  # fmt: skip
+)
 def test_schedulers(collect: Any, tmp_path: Path, how: str, words: str) -> None:
     found, title = status(collect, tmp_path, SCHEDULED, "learning-rate-schedule", how)
     assert (found, words in title) == ("fired" if words else "passed", True), title

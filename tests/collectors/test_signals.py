@@ -52,8 +52,11 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     wrapper = [sys.executable, "-m", "tracelyze", "collect", "--out", str(folder), "--"]
     collected = subprocess.run(
         [*wrapper, sys.executable, "-W", "ignore", program("loops.py")],
-        capture_output=True, text=True, env=environment(), timeout=300,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=300,
+    )
     (process,) = load(folder).processes
     return Recorded(plain.stdout, plain.stderr, collected.stdout, collected.stderr, process)
 
@@ -79,10 +82,12 @@ def messages(stderr: str) -> list[str]:
 
 
 HEALTHY = [
-    name for name in OPTIMIZERS
-    if OPTIMIZERS[name] and "never_cleared" not in name
+    name
+    for name in OPTIMIZERS
+    if OPTIMIZERS[name]
+    and "never_cleared" not in name
     and name not in ("half_cleared", "differentiable", "inside_backward", "schedule_free")
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("loop", HEALTHY)

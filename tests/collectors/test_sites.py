@@ -135,17 +135,26 @@ def test_excerpts_end_with_the_file_and_hold_no_secrets(tmp_path: Path) -> None:
     ("source", "backward", "expected"),
     [
         ("for x in y:\n    o.zero_grad(); l.backward(); o.step()", 2, [("zero_grad", 2, "<module>")]),
-        ("def step(x):\n    l.backward()\n    (o\n     .zero_grad())\nfor x in y:\n    step(x)", 2,
-         [("zero_grad", 4, "step")]),
+        (
+            "def step(x):\n    l.backward()\n    (o\n     .zero_grad())\nfor x in y:\n    step(x)",
+            2,
+            [("zero_grad", 4, "step")],
+        ),
         ("for x in y:\n    l.backward()\n    f = lambda: o.zero_grad()\n    def g():\n        o.zero_grad()", 2, []),
         ("l.backward()\nprint(l.item())", 1, []),
-        ("class T:\n    def fit(self):\n        for x in y:\n            o.zero_grad()\n            x.backward()", 5,
-         [("zero_grad", 4, "fit")]),
+        (
+            "class T:\n    def fit(self):\n        for x in y:\n            o.zero_grad()\n            x.backward()",
+            5,
+            [("zero_grad", 4, "fit")],
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_stands_in_a_loop(source: str, backward: int, expected: list[tuple[str, int, str]]) -> None:
-    found = [(code, line) for code in functions(compile(dedent(source), "train.py", "exec"))
-             for line in named_calls.methods(code, "backward")]  # fmt: skip
+    found = [
+        (code, line)
+        for code in functions(compile(dedent(source), "train.py", "exec"))
+        for line in named_calls.methods(code, "backward")
+    ]
     (code,) = (code for code, line in found if line == backward)
     assert [("zero_grad", line, code.co_name) for line in named_calls.methods(code, "zero_grad")] == expected
 

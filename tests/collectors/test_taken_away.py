@@ -21,9 +21,10 @@ from .conftest import Collect, environment, program, run_plain
 
 pytestmark = pytest.mark.starts_programs
 
-CAN_MOUNT = shutil.which("unshare") and not subprocess.run(
-    ["unshare", "-m", "sh", "-c", "mount -t tmpfs none /mnt"], capture_output=True
-).returncode  # fmt: skip
+CAN_MOUNT = (
+    shutil.which("unshare")
+    and not subprocess.run(["unshare", "-m", "sh", "-c", "mount -t tmpfs none /mnt"], capture_output=True).returncode
+)
 NEEDS_MOUNT = pytest.mark.skipif(not CAN_MOUNT, reason="this user may not mount in a namespace of its own")
 
 
@@ -133,8 +134,12 @@ def test_killed_by_the_kernel_for_memory(group: Path, tmp_path: Path) -> None:
     wrapper = [sys.executable, "-m", "tracelyze", "collect", "--out", str(run), "--"]
     done = subprocess.run(
         [*wrapper, sys.executable, program("hardship.py"), "memory used up", "none"],
-        capture_output=True, text=True, env=environment(), preexec_fn=join, timeout=300,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        env=environment(),
+        preexec_fn=join,
+        timeout=300,
+    )
     assert done.returncode == -9, done.stderr
     (process,) = analyzers.load(run).processes
     assert process.exit.kind == "vanished"
@@ -148,19 +153,23 @@ def test_a_limit_of_any_group_around_ours_counts(tmp_path: Path) -> None:
     of_process = tmp_path / "cgroup"
     of_process.write_text("4:memory:/job/step\n3:cpu,cpuacct:/\n0::/slice/job\n")
     for place, files in {
-        "memory/job": {"memory.limit_in_bytes": "9000", "memory.usage_in_bytes": "5000", "memory.stat": "cache 7\n"
-                       "inactive_file 1\ntotal_inactive_file 500\n"},
+        "memory/job": {
+            "memory.limit_in_bytes": "9000",
+            "memory.usage_in_bytes": "5000",
+            "memory.stat": "cache 7\ninactive_file 1\ntotal_inactive_file 500\n",
+        },
         "memory/job/step": {"memory.limit_in_bytes": str(2**63 - 4096), "memory.usage_in_bytes": "4000"},
         "slice/job": {"memory.max": "max\n", "memory.current": "70\n"},
         "slice": {"memory.max": "8000\n", "memory.current": "7900\n", "memory.stat": "anon 4\ninactive_file 60\n"},
-    }.items():  # fmt: skip
+    }.items():
         (tmp_path / place).mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             (tmp_path / place / name).write_text(text)
     found = memory_limits.groups(tmp_path, of_process)
     assert [(group[0].relative_to(tmp_path).as_posix(), memory_limits.limit(group)) for group in found] == [
-        ("memory/job", 9000), ("slice", 8000)
-    ]  # fmt: skip
+        ("memory/job", 9000),
+        ("slice", 8000),
+    ]
     assert [memory_limits.room(group) for group in found] == [4500, 160]
     assert memory_limits.groups(tmp_path, tmp_path / "not there") == []
 

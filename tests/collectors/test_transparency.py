@@ -171,7 +171,11 @@ def test_a_terminal_is_still_a_terminal(collect_started: Collect, tmp_path: Path
     code = "import sys; print(*[s.isatty() for s in (sys.stdin, sys.stdout, sys.stderr)], input())"
     wrapped = f"{sys.executable} -m tracelyze collect -q -o {tmp_path / 'run'} -- {sys.executable} -c '{code}'"
     done = subprocess.run(
-        ["script", "-qec", wrapped, "/dev/null"], input="typed\n", capture_output=True, text=True, timeout=60,
+        ["script", "-qec", wrapped, "/dev/null"],
+        input="typed\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
         env=environment(PYTHONPATH=repository()),
-    )  # fmt: skip
+    )
     assert "True True True typed" in done.stdout

@@ -95,12 +95,20 @@ def test_a_file_of_the_program_that_is_called_pyarrow_is_not_run(collect_started
 @pytest.mark.parametrize(
     "part",
     [
-        "counts_operations", "passes_iterators", "compares_nothing", "saves_odd_objects", "joins_all_threads",
-        "clips_iterators", "trains_fake_tensors", "stops_the_clock",
-        "loses_its_reader", "asks_functions_what_they_are", "has_a_reader_that_does_not_read",
+        "counts_operations",
+        "passes_iterators",
+        "compares_nothing",
+        "saves_odd_objects",
+        "joins_all_threads",
+        "clips_iterators",
+        "trains_fake_tensors",
+        "stops_the_clock",
+        "loses_its_reader",
+        "asks_functions_what_they_are",
+        "has_a_reader_that_does_not_read",
         "computes_its_weights",
     ],
-)  # fmt: skip
+)
 def test_nothing_of_the_programs_is_used_up_compared_or_asked(part: str, collect: Collect, tmp_path: Path) -> None:
     plain = run_plain(sys.executable, PROGRAM, part, str(tmp_path))
     assert plain.returncode == 0, plain.stderr

@@ -66,8 +66,12 @@ def test_runs_are_found_at_every_depth_and_no_others(runs: Path) -> None:
 def test_the_table_is_that_of_a_loop_over_diagnose(runs: Path, looped: pa.Table, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tracelyze", "fleet", runs, "-o", "f.parquet", "--workers", "2"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     found = pq.read_table(tmp_path / "f.parquet")
     assert found.equals(looped)

@@ -34,8 +34,9 @@ def options(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         port = free.getsockname()[1]
     server = subprocess.Popen(
         [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         for _ in range(300):
             with socket.socket() as asked:
@@ -63,8 +64,12 @@ def test_runs_in_an_s3_bucket(options: str, tmp_path: Path) -> None:
     assert found == [f"s3://bucket/runs/{name}{options}" for name in NAMES]
     done = subprocess.run(
         [sys.executable, "-m", "tracelyze", "fleet", place, "-o", "fleet.parquet", "--workers", "1"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     rows = [
         row

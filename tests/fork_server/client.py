@@ -20,12 +20,24 @@ from .server import can_run
 SERVER: Final = Path(__file__).with_name("server.py")
 READY_SECONDS: Final = 120.0  # to import torch on a busy machine
 COMMANDS: Final = (
-    "numpy", "pandas", "pyarrow.parquet", "tracelyze.cli", "tracelyze.analyzers.engine", "tracelyze.analyzers.rules",
-    "tracelyze.analyzers.kineto.diagnose", "tracelyze.analyzers.windows", "tracelyze.config",
-    "tracelyze.catalogue.entries", "tracelyze.api", "tomllib",
-    "tracelyze.collectors.launching.launch", "tracelyze.collectors.hooks.install",
-    "tracelyze.reports.html", "tracelyze.reports.json", "tracelyze.reports.text",
-)  # fmt: skip
+    "numpy",
+    "pandas",
+    "pyarrow.parquet",
+    "tracelyze.cli",
+    "tracelyze.analyzers.engine",
+    "tracelyze.analyzers.rules",
+    "tracelyze.analyzers.kineto.diagnose",
+    "tracelyze.analyzers.windows",
+    "tracelyze.config",
+    "tracelyze.catalogue.entries",
+    "tracelyze.api",
+    "tomllib",
+    "tracelyze.collectors.launching.launch",
+    "tracelyze.collectors.hooks.install",
+    "tracelyze.reports.html",
+    "tracelyze.reports.json",
+    "tracelyze.reports.text",
+)
 """What the command line imports, and the program that it records: 170 modules, 0.2 s of each recording."""
 TRAININGS: Final = ("torch", "torch._dynamo", *COMMANDS)
 """What a recorded program imports, and the command line that judges it."""

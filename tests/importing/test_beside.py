@@ -46,8 +46,16 @@ Thread 2707 (active+gil): "pin"
 
 def frame(name: str, file: str, line: int) -> dict[str, Any]:
     whole = f"/usr/lib/python3.11/{file}"
-    return {"name": name, "filename": whole, "module": None, "short_filename": file, "line": line, "locals": None,
-            "is_entry": False, "is_shim_entry": False}  # fmt: skip
+    return {
+        "name": name,
+        "filename": whole,
+        "module": None,
+        "short_filename": file,
+        "line": line,
+        "locals": None,
+        "is_entry": False,
+        "is_shim_entry": False,
+    }
 
 
 def thread(name: str, frames: list[dict[str, Any]], **more: Any) -> dict[str, Any]:

@@ -72,10 +72,18 @@ def entry(group: str, sequence: int, state: str = "scheduled", operation: str = 
         {"filename": "/home/me/train.py", "line": line, "name": "step"},
     ]
     return {
-        "pg_id": int(group), "process_group": [group, f"group {group}"], "collective_seq_id": sequence, "p2p_seq_id": 0,
-        "profiling_name": f"nccl:{operation}", "input_sizes": [[1024]], "output_sizes": [[1024]], "state": state,
-        "is_p2p": False, "time_created_ns": 10**18 + sequence, "frames": frames,
-    }  # fmt: skip
+        "pg_id": int(group),
+        "process_group": [group, f"group {group}"],
+        "collective_seq_id": sequence,
+        "p2p_seq_id": 0,
+        "profiling_name": f"nccl:{operation}",
+        "input_sizes": [[1024]],
+        "output_sizes": [[1024]],
+        "state": state,
+        "is_p2p": False,
+        "time_created_ns": 10**18 + sequence,
+        "frames": frames,
+    }
 
 
 def dump(entries: list[Any], groups: dict[str, list[int]], status: dict[str, int] | None = None) -> dict[str, Any]:
@@ -203,8 +211,12 @@ def test_a_snapshot_without_a_failure_says_so(tmp_path: Path) -> None:
 
 
 def test_levels_are_replayed_backwards() -> None:
-    trace = [OOM, {"action": "alloc", "size": 3}, {"action": "free_completed", "size": 10},
-             {"action": "segment_free", "size": 20}]  # fmt: skip
+    trace = [
+        OOM,
+        {"action": "alloc", "size": 3},
+        {"action": "free_completed", "size": 10},
+        {"action": "segment_free", "size": 20},
+    ]
     assert memory_snapshot.level_at(trace, 0, memory_snapshot.Level(5, 40)) == memory_snapshot.Level(12, 60)
 
 

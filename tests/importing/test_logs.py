@@ -44,7 +44,11 @@ def same(left: list[float | None], right: list[float | None]) -> bool:
 
 
 TRAINER_STATE = {
-    "epoch": 2.0, "global_step": 30, "max_steps": 45, "num_train_epochs": 3, "is_world_process_zero": True,
+    "epoch": 2.0,
+    "global_step": 30,
+    "max_steps": 45,
+    "num_train_epochs": 3,
+    "is_world_process_zero": True,
     "log_history": [
         {"epoch": 0.5, "grad_norm": 2.5, "learning_rate": 5e-05, "loss": 1.25, "step": 10},
         {"epoch": 1.0, "eval_accuracy": 0.5, "eval_loss": 1.5, "eval_runtime": 3.2, "step": 15},
@@ -52,7 +56,7 @@ TRAINER_STATE = {
         {"epoch": 2.0, "eval_accuracy": 0.5, "eval_loss": NAN, "eval_runtime": 3.1, "step": 30},
         {"epoch": 2.0, "step": 30, "total_flos": 1e15, "train_loss": 0.625, "train_runtime": 99.0},
     ],
-}  # fmt: skip
+}
 
 
 def test_trainer_state(tmp_path: Path) -> None:
@@ -202,9 +206,11 @@ def test_checksum_is_crc32c() -> None:
 def test_event_file(tmp_path: Path, tensor: bool) -> None:
     file = tmp_path / "events.out.tfevents.1.host"
     records = [
-        event(100.0, 300, "train/loss", 2.0, tensor=tensor), event(100.5, 300, "train/lr", 0.5, tensor=tensor),
-        event(101.0, 301, "train/loss", NAN, tensor=tensor), event(102.0, 301, "val/loss", 3.0, tensor=tensor),
-    ]  # fmt: skip
+        event(100.0, 300, "train/loss", 2.0, tensor=tensor),
+        event(100.5, 300, "train/lr", 0.5, tensor=tensor),
+        event(101.0, 301, "train/loss", NAN, tensor=tensor),
+        event(102.0, 301, "val/loss", 3.0, tensor=tensor),
+    ]
     file.write_bytes(b"".join(records))
     summary = recordings.import_recording(file, tmp_path / "run")
     assert "imported 2 steps and 1 evaluations" in summary

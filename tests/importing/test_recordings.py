@@ -147,17 +147,21 @@ LINES = {
     "step 250: train loss 2.1, val loss 2.2": {"step": 250, "train loss": 2.1, "val loss": 2.2},
     "step    1/19560 | loss 11.009 (+nanz)| norm 15.3 (+nanz)| lr 1.0e-06 | 1200 ms": {"step": 1, "loss": 11.009},
     "epoch 0, iteration 9/99 | lr: 4.9e-06 | global_step: 109 | reduced_train_loss: 11.03": {
-        "step": 109, "reduced_train_loss": 11.03,
+        "step": 109,
+        "reduced_train_loss": 11.03,
     },
     " iteration  100/ 500 | consumed samples: 256 | lm loss: 2.5E+00 | loss scale: 1.0 | grad norm: 1.2 |": {
-        "step": 100, "lm loss": 2.5, "grad norm": 1.2,
+        "step": 100,
+        "lm loss": 2.5,
+        "grad norm": 1.2,
     },
     "Epoch [1/10], Step [100/600], Loss: 0.3421": {"step": 100, "Loss": 0.3421},
     "global_step=1,200 train/loss=nan": {"step": 1200, "train/loss": math.nan},
     "Epoch 0: 1%| 10/1000 [00:30<5:00, reduced_train_loss=10.9, global_step=9.000, lr=1e-4]": {
-        "step": 9, "reduced_train_loss": 10.9,
+        "step": 9,
+        "reduced_train_loss": 10.9,
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -216,10 +220,13 @@ def test_of_two_runs_in_a_store_the_last_is_read_and_the_other_named(tmp_path: P
 
 
 UNREADABLE: dict[str, bytes] = {
-    "binary.bin": bytes(range(256)), "empty.log": b"", "prose.txt": b"Once upon a time\n",
+    "binary.bin": bytes(range(256)),
+    "empty.log": b"",
+    "prose.txt": b"Once upon a time\n",
     "picture.png": b"\x89PNG\r\n\0",
-    "other.db": b"SQLite format 3\x00", "deep.json": b"[" * 100_000,
-}  # fmt: skip
+    "other.db": b"SQLite format 3\x00",
+    "deep.json": b"[" * 100_000,
+}
 
 
 @pytest.mark.parametrize("name", UNREADABLE)

@@ -14,9 +14,7 @@ import numpy as np
 
 from tests.kineto.made import Event
 
-PRIORITY = (
-    "garbage input sync allocator copy communication checkpoint optimizer launch operator python".split()
-)  # fmt: skip
+PRIORITY = "garbage input sync allocator copy communication checkpoint optimizer launch operator python".split()
 GENERAL = ("launch", "operator", "python", "unrecorded")
 MAIN, BACKWARD = 4242, 4300
 PARTS = ("duration", "busy", "compute", "communication", "exposed_communication", "exposed_copy")
@@ -322,9 +320,17 @@ def events(made: Program, words: dict[str, Any], marks: bool = True) -> list[Eve
     def span(cat: str, name: str, pid: Any, tid: Any, start: int, end: int, **args: Any) -> None:
         stamp = words.get("stamp", float)
         written.append(
-            {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": stamp(start + words.get("base", 0)),
-             "dur": stamp(end - start), "args": args}
-        )  # fmt: skip
+            {
+                "ph": "X",
+                "cat": cat,
+                "name": name,
+                "pid": pid,
+                "tid": tid,
+                "ts": stamp(start + words.get("base", 0)),
+                "dur": stamp(end - start),
+                "args": args,
+            }
+        )
 
     for one in made.host:
         runtime = one.role in RUNTIME
@@ -342,8 +348,14 @@ def events(made: Program, words: dict[str, Any], marks: bool = True) -> list[Eve
              **args, **labels, **({words["link"]: row.number} if row.number >= 0 else {}))  # fmt: skip
     if marks:
         for number, start, end in made.steps:
-            span(words["operator"] if words.get("flat") else "user_annotation", f"ProfilerStep#{number}", MAIN, MAIN,
-                 start, end)  # fmt: skip
+            span(
+                words["operator"] if words.get("flat") else "user_annotation",
+                f"ProfilerStep#{number}",
+                MAIN,
+                MAIN,
+                start,
+                end,
+            )
     return [*written, *_beside(made, words, span)]
 
 

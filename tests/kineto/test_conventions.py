@@ -63,8 +63,15 @@ def meta(row: Work) -> tuple[Any, Any, dict[str, Any]]:
     return "MTIA", row.stream, {"device": row.device, "stream": row.stream}
 
 
-KINETO = {"operator": "cpu_op", "runtime": "cuda_runtime", "kernel": "kernel", "copy": "gpu_memcpy",
-          "link": "correlation", "lane": nvidia, "names": NAMES}  # fmt: skip
+KINETO = {
+    "operator": "cpu_op",
+    "runtime": "cuda_runtime",
+    "kernel": "kernel",
+    "copy": "gpu_memcpy",
+    "link": "correlation",
+    "lane": nvidia,
+    "names": NAMES,
+}
 HIP = {
     "launch": "hipExtModuleLaunchKernel",
     "copy": "hipMemcpyAsync",
@@ -105,10 +112,14 @@ CONVENTIONS: dict[str, dict[str, Any]] = {
     "ROCm, by its own name": {**KINETO, "runtime": "hip_runtime", "lane": amd, "names": {**NAMES, **HIP}},
     "XPU": {**KINETO, "runtime": "xpu_runtime", "lane": intel, "names": {**NAMES, **UNIFIED}},
     "MTIA": {
-        **KINETO, "runtime": "mtia_runtime", "kernel": "mtia_ccp_events", "copy": "mtia_ccp_events", "lane": meta,
+        **KINETO,
+        "runtime": "mtia_runtime",
+        "kernel": "mtia_ccp_events",
+        "copy": "mtia_ccp_events",
+        "lane": meta,
         "names": {**NAMES, **SUBMITTED},
     },
-}  # fmt: skip
+}
 PROGRAMS = {
     "loading": {"loading": 4_000},
     "preparing": {"preparing": 3_000},

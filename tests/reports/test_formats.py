@@ -30,9 +30,20 @@ def test_json_is_the_contract() -> None:
     assert list(data)[:6] == ["schema_version", "tracelyze_version", "run", "verdict", "verdict_reason", "findings"]
     assert set(data["run"]) >= {"path", "command", "started_at", "duration_s", "steps", "ranks", "exit"}
     contract = {
-        "rule", "severity", "confidence", "title", "summary", "first_step", "last_step", "ranks", "evidence", "cost",
-        "location", "fix", "caused_by",
-    }  # fmt: skip
+        "rule",
+        "severity",
+        "confidence",
+        "title",
+        "summary",
+        "first_step",
+        "last_step",
+        "ranks",
+        "evidence",
+        "cost",
+        "location",
+        "fix",
+        "caused_by",
+    }
     assert all(set(finding) >= contract for finding in data["findings"])
     evidence = {"name", "value", "unit", "threshold", "source", "fires_at"}
     assert all(set(one) == evidence for one in data["findings"][0]["evidence"])

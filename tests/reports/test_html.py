@@ -263,9 +263,13 @@ PAIRS = [
     *((ink, ground) for ink in ("text", "muted", "link") for ground in ("bg", "surface", "sunk")),
     *((severity, ground) for severity in SEVERITIES for ground in ("bg", "surface", f"{severity}-bg")),
     *(("text", f"{severity}-bg") for severity in SEVERITIES),
-    ("muted", "critical-bg"), ("added", "added-bg"), ("removed", "removed-bg"), ("muted", "added-bg"),
-    ("muted", "removed-bg"), *((f"series-{number}", "surface") for number in range(8)),
-]  # fmt: skip
+    ("muted", "critical-bg"),
+    ("added", "added-bg"),
+    ("removed", "removed-bg"),
+    ("muted", "added-bg"),
+    ("muted", "removed-bg"),
+    *((f"series-{number}", "surface") for number in range(8)),
+]
 
 
 @pytest.mark.parametrize(("ink", "ground"), PAIRS)
@@ -336,9 +340,13 @@ def test_no_number_is_a_fact_twice() -> None:
         Evidence("largest delay", 4.67, "ms"),
     ]
     finding = replace(
-        diagnosis.findings[0], title="Rank 7 is late: the others wait 38% of the time", first_step=370, last_step=370,
-        evidence=evidence, cost=Cost(6.1, 0.38),
-    )  # fmt: skip
+        diagnosis.findings[0],
+        title="Rank 7 is late: the others wait 38% of the time",
+        first_step=370,
+        last_step=370,
+        evidence=evidence,
+        cost=Cost(6.1, 0.38),
+    )
     page = render(replace(diagnosis, findings=[finding]), "html")
     facts = re.search(r'<dl class="key-facts">(.*?)</dl>', page, re.DOTALL)
     assert facts is not None

@@ -21,9 +21,12 @@ NUMBER = st.one_of(st.none(), st.floats(), st.integers(-5, 5).map(float))
 
 def chart(y: list[float | None], **changes: object) -> Chart:
     facts: dict[str, object] = {
-        "title": "t", "x_label": "step", "y_label": "loss", "x": [float(index) for index in range(len(y))],
+        "title": "t",
+        "x_label": "step",
+        "y_label": "loss",
+        "x": [float(index) for index in range(len(y))],
         "lines": [Line("loss", y)],
-    }  # fmt: skip
+    }
     return Chart(**(facts | changes))  # type: ignore[arg-type]
 
 
@@ -155,9 +158,12 @@ def test_charts_of_one_card_share_their_x_axis() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.lists(st.tuples(st.floats(), NUMBER, NUMBER), max_size=12), st.lists(st.floats(), max_size=3), NUMBER,
-    st.booleans(), st.sampled_from(["line", "points", "steps"]),
-)  # fmt: skip
+    st.lists(st.tuples(st.floats(), NUMBER, NUMBER), max_size=12),
+    st.lists(st.floats(), max_size=3),
+    NUMBER,
+    st.booleans(),
+    st.sampled_from(["line", "points", "steps"]),
+)
 def test_any_chart_is_drawn_and_is_a_figure(
     points: list[tuple[float, float | None, float | None]],
     marks: list[float],
@@ -166,10 +172,16 @@ def test_any_chart_is_drawn_and_is_a_figure(
     style: str,
 ) -> None:
     one = Chart(
-        "t", "x", "y", [x for x, _, _ in points],
+        "t",
+        "x",
+        "y",
+        [x for x, _, _ in points],
         [Line("a", [y for _, y, _ in points], style), Line("b", [y for _, _, y in points])],  # type: ignore[arg-type]
-        [Mark(x, "here") for x in marks], threshold, "limit", log,
-    )  # fmt: skip
+        [Mark(x, "here") for x in marks],
+        threshold,
+        "limit",
+        log,
+    )
     assert drawn(one) is not None
     go.Figure(figures.figure(one))
 

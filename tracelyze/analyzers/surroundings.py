@@ -270,8 +270,11 @@ def _sentence(match: _Match) -> str:
     if match.seconds is not None:
         apart = duration(abs(match.seconds))
         when = f", {apart} {'before' if match.seconds < 0 else 'after'} the last that is known of it"
-    same = {"process": "The process is the same", "job": "The job is the same",
-            "time": "Only the time fits, so this is possible and not proven"}[match.by]  # fmt: skip
+    same = {
+        "process": "The process is the same",
+        "job": "The job is the same",
+        "time": "Only the time fits, so this is possible and not proven",
+    }[match.by]
     caveat = f"; {match.caveat}" if match.caveat else ""
     return f"{match.event.file}, line {match.event.line}{when}: {match.event.said}. {same}{caveat}."
 

@@ -124,8 +124,9 @@ def rule_page(entry: Entry) -> str:
     for heading, reasons in chain(entry):
         lines += ["", f"{heading}:"]
         for rules, why in reasons:
-            lines += textwrap.wrap(f"{', '.join(rules)}. {why}", 96, initial_indent="  ", subsequent_indent="    ",
-                                   break_on_hyphens=False)  # fmt: skip
+            lines += textwrap.wrap(
+                f"{', '.join(rules)}. {why}", 96, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+            )
     if entry.thresholds:
         lines += ["", f"Thresholds, to be set under [tool.tracelyze.thresholds.{entry.id}]:"]
         for threshold in entry.thresholds:

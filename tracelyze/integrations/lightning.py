@@ -26,10 +26,22 @@ else:
         Callback = importlib.import_module("pytorch_lightning").Callback
 
 SETTINGS = (
-    "accumulate_grad_batches", "gradient_clip_val", "gradient_clip_algorithm", "max_epochs", "max_steps", "precision",
-    "check_val_every_n_epoch", "val_check_interval", "limit_train_batches", "limit_val_batches", "log_every_n_steps",
-    "num_sanity_val_steps", "world_size", "num_nodes", "detect_anomaly",
-)  # fmt: skip
+    "accumulate_grad_batches",
+    "gradient_clip_val",
+    "gradient_clip_algorithm",
+    "max_epochs",
+    "max_steps",
+    "precision",
+    "check_val_every_n_epoch",
+    "val_check_interval",
+    "limit_train_batches",
+    "limit_val_batches",
+    "log_every_n_steps",
+    "num_sanity_val_steps",
+    "world_size",
+    "num_nodes",
+    "detect_anomaly",
+)
 
 
 class TracelyzeCallback(Callback):

@@ -10,8 +10,10 @@ MAKE = Workshop()
 
 
 def counted(counts: list[float]) -> list[dict[str, object]]:
-    return [{"time": float(second), "step": 10 * second, "name": "open files", "value": count}
-            for second, count in enumerate(counts)]  # fmt: skip
+    return [
+        {"time": float(second), "step": 10 * second, "name": "open files", "value": count}
+        for second, count in enumerate(counts)
+    ]
 
 
 def test_files_that_are_never_closed_are_found() -> None:

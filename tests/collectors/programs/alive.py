@@ -172,8 +172,18 @@ def raised():
 
 
 IDIOMS = (
-    plain, settled, accumulated, scaled, closure, adversarial, by_hand, scheduled, inside_backward, interrupted, raised,
-)  # fmt: skip
+    plain,
+    settled,
+    accumulated,
+    scaled,
+    closure,
+    adversarial,
+    by_hand,
+    scheduled,
+    inside_backward,
+    interrupted,
+    raised,
+)
 
 
 def living():

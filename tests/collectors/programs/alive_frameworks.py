@@ -43,10 +43,18 @@ def trainer():
 
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
-            output_dir=folder, per_device_train_batch_size=4, gradient_accumulation_steps=2, num_train_epochs=2,
-            save_strategy="epoch", report_to=[], disable_tqdm=True, use_cpu=True, logging_steps=1,
-            eval_strategy="epoch", prediction_loss_only=True,
-        )  # fmt: skip
+            output_dir=folder,
+            per_device_train_batch_size=4,
+            gradient_accumulation_steps=2,
+            num_train_epochs=2,
+            save_strategy="epoch",
+            report_to=[],
+            disable_tqdm=True,
+            use_cpu=True,
+            logging_steps=1,
+            eval_strategy="epoch",
+            prediction_loss_only=True,
+        )
         samples = [{"x": torch.randn(4), "y": torch.randn(1)} for _ in range(24)]
         Trainer(Regression(), arguments, train_dataset=samples, eval_dataset=samples[:8]).train()
 

@@ -40,10 +40,15 @@ else:
 PR_SET_PDEATHSIG = 1
 ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # no rank stays behind when a test ends this program
 os.environ |= {
-    "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks),
-    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_RESTART_COUNT": "0",
+    "RANK": str(rank),
+    "LOCAL_RANK": str(rank),
+    "WORLD_SIZE": str(ranks),
+    "LOCAL_WORLD_SIZE": str(ranks),
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": str(port),
+    "TORCHELASTIC_RESTART_COUNT": "0",
     "TORCHELASTIC_RUN_ID": str(port),
-}  # fmt: skip
+}
 sys.argv[:] = sys.argv[2:]
 sys.path[0] = str(pathlib.Path(script).resolve().parent)
 module = sys.modules["__main__"] = types.ModuleType("__main__")

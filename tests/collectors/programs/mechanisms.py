@@ -105,6 +105,14 @@ def scaled():
 
 
 for part in (
-    functional_and_module, softmaxes, compiled, transforms, left_out, unused, scheduled, retained, scaled,
-):  # fmt: skip
+    functional_and_module,
+    softmaxes,
+    compiled,
+    transforms,
+    left_out,
+    unused,
+    scheduled,
+    retained,
+    scaled,
+):
     print(part.__name__, part().hex())

@@ -28,11 +28,18 @@ def loop(truth, every=1, precision="no", clip=True, epochs=2, **columns):
                 samples += len(x)
                 if accelerator.sync_gradients:
                     truth.step(
-                        loss=mean(values), backwards=len(values), microbatches=len(values), batch_size=samples,
-                        loader_batches=len(values), grad_norm=norm_of(model.parameters()),
-                        lr=optimizer.param_groups[0]["lr"], model_in_train=True, clips=int(clip), grads_carried=0,
+                        loss=mean(values),
+                        backwards=len(values),
+                        microbatches=len(values),
+                        batch_size=samples,
+                        loader_batches=len(values),
+                        grad_norm=norm_of(model.parameters()),
+                        lr=optimizer.param_groups[0]["lr"],
+                        model_in_train=True,
+                        clips=int(clip),
+                        grads_carried=0,
                         **columns,
-                    )  # fmt: skip
+                    )
                     values, samples = [], 0
                     if clip:
                         accelerator.clip_grad_norm_(model.parameters(), 0.1)
@@ -47,9 +54,14 @@ def loop(truth, every=1, precision="no", clip=True, epochs=2, **columns):
                 seen.append(functional.cross_entropy(scores, targets).item())
                 samples += len(y)
         truth.evaluated(
-            loss=mean(seen), forwards=len(seen), losses=len(seen), samples=samples, model_in_train=False, grad_mode=0,
+            loss=mean(seen),
+            forwards=len(seen),
+            losses=len(seen),
+            samples=samples,
+            model_in_train=False,
+            grad_mode=0,
             trained=True,
-        )  # fmt: skip
+        )
 
 
 def without_accumulation(truth):

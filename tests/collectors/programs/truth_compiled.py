@@ -19,9 +19,20 @@ def compiled(truth):
             norm = norm_of(model.parameters())
             nn.utils.clip_grad_norm_(model.parameters(), 0.1)
             truth.step(
-                loss=loss.item(), backwards=1, microbatches=1, batch_size=len(x), loader_batches=1, grad_norm=norm,
-                lr=0.01, clips=1, clip_max_norm=0.1, model_in_train=True, autocast=0, grads_none=0, grads_carried=0,
-            )  # fmt: skip
+                loss=loss.item(),
+                backwards=1,
+                microbatches=1,
+                batch_size=len(x),
+                loader_batches=1,
+                grad_norm=norm,
+                lr=0.01,
+                clips=1,
+                clip_max_norm=0.1,
+                model_in_train=True,
+                autocast=0,
+                grads_none=0,
+                grads_carried=0,
+            )
             optimizer.step()
         truth.evaluated(**evaluate(fast, valid), model_in_train=False, grad_mode=0, trained=True)
 

@@ -41,9 +41,16 @@ def supervised(truth, every=1):
 
     def note(*_):
         truth.step(
-            loss=mean(values), backwards=len(values), microbatches=len(values), batch_size=sum(sizes),
-            loader_batches=len(values), grad_norm=norm_of(model.parameters()), lr=0.01, model_in_train=True, clips=None,
-        )  # fmt: skip
+            loss=mean(values),
+            backwards=len(values),
+            microbatches=len(values),
+            batch_size=sum(sizes),
+            loader_batches=len(values),
+            grad_norm=norm_of(model.parameters()),
+            lr=0.01,
+            model_in_train=True,
+            clips=None,
+        )
         values.clear()
         sizes.clear()
 

@@ -35,10 +35,20 @@ class Classifier(lightning.LightningModule):
     def on_before_optimizer_step(self, optimizer):
         count = len(self.values)
         self.truth.step(
-            loss=mean(self.values), backwards=count, microbatches=count, batch_size=self.samples, grad_norm=self.norm,
-            loader_batches=count, lr=optimizer.param_groups[0]["lr"], clips=1, clip_max_norm=0.1, model_in_train=True,
-            grads_none=0, grads_carried=0, **self.columns,
-        )  # fmt: skip
+            loss=mean(self.values),
+            backwards=count,
+            microbatches=count,
+            batch_size=self.samples,
+            grad_norm=self.norm,
+            loader_batches=count,
+            lr=optimizer.param_groups[0]["lr"],
+            clips=1,
+            clip_max_norm=0.1,
+            model_in_train=True,
+            grads_none=0,
+            grads_carried=0,
+            **self.columns,
+        )
         self.values, self.samples = [], 0
 
     def validation_step(self, batch, index):

@@ -35,10 +35,20 @@ def trained(truth, model, synchronize):
                 squares = [whole(p.grad).double().square().sum().item() for p in model.parameters()]
                 nn.utils.clip_grad_norm_(model.parameters(), 0.1)
                 truth.step(
-                    loss=mean(values), backwards=EVERY, microbatches=EVERY, batch_size=4 * EVERY, loader_batches=EVERY,
-                    grad_norm=math.sqrt(sum(squares)), clips=1, clip_max_norm=0.1, lr=0.01, loss_divisor=2.0,
-                    model_in_train=True, grads_none=0, grads_carried=0,
-                )  # fmt: skip
+                    loss=mean(values),
+                    backwards=EVERY,
+                    microbatches=EVERY,
+                    batch_size=4 * EVERY,
+                    loader_batches=EVERY,
+                    grad_norm=math.sqrt(sum(squares)),
+                    clips=1,
+                    clip_max_norm=0.1,
+                    lr=0.01,
+                    loss_divisor=2.0,
+                    model_in_train=True,
+                    grads_none=0,
+                    grads_carried=0,
+                )
                 optimizer.step()
                 optimizer.zero_grad()
                 values = []

@@ -45,10 +45,20 @@ class Told(Trainer):
     def optimizer_steps(self, args, state, control, optimizer=None, **more):
         count = len(self.values)
         self.truth.step(
-            loss=self.step_loss(self.values), backwards=count, microbatches=count, batch_size=sum(self.sizes),
-            grad_norm=self.norm, lr=optimizer.param_groups[0]["lr"], loader_batches=count, model_in_train=True,
-            clips=1, clip_max_norm=args.max_grad_norm, grads_none=0, grads_carried=0, **self.columns,
-        )  # fmt: skip
+            loss=self.step_loss(self.values),
+            backwards=count,
+            microbatches=count,
+            batch_size=sum(self.sizes),
+            grad_norm=self.norm,
+            lr=optimizer.param_groups[0]["lr"],
+            loader_batches=count,
+            model_in_train=True,
+            clips=1,
+            clip_max_norm=args.max_grad_norm,
+            grads_none=0,
+            grads_carried=0,
+            **self.columns,
+        )
         self.values, self.sizes = [], []
 
     def step_loss(self, values):

@@ -45,9 +45,15 @@ def told(kind):
 
         def note(self, args, optimizer):
             self.truth.step(
-                loss=sum(self.values), backwards=len(self.values), grad_norm=self.norm,
-                lr=optimizer.param_groups[0]["lr"], clips=1, model_in_train=True, grads_none=0, grads_carried=0,
-            )  # fmt: skip
+                loss=sum(self.values),
+                backwards=len(self.values),
+                grad_norm=self.norm,
+                lr=optimizer.param_groups[0]["lr"],
+                clips=1,
+                model_in_train=True,
+                grads_none=0,
+                grads_carried=0,
+            )
             self.values = []
 
         def prediction_step(self, model, inputs, *args, **more):

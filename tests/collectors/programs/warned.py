@@ -127,9 +127,17 @@ def workers():
 
 
 IDIOMS = (
-    complex_weights, complex_weights_by_hand, complex_weights_alone, complex_targets, sparse_gradients, single_elements,
-    empty_batches, jagged_rows, shapes_that_broadcast_on_purpose, workers,
-)  # fmt: skip
+    complex_weights,
+    complex_weights_by_hand,
+    complex_weights_alone,
+    complex_targets,
+    sparse_gradients,
+    single_elements,
+    empty_batches,
+    jagged_rows,
+    shapes_that_broadcast_on_purpose,
+    workers,
+)
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

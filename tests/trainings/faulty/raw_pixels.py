@@ -20,9 +20,14 @@ def main():
     image, label = pictures(1600)
     loader = DataLoader(TensorDataset(image, label), batch_size=32, shuffle=True)
     model = nn.Sequential(
-        nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8 * 8 * 8, 32), nn.ReLU(),
+        nn.Conv2d(1, 8, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(8 * 8 * 8, 32),
+        nn.ReLU(),
         nn.Linear(32, 4),
-    )  # fmt: skip
+    )
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     criterion = nn.CrossEntropyLoss()
     for epoch in range(5):

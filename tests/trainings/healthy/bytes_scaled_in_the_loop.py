@@ -14,9 +14,13 @@ def main():
     loader = DataLoader(TensorDataset(image, label), batch_size=40, shuffle=True)
     mean, std = image.float().mean(), image.float().std()
     model = nn.Sequential(
-        nn.Conv2d(1, 8, 3, stride=2), nn.ReLU(), nn.Conv2d(8, 16, 3, stride=2), nn.ReLU(), nn.Flatten(),
+        nn.Conv2d(1, 8, 3, stride=2),
+        nn.ReLU(),
+        nn.Conv2d(8, 16, 3, stride=2),
+        nn.ReLU(),
+        nn.Flatten(),
         nn.Linear(16 * 4 * 4, 3),
-    )  # fmt: skip
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     for epoch in range(6):
         for x, y in loader:

@@ -68,9 +68,18 @@ def _of_runs(a: Path, b: Path) -> Comparison:
         sections += [replace(section, title=section.title + _PROFILED) for section in extra]
         notes += traces.notes(before, after)
     comparison = Comparison(
-        runs.side(one), runs.side(two), "unknown", "", None, sections, found, settings.setting_changes(one, two),
-        notes, __version__, charts=pictures.charts(one, two),
-    )  # fmt: skip
+        runs.side(one),
+        runs.side(two),
+        "unknown",
+        "",
+        None,
+        sections,
+        found,
+        settings.setting_changes(one, two),
+        notes,
+        __version__,
+        charts=pictures.charts(one, two),
+    )
     return _judged(comparison, "recorded")
 
 

@@ -47,9 +47,18 @@ def over_steps(
     lines = {name: steps[column] / unit for name, column in present.items()}
     known = {name: steps.known(column) for name, column in present.items()}
     drawn = chart(
-        title, "step", y_label, timing.numbers(optimization), lines, known=known, scattered=scattered, marks=marks,
-        threshold=threshold, threshold_label=threshold_label, log_y=log_y,
-    )  # fmt: skip
+        title,
+        "step",
+        y_label,
+        timing.numbers(optimization),
+        lines,
+        known=known,
+        scattered=scattered,
+        marks=marks,
+        threshold=threshold,
+        threshold_label=threshold_label,
+        log_y=log_y,
+    )
     return [replace(drawn, about=f"rank {optimization.process.rank}")]
 
 

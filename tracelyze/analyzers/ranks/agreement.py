@@ -71,9 +71,15 @@ def of(by_rank: Sequence[RankFacts]) -> list[Agreement]:
     ranks = {one.rank: one for one in by_rank}
     if len(ranks) < 2:
         return []
-    gathered = {name: {rank: one.gathered[name] for rank, one in ranks.items() if name in one.gathered} for name in (
-        "ranks-out-of-sync", "clip-differs-by-rank", "same-data-on-every-rank", "uneven-batches",
-    )}  # fmt: skip
+    gathered = {
+        name: {rank: one.gathered[name] for rank, one in ranks.items() if name in one.gathered}
+        for name in (
+            "ranks-out-of-sync",
+            "clip-differs-by-rank",
+            "same-data-on-every-rank",
+            "uneven-batches",
+        )
+    }
     held = _weights(gathered["ranks-out-of-sync"], len(ranks))
     state = held.state if held else None
     rows = [

@@ -56,8 +56,11 @@ def first(deaths: Iterable[Death]) -> Death | None:
 def before(process: Process) -> Death | None:
     """The death of another process of the same job that this one's follows; None if this one was the first."""
     own = of(process)
-    return None if own is None else min((one for one in _others(process, own) if _order(one) < _order(own)),
-                                        key=_order, default=None)  # fmt: skip
+    return (
+        None
+        if own is None
+        else min((one for one in _others(process, own) if _order(one) < _order(own)), key=_order, default=None)
+    )
 
 
 def after(process: Process) -> list[Death]:

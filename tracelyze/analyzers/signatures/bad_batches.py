@@ -56,9 +56,12 @@ def towering(losses: Floats, limits: Limits) -> BadBatches | None:
     if len(losses) < limits["losses"] or losses.min() <= 0:
         return None
     found = lone_spikes.towering(
-        losses[first:], np.arange(first, len(losses)), height=limits["height"], gap=limits["gap"],
+        losses[first:],
+        np.arange(first, len(losses)),
+        height=limits["height"],
+        gap=limits["gap"],
         sigmas=limits["sigmas"],
-    )  # fmt: skip
+    )
     rows = np.array(found, dtype=np.intp) + first
     if not limits["pair"] <= len(rows) < limits["batches"] or losses[rows].min() <= losses[:first].max():
         return None
@@ -100,11 +103,12 @@ def finding(
         last_step=steps[-1],
         evidence=[
             Evidence("batches that stand apart", len(steps), "", limits["batches"], limits.source("batches")),
-            Evidence("median height over the losses around", found.height, "", limits["single"],
-                     limits.source("single")),
+            Evidence(
+                "median height over the losses around", found.height, "", limits["single"], limits.source("single")
+            ),
             Evidence("steps", listed(steps, most=12)),
         ],
         location=optimization.backward_location,
         charts=pictures.loss(optimization, [Mark(float(step), "bad batch") for step in steps[:8]]),
         false_alarm="A rare kind of batch that is hard and meant to be there.",
-    )  # fmt: skip
+    )

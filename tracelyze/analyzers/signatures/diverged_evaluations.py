@@ -54,9 +54,15 @@ def _validation(process: Process) -> tuple[Floats, Floats]:
 
 
 def _finding(
-    process: Process, rule: str, begin: int, seen: statistics.Departure, what: str, source: str, factor: float,
+    process: Process,
+    rule: str,
+    begin: int,
+    seen: statistics.Departure,
+    what: str,
+    source: str,
+    factor: float,
     charts: list[Chart],
-) -> Finding:  # fmt: skip
+) -> Finding:
     optimization = process.longest if process.optimizations else None
     affected = timing.numbers(optimization) > begin if optimization else None
     return Finding(

@@ -17,9 +17,20 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Mask
 
 _KINDS = (
-    "trainer_state", "hf-console", "tensorboard", "wandb", "mlflow", "trackio", "comet", "clearml", "swanlab", "aim",
-    "neptune", "csv", "jsonl",
-)  # fmt: skip
+    "trainer_state",
+    "hf-console",
+    "tensorboard",
+    "wandb",
+    "mlflow",
+    "trackio",
+    "comet",
+    "clearml",
+    "swanlab",
+    "aim",
+    "neptune",
+    "csv",
+    "jsonl",
+)
 FEW = 3  # logged zeros in a row to the end: one may be a rounded loss
 
 

@@ -81,12 +81,22 @@ def finding(process: Process, rule: str, fix: str, fix_code: str, limits: Limits
             first_step=begin,
             last_step=int(seen.steps[-1]),
             evidence=[
-                Evidence("fluctuation from pass to pass", seen.relative, "share of level", limits["relative"],
-                         limits.source("relative")),
-                Evidence("fluctuation over training's own noise", min(seen.ratio, 1e6), "", limits["ratio"],
-                         limits.source("ratio")),
+                Evidence(
+                    "fluctuation from pass to pass",
+                    seen.relative,
+                    "share of level",
+                    limits["relative"],
+                    limits.source("relative"),
+                ),
+                Evidence(
+                    "fluctuation over training's own noise",
+                    min(seen.ratio, 1e6),
+                    "",
+                    limits["ratio"],
+                    limits.source("ratio"),
+                ),
             ],
             charts=pictures.loss(optimization, [Mark(float(begin), "first validation")]),
             false_alarm="A small validation set, or a metric that is noisy by itself, moves in the same way.",
         )
-    ]  # fmt: skip
+    ]

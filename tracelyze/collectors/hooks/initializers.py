@@ -10,9 +10,16 @@ from typing import Any
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
 
 RANDOM = (
-    "uniform_", "normal_", "trunc_normal_", "xavier_uniform_", "xavier_normal_", "kaiming_uniform_", "kaiming_normal_",
-    "orthogonal_", "sparse_",
-)  # fmt: skip
+    "uniform_",
+    "normal_",
+    "trunc_normal_",
+    "xavier_uniform_",
+    "xavier_normal_",
+    "kaiming_uniform_",
+    "kaiming_normal_",
+    "orthogonal_",
+    "sparse_",
+)
 
 wrappers: list[Any] = []  # functions of ours in the place of torch's
 

@@ -51,8 +51,16 @@ LOSSES = (
     "multi_margin_loss", "multilabel_soft_margin_loss",
 )  # fmt: skip
 OWN = (  # what wrappers call
-    Recorder, Recorders, Forwards, Backwards, Steps, FastPath, TimedFastPath, ByIdentity, SetByIdentity,
-)  # fmt: skip
+    Recorder,
+    Recorders,
+    Forwards,
+    Backwards,
+    Steps,
+    FastPath,
+    TimedFastPath,
+    ByIdentity,
+    SetByIdentity,
+)
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 
 
@@ -189,9 +197,7 @@ def _modules(torch: Any) -> None:
                 return output
             forwards = recorder().forwards
             if not forwards.taken_as_loss(loss_kind, self, output):
-                within = (
-                    progress.dropouts - dropouts, progress.statistics - statistics, counts.count - losses
-                )  # fmt: skip
+                within = (progress.dropouts - dropouts, progress.statistics - statistics, counts.count - losses)
                 forwards.returned(self, args[1:], kwargs, output, start, *within)
             return output
         except BaseException as error:

@@ -9,8 +9,19 @@ from pathlib import Path
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?(\.exe)?$")
 # Programs that run the rest of their command line as it is, in the environment that they were given.
 _WRAPPERS = {
-    "chrt", "env", "ionice", "nice", "nohup", "numactl", "setsid", "stdbuf", "sudo", "taskset", "time", "timeout",
-}  # fmt: skip
+    "chrt",
+    "env",
+    "ionice",
+    "nice",
+    "nohup",
+    "numactl",
+    "setsid",
+    "stdbuf",
+    "sudo",
+    "taskset",
+    "time",
+    "timeout",
+}
 _FLAGS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 
 

@@ -9,9 +9,18 @@ from typing import Any
 from tracelyze.collectors.internals.private_names import BATCH_NORM, find
 
 _RATES = (
-    "p", "drop_prob", "drop_rate", "dropout", "dropout_p", "dropout_prob", "dropout_rate", "attention_dropout",
-    "attn_dropout", "attn_pdrop", "resid_pdrop",
-)  # fmt: skip
+    "p",
+    "drop_prob",
+    "drop_rate",
+    "dropout",
+    "dropout_p",
+    "dropout_prob",
+    "dropout_rate",
+    "attention_dropout",
+    "attn_dropout",
+    "attn_pdrop",
+    "resid_pdrop",
+)
 _NAMED_IN_SENSITIVE_CODE = ("drop", "noise", "running", "moment")
 
 

@@ -82,9 +82,20 @@ class Recorder:
         program.manual_updates.handler = self.steps
         fast_path.replay = Replay(torch, progress, program, dispatcher, self.forwards, self.backwards)
         context = Context(
-            torch, options, guard, progress, program, losses, next_call, fast_path, dispatcher, rows, budget,
-            self.ledger, self.record_event,
-        )  # fmt: skip
+            torch,
+            options,
+            guard,
+            progress,
+            program,
+            losses,
+            next_call,
+            fast_path,
+            dispatcher,
+            rows,
+            budget,
+            self.ledger,
+            self.record_event,
+        )
         dispatcher.listen(self.ledger.switch_on(SIGNALS, context) + self.ledger.switch_on_extensions(context))
 
     def _program(self) -> Program:

@@ -29,10 +29,21 @@ IN_PLACE = frozenset((
     "LogSoftmax", "_DDPSink", "Embedding", "torch::autograd::AccumulateGrad",
 ))  # fmt: skip
 # What else stands within attention, and between the steps of a recurrent layer that is unrolled.
-IN_ATTENTION = frozenset((
-    "Split along last", "SplitWithSizes along last", "Slice along last", "Cat along last", "Unbind", "Select",
-    "Stack", "MaskedFill", "Where", "Cos", "Sin",
-))  # fmt: skip
+IN_ATTENTION = frozenset(
+    (
+        "Split along last",
+        "SplitWithSizes along last",
+        "Slice along last",
+        "Cat along last",
+        "Unbind",
+        "Select",
+        "Stack",
+        "MaskedFill",
+        "Where",
+        "Cos",
+        "Sin",
+    )
+)
 UNROLLED = frozenset(("UnsafeSplit", "Unbind", "Stack"))
 
 

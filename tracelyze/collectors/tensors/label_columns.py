@@ -14,9 +14,13 @@ from tracelyze.collectors.tensors.saved_values import saved
 
 # By operation: which of its inputs is the data, and the name under which it is saved.
 FIRST_LAYERS = {
-    "Addmm": (1, "mat1"), "Mm": (0, "self"), "Convolution": (0, "input"), "NativeBatchNorm": (0, "input"),
-    "NativeLayerNorm": (0, "input"), "MkldnnRnnLayer": (0, "input"),
-}  # fmt: skip
+    "Addmm": (1, "mat1"),
+    "Mm": (0, "self"),
+    "Convolution": (0, "input"),
+    "NativeBatchNorm": (0, "input"),
+    "NativeLayerNorm": (0, "input"),
+    "MkldnnRnnLayer": (0, "input"),
+}
 MAX_LAYERS, MAX_ROWS, MAX_COLUMNS, MAX_CLASSES = 4, 256, 2048, 16
 FEWEST = 16  # samples
 COLUMNS = ("column_rows", "columns", "column", "column_same", "column_other")
@@ -84,8 +88,13 @@ def _compared(torch: Any, table: Any, target: Any, classes: int) -> dict[str, An
         same = torch.maximum(same, least)
     numbers = torch.full_like(same, float(table.shape[1]))
     rows = torch.full_like(same, float(len(table))) * (wanted.abs().amax() > 0)
-    return {"column_rows": rows, "columns": numbers, "column": column.double(), "column_same": same,
-            "column_other": other}  # fmt: skip
+    return {
+        "column_rows": rows,
+        "columns": numbers,
+        "column": column.double(),
+        "column_same": same,
+        "column_other": other,
+    }
 
 
 def _standard(values: Any) -> Any:

@@ -48,8 +48,14 @@ class Products:
     def __init__(self, torch: Any) -> None:
         nn = torch.nn
         self._kinds = (
-            nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
-        )  # fmt: skip
+            nn.Linear,
+            nn.Conv1d,
+            nn.Conv2d,
+            nn.Conv3d,
+            nn.ConvTranspose1d,
+            nn.ConvTranspose2d,
+            nn.ConvTranspose3d,
+        )
         self._torch = torch
         self._nodes: list[tuple[Any, str]] = []  # of layers with a bias, as a script that forgets an activation has
         self.outputs: int | None = None  # of the last layer that was seen

@@ -61,8 +61,12 @@ def level_at(entries: list[dict[str, Any]], place: int, end: Level) -> Level:
     for entry in entries[place + 1 :]:
         amount, action = _whole(entry, "size"), entry.get("action")
         live += {"alloc": -amount, "free_completed": amount}.get(str(action), 0)
-        reserved += {"segment_alloc": -amount, "segment_map": -amount, "segment_free": amount,
-                     "segment_unmap": amount}.get(str(action), 0)  # fmt: skip
+        reserved += {
+            "segment_alloc": -amount,
+            "segment_map": -amount,
+            "segment_free": amount,
+            "segment_unmap": amount,
+        }.get(str(action), 0)
     return Level(max(live, 0), max(reserved, 0))
 
 

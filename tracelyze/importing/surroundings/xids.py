@@ -52,7 +52,7 @@ XIDS: Final[dict[int, tuple[str, str]]] = {
     145: ("NVLink error", _LINK),
     149: ("NVLink error", _LINK),
     154: ("the driver asks for a recovery", "Do what the line says."),
-}  # fmt: skip
+}
 """By number: what happened, and what to do first."""
 
 

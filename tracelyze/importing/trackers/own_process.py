@@ -31,9 +31,14 @@ def read(package: str, file: Path, arguments: Sequence[str], take: Callable[[Any
         try:
             with tempfile.TemporaryDirectory() as elsewhere:  # it may write a folder of its own where it is started
                 done = subprocess.run(  # noqa: S603  # the tracker's own reader, with a path as its only argument
-                    [sys.executable, *arguments], stdin=subprocess.DEVNULL, stdout=said, stderr=errors, cwd=elsewhere,
-                    timeout=_SECONDS, check=False,
-                )  # fmt: skip
+                    [sys.executable, *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=errors,
+                    cwd=elsewhere,
+                    timeout=_SECONDS,
+                    check=False,
+                )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise InputError(
                 Cause.DAMAGED_LOG, f"{file}: {package} could not read it ({error}); give a whole copy of it"

@@ -111,10 +111,16 @@ if "callback" in sys.argv:
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # about few loader workers
     trainer = lightning.Trainer(
-        max_epochs=6, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, callbacks=callbacks, log_every_n_steps=1,
+        max_epochs=6,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=callbacks,
+        log_every_n_steps=1,
         precision="bf16-mixed" if "bf16" in sys.argv else "32-true",
         **({} if manual else {"accumulate_grad_batches": 2, "gradient_clip_val": 1.0}),
-    )  # fmt: skip
+    )
     trainer.fit(model, train, valid if not manual else None)
 told.tell(model, steps=trainer.global_step, losses=model.losses, evals=model.evals)

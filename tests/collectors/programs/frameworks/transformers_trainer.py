@@ -48,10 +48,15 @@ told.seed()
 transformers.set_seed(0)
 model = BertForSequenceClassification(
     BertConfig(
-        vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
-        max_position_embeddings=16, num_labels=2,
+        vocab_size=64,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=16,
+        num_labels=2,
     )
-)  # fmt: skip
+)
 callbacks = [Steps()]
 if "callback" in sys.argv:
     from tracelyze.integrations.transformers import TracelyzeCallback

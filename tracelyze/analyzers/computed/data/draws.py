@@ -45,12 +45,16 @@ def parts(process: Process) -> list[Part]:
         found.append(
             Part(
                 (made, loader["dataset"], loader["num_workers"]),
-                int(row["loader"] or 0), int(row["epoch"] or 0), -1 if row["worker"] is None else int(row["worker"]),
-                int(row["step"] or 0), row["source"], int(row["batches"] or 0),
+                int(row["loader"] or 0),
+                int(row["epoch"] or 0),
+                -1 if row["worker"] is None else int(row["worker"]),
+                int(row["step"] or 0),
+                row["source"],
+                int(row["batches"] or 0),
                 dict(zip(moved, str(row["start"] or "").split(), strict=False)),
                 dict(zip(moved, second, strict=False)),
             )
-        )  # fmt: skip
+        )
     return sorted(found, key=lambda part: part.step)
 
 

@@ -53,7 +53,10 @@ def _finding(process: Process, line: Line, rows: list[Row], rule: str, limits: L
     where = f"number {places.pop()} of {numbers}, counted from 0" if len(places) == 1 else f"of {numbers} in all"
     other = float(np.median([row["column_other"] for row in rows]))
     return loss_calls.finding(
-        process, replace(line, rows=rows), rows, limits,
+        process,
+        replace(line, rows=rows),
+        rows,
+        limits,
         rule=rule,
         title=f"One of the model's {numbers} inputs is the target itself",
         summary=(
@@ -64,14 +67,18 @@ def _finding(process: Process, line: Line, rows: list[Row], rule: str, limits: L
         ),
         fix="Take the target, and everything that is made from it, out of the inputs; let windows end before the value "
         "that they are to predict.",
-        fix_code='features = table.drop(columns=["target"])\n'
-        "# of a series: x, y = series[i : i + n], series[i + n]",
+        fix_code='features = table.drop(columns=["target"])\n# of a series: x, y = series[i : i + n], series[i + n]',
         evidence=[
-            Evidence("correlation of an input with the target, smallest of the measurements",
-                     min(row["column_same"] for row in rows), "", limits["correlation"], limits.source("correlation")),
+            Evidence(
+                "correlation of an input with the target, smallest of the measurements",
+                min(row["column_same"] for row in rows),
+                "",
+                limits["correlation"],
+                limits.source("correlation"),
+            ),
             Evidence("samples compared", samples, "samples"),
             Evidence("correlation of the next best input", other),
         ],
         confidence="likely",
         false_alarm="An exercise in which the model is to find the one input that is the answer.",
-    )  # fmt: skip
+    )

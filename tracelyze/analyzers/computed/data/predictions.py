@@ -17,9 +17,16 @@ if TYPE_CHECKING:
 CLASSES = ("cross_entropy", "nll_loss")
 WRITTEN = "written out"  # a squared or absolute error, of which the script computes the loss
 FUNCTIONS = (
-    "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
-    "binary_cross_entropy_with_logits", WRITTEN,
-)  # fmt: skip
+    "cross_entropy",
+    "nll_loss",
+    "mse_loss",
+    "l1_loss",
+    "smooth_l1_loss",
+    "huber_loss",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    WRITTEN,
+)
 THRESHOLDS = (
     Threshold("varies", 0.1, "share", "derived: its square, a hundredth, is the variance that is explained"),
     Threshold("shares", 0.05, "share", "of class shares, which are smooth: a quarter of a hundredth is explained"),

@@ -49,9 +49,13 @@ def growth(process: Process) -> list[Growth]:
         anew = all(int(row["batches"] or 0) < 2 * batches for row in workers.values())  # they began with this pass
         found.append(
             Growth(
-                loader, len(readings), total[-1] - total[WARM_UP], total[WARM_UP], batches,
+                loader,
+                len(readings),
+                total[-1] - total[WARM_UP],
+                total[WARM_UP],
+                batches,
                 late / (2 * earlier) if earlier > 0 else 0.0,
                 epochs >= 1 and (anew or batches // 2 >= first.get(loader, 0)),
             )
-        )  # fmt: skip
+        )
     return found

@@ -62,10 +62,12 @@ def finding(optimization: Optimization, found: list[Layer], rule: str, limits: L
         first_step=worst.step,
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("units that are zero for every sample", worst.share, "share", limits["units"],
-                     limits.source("units")),
-            Evidence("consecutive, to the end", worst.measurements, "measurements", limits["looks"],
-                     limits.source("looks")),
+            Evidence(
+                "units that are zero for every sample", worst.share, "share", limits["units"], limits.source("units")
+            ),
+            Evidence(
+                "consecutive, to the end", worst.measurements, "measurements", limits["looks"], limits.source("looks")
+            ),
             Evidence("ReLUs like this", ", ".join(layer.module for layer in found[:6])),
         ],
         location=optimization.process.module_location(worst.module.removeprefix("ReLU after "))
@@ -73,4 +75,4 @@ def finding(optimization: Optimization, found: list[Layer], rule: str, limits: L
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization, [Mark(float(worst.step), "dead units")]),
         false_alarm="A wide layer that is sparse on purpose, whose units wake for rare samples.",
-    )  # fmt: skip
+    )

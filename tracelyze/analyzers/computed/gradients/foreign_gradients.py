@@ -49,15 +49,23 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
         first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("steps with another loss's gradients", share, "share", limits["mixed"], limits.source("mixed")),
-            Evidence("tensors with such gradients", int(np.median(steps["grads_mixed"][mixed])), "tensors", 0,
-                     "none where gradients are cleared before each backward"),
+            Evidence(
+                "tensors with such gradients",
+                int(np.median(steps["grads_mixed"][mixed])),
+                "tensors",
+                0,
+                "none where gradients are cleared before each backward",
+            ),
             Evidence("tensors with gradients", tensors, "tensors"),
         ],
         cost=timing.cost_of(optimization, mixed),
         location=optimization.zero_grad_location or optimization.step_location,
         charts=pictures.over_steps(
-            optimization, "Gradients added to those of another optimizer's step", "tensors",
-            {"mixed": "grads_mixed", "trainable": "parameters"}, [Mark(float(begin), "first such step")],
+            optimization,
+            "Gradients added to those of another optimizer's step",
+            "tensors",
+            {"mixed": "grads_mixed", "trainable": "parameters"},
+            [Mark(float(begin), "first such step")],
         ),
         false_alarm="Two losses that one optimizer is to follow in sum, each with a step of another optimizer between.",
-    )  # fmt: skip
+    )

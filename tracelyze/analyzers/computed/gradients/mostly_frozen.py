@@ -71,7 +71,9 @@ def _hardly_answers(process: Process, optimization: Optimization, limits: Limits
         row["varies"] / row["target_varies"]
         for line in loss_calls.lines(process, predictions.FUNCTIONS)
         for row in line.rows
-        if line.training and row["varies"] is not None and row["target_varies"]
+        if line.training
+        and row["varies"] is not None
+        and row["target_varies"]
         and row["step"] >= len(optimization.steps) / 2
-    ]  # fmt: skip
+    ]
     return bool(late) and max(late) < limits["answers"]

@@ -61,14 +61,19 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
         first_step=1,
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("deviation of the predictions over that of the targets, smallest", apart, "", limits["apart"],
-                     limits.source("apart")),
+            Evidence(
+                "deviation of the predictions over that of the targets, smallest",
+                apart,
+                "",
+                limits["apart"],
+                limits.source("apart"),
+            ),
             Evidence("gradient per weight, later half", per_weight, "", limits["gradient"], limits.source("gradient")),
         ],
         location=optimization.backward_location,
         charts=pictures.grad_norm(optimization) + pictures.loss(optimization),
         false_alarm="Targets that are nearly constant in most batches.",
-    )  # fmt: skip
+    )
 
 
 def _recurrent(process: Process) -> bool:

@@ -54,8 +54,7 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("lr * weight_decay", decay * rate, "share", limits["decay"], limits.source("decay")),
-            Evidence("norm of the weights, of that at first", left, "share", limits["shrunk"],
-                     limits.source("shrunk")),
+            Evidence("norm of the weights, of that at first", left, "share", limits["shrunk"], limits.source("shrunk")),
             Evidence("weight_decay", decay),
         ],
         cost=timing.cost_of(optimization, np.ones(len(optimization.steps), dtype=bool)),
@@ -63,7 +62,7 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
         seen_at=optimization.step_location,
         charts=pictures.loss(optimization),
         false_alarm="A decay that is to forget on purpose.",
-    )  # fmt: skip
+    )
 
 
 def _options(optimization: Optimization) -> dict[str, Any]:

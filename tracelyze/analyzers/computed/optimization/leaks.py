@@ -106,9 +106,14 @@ def climb(memory: Series, relative: float, absolute: float) -> MemoryClimb | Non
         return None
     low, high = statistics.slope_interval(memory.values)
     return MemoryClimb(
-        slope, growth, (low / max(1.0, span), high / max(1.0, span)), shape.steadiness,
-        int(memory.rows[shape.start]), left, so_far,
-    )  # fmt: skip
+        slope,
+        growth,
+        (low / max(1.0, span), high / max(1.0, span)),
+        shape.steadiness,
+        int(memory.rows[shape.start]),
+        left,
+        so_far,
+    )
 
 
 def is_large(memory: Series, climb: MemoryClimb) -> bool:
@@ -179,9 +184,14 @@ def evidence(series: Series, climb: MemoryClimb, limits: Limits) -> list[Evidenc
         Evidence(f"growth of {series.name} memory", climb.slope / MIB, "MiB/step"),
         Evidence("95% interval of the growth", f"{low / MIB:.4g} to {high / MIB:.4g}", "MiB/step"),
         Evidence("growth so far", climb.growth / MIB, "MiB", limits["absolute"], limits.source("absolute")),
-        Evidence("steadiness (mean increment over its error)", float(np.minimum(climb.steadiness, 1e6)), "", 8,
-                 "61,584 simulated healthy look-alikes: one exceeded it with the other conditions met"),
-    ]  # fmt: skip
+        Evidence(
+            "steadiness (mean increment over its error)",
+            float(np.minimum(climb.steadiness, 1e6)),
+            "",
+            8,
+            "61,584 simulated healthy look-alikes: one exceeded it with the other conditions met",
+        ),
+    ]
     if climb.seconds_left is not None:
         found.append(Evidence("time to exhaustion", climb.seconds_left, "s"))
     return found

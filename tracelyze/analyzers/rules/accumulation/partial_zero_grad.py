@@ -53,11 +53,15 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         summary=(
             f"From step {begin:,} on, {tensors} of {of} tensors kept their old gradients in {percent(share)} of the "
             "steps, while the others were cleared. These parameters follow the sum of all their gradients. "
-            + (f"Another optimizer's gradients are cleared; those{name} are not." if alone else "The call that clears "
-               "leaves them out: a sub-module, a parameter group or a second optimizer.")
+            + (
+                f"Another optimizer's gradients are cleared; those{name} are not."
+                if alone
+                else "The call that clears leaves them out: a sub-module, a parameter group or a second optimizer."
+            )
         ),
         fix="Clear the gradients of everything that the optimizer holds, with its own zero_grad.",
-        fix_code="for one in (optimizer, other_optimizer):\n    one.zero_grad()" if alone
+        fix_code="for one in (optimizer, other_optimizer):\n    one.zero_grad()"
+        if alone
         else "optimizer.zero_grad()      # not: model.head.zero_grad()",
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(part)[-1])),
@@ -70,12 +74,15 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         cost=timing.cost_of(optimization, part),
         location=optimization.zero_grad_location or optimization.step_location,
         charts=pictures.over_steps(
-            optimization, "Gradients that an earlier step had already used", "tensors",
-            {"carried over": "grads_carried", "trainable": "parameters"}, [Mark(float(begin), "first old gradients")],
+            optimization,
+            "Gradients that an earlier step had already used",
+            "tensors",
+            {"carried over": "grads_carried", "trainable": "parameters"},
+            [Mark(float(begin), "first old gradients")],
         ),
         false_alarm="A part of the model whose gradients are accumulated over several steps on purpose.",
         diff=edits.clear_all(optimization),
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

@@ -91,11 +91,15 @@ def _finding(optimization: Optimization, idle: Mask, share: float, empty: bool, 
         cost=timing.cost_of(optimization, idle),
         location=optimization.step_location,
         charts=pictures.over_steps(
-            optimization, "Backward passes per step", "backwards", {"backwards": "backwards"},
+            optimization,
+            "Backward passes per step",
+            "backwards",
+            {"backwards": "backwards"},
             [Mark(float(begin), "none")],
-        ) + pictures.loss(optimization),
+        )
+        + pictures.loss(optimization),
         false_alarm="Gradients that torch.autograd.grad computes at some steps, put into .grad by hand.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

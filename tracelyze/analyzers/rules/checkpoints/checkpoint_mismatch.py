@@ -50,13 +50,18 @@ def _untouched(process: Process, stale: list[Row], limits: Limits) -> Finding:
         first_step=int(stale[0]["step"]),
         last_step=int(row["step"]),
         evidence=[
-            Evidence("tensors as before the first step", row["untouched"] / row["compared"], "share", limits["share"],
-                     limits.source("share")),
+            Evidence(
+                "tensors as before the first step",
+                row["untouched"] / row["compared"],
+                "share",
+                limits["share"],
+                limits.source("share"),
+            ),
             Evidence("files", len(stale), "files"),
         ],
         location=process.site(row["site"]),
         false_alarm="Initial weights that are kept on purpose, to begin anew from them.",
-    )  # fmt: skip
+    )
 
 
 def _missing(process: Process, short: list[Row]) -> Finding:

@@ -20,15 +20,17 @@ def check(process: Process, limits: Limits) -> Outcome:
     if not rows:
         return Skipped("no optimizer holds weights that torch.nn.init was seen to fill", "not-applicable")
     found = [
-        _overwritten(process, row, limits) for row in rows
+        _overwritten(process, row, limits)
+        for row in rows
         if row["loaded"] >= limits["weights"] and row["overwritten"] >= limits["overwritten"] * row["loaded"]
-    ]  # fmt: skip
+    ]
     if found:
         return found
     found = [
-        _repeated(process, row, limits) for row in rows
+        _repeated(process, row, limits)
+        for row in rows
         if row["weights"] >= limits["weights"] and row["repeated"] >= limits["share"] * row["weights"]
-    ]  # fmt: skip
+    ]
     filled, most = sum(row["weights"] for row in rows), max(row["most"] for row in rows)
     return found or Passed(f"{plural(filled, 'weight')} were filled before the first step, {most} times at most")
 
@@ -48,13 +50,18 @@ def _overwritten(process: Process, row: Row, limits: Limits) -> Finding:
         fix_code="model.apply(init_weights)\nmodel.load_state_dict(state)  # after every initialisation",
         first_step=int(row["step"]),
         evidence=[
-            Evidence("loaded weights that were overwritten", row["overwritten"] / row["loaded"], "share",
-                     limits["overwritten"], limits.source("overwritten")),
+            Evidence(
+                "loaded weights that were overwritten",
+                row["overwritten"] / row["loaded"],
+                "share",
+                limits["overwritten"],
+                limits.source("overwritten"),
+            ),
             Evidence("weights loaded", row["loaded"], "tensors", limits["weights"], limits.source("weights")),
         ],
         location=process.site(row["overwritten_site"]),
         false_alarm="A comparison with random weights on purpose; weights that are copied in by hand after that.",
-    )  # fmt: skip
+    )
 
 
 def _repeated(process: Process, row: Row, limits: Limits) -> Finding:
@@ -72,13 +79,18 @@ def _repeated(process: Process, row: Row, limits: Limits) -> Finding:
         fix="Initialise once, when the whole model is made.",
         first_step=int(row["step"]),
         evidence=[
-            Evidence("weights filled three times or more", row["repeated"] / row["weights"], "share",
-                     limits["share"], limits.source("share")),
+            Evidence(
+                "weights filled three times or more",
+                row["repeated"] / row["weights"],
+                "share",
+                limits["share"],
+                limits.source("share"),
+            ),
             Evidence("most often", row["most"], "times"),
         ],
         location=process.site(row["site"]),
         false_alarm="A search for an initialisation, which draws several and keeps one.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

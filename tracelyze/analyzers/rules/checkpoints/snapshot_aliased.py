@@ -104,13 +104,18 @@ def _shared(process: Process, rows: list[Row], limits: Limits) -> Finding:
         first_step=steps[0],
         last_step=steps[-1],
         evidence=[
-            Evidence("loads during training that changed nothing", len(steps), "loads", limits["loads"],
-                     limits.source("loads")),
+            Evidence(
+                "loads during training that changed nothing",
+                len(steps),
+                "loads",
+                limits["loads"],
+                limits.source("loads"),
+            ),
             Evidence("tensors that both models share", int(row["own"]), "tensors"),
         ],
         location=process.site(row["site"]),
         false_alarm="Two models that are meant to share their weights.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

@@ -65,15 +65,25 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         first_step=int(row["step"] or 0) + 1,
         first_second=row["time"],
         evidence=[
-            Evidence("weights missing", row["missing"] / row["expected"], "share", limits["missing"],
-                     limits.source("missing")),
-            Evidence("names without a place", row["unexpected"] / row["given"], "share", limits["unexpected"],
-                     limits.source("unexpected")),
+            Evidence(
+                "weights missing",
+                row["missing"] / row["expected"],
+                "share",
+                limits["missing"],
+                limits.source("missing"),
+            ),
+            Evidence(
+                "names without a place",
+                row["unexpected"] / row["given"],
+                "share",
+                limits["unexpected"],
+                limits.source("unexpected"),
+            ),
             *([Evidence("found under another prefix", percent(row["renamed"] / row["missing"]))] if known else []),
         ],
         location=process.site(row["site"]),
         false_alarm="A model that takes a few tensors out of a large file of another model, on purpose.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

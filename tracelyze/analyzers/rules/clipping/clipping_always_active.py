@@ -78,18 +78,27 @@ def _finding(
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence(f"steps over {number(limits['times'])} times max_norm", share, "share", limits["share"],
-                     limits.source("share")),
+            Evidence(
+                f"steps over {number(limits['times'])} times max_norm",
+                share,
+                "share",
+                limits["share"],
+                limits.source("share"),
+            ),
             Evidence("norm over max_norm, in the median", times, "times", limits["times"], limits.source("times")),
             Evidence("max_norm", bound),
         ],
         location=optimization.process.location("clip") or optimization.step_location,
         charts=pictures.over_steps(
-            optimization, "Gradient norm", "L2 norm", {"before clipping": "grad_norm", "max_norm": "clip_max_norm"},
-            [Mark(float(begin), "clipped")], log_y=True,
+            optimization,
+            "Gradient norm",
+            "L2 norm",
+            {"before clipping": "grad_norm", "max_norm": "clip_max_norm"},
+            [Mark(float(begin), "clipped")],
+            log_y=True,
         ),
         false_alarm="Updates meant to be equally long (normalised gradient descent); recipes with a small max_norm.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(
@@ -114,4 +123,4 @@ RULE = Rule(
     not_when="Outliers, warm-up, norms that are a few times max_norm, several clips in each step, gradients "
     "that are still multiplied by a loss scale.",
     references=("https://arxiv.org/abs/1211.5063",),
-)  # fmt: skip
+)

@@ -67,15 +67,16 @@ def _finding(process: Process, longest: list[Part], repeated: list[str], limits:
         fix_code=code,
         first_step=longest[1].step,
         evidence=[
-            Evidence("passes that began in the same state", len(longest), "passes", limits["passes"],
-                     limits.source("passes")),
+            Evidence(
+                "passes that began in the same state", len(longest), "passes", limits["passes"], limits.source("passes")
+            ),
             Evidence("generator", name),
             Evidence("num_workers", workers),
         ],
         location=process.loader_location(loader),
         charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="Augmentation that is to be the same in each epoch; random numbers that change nothing.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

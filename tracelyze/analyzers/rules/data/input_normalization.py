@@ -83,16 +83,24 @@ def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, l
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("root mean square of the field", field.scale, "", limits["scale"], limits.source("scale")),
-            Evidence(f"root mean square of what {met.name} puts out", met.scale, "", limits["layer"],
-                     limits.source("layer")),
-            *([] if met.next_scale is None or met.squashed else [
-                Evidence("the same of the layer after it", met.next_scale, "", limits["next"], limits.source("next"))]),
+            Evidence(
+                f"root mean square of what {met.name} puts out", met.scale, "", limits["layer"], limits.source("layer")
+            ),
+            *(
+                []
+                if met.next_scale is None or met.squashed
+                else [
+                    Evidence(
+                        "the same of the layer after it", met.next_scale, "", limits["next"], limits.source("next")
+                    )
+                ]
+            ),
         ],
         location=optimization.process.site(optimization.loader.get("read_by")) or seen,
         seen_at=seen,
         charts=pictures.loss(optimization, [Mark(float(begin), "raw inputs")]),
         false_alarm="Weights made for raw values and set by hand; forecasters meant to work at any scale (N-BEATS).",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

@@ -37,13 +37,14 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _finding(unseeded: list[str], seeded: list[str], batches: dict[str, int], weights: int, limits: Limits) -> Finding:
     name = unseeded[0]
-    drawn = [
-        f"samples of {batches[one]:,} batches were made with {NAMES[one]}" for one in unseeded if batches[one]
-    ] + ([f"{weights:,} weights were initialised with torch"] if "torch" in unseeded and weights else [])  # fmt: skip
+    drawn = [f"samples of {batches[one]:,} batches were made with {NAMES[one]}" for one in unseeded if batches[one]] + (
+        [f"{weights:,} weights were initialised with torch"] if "torch" in unseeded and weights else []
+    )
     evidence = [
         Evidence(f"made with {NAMES[one]}", batches[one], "batches", limits["batches"], limits.source("batches"))
-        for one in unseeded if batches[one]
-    ]  # fmt: skip
+        for one in unseeded
+        if batches[one]
+    ]
     return Finding(
         rule=RULE.id,
         severity="info",

@@ -98,7 +98,7 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
         location=process.loader_location(loader),
         charts=pictures.loss(optimization) if optimization else [],
         false_alarm="An order that is to repeat, as for a comparison batch by batch.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

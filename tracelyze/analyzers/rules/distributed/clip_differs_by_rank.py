@@ -95,13 +95,14 @@ def _finding(
         first_step=min(ranks[first]),
         ranks=[first, *differ],
         evidence=[
-            Evidence("difference of the clip coefficients (median)", most, "share", limits["apart"],
-                     limits.source("apart")),
+            Evidence(
+                "difference of the clip coefficients (median)", most, "share", limits["apart"], limits.source("apart")
+            ),
             Evidence("ranks compared", len(ranks), "ranks"),
         ],
         location=process.longest.step_location,
         false_alarm="Stages of a pipeline that clip apart on purpose.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

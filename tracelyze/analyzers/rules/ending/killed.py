@@ -101,13 +101,18 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
         evidence=[
             Evidence("how it ended", end.kind),
             Evidence("last recorded step", last, "steps"),
-            Evidence("memory left to the process", None if left is None else size(left), "",
-                     f"{percent(limits['left'])} of all", limits.source("left")),
+            Evidence(
+                "memory left to the process",
+                None if left is None else size(left),
+                "",
+                f"{percent(limits['left'])} of all",
+                limits.source("left"),
+            ),
         ],
         location=exits.place_of(process.exit, process.sites.text("file")),
         charts=pictures.memory(optimization, [Mark(float(last), "last recorded step")]) if optimization else [],
         false_alarm="A run directory copied from another machine while the program was still running there.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

@@ -40,8 +40,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     if float(np.ptp(losses)) > limits["equal"] * abs(float(losses[0])):
         level = _level_of_the_start(process, losses, limits)
         if level is None or after[-1] - after[0] < limits["steps"]:
-            return Passed(f"the copy that is validated changes: its loss goes from {number(losses[0])} to "
-                          f"{number(losses[-1])}")  # fmt: skip
+            return Passed(
+                f"the copy that is validated changes: its loss goes from {number(losses[0])} to {number(losses[-1])}"
+            )
         return [_finding(process, rows, level, limits)]
     if after[-1] - after[0] < limits["steps"]:
         return Skipped(f"only {after[-1] - after[0]:.0f} steps lie between the validations of the copy")

@@ -93,13 +93,18 @@ def _finding(
             "more or augmented data, weight decay or dropout, a smaller model."
         ),
         fix_code="best = float('inf')\n...\nif val_loss < best:\n    best = val_loss\n    "
-            "torch.save(model.state_dict(), 'best.pt')",
+        "torch.save(model.state_dict(), 'best.pt')",
         first_step=best,
         last_step=last,
         first_second=timing.second_at(optimization, int(np.argmax(wasted))) if wasted.any() else None,
         evidence=[
-            Evidence("validation loss at the end", seen.end, "", seen.minimum + seen.margin,
-                     f"minimum plus the larger of {percent(limits['rise'])} and the noise: {limits.source('sigmas')}"),
+            Evidence(
+                "validation loss at the end",
+                seen.end,
+                "",
+                seen.minimum + seen.margin,
+                f"minimum plus the larger of {percent(limits['rise'])} and the noise: {limits.source('sigmas')}",
+            ),
             Evidence("lowest validation loss", seen.minimum),
             Evidence("training loss then", train[0]),
             Evidence("training loss at the end", train[1]),
@@ -107,7 +112,7 @@ def _finding(
         cost=timing.cost_of(optimization, wasted),
         charts=pictures.loss(optimization, [Mark(float(best), "lowest validation loss")]),
         false_alarm="A classifier may grow too sure of itself while its accuracy still improves: look at that, too.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(
@@ -121,8 +126,12 @@ RULE = Rule(
     absent="The run has no validation loss.",
     needs=(("evals.loss", "steps.loss"),),
     thresholds=(
-        Threshold("sigmas", 3, "", "plus sqrt(2 ln E) for E passes: 1 false alarm in 36,000 simulated flat, falling "
-                  "and wandering curves"),
+        Threshold(
+            "sigmas",
+            3,
+            "",
+            "plus sqrt(2 ln E) for E passes: 1 false alarm in 36,000 simulated flat, falling and wandering curves",
+        ),
         Threshold("rise", 0.05, "share", "another seed moves the loss of a small validation set by a few percent"),
         Threshold("grave", 0.2, "share", "below a fifth the best and the last weights are hard to tell apart in use"),
         Threshold("few", 5, "passes", "four rises in a row are one in 120 of noise, and the training loss falls, too"),
@@ -131,4 +140,4 @@ RULE = Rule(
         Threshold("blocks", 60, "blocks", "derived: medians of many passes show a slow rise that their noise hides"),
     ),
     not_when="Noise around a flat minimum, a training loss that rises too, several optimizers, negative losses.",
-)  # fmt: skip
+)

@@ -82,12 +82,15 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         cost=timing.cost_of(optimization, off) if flipped else None,
         location=_forward(optimization) or optimization.backward_location,
         charts=pictures.over_steps(
-            optimization, "Modules in train mode at training steps", "modules",
+            optimization,
+            "Modules in train mode at training steps",
+            "modules",
             {"in train mode": "modules_in_train", "mode-sensitive": "modules_sensitive"},
             [Mark(float(begin), "eval mode")],
-        ) + pictures.loss(optimization, [Mark(float(begin), "eval mode")]),
+        )
+        + pictures.loss(optimization, [Mark(float(begin), "eval mode")]),
         false_alarm="Fine-tuning with the whole model in eval mode on purpose.",
-    )  # fmt: skip
+    )
 
 
 def _forward(optimization: Optimization) -> Location | None:

@@ -45,17 +45,28 @@ def check(process: Process, limits: Limits) -> Outcome:
             first_step=begin,
             last_step=int(seen.steps[-1]),
             evidence=[
-                Evidence("fluctuation from pass to pass", seen.relative, "share of level", limits["relative"],
-                         limits.source("relative")),
-                Evidence("fluctuation over training's own noise", min(seen.ratio, 1e6), "", limits["ratio"],
-                         limits.source("ratio")),
-                Evidence("samples per validation pass", seen.samples, "samples", limits["samples"],
-                         limits.source("samples")),
+                Evidence(
+                    "fluctuation from pass to pass",
+                    seen.relative,
+                    "share of level",
+                    limits["relative"],
+                    limits.source("relative"),
+                ),
+                Evidence(
+                    "fluctuation over training's own noise",
+                    min(seen.ratio, 1e6),
+                    "",
+                    limits["ratio"],
+                    limits.source("ratio"),
+                ),
+                Evidence(
+                    "samples per validation pass", seen.samples, "samples", limits["samples"], limits.source("samples")
+                ),
             ],
             charts=pictures.loss(optimization, [Mark(float(begin), "first validation")]),
             false_alarm="A small validation set, or the first epochs of a training that still learns in leaps.",
         )
-    ]  # fmt: skip
+    ]
 
 
 RULE = Rule(

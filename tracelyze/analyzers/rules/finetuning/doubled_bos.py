@@ -30,7 +30,10 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> Finding:
     begin, twice = int(rows[0]["begin_id"]), texts.mean(rows, "begin_twice")
     return loss_calls.finding(
-        process, line, rows, limits,
+        process,
+        line,
+        rows,
+        limits,
         rule=RULE.id,
         severity="warning",
         confidence="certain" if begin in texts.symbols(process, "begin_symbol") else "likely",
@@ -48,7 +51,7 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
             Evidence("id", begin),
         ],
         false_alarm="A format that has two start symbols on purpose.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

@@ -50,7 +50,10 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
     end = int(rows[0]["end_id"])
     ended = texts.mean(rows, "end_rows")
     return loss_calls.finding(
-        process, line, rows, limits,
+        process,
+        line,
+        rows,
+        limits,
         rule=RULE.id,
         severity="warning",
         confidence="certain" if end in texts.symbols(process, "end_symbol") else "likely",
@@ -70,11 +73,16 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         evidence=[
             Evidence("rows that end in this id", ended, "share", limits["ended"], limits.source("ended")),
             Evidence("targets with this id that count", 0, "targets"),
-            Evidence("rows whose last target is the commonest one", texts.mean(rows, "stop_same"), "share",
-                     limits["stopped"], limits.source("stopped")),
+            Evidence(
+                "rows whose last target is the commonest one",
+                texts.mean(rows, "stop_same"),
+                "share",
+                limits["stopped"],
+                limits.source("stopped"),
+            ),
         ],
         false_alarm="Models that score sequences or name the next item, and never have to stop.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

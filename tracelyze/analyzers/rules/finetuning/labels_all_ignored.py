@@ -45,7 +45,10 @@ def _finding(process: Process, line: Line, known: list[float], limits: Limits) -
     critical = outcome == "NaN" or part >= limits["critical"]
     which = "every batch" if part == 1 else f"{percent(part)} of the batches"
     return loss_calls.finding(
-        process, line, bad, limits,
+        process,
+        line,
+        bad,
+        limits,
         rule=RULE.id,
         title=f"No target counts in {which}: the loss is {outcome} there",
         summary=(
@@ -64,7 +67,7 @@ def _finding(process: Process, line: Line, known: list[float], limits: Limits) -
         ],
         false_alarm="Batches that are padded with empty samples on purpose, under a loss that is a sum.",
         severity="critical" if critical else "warning",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

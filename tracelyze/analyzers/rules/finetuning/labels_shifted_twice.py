@@ -29,7 +29,10 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
     share = min(row["ids_ahead"] for row in bad)
     return loss_calls.finding(
-        process, line, bad, limits,
+        process,
+        line,
+        bad,
+        limits,
         rule=RULE.id,
         title="Labels are shifted twice: the model learns to predict the token after the next one",
         summary=(
@@ -40,11 +43,12 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         fix="Hand over labels that are a copy of the input ids: models of transformers shift them inside.",
         fix_code='batch["labels"] = batch["input_ids"].clone()   # no shift; padding as -100',
         evidence=[
-            Evidence("targets that are the id two positions later", share, "share", limits["equal"],
-                     limits.source("equal")),
+            Evidence(
+                "targets that are the id two positions later", share, "share", limits["equal"], limits.source("equal")
+            ),
         ],
         false_alarm="A head that is meant to predict the token after the next one.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

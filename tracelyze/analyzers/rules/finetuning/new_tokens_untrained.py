@@ -27,9 +27,10 @@ def check(process: Process, limits: Limits) -> Outcome:
     if not rows:
         return Skipped(f"the new rows were last measured before step {limits['steps']:.0f}")
     found = [
-        _finding(process, row, limits) for row in rows
+        _finding(process, row, limits)
+        for row in rows
         if row["used"] and row["unchanged"] >= limits["share"] * row["used"]
-    ]  # fmt: skip
+    ]
     if found:
         return found
     used = sum(row["used"] for row in rows)
@@ -65,14 +66,19 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         evidence=[
             Evidence("new rows that inputs use", used, "rows"),
             Evidence("of them unchanged", int(row["unchanged"]), "rows"),
-            Evidence("steps from first to last measurement", int(row["step"] - row["begun"]), "steps", limits["steps"],
-                     limits.source("steps")),
+            Evidence(
+                "steps from first to last measurement",
+                int(row["step"] - row["begun"]),
+                "steps",
+                limits["steps"],
+                limits.source("steps"),
+            ),
             Evidence("the weight requires a gradient", "no" if frozen else "yes"),
         ],
         location=optimization.step_location if optimization is not None else None,
         charts=pictures.loss(optimization) if optimization is not None else [],
         false_alarm="New rows that were filled with embeddings which are to stay.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

@@ -42,7 +42,10 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
     parts = texts.mean(rows, "parts")
     crosses = max(row["crosses"] for row in rows)
     return loss_calls.finding(
-        process, line, rows, limits,
+        process,
+        line,
+        rows,
+        limits,
         rule=RULE.id,
         severity="info",
         confidence="likely",
@@ -58,11 +61,10 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         fix_code="DataCollatorWithFlattening(return_position_ids=True)   # transformers; in TRL: padding_free=True",
         evidence=[
             Evidence("samples in a row", parts, "samples", limits["parts"], limits.source("parts")),
-            Evidence("largest weight on another sample", crosses, "share", limits["weight"],
-                     limits.source("weight")),
+            Evidence("largest weight on another sample", crosses, "share", limits["weight"], limits.source("weight")),
         ],
         false_alarm="Pretraining, where documents are concatenated on purpose; turns of one conversation.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

@@ -41,7 +41,10 @@ def _finding(process: Process, line: Line, rows: list[Row], template: float, bef
         else f"Id {rows[0]['separator']:.0f} parts every row in two"
     )
     return loss_calls.finding(
-        process, line, rows, limits,
+        process,
+        line,
+        rows,
+        limits,
         rule=RULE.id,
         severity="info",
         confidence="likely",
@@ -58,7 +61,7 @@ def _finding(process: Process, line: Line, rows: list[Row], template: float, bef
             Evidence("ids that all rows begin with", length, "ids"),
         ],
         false_alarm="Continued pretraining, conversations that are learned as a whole, templates on purpose.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

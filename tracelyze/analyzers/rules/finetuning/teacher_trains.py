@@ -54,7 +54,10 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
     tensors = int(rows[0]["target_trained"])
     evaluating = not any(row["target_in_train"] for row in rows)
     return loss_calls.finding(
-        process, line, rows, limits,
+        process,
+        line,
+        rows,
+        limits,
         rule=RULE.id,
         severity="warning",
         confidence="certain" if evaluating else "likely",
@@ -70,7 +73,7 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         evidence=[Evidence("trained tensors of the model behind the target", tensors, "tensors")],
         false_alarm="Two models that are meant to find a common answer.",
         change=_made_at(process, int(rows[0]["step"])),
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

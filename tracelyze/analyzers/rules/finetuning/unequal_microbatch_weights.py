@@ -70,17 +70,26 @@ def _finding(optimization: Optimization, steps: list[list[float]], apart: float,
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("most targets of a micro-batch over fewest, in the median step", apart, "times", limits["apart"],
-                     limits.source("apart")),
-            Evidence("distance of a micro-batch's weight from its share of the tokens, in the mean",
-                     float(np.mean(off)), "share"),
-            Evidence("steps whose losses were all looked at", len(steps), "steps", limits["steps"],
-                     limits.source("steps")),
+            Evidence(
+                "most targets of a micro-batch over fewest, in the median step",
+                apart,
+                "times",
+                limits["apart"],
+                limits.source("apart"),
+            ),
+            Evidence(
+                "distance of a micro-batch's weight from its share of the tokens, in the mean",
+                float(np.mean(off)),
+                "share",
+            ),
+            Evidence(
+                "steps whose losses were all looked at", len(steps), "steps", limits["steps"], limits.source("steps")
+            ),
         ],
         location=optimization.loss_location,
         charts=pictures.loss(optimization),
         false_alarm="Sequences that are meant to count alike, whatever their length.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

@@ -144,4 +144,4 @@ RULE = Rule(
         Threshold("low", 0.1, "share", "of the first losses: a hinge that is satisfied puts out zeros, rightly"),
     ),
     not_when="Sparse outputs that some samples wake, losses that are low, modules whose layer is frozen.",
-)  # fmt: skip
+)

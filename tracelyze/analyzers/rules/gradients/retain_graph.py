@@ -46,7 +46,7 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
             f"In {share_of(share, 'steps')} the last backward was called with retain_graph=True, so that its "
             f"activations stay instead of being freed on the way. {graphs[-1]:,.0f} graphs are alive at the end: "
             "something of every step is kept (a loss in a list, a state that is carried over), and all of its "
-            "activations with it. Often retain_graph=True was added to silence \"backward through the graph a second "
+            'activations with it. Often retain_graph=True was added to silence "backward through the graph a second '
             'time", whose cause is a state that is carried from step to step without detach().'
         ),
         fix="Drop retain_graph=True from the last backward of the step; detach what is carried over to the next one.",
@@ -55,17 +55,20 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
         evidence=[
-            Evidence("steps whose last backward keeps its graph", share, "share", limits["share"],
-                     limits.source("share")),
-            Evidence("graphs alive after the last step", int(graphs[-1]), "graphs", limits["graphs"],
-                     limits.source("graphs")),
+            Evidence(
+                "steps whose last backward keeps its graph", share, "share", limits["share"], limits.source("share")
+            ),
+            Evidence(
+                "graphs alive after the last step", int(graphs[-1]), "graphs", limits["graphs"], limits.source("graphs")
+            ),
         ],
         location=optimization.backward_location,
         charts=pictures.over_steps(
             optimization, "Autograd graphs alive", "graphs", {"graphs": "live_graphs"}, [Mark(float(begin), "kept")]
-        ) + pictures.memory(optimization),
+        )
+        + pictures.memory(optimization),
         false_alarm="A graph that is used once more after the step, for a measurement.",
-    )  # fmt: skip
+    )
 
 
 def _for_nothing(optimization: Optimization, share: float, begin: int, limits: Limits) -> Finding:
@@ -84,12 +87,13 @@ def _for_nothing(optimization: Optimization, share: float, begin: int, limits: L
         fix_code="loss.backward()",
         first_step=begin,
         evidence=[
-            Evidence("steps whose last backward keeps its graph", share, "share", limits["share"],
-                     limits.source("share")),
+            Evidence(
+                "steps whose last backward keeps its graph", share, "share", limits["share"], limits.source("share")
+            ),
         ],
         location=optimization.backward_location,
         false_alarm="A graph that is used once more after the step, for a measurement.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

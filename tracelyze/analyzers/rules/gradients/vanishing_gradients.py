@@ -80,9 +80,12 @@ def _finding(optimization: Optimization, stretch: list[Profile], limits: Limits)
             f"From step {begin:,} on, the gradients{timing.name_of(optimization)} thin out from layer {late} back to "
             f"layer {early}, one by one: per element {profile.gradient[-1]:.2g} at the last and "
             f"{profile.gradient[0]:.2g} at the first (step {profile.step:,}). The loss does not fall. "
-            + (f"In {plural(steps, 'step')} the updates of the first layers add up to at most {number(moved, 2)} times "
-               "the size of their weights: they hardly train." if moved < limits["moved"] else "The optimizer scales "
-               "such gradients up, and what it steps along is mostly noise.")
+            + (
+                f"In {plural(steps, 'step')} the updates of the first layers add up to at most {number(moved, 2)} "
+                "times the size of their weights: they hardly train."
+                if moved < limits["moved"]
+                else "The optimizer scales such gradients up, and what it steps along is mostly noise."
+            )
         ),
         fix="Let gradients through: residual connections or normalisation between the layers, ReLU or GELU instead of "
         "sigmoid or tanh, and an initialisation that fits the activation.",
@@ -100,7 +103,7 @@ def _finding(optimization: Optimization, stretch: list[Profile], limits: Limits)
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization, [Mark(float(begin), "gradients vanish")]) + pictures.grad_norm(optimization),
         false_alarm="A loss that cannot become smaller, so that it is not the first layers which hold it up.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(
@@ -134,4 +137,4 @@ RULE = Rule(
     ),
     not_when="Frozen layers, models that have converged, losses that fall, cuts of the script's own (detach, weights).",
     references=("https://proceedings.mlr.press/v9/glorot10a.html",),
-)  # fmt: skip
+)

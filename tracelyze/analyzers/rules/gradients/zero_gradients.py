@@ -55,7 +55,7 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
         severity="critical",
         confidence="certain" if alone else "likely",
         title=f"Every gradient{timing.name_of(optimization)} is {what} in {plural(end - begin, 'step')}: nothing is "
-            "learned",
+        "learned",
         summary=(
             f"From step {number} on, all gradients were {what} when the optimizer stepped"
             f"{', in the whole run' if whole else ''}. Nothing is learned from such steps. "
@@ -79,20 +79,28 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
         last_step=timing.step_at(optimization, last),
         first_second=timing.second_at(optimization, first),
         evidence=[
-            Evidence("observed steps in a row without gradient", end - begin, "steps", limits["steps"],
-                     limits.source("steps")),
+            Evidence(
+                "observed steps in a row without gradient",
+                end - begin,
+                "steps",
+                limits["steps"],
+                limits.source("steps"),
+            ),
             Evidence("trainable tensors", int(steps["parameters"][first]), "tensors"),
             Evidence("of them with gradient None", int(none[first]), "tensors"),
         ],
         cost=timing.cost_of(optimization, affected),
         location=optimization.backward_location,
         charts=pictures.over_steps(
-            optimization, "Gradients that are missing or zero", "tensors",
+            optimization,
+            "Gradients that are missing or zero",
+            "tensors",
             {"None": "grads_none", "zero": "grads_zero", "trainable": "parameters"},
             [Mark(float(number), "no gradient")],
-        ) + pictures.loss(optimization),
+        )
+        + pictures.loss(optimization),
         false_alarm="A loss that is satisfied exactly, so that its gradient is rightly zero.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

@@ -100,16 +100,21 @@ def _finding(
         first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("smallest loss (median of a block)", seen.minimum),
-            Evidence("loss at the end", seen.end, "", seen.minimum + seen.margin,
-                     f"minimum plus the largest of {number(limits['sigmas'])} deviations of the noise, "
-                     f"{percent(limits['rise'])} of the minimum and {percent(limits['regained'])} of what was gained"),
+            Evidence(
+                "loss at the end",
+                seen.end,
+                "",
+                seen.minimum + seen.margin,
+                f"minimum plus the largest of {number(limits['sigmas'])} deviations of the noise, "
+                f"{percent(limits['rise'])} of the minimum and {percent(limits['regained'])} of what was gained",
+            ),
             Evidence("loss at the start", seen.start),
         ],
         cost=timing.cost_of(optimization, affected),
         location=late_clips.line(optimization) or optimization.loss_location,
         charts=pictures.loss(optimization, marks) + pictures.grad_norm(optimization, marks),
         false_alarm="A curriculum, a change of the loss's weights or of the data during the run.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

@@ -99,16 +99,22 @@ def _of_workers(process: Process, found: Growth, limits: Limits) -> Finding:
         "dataset caches.",
         fix_code="self.paths = np.array(paths)  # one block of memory instead of a list of Python strings",
         evidence=[
-            Evidence("growth of the workers' own memory", found.grown / MIB, "MiB", limits["workers"],
-                     limits.source("workers")),
-            Evidence("pace of the last half over the one before", found.pace, "", limits["pace"],
-                     limits.source("pace")),
+            Evidence(
+                "growth of the workers' own memory",
+                found.grown / MIB,
+                "MiB",
+                limits["workers"],
+                limits.source("workers"),
+            ),
+            Evidence(
+                "pace of the last half over the one before", found.pace, "", limits["pace"], limits.source("pace")
+            ),
             Evidence("workers", found.workers),
         ],
         location=process.loader_location(loader),
         charts=pictures.memory(process.longest, []) if process.optimizations else [],
         false_alarm="A cache in each worker that is bounded and still fills.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

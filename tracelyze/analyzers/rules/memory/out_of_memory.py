@@ -52,8 +52,11 @@ def check(process: Process, _limits: Limits) -> Outcome:
             title=f"Out of {kind} memory{when}",
             summary=(
                 f"{crash_families.message(name, text)}. "
-                + (whole if early
-                   else "It had fitted until then: memory grew, or this step needed more than the others.")
+                + (
+                    whole
+                    if early
+                    else "It had fitted until then: memory grew, or this step needed more than the others."
+                )
             ),
             fix=FIXES[kind],
             fix_code="for i, (x, y) in enumerate(loader):  # with half the batch size\n"
@@ -69,7 +72,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
             charts=pictures.memory(optimization, [Mark(float(step or 0), "out of memory")]) if optimization else [],
             false_alarm="Another process on the same device or machine may have taken the memory.",
         )
-    ]  # fmt: skip
+    ]
 
 
 COLUMNS = {

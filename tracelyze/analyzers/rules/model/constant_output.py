@@ -42,7 +42,10 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
     ratio = float(np.median([row["varies"] / row["target_varies"] for row in stretch]))
     said = "" if percent(ratio) in ("0%", "under 0.1%") else f": predictions vary {percent(ratio)} as much as targets"
     return loss_calls.finding(
-        process, line, stretch, limits,
+        process,
+        line,
+        stretch,
+        limits,
         rule=RULE.id,
         title="The model gives every input the same answer" + said,
         summary=(
@@ -64,13 +67,18 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
         "units, a rate that is too high, or a term of the loss that keeps the output constant.",
         fix_code=_TERMS if found.part is not None else flat_losses.ONE_BATCH,
         evidence=[
-            Evidence("deviation of the predictions over that of the targets", ratio, "share", found.bound,
-                     limits.source("varies")),
+            Evidence(
+                "deviation of the predictions over that of the targets",
+                ratio,
+                "share",
+                found.bound,
+                limits.source("varies"),
+            ),
         ],
         false_alarm="Targets that the input says nothing about, as random labels.",
         severity="warning",
         confidence="likely",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(
@@ -84,4 +92,4 @@ RULE = Rule(
     needs=(("loss_calls.varies", "loss_calls.target_varies"),),
     thresholds=predictions.THRESHOLDS,
     not_when="First steps, several optimizers, constant targets, batches of fewer than eight samples.",
-)  # fmt: skip
+)

@@ -97,9 +97,10 @@ RULE = Rule(
     needs=(("activations.outputs",),),
     thresholds=(
         Threshold("looks", 2, "forwards", "a layer that is left out at random (stochastic depth) is there in others"),
-        Threshold("links", 2, "pairs", "one pair may be an embedding before a classifier; two are a forgotten "
-                  "activation"),
+        Threshold(
+            "links", 2, "pairs", "one pair may be an embedding before a classifier; two are a forgotten activation"
+        ),
     ),
     not_when="Bottlenecks (low rank, adapters, autoencoders), layers without a bias, attention, one feeding several, "
     "depthwise and one-by-one convolutions.",
-)  # fmt: skip
+)

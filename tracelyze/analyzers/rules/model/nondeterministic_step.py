@@ -65,15 +65,16 @@ def _finding(process: Process, unexpected: list[Row], answered: list[Row], limit
         first_step=int(unexpected[0]["step"]) + 1,
         last_step=int(unexpected[-1]["step"]) + 1,
         evidence=[
-            Evidence("difference of the outputs", row["outputs"], "share", limits["rounding"],
-                     limits.source("rounding")),
+            Evidence(
+                "difference of the outputs", row["outputs"], "share", limits["rounding"], limits.source("rounding")
+            ),
             Evidence("difference of the gradients", row["gradients"], "share"),
             Evidence("steps that were made twice", len(answered), "steps"),
             Evidence("deterministic algorithms were asked for", str(bool(asked))),
         ],
         location=process.site(row["site"]),
         false_alarm="A model that counts its calls outside of itself, to change with time.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(
@@ -88,9 +89,11 @@ RULE = Rule(
     needs=(("replays.outputs", "replays.gradients"), ("replays.failed",)),
     thresholds=(
         Threshold(
-            "rounding", 1e-2, "share",
+            "rounding",
+            1e-2,
+            "share",
             "derived: sums of 16-bit values in another order differ by some of their 8 bits, 2^-8 each",
         ),
     ),
     not_when="Differences of the size of rounding, unless torch.use_deterministic_algorithms is on.",
-)  # fmt: skip
+)

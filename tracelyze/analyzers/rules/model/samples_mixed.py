@@ -92,13 +92,18 @@ def _finding(process: Process, probes: list[Row], limits: Limits) -> Finding:
         last_step=int(probes[-1]["step"]) + 1,
         evidence=[
             Evidence("other samples that changed", row["others"], "samples"),
-            Evidence("of them, by one position or field", row["by_position"], "samples",
-                     limits["reached"] * (row["samples"] - 1), limits.source("reached")),
+            Evidence(
+                "of them, by one position or field",
+                row["by_position"],
+                "samples",
+                limits["reached"] * (row["samples"] - 1),
+                limits.source("reached"),
+            ),
             Evidence("samples of the batch", row["samples"], "samples"),
         ],
         location=process.site(row["site"]),
         false_alarm="Layers that relate the samples of a batch on purpose, in a fixed pattern.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(
@@ -114,10 +119,12 @@ RULE = Rule(
     needs=(("mixings.others",), ("mixings.failed",)),
     thresholds=(
         Threshold(
-            "reached", 0.75, "share",
+            "reached",
+            0.75,
+            "share",
             "derived: attention over the batch and batch statistics reach all others from any position; a recurrence "
             "over it half of them from its middle, rearranged memory one",
         ),
     ),
     not_when="Attention over the batch, contrastive and mixed samples, graphs, batches without a DataLoader.",
-)  # fmt: skip
+)

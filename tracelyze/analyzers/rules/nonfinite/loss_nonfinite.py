@@ -147,4 +147,4 @@ RULE = Rule(
         Threshold("lost", 0.05, "share", "derived: one batch in twenty costs as much time; fewer are stray samples"),
     ),
     not_when="Steps that GradScaler skipped.",
-)  # fmt: skip
+)

@@ -67,9 +67,12 @@ def _finding(optimization: Optimization, index: int, root: dict[str, Any], lost:
             + ("It computes in float16, which ends at 65,504." if half else f"It computes in {root['dtype']}.")
         ),
         fix="Compute this module in float32 or bfloat16, or scale what goes into it (normalisation, smaller initial "
-        "weights)." if half else "Look at what this module divides by, takes the logarithm or the root of, and keep it "
+        "weights)."
+        if half
+        else "Look at what this module divides by, takes the logarithm or the root of, and keep it "
         "away from zero; normalise what goes into it.",
-        fix_code="with torch.autocast(x.device.type, enabled=False):\n    y = module(x.float())" if half
+        fix_code="with torch.autocast(x.device.type, enabled=False):\n    y = module(x.float())"
+        if half
         else "y = x / (norm + 1e-8)",
         first_step=begin,
         first_second=timing.second_at(optimization, index),
@@ -81,7 +84,7 @@ def _finding(optimization: Optimization, index: int, root: dict[str, Any], lost:
         location=optimization.backward_location,
         charts=pictures.loss(optimization, [Mark(float(begin), f"{name}: {what}")]),
         false_alarm="A module whose NaN are masked later, if the loss broke at the same step for another reason.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

@@ -76,8 +76,13 @@ def _finding(optimization: Optimization, first: int, count: int) -> Finding:
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
         evidence=[
-            Evidence("tensors with NaN or Inf", _number(optimization.steps["grads_nonfinite"][first]), "tensors", 0,
-                     "a gradient is a number"),
+            Evidence(
+                "tensors with NaN or Inf",
+                _number(optimization.steps["grads_nonfinite"][first]),
+                "tensors",
+                0,
+                "a gradient is a number",
+            ),
             Evidence("steps with such gradients", count, "steps"),
             *([Evidence("operation that can have made them", operation)] if operation else []),
             Evidence("loss at that step", _number(optimization.steps["loss"][first])),
@@ -86,7 +91,7 @@ def _finding(optimization: Optimization, first: int, count: int) -> Finding:
         charts=pictures.grad_norm(optimization, [Mark(float(begin), "not finite")])
         + pictures.loss(optimization, [Mark(float(begin), "gradient not finite")]),
         false_alarm="Non-finite gradients that the script itself detects and discards before the step.",
-    )  # fmt: skip
+    )
 
 
 def _number(value: float) -> float | None:

@@ -48,7 +48,10 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     seen = bad[0]["made_by"] in SQUASHING
     comes = f"comes straight out of a {bad[0]['made_by'].lower()}" if seen else "never left the range from 0 to 1"
     return loss_calls.finding(
-        process, line, bad, limits,
+        process,
+        line,
+        bad,
+        limits,
         rule=RULE.id,
         title="The sigmoid is applied twice: by the model and by binary_cross_entropy_with_logits",
         summary=(
@@ -69,7 +72,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         ],
         false_alarm="Scores that are meant to lie between 0 and 1.",
         confidence="certain" if seen else "likely",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

@@ -32,7 +32,10 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     lowest, highest = min(row["lowest"] for row in bad), max(row["highest"] for row in bad)
     seen = "comes straight out of a softmax" if bad[0]["made_by"] == "Softmax" else "has rows that sum to 1"
     return loss_calls.finding(
-        process, line, bad, limits,
+        process,
+        line,
+        bad,
+        limits,
         rule=RULE.id,
         title="Softmax is applied twice: cross_entropy gets probabilities instead of scores",
         summary=(
@@ -44,18 +47,22 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         fix="Take the softmax out of the model, and pass the output of the last linear layer to the loss. Apply the "
         "softmax only where probabilities "
         "are shown or compared.",
-        fix_code="logits = model(x)  # the model ends without a softmax\n"
-        "loss = F.cross_entropy(logits, target)",
+        fix_code="logits = model(x)  # the model ends without a softmax\nloss = F.cross_entropy(logits, target)",
         evidence=[
             Evidence("made by", bad[0]["made_by"] or "unknown"),
             Evidence("smallest value", lowest, "", 0.0, "probabilities are not negative, scores are"),
-            Evidence("largest distance of a row's sum from 1", max(row["sum_error"] for row in bad), "",
-                     limits["rounding"], limits.source("rounding")),
+            Evidence(
+                "largest distance of a row's sum from 1",
+                max(row["sum_error"] for row in bad),
+                "",
+                limits["rounding"],
+                limits.source("rounding"),
+            ),
             Evidence("lowest loss that can be reached", _floor(classes), ""),
         ],
         false_alarm="A model that is meant to give scores between 0 and 1 with a second softmax on top.",
         change=softmax_axes.line_in_model(process, "Softmax", line),
-    )  # fmt: skip
+    )
 
 
 def _floor(classes: int) -> float:

@@ -16,9 +16,16 @@ if TYPE_CHECKING:
 
 WRITTEN_OUT = "written out"  # a loss that the script computes itself
 ELEMENTWISE = (
-    "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "poisson_nll_loss", "gaussian_nll_loss", "soft_margin_loss",
-    "hinge_embedding_loss", WRITTEN_OUT,
-)  # fmt: skip
+    "mse_loss",
+    "l1_loss",
+    "smooth_l1_loss",
+    "huber_loss",
+    "poisson_nll_loss",
+    "gaussian_nll_loss",
+    "soft_margin_loss",
+    "hinge_embedding_loss",
+    WRITTEN_OUT,
+)
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -60,7 +67,10 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     subject = "The loss" if by_hand else line.function
     call = "((prediction - target) ** 2).mean()" if by_hand else f"nn.functional.{line.function}(prediction, target)"
     return loss_calls.finding(
-        process, line, bad, limits,
+        process,
+        line,
+        bad,
+        limits,
         rule=RULE.id,
         title=f"{subject} compares {given} with {target}: every prediction meets every target",
         summary=(
@@ -80,7 +90,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         severity="warning" if kept else "critical",
         confidence="likely" if kept else "certain",
         false_alarm="Differences of all pairs on purpose: then write [:, None] into both, which says so.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

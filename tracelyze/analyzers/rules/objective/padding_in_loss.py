@@ -46,7 +46,10 @@ def _mean(rows: list[Row], name: str) -> float:
 def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], limits: Limits) -> Finding:
     share, value = _mean(rows, "pad_share"), int(counted[0]["pad_target"])
     return loss_calls.finding(
-        process, replace(line, rows=rows), counted, limits,
+        process,
+        replace(line, rows=rows),
+        counted,
+        limits,
         rule=RULE.id,
         severity="warning",
         title=f"Padding counts in the loss: {percent(share)} of the targets of {line.function}",
@@ -62,12 +65,13 @@ def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], 
         f"loss = F.cross_entropy(scores.flatten(0, 1), targets.flatten())  # or ignore_index={value}",
         evidence=[
             Evidence("targets that are padding", share, "share", limits["padding"], limits.source("padding")),
-            Evidence("sequences that are filled up", _mean(rows, "pad_rows"), "share", limits["rows"],
-                     limits.source("rows")),
+            Evidence(
+                "sequences that are filled up", _mean(rows, "pad_rows"), "share", limits["rows"], limits.source("rows")
+            ),
             Evidence("class of these targets", value),
         ],
         false_alarm="A model that is to produce the padding itself, as one that writes all positions at once.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

@@ -60,7 +60,10 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     places = {None: "another dimension", 0: "the batch (dimension 0)"}
     over = places.get(dim, f"dimension {dim}")
     return loss_calls.finding(
-        process, line, bad, limits,
+        process,
+        line,
+        bad,
+        limits,
         rule=RULE.id,
         title=f"The {name} before {line.function} runs over {over}, not over the classes",
         summary=(
@@ -76,14 +79,19 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         evidence=[
             Evidence("dimension of the softmax", dim, "", 1, "classes are in dimension 1 of [batch, classes, ...]"),
             Evidence("shape of the input", shape),
-            Evidence("largest |logsumexp| over the classes", bad[0]["log_sum_error"], "", limits["error"],
-                     limits.source("error")),
+            Evidence(
+                "largest |logsumexp| over the classes",
+                bad[0]["log_sum_error"],
+                "",
+                limits["error"],
+                limits.source("error"),
+            ),
         ],
         severity="critical" if strict else "warning",
         confidence="certain" if strict else "likely",
         false_alarm="A loss that normalises over the samples on purpose: clustering, ranking within a list.",
         change=softmax_axes.line_in_model(process, bad[0]["made_by"] or "", line),
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

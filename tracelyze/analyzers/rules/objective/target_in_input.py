@@ -88,7 +88,10 @@ def _unmasked(process: Process, line: Line, rows: list[Row], bad: list[Row], lim
     known = [value for value in values if value is not None]
     fall = f" The loss went from {number(known[0])} to {number(known[-1])}." if len(known) > 1 else ""
     return loss_calls.finding(
-        process, replace(line, rows=rows), bad, limits,
+        process,
+        replace(line, rows=rows),
+        bad,
+        limits,
         rule=RULE.id,
         title="No causal mask: the model sees the next token that it is to predict",
         summary=(
@@ -102,11 +105,16 @@ def _unmasked(process: Process, line: Line, rows: list[Row], bad: list[Row], lim
         "# or: F.scaled_dot_product_attention(q, k, v, is_causal=True)",
         evidence=[
             Evidence("next tokens that attention sees", seen, "share", limits["seen"], limits.source("seen")),
-            Evidence("targets compared at a call", float(np.median([row["next_targets"] for row in bad])), "targets",
-                     limits["targets"], limits.source("targets")),
+            Evidence(
+                "targets compared at a call",
+                float(np.median([row["next_targets"] for row in bad])),
+                "targets",
+                limits["targets"],
+                limits.source("targets"),
+            ),
         ],
         false_alarm="A model that sees its whole input and is to shift it by one on purpose, as a test.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

@@ -72,8 +72,13 @@ def _finding(
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("elements that are zero", zeros, "share", limits["zeros"], limits.source("zeros")),
-            Evidence("usual size of the others", float(np.median(usual)), "", limits["quanta"] * smallest,
-                     limits.source("quanta")),
+            Evidence(
+                "usual size of the others",
+                float(np.median(usual)),
+                "",
+                limits["quanta"] * smallest,
+                limits.source("quanta"),
+            ),
             Evidence("loss scale", float(np.nanmedian(optimization.steps["scale"])) if scaled else "none"),
             Evidence("such measurements", plural(len(usual), "measurement")),
         ],
@@ -81,7 +86,7 @@ def _finding(
         location=optimization.backward_location,
         charts=pictures.grad_norm(optimization) + pictures.loss(optimization),
         false_alarm="Gradients that are that small because the model has converged.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

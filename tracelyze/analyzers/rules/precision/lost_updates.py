@@ -84,14 +84,15 @@ def _finding(optimization: Optimization, short: list[SampledUpdates], pool: Pool
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("weights that a step leaves as they were", share, "share", limits["lost"], limits.source("lost")),
-            Evidence("weights that many steps leave as they were", held, "share", limits["held"],
-                     limits.source("held")),
+            Evidence(
+                "weights that many steps leave as they were", held, "share", limits["held"], limits.source("held")
+            ),
             Evidence("tensors kept in 16 bits", plural(len(short), "tensor")),
         ],
         location=(casts[0] if len(casts) == 1 else None) or optimization.step_location,
         seen_at=optimization.step_location,
         false_alarm="A run that was started from weights which are to change very little.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

@@ -47,11 +47,15 @@ def check(process: Process, limits: Limits) -> Outcome:
             summary=(
                 f"The entropy {verb} from {number(first)} to {number(last)}, and since step {begin:,} the reward does "
                 "not rise. "
-                + ("A policy that always says the same explores nothing, and its groups hold no differences."
-                   if fell else "A policy that says anything with equal odds has lost what it knew.")
+                + (
+                    "A policy that always says the same explores nothing, and its groups hold no differences."
+                    if fell
+                    else "A policy that says anything with equal odds has lost what it knew."
+                )
             ),
             fix="Lower the learning rate, raise the upper clip range or add an entropy bonus; look at completions."
-            if fell else "Lower the learning rate and the entropy bonus, raise the weight of the KL term.",
+            if fell
+            else "Lower the learning rate and the entropy bonus, raise the weight of the KL term.",
             first_step=begin,
             last_step=int(seen.steps[-1]),
             evidence=[
@@ -62,7 +66,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             charts=metrics.picture("Entropy and reward", [seen, reward], [Mark(float(begin), "entropy")]),
             false_alarm="A task with one right answer, which is solved: the reward is at its maximum then.",
         )
-    ]  # fmt: skip
+    ]
 
 
 RULE = Rule(

@@ -58,11 +58,12 @@ def check(process: Process, limits: Limits) -> Outcome:
                 Evidence("best level before", best),
                 Evidence("KL divergence, end over then", ratio, "", limits["kl"], limits.source("kl")),
             ],
-            charts=metrics.picture("Reward", [reward, *([divergence] if divergence else [])],
-                                   [Mark(float(begin), "best level")]),
+            charts=metrics.picture(
+                "Reward", [reward, *([divergence] if divergence else [])], [Mark(float(begin), "best level")]
+            ),
             false_alarm="A curriculum whose tasks get harder, or an environment that was changed.",
         )
-    ]  # fmt: skip
+    ]
 
 
 def _jump(divergence: metrics.Metric | None, begin: int) -> float | None:

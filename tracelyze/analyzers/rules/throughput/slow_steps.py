@@ -73,8 +73,13 @@ def _finding(optimization: Optimization, found: outliers.Slow, seconds: Floats, 
         first_second=timing.second_at(optimization, int(found.rows[0])),
         evidence=[
             Evidence("time lost", found.lost, "share", limits["lost"], limits.source("lost")),
-            Evidence("slowest step over the median", slowest / found.typical, "times", limits["ratio"],
-                     limits.source("ratio")),
+            Evidence(
+                "slowest step over the median",
+                slowest / found.typical,
+                "times",
+                limits["ratio"],
+                limits.source("ratio"),
+            ),
             Evidence("share of slow steps", len(steps) / len(seconds), "share", limits["rare"], limits.source("rare")),
             Evidence("what coincides", reason.name),
             Evidence("part of the excess", reason.share, "share", outliers.EXPLAINED, outliers.EXPLAINED_SOURCE),
@@ -83,7 +88,7 @@ def _finding(optimization: Optimization, found: outliers.Slow, seconds: Floats, 
         location=reason.location,
         charts=pictures.time_split(optimization, [Mark(float(step), "slow step") for step in steps[:6]]),
         false_alarm="Checkpoints and logging that are meant to take that long; a machine that others use too.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(
@@ -106,12 +111,16 @@ RULE = Rule(
         Threshold("worth", 5, "s", "measured: hiccups of a busy machine cost 150 short runs up to 1.5 s each"),
         Threshold("most", 0.5, "share", "derived: more than all else, at an even distance, as no hiccup comes"),
         Threshold("regular", 6, "slow steps", "derived: 6 hiccups lie that evenly by chance once in 100,000 runs"),
-        Threshold("contrast", 5, "times the median", "derived: twice and three times as long are long sequences, lazy "
-                  "penalties, a second optimizer"),
+        Threshold(
+            "contrast",
+            5,
+            "times the median",
+            "derived: twice and three times as long are long sequences, lazy penalties, a second optimizer",
+        ),
         Threshold("regular_least", 0.01, "s", "derived: at an even distance, as no scheduling of others comes"),
         Threshold("regular_share", 0.2, "share", "derived: more often than every fifth step is a second kind of step"),
         Threshold("second", 1, "s", "derived: below it nobody has waited"),
         Threshold("grave", 0.2, "share", "derived: a fifth of the time is worth a change"),
     ),
     not_when="Warm-up, evaluation passes, first batches of epochs, profiled steps, two kinds of steps.",
-)  # fmt: skip
+)

@@ -108,7 +108,7 @@ def _finding(
         location=place,
         charts=pictures.time_split(optimization, [Mark(float(begin), "slower from here")]),
         false_alarm="Work that grows unseen by modules and shapes (a solver, a simulation); a device that gets hot.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

@@ -107,15 +107,16 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("tensors without any gradient", row["missed"], "tensors"),
-            Evidence("their share of what the optimizer holds", share, "share", limits["share"],
-                     limits.source("share")),
+            Evidence(
+                "their share of what the optimizer holds", share, "share", limits["share"], limits.source("share")
+            ),
             Evidence("steps looked at", row["steps"], "steps", limits["steps"], limits.source("steps")),
         ],
         location=(None if ran else _made_at(optimization.process, row)) or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="Layers that this training is not meant to use, as the pooler of a language model.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

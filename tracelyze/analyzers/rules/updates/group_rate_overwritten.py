@@ -77,17 +77,27 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
         "# by hand: group['lr'] = group['initial_lr'] * factor",
         first_step=int(row["steps"]),
         evidence=[
-            Evidence("highest of the rates, over the lowest", max(made) / min(made), "times", limits["ratio"],
-                     limits.source("ratio")),
-            Evidence("with one rate for all groups", len(rows) - since, "measurements", limits["looks"],
-                     limits.source("looks")),
+            Evidence(
+                "highest of the rates, over the lowest",
+                max(made) / min(made),
+                "times",
+                limits["ratio"],
+                limits.source("ratio"),
+            ),
+            Evidence(
+                "with one rate for all groups",
+                len(rows) - since,
+                "measurements",
+                limits["looks"],
+                limits.source("looks"),
+            ),
             Evidence("scheduler", scheduler),
         ],
         location=process.site(made_at) or stepped,
         seen_at=stepped,
         charts=pictures.loss(optimization) if optimization is not None else [],
         false_alarm="Groups whose rates are made equal on purpose.",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

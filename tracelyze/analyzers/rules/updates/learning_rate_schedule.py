@@ -17,9 +17,13 @@ if TYPE_CHECKING:
 
 
 JUDGES = (
-    schedules.runs_ahead, schedules.lags_behind, schedules.never_warm, schedules.never_stepped, schedules.begun_early,
+    schedules.runs_ahead,
+    schedules.lags_behind,
+    schedules.never_warm,
+    schedules.never_stepped,
+    schedules.begun_early,
     schedules.wrong_way,
-)  # fmt: skip
+)
 
 
 UNITS = (
@@ -51,7 +55,9 @@ def _check(optimization: Optimization, known: list[dict[str, Any]], limits: Limi
     stranger = schedules.of_another_optimizer(optimization, known, limits)
     if stranger is not None:
         return schedules.finding(
-            optimization, stranger, RULE.id,
+            optimization,
+            stranger,
+            RULE.id,
             title=f"{stranger['name']} steers an optimizer that never steps: the learning rate stays the same",
             what=f"{stranger['name']} was stepped {plural(stranger['steps'], 'time')} and moved its optimizer's rate "
             f"from {number(stranger['highest_lr'] or 0.0)} to {number(stranger['lowest_lr'] or 0.0)}, but the one that "
@@ -61,7 +67,7 @@ def _check(optimization: Optimization, known: list[dict[str, Any]], limits: Limi
             code="optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)\n"
             "scheduler = CosineAnnealingLR(optimizer, T_max=epochs)",
             evidence=[Evidence("steps of the scheduler", stranger["steps"], "steps")],
-        )  # fmt: skip
+        )
     for judge in JUDGES:
         row = judge(optimization, outer, limits)
         if row is not None:

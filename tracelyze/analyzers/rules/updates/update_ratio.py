@@ -144,4 +144,4 @@ RULE = Rule(
     ),
     not_when="Warm-up, layers that begin at zero, trained models, losses that fall, reinforcement learning.",
     references=("https://cs231n.github.io/neural-networks-3/#ratio",),
-)  # fmt: skip
+)

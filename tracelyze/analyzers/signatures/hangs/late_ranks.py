@@ -20,8 +20,18 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 # Operations that no rank can complete before all have joined; a broadcast's source, for one, may be done before.
-_ALL_JOIN = ("all_reduce", "allreduce", "all_gather", "_all_gather_base", "reduce_scatter", "_reduce_scatter_base",
-             "all_to_all", "barrier", "allgather", "alltoall")  # fmt: skip
+_ALL_JOIN = (
+    "all_reduce",
+    "allreduce",
+    "all_gather",
+    "_all_gather_base",
+    "reduce_scatter",
+    "_reduce_scatter_base",
+    "all_to_all",
+    "barrier",
+    "allgather",
+    "alltoall",
+)
 
 
 _PAIR = re.compile(r"(?P<what>send|recv) \d{1,6}(?:->|<-)(?P<other>\d{1,6})$")

@@ -65,9 +65,11 @@ def _kind(call: Call, calls: Mapping[int, Call]) -> tuple[str, str]:
 def finding(seen: Mismatch, rule: str, total: int) -> Finding:
     """Which rank enqueued what, and at which lines."""
     one = seen.calls[seen.apart[0]]
-    other = seen.calls[seen.rest[0]] if seen.rest else next(
-        call for call in seen.calls.values() if _kind(call, seen.calls) != _kind(one, seen.calls)
-    )  # fmt: skip
+    other = (
+        seen.calls[seen.rest[0]]
+        if seen.rest
+        else next(call for call in seen.calls.values() if _kind(call, seen.calls) != _kind(one, seen.calls))
+    )
     sizes = one.operation == other.operation
     where = {rank: innermost(call.stack) for rank, call in seen.calls.items()}
     sentences = [_sentence(rank, call, where[rank], sizes) for rank, call in seen.calls.items()]
@@ -94,13 +96,16 @@ def finding(seen: Mismatch, rule: str, total: int) -> Finding:
         evidence=[
             Evidence("ranks", f"{len(seen.calls)} of {total} wait here"),
             *(Evidence(f"rank {rank}", text) for rank, text in list(zip(seen.calls, sentences, strict=True))[:16]),
-            *(Evidence(f"stack of rank {rank}", seen.calls[rank].stack) for rank in [*seen.apart[:2], *seen.rest[:1]]
-              if seen.calls[rank].stack),
+            *(
+                Evidence(f"stack of rank {rank}", seen.calls[rank].stack)
+                for rank in [*seen.apart[:2], *seen.rest[:1]]
+                if seen.calls[rank].stack
+            ),
         ],
         location=where[seen.apart[0]],
         seen_at=where[seen.rest[0]] if seen.rest else None,
         false_alarm="A backend that names one operation differently on its ranks.",
-    )  # fmt: skip
+    )
 
 
 def _sentence(rank: int, call: Call, place: Location | None, sizes: bool) -> str:

@@ -77,13 +77,15 @@ def finding(waiting: Sequence[Waiting], rule: str) -> Finding:
         ranks=[one.rank for one in waiting],
         first_step=min(one.steps for one in waiting),
         evidence=[
-            *(Evidence(f"rank {one.rank}", _sentence(one).removeprefix(f"Rank {one.rank} ").rstrip("."))
-              for one in waiting[:16]),
+            *(
+                Evidence(f"rank {one.rank}", _sentence(one).removeprefix(f"Rank {one.rank} ").rstrip("."))
+                for one in waiting[:16]
+            ),
             *(Evidence(f"stack of rank {one.rank}, which waits", one.stack) for one in waiting[:2]),
         ],
         location=waiting[0].place,
         false_alarm="A rank of another program, which is not recorded here, that is to send.",
-    )  # fmt: skip
+    )
 
 
 def _sentence(one: Waiting) -> str:

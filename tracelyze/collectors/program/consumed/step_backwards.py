@@ -22,9 +22,18 @@ class Backward:
     """One backward. Signals store in it what they find out about it, for other signals."""
 
     __slots__ = (
-        "calls", "divisor", "factor", "is_mean", "is_part", "line", "micro_batches", "models", "number", "used",
+        "calls",
+        "divisor",
+        "factor",
+        "is_mean",
+        "is_part",
+        "line",
+        "micro_batches",
+        "models",
+        "number",
+        "used",
         "value",
-    )  # fmt: skip
+    )
 
     def __init__(self, number: int) -> None:
         self.number = number  # of the process's backwards

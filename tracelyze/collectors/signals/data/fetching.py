@@ -31,9 +31,19 @@ class Fetching(Signal):
     columns = tuple(
         f"fetches.{name}"
         for name in (
-            "time", "step", "loader", "epoch", "worker", "source", "batches", "moved", "start", "second", "memory",
+            "time",
+            "step",
+            "loader",
+            "epoch",
+            "worker",
+            "source",
+            "batches",
+            "moved",
+            "start",
+            "second",
+            "memory",
         )
-    )  # fmt: skip
+    )
     about = "Whether a loader's batches draw random numbers, from which states on, and the memory of its workers."
     cost = "0.5 ms a pass"
 

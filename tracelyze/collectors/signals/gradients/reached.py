@@ -64,10 +64,19 @@ class Reached(Signal):
     columns = tuple(
         f"reach.{name}"
         for name in (
-            "step", "optimizer", "steps", "held", "held_elements", "missed", "missed_elements", "names", "shared_model",
-            "fed_by_trained", "short_lived",
+            "step",
+            "optimizer",
+            "steps",
+            "held",
+            "held_elements",
+            "missed",
+            "missed_elements",
+            "names",
+            "shared_model",
+            "fed_by_trained",
+            "short_lived",
         )
-    )  # fmt: skip
+    )
     about = "Trainable tensors that never get a gradient, and tensors that get gradients and are in no optimizer."
     copied_columns = ()
     pausable = ("forward", "before_backward", "after_backward", "before_step")

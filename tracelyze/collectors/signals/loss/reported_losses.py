@@ -11,8 +11,11 @@ from tracelyze.collectors.signals.signal import Signal
 
 MAX_ROWS = 20_000
 MAX_NAMES = 8
-LOSS = re.compile(r"^(train(ing)?[/_.: -])?((train(ing)?|running|epoch|batch|step|total|avg|average|mean)[_ -]?)?loss"
-                  r"([/_.: -](train(ing)?|step|epoch|batch|iter(ation)?))?$", re.IGNORECASE)  # fmt: skip
+LOSS = re.compile(
+    r"^(train(ing)?[/_.: -])?((train(ing)?|running|epoch|batch|step|total|avg|average|mean)[_ -]?)?loss"
+    r"([/_.: -](train(ing)?|step|epoch|batch|iter(ation)?))?$",
+    re.IGNORECASE,
+)
 
 
 class ReportedLosses(Signal):

@@ -21,9 +21,15 @@ MAX_REFUSALS = 20  # arguments of which it is written down that they could not b
 MAX_TEXT = 200
 MAX_SAMPLES = 64  # identifiers of one batch
 PHASES = {
-    "train": "train", "training": "train", "eval": "eval", "evaluation": "eval", "val": "eval", "valid": "eval",
-    "validation": "eval", "test": "test",
-}  # fmt: skip
+    "train": "train",
+    "training": "train",
+    "eval": "eval",
+    "evaluation": "eval",
+    "val": "eval",
+    "valid": "eval",
+    "validation": "eval",
+    "test": "test",
+}
 
 
 class _Refused(Exception):  # noqa: N818  # it is one, in the words of this file

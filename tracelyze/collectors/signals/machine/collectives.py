@@ -18,9 +18,21 @@ from tracelyze.collectors.system import flight_recorder
 
 KEPT = 16  # collectives of a group that are not complete: the first of them is what the others wait for
 COLUMNS = (
-    "time", "group", "description", "members", "enqueued", "completed", "sequence", "p2p", "operation", "sizes",
-    "dtype", "state", "created", "thread",
-)  # fmt: skip
+    "time",
+    "group",
+    "description",
+    "members",
+    "enqueued",
+    "completed",
+    "sequence",
+    "p2p",
+    "operation",
+    "sizes",
+    "dtype",
+    "state",
+    "created",
+    "thread",
+)
 
 
 class Collectives(Signal):

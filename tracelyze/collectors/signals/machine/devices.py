@@ -31,10 +31,21 @@ class Devices(Signal):
     columns = tuple(
         f"devices.{name}"
         for name in (
-            "time", "step", "device", "name", "busy", "memory_used", "memory_total", "power", "power_limit",
-            "temperature", "clock", "clock_max", "slowed_by",
+            "time",
+            "step",
+            "device",
+            "name",
+            "busy",
+            "memory_used",
+            "memory_total",
+            "power",
+            "power_limit",
+            "temperature",
+            "clock",
+            "clock_max",
+            "slowed_by",
         )
-    )  # fmt: skip
+    )
     about = "Load, memory, power, temperature and clocks of the GPUs in use, once a second."
     cost = "a few calls of the driver a second, on a thread of their own"
     may_hang = True

@@ -143,10 +143,16 @@ class Checkpoints(Signal):
 
     def _facts(self, action: str, file: _File, name: str) -> dict[str, Any]:
         return {
-            "action": action, "file": name, "keys": file.keys, "tensors": len(file.tensors),
-            "optimizer": file.optimizer, "scheduler": file.scheduler, "scaler": file.scaler, "progress": file.progress,
+            "action": action,
+            "file": name,
+            "keys": file.keys,
+            "tensors": len(file.tensors),
+            "optimizer": file.optimizer,
+            "scheduler": file.scheduler,
+            "scaler": file.scaler,
+            "progress": file.progress,
             "site": self.program.sites.here(action),
-        }  # fmt: skip
+        }
 
     def _put(self, row: dict[str, Any]) -> None:
         self.context.emit("checkpoints", {"time": self.context.now(), "step": self.progress.steps} | row)
@@ -186,9 +192,12 @@ class Checkpoints(Signal):
             saved = self._elements([other for _, other in pairs]).to(first.device)
             untouched = int((saved == first[[index for index, _ in pairs]]).all(1).sum())
         return {
-            "held": sum(moved), "missing": len(missing), "names": ", ".join(missing[:3]) or None,
-            "compared": compared, "untouched": untouched,
-        }  # fmt: skip
+            "held": sum(moved),
+            "missing": len(missing),
+            "names": ", ".join(missing[:3]) or None,
+            "compared": compared,
+            "untouched": untouched,
+        }
 
     def _same_place(self, tensor: Any, pairs: list[tuple[int, Any]]) -> bool:
         return not pairs or bool(pairs[0][1].device == tensor.device)

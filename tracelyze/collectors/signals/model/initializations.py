@@ -33,10 +33,18 @@ class Initializations(Signal):
     columns = tuple(
         f"initializations.{name}"
         for name in (
-            "step", "optimizer", "weights", "repeated", "most", "parameter", "site", "loaded", "overwritten",
+            "step",
+            "optimizer",
+            "weights",
+            "repeated",
+            "most",
+            "parameter",
+            "site",
+            "loaded",
+            "overwritten",
             "overwritten_site",
         )
-    )  # fmt: skip
+    )
     about = "How often weights were filled with random numbers before their first step; what was loaded before that."
     cost = "5 us per weight that is filled, before it is trained"
 
@@ -77,9 +85,10 @@ class Initializations(Signal):
         for one in tracked.parameters():  # Units that are initialised again during training are another matter.
             self._stepped.add(one)
         self._weights = {
-            address: known for address, known in self._weights.items()
+            address: known
+            for address, known in self._weights.items()
             if (one := known.parameter()) is not None and one not in self._stepped
-        }  # fmt: skip
+        }
         if not weights:
             return
         repeated = [(one, known) for one, known in weights if known.fills >= OFTEN]

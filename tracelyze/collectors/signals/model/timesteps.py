@@ -99,9 +99,11 @@ def _filled(row: dict[str, Any], read: list[float]) -> None:
 def _unwrapped(module: Any) -> Any:
     """The module within DistributedDataParallel and torch.compile, whose arguments have names."""
     for _ in range(3):
-        module = module._modules.get("_orig_mod") or (
-            module._modules.get("module") if "Parallel" in type(module).__name__ else None
-        ) or module  # fmt: skip
+        module = (
+            module._modules.get("_orig_mod")
+            or (module._modules.get("module") if "Parallel" in type(module).__name__ else None)
+            or module
+        )
     return module
 
 
@@ -126,9 +128,10 @@ def _range(torch: Any, model: Any) -> tuple[str, int]:
         agree = max(found) - min(found) <= TOLERANCE and max(found) <= LONGEST
         return "schedule", max(found) if agree else 0
     tables = [
-        int(one.num_embeddings) for name, one in model.named_modules()
+        int(one.num_embeddings)
+        for name, one in model.named_modules()
         if isinstance(one, torch.nn.Embedding) and _is_table(name)
-    ]  # fmt: skip
+    ]
     one = len(tables) == 1 and noise_schedules.SHORTEST <= tables[0] <= LONGEST
     return "embedding", tables[0] if one else 0
 

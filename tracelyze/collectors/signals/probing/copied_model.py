@@ -23,9 +23,16 @@ MOST_BYTES = 2 << 30  # of parameters and buffers: three copies of them have to 
 MOST_MODULES = 5000
 FREE_MEMORY = 4  # times the parameters and buffers that a device has to have free
 HOOKS = (
-    "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "_forward_hooks_with_kwargs",
-    "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called", "_state_dict_hooks", "_state_dict_pre_hooks",
-)  # fmt: skip
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_pre_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_state_dict_hooks",
+    "_state_dict_pre_hooks",
+)
 
 
 class NotCopied(Exception):  # noqa: N818  # no error

@@ -82,9 +82,13 @@ class Mixing:
         return int(sum(changed)) - changed[chosen]
 
     def _run(
-        self, sample: int | None = None, source: int = 0, place: int | None = None, other_stream: bool = False,
+        self,
+        sample: int | None = None,
+        source: int = 0,
+        place: int | None = None,
+        other_stream: bool = False,
         half: bool = False,
-    ) -> _Run:  # fmt: skip
+    ) -> _Run:
         torch, states = self._torch, self._states
         (states.advance if other_stream else states.restore)()
         done, model = _Run(), self._copied.fresh(training=False)
@@ -107,9 +111,10 @@ class Mixing:
 
     def _of_samples(self, given: Any) -> list[Any]:
         return [
-            one for one in _given_tensors(self._torch, given)
+            one
+            for one in _given_tensors(self._torch, given)
             if one.dim() > self._along and one.shape[self._along] == self._samples
-        ]  # fmt: skip
+        ]
 
     def _changed(self, base: _Run, other: _Run, tolerance: float = TOLERANCE) -> list[bool]:
         """For each sample, whether its outputs differ."""

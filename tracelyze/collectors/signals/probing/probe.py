@@ -22,8 +22,17 @@ AT_STEPS = (1, 4)  # steps of the process that have ended: the first one holds w
 MOST_SECONDS = 20.0  # A first probe that took longer is the only one.
 MOST_MODELS = 4
 REPLAYED = (
-    "step", "model", "outputs", "gradients", "module", "kind", "site", "deterministic", "device", "failed",
-)  # fmt: skip
+    "step",
+    "model",
+    "outputs",
+    "gradients",
+    "module",
+    "kind",
+    "site",
+    "deterministic",
+    "device",
+    "failed",
+)
 MIXED = (
     "step", "model", "samples", "along", "shape", "loader", "others", "by_position", "same_others", "repeats",
     "squares", "halves", "along_samples", "along_others", "module", "kind", "site", "failed",

@@ -9,10 +9,21 @@ from tracelyze.collectors.tensors.saved_values import saved
 
 MAX_SOFTMAXES = 4
 MAX_ELEMENTS = 2**20  # of the weights that are read
-KEPT = frozenset((
-    "View", "UnsafeView", "ReshapeAlias", "Expand", "Clone", "Alias", "ToCopy", "Unsqueeze", "Squeeze", "Permute",
-    "Transpose",
-))  # fmt: skip
+KEPT = frozenset(
+    (
+        "View",
+        "UnsafeView",
+        "ReshapeAlias",
+        "Expand",
+        "Clone",
+        "Alias",
+        "ToCopy",
+        "Unsqueeze",
+        "Squeeze",
+        "Permute",
+        "Transpose",
+    )
+)
 DROPS = ("NativeDropout", "Mul")
 MASKS = ("Mul", "MaskedFill", "Tril", "Where")
 PRODUCTS = ("Bmm", "Mm")

@@ -102,8 +102,20 @@ class Streams:
         return None
 
 
-MOVING = ("View", "UnsafeView", "ReshapeAlias", "Transpose", "T", "Permute", "Squeeze", "Unsqueeze", "Expand", "Clone",
-          "Alias", "ToCopy")  # fmt: skip
+MOVING = (
+    "View",
+    "UnsafeView",
+    "ReshapeAlias",
+    "Transpose",
+    "T",
+    "Permute",
+    "Squeeze",
+    "Unsqueeze",
+    "Expand",
+    "Clone",
+    "Alias",
+    "ToCopy",
+)
 SOFTMAX, MASKING = ("Softmax", "SafeSoftmax"), ("MaskedFill", "Where")
 SPLITTING = ("Unbind", "Select", "Split along last", "SplitWithSizes along last", "Slice along last", "Cat along last",
              "Stack")  # fmt: skip

@@ -61,7 +61,10 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             last_step=last,
             evidence=[
                 Evidence(
-                    "products in full float32", round(part, 4), "share of the computation", limits["dominating"],
+                    "products in full float32",
+                    round(part, 4),
+                    "share of the computation",
+                    limits["dominating"],
                     limits.source("dominating"),
                 ),
                 measured("products in full float32, of the step", value, limits, "share"),
@@ -71,7 +74,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             charts=charts(summary, job),
             false_alarm="Full float32 on purpose: small systems of equations, physics, or a comparison of precisions.",
         )
-    ]  # fmt: skip
+    ]
 
 
 RULE: Final = TraceRule(

@@ -47,7 +47,10 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             last_step=last,
             evidence=[
                 Evidence(
-                    "later steps that took a new segment", round(share, 4), "share", limits["recurring"],
+                    "later steps that took a new segment",
+                    round(share, 4),
+                    "share",
+                    limits["recurring"],
                     limits.source("recurring"),
                 ),
                 Evidence("free at those times", round(use.free, 4), "share", limits["free"], limits.source("free")),
@@ -58,7 +61,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             charts=charts(summary, job),
             false_alarm="A training whose inputs still grow takes new segments until the longest one has come.",
         )
-    ]  # fmt: skip
+    ]
 
 
 RULE: Final = TraceRule(

@@ -57,7 +57,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             severity="warning",
             confidence="likely",
             title=f"The first batch of an epoch took {duration(longest / MICROSECONDS)} instead of "
-                f"{duration(usual / MICROSECONDS)}: "
+            f"{duration(usual / MICROSECONDS)}: "
             f"{percent(value)} of the time",
             summary=(
                 f"Steps {numbers} waited up to {duration(longest / MICROSECONDS)} for their batch, the median step "
@@ -69,8 +69,13 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             first_step=int(summary.number[stalls[0]]),
             last_step=int(summary.number[stalls[-1]]),
             evidence=[
-                Evidence("time lost to first batches", round(value, 4), "share of an epoch", limits["lost"],
-                         limits.source("lost")),
+                Evidence(
+                    "time lost to first batches",
+                    round(value, 4),
+                    "share of an epoch",
+                    limits["lost"],
+                    limits.source("lost"),
+                ),
                 Evidence("longest wait", round(longest / 1e3, 3), "ms"),
                 Evidence("median wait", round(usual / 1e3, 3), "ms"),
             ],
@@ -78,7 +83,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             location=place(summary.loaders[0] if summary.loaders else None),
             charts=charts(summary, job),
         )
-    ]  # fmt: skip
+    ]
 
 
 RULE: Final = TraceRule(

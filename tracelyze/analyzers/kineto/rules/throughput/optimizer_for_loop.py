@@ -89,7 +89,9 @@ RULE: Final = TraceRule(
     thresholds=(
         *ENOUGH,
         Threshold(
-            "waiting", 0.05, "share of the step",
+            "waiting",
+            0.05,
+            "share of the step",
             "measured: 483 launches of a ResNet50's SGD leave the device idle for 2 to 4% of the step, which nobody "
             "would notice",
         ),
@@ -99,4 +101,4 @@ RULE: Final = TraceRule(
     ),
     not_when="a foreach, fused or compiled optimizer; few tensors; a loop that hides behind queued work",
     references=("https://pytorch.org/docs/stable/optim.html#algorithms",),
-)  # fmt: skip
+)
