@@ -232,3 +232,30 @@ def test_reads_are_counted_per_step_and_leave_torch_as_it_was(collect: Collect, 
     assert {row["device"] for row in reads.values()} == {"cpu"}
     assert reads["total += loss.detach().item()"]["per_step"] == pytest.approx(1.0, abs=0.1)
     assert reads["values = out.tolist(), float(out[0, 0])"]["per_step"] == pytest.approx(1.0, abs=0.1)
+
+
+def test_packages_beside_their_metadata_are_libraries(collect: Collect, tmp_path: Path) -> None:
+    """`pip install --target FOLDER` leaves packages outside of site-packages, and their metadata beside them."""
+    folder = tmp_path / "installed"
+    (folder / "fitter-1.0.dist-info").mkdir(parents=True)
+    (folder / "fitter.py").write_text("def backward(loss):\n    loss.backward()\n")
+    script = tmp_path / "train.py"
+    script.write_text(
+        dedent(
+            """
+            import sys
+            sys.path.insert(0, sys.argv[1])
+            import torch
+            import fitter
+
+            model = torch.nn.Linear(4, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for _ in range(4):
+                optimizer.zero_grad()
+                fitter.backward(model(torch.randn(8, 4)).mean())
+                optimizer.step()
+            """
+        )
+    )
+    (process,) = collect(sys.executable, str(script), str(folder)).run.processes
+    assert {site.file.rsplit("/", 1)[-1] for site in process.locations("backward")} == {"train.py"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import linecache
 import os
 import sys
@@ -14,11 +16,6 @@ from typing import Any
 from tracelyze import redaction
 from tracelyze.collectors.internals.own_frames import PACKAGE
 
-_LIBRARIES = tuple(
-    os.path.normpath(path) + os.sep
-    for path in {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    if path
-)
 _MAX_SOURCE = 160
 _AROUND = 3  # lines before and after
 _START = os.getcwd()
@@ -113,12 +110,26 @@ class Sites:
         self._emit({"site": number, "role": role, **place, "source": source_line(filename, line), **excerpt, **more})
 
 
+@functools.cache
+def _libraries() -> tuple[str, ...]:
+    """Folders of Python's own modules and of installed packages, as they are when the first line is looked for.
+
+    One that `pip install --target` has filled is known by the metadata that lie beside the packages.
+    """
+    found = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    for folder in sys.path:
+        with contextlib.suppress(OSError):
+            if folder and any(name.endswith(".dist-info") for name in os.listdir(folder)):
+                found.add(folder)
+    return tuple(os.path.normpath(folder) + os.sep for folder in found if folder)
+
+
 def is_library(filename: str) -> bool:
     """Whether a file belongs to Python, to an installed package or to the collector, and not to the user."""
     if filename.startswith("<"):
         return filename != "<string>" and not filename.startswith("<ipython")
     path = os.path.normpath(filename)
-    return path.startswith(_LIBRARIES) or path.startswith(PACKAGE) or "site-packages" in path
+    return path.startswith((*_libraries(), PACKAGE)) or "site-packages" in path
 
 
 def shown_path(filename: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Passed, Skipped
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import percent, plural
+from tracelyze.formatting import percent, plural, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
@@ -43,7 +43,7 @@ def judge(process: Process, rule: str, limits: Limits) -> Finding | Passed | Ski
         rule=rule,
         severity="warning",
         confidence="certain" if signed else "likely",
-        title=f"The policy's advantages are all zero in {percent(share)} of the steps: nothing to learn from",
+        title=f"The policy's advantages are all zero in {share_of(share, 'steps')}: nothing to learn from",
         summary=(
             f"In {int(zero.sum())} of {len(zero)} steps that were looked at, every weight that the log-probabilities "
             "of the policy's loss are multiplied by is exactly zero, and so is the policy's gradient. Advantages are "

@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import percent
+from tracelyze.formatting import share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
@@ -46,7 +46,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         title=f"zero_grad runs between backward and step: {int(bad.sum()):,} steps{timing.name_of(optimization)} "
             "had no gradients",
         summary=(
-            f"In {percent(share)} of the observed steps the gradients were cleared after backward had filled them and "
+            f"In {share_of(share, 'observed steps')} the gradients were cleared after backward had filled them and "
             "before the optimizer stepped. The step then has nothing to work with: the model does not learn, at most "
             "its weights decay."
         ),

@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number, percent
+from tracelyze.formatting import number, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
@@ -39,7 +39,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         confidence="certain",
         title=f"Gradients{timing.name_of(optimization)} are clipped while scaled: the clip acts {times} too hard",
         summary=(
-            f"In {percent(share)} of the clipped steps the gradients were still multiplied by the loss scale, so the "
+            f"In {share_of(share, 'clipped steps')} the gradients were still multiplied by the loss scale, so the "
             f"clip saw norms {times} too large. It cut nearly every step down to max_norm divided by the scale, so "
             "the learning rate that acts is that much smaller."
         ),

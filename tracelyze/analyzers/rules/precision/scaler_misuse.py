@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding, Location
-from tracelyze.formatting import number, percent, share_of
+from tracelyze.formatting import number, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
@@ -87,7 +87,7 @@ def _finding(optimization: Optimization, bad: Mask, words: tuple[str, str], limi
         severity="warning",
         confidence="certain",
         title=title,
-        summary=f"In {percent(float(bad.mean()))} of the steps {summary.format(factor=factor)}",
+        summary=f"In {share_of(float(bad.mean()), 'steps')} {summary.format(factor=factor)}",
         fix="Make the scaler once, before the loop. Scale every loss for backward, and let the scaler make the step.",
         fix_code="scaler = torch.amp.GradScaler()  # before the loop\n"
         "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
