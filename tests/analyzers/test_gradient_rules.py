@@ -381,6 +381,18 @@ def test_clipping_after_the_step_bounds_nothing(make) -> None:
     assert "only after" not in make.check("gradient-spikes", process)[2].summary
 
 
+def test_clipping_before_the_backward_bounds_nothing(make) -> None:
+    norm = np.exp(np.random.default_rng(0).normal(0, 0.3, COUNT))
+    norm[[150, 220, 310]] = 80
+    clips = {"grad_norm": norm.tolist(), "clips": [1] * COUNT, "clip_max_norm": [1.0] * COUNT}
+    _, _, finding = make.check(
+        "gradient-spikes", make.process(make.steps() | clips | {"grad_norm_source": [1] * COUNT})
+    )
+    assert "before the backward" in finding.summary
+    from_clips = make.process(make.steps() | clips | {"grad_norm_source": [2] * COUNT, "clip_max_norm": [90.0] * COUNT})
+    assert "before the backward" not in make.check("gradient-spikes", from_clips)[2].summary
+
+
 def test_clip_before_unscale(make) -> None:
     steps = make.steps() | {"clipped_scaled": [True] * COUNT, "scale": [1024.0] * COUNT, "clips": [1] * COUNT}
     status, _, finding = make.check("clip-before-unscale", make.process(steps))

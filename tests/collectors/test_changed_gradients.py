@@ -74,3 +74,30 @@ def test_updates_by_hand_of_clipped_gradients(collect: Collect, tmp_path: Path, 
     (process,) = collect(sys.executable, str(script), how).run.processes
     carried = np.nan_to_num(process.steps["grads_carried"])
     assert int((carried > 0).sum()) == reused  # The first step is only recognised as one when it is over.
+
+
+CLIPPED_EARLY = """
+import sys, torch
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(30):
+    optimizer.zero_grad(set_to_none=sys.argv[1] == "none")
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+    model(torch.randn(16, 4)).square().mean().backward()
+    print(float(torch.stack([parameter.grad.norm() for parameter in model.parameters()]).norm()))
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("how", ["none", "zeros"])
+def test_a_clip_before_the_backward_has_no_norm(collect: Collect, tmp_path: Path, how: str) -> None:
+    script = tmp_path / "early.py"
+    script.write_text(CLIPPED_EARLY)
+    collected = collect(sys.executable, str(script), how)
+    (process,) = collected.run.processes
+    norm, truth = process.steps["grad_norm"], np.array([float(line) for line in collected.process.stdout.split()])
+    known = np.isfinite(norm)
+    assert known.sum() > 10
+    np.testing.assert_allclose(norm[known], truth[known], rtol=1e-5)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import statistics
-from tracelyze.analyzers.computed.gradients import late_clips, through_time
+from tracelyze.analyzers.computed.gradients import misplaced_clips, through_time
 from tracelyze.analyzers.computed.optimization import one_batch, style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
@@ -91,8 +91,8 @@ def _grown(
     begin, seen = (timing.step_at(optimization, row) for row in between)
     since = f"From step {begin} on" if seen == begin else f"From some step between {begin} and {seen} on"
     limit = (limits["ratio"] * base, f"{limits['ratio']:g} times the early level")
-    effect = RUNAWAY if runaway else "while the loss does not improve or is lost." + late_clips.told(optimization)
-    fix = late_clips.FIX if late_clips.seen(optimization) else FIX
+    effect = RUNAWAY if runaway else "while the loss does not improve or is lost." + misplaced_clips.told(optimization)
+    fix = misplaced_clips.FIX if misplaced_clips.seen(optimization) else FIX
     batch, look = ("", "") if runaway else one_batch.told(optimization, between)
     return Finding(
         rule=RULE.id,
@@ -114,7 +114,7 @@ def _grown(
             Evidence("late norm over early norm", ratio, "", limits["ratio"], limits.source("ratio")),
             Evidence("learning rate there", _number(optimization.steps["lr"][first])),
         ],
-        location=late_clips.line(optimization) or optimization.backward_location,
+        location=misplaced_clips.line(optimization) or optimization.backward_location,
         charts=pictures.grad_norm(optimization, [Mark(float(begin), "leaves its level")], limit=limit)
         + pictures.loss(optimization, [Mark(float(begin), "gradients leave their level")]),
         false_alarm="A loss whose scale was changed on purpose during the run.",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import statistics
-from tracelyze.analyzers.computed.gradients import late_clips
+from tracelyze.analyzers.computed.gradients import misplaced_clips
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.recorded import logged
@@ -28,7 +28,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     if reason:
         return Skipped(reason)
     rows = np.flatnonzero(np.isfinite(optimization.steps["grad_norm"]) & _settled(optimization))
-    late = late_clips.seen(optimization)
+    late = misplaced_clips.seen(optimization)
     limit = np.full(len(optimization.steps), np.nan) if late else optimization.steps["clip_max_norm"]
     clip = limit[rows]
     reached = np.fmin(optimization.steps["grad_norm"], limit)  # the weights
@@ -59,7 +59,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     harm = (
         f"Clipping at {number(float(np.median(clip[found])))} already bounds what they do."
         if clipped
-        else "Each such step may undo many others." + late_clips.told(optimization)
+        else "Each such step may undo many others." + misplaced_clips.told(optimization)
     )
     at = listed(steps, most=8)
     return [
@@ -72,7 +72,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 f"At steps {at} the gradient norm leapt to about {number(ratio)} times its usual size and came "
                 f"back. Single batches do that: mislabelled, empty or extreme samples. {harm}{which}"
             ),
-            fix=f"{late_clips.FIX} Look at the batches of these steps."
+            fix=f"{misplaced_clips.FIX} Look at the batches of these steps."
             if late
             else "Clip the gradient norm a little above its usual size, and look at the batches of these steps.",
             fix_code="torch.nn.utils.clip_grad_norm_("
@@ -86,7 +86,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 Evidence("steps", at),
                 *(Evidence("batch, as the script logged it", batch) for batch in batches[:8]),
             ],
-            location=late_clips.line(optimization) or optimization.backward_location,
+            location=misplaced_clips.line(optimization) or optimization.backward_location,
             charts=pictures.grad_norm(optimization, [Mark(float(steps[0]), "first spike")]),
             false_alarm="Data that contain rare but valid extremes; clipping may already take care of them.",
         )

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.data import curriculum
-from tracelyze.analyzers.computed.gradients import late_clips
+from tracelyze.analyzers.computed.gradients import misplaced_clips
 from tracelyze.analyzers.computed.optimization import objectives, ratios, style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -84,14 +84,14 @@ def _finding(
             f"about {number(seen.end)} at the end"
             + (", above where it had started." if worse else f", of {number(seen.start)} at the start.")
             + (
-                " No step since then has brought it back." + late_clips.told(optimization)
+                " No step since then has brought it back." + misplaced_clips.told(optimization)
                 if harmful
                 else " Updates are no larger than sound ones, so the task may have become harder there, which may be "
                 "meant: other data, a term that grows, an adversary."
             )
         ),
-        fix=late_clips.FIX
-        if late_clips.seen(optimization)
+        fix=misplaced_clips.FIX
+        if misplaced_clips.seen(optimization)
         else "Go back to a checkpoint from before the rise, and lower the learning rate, warm it up, or clip "
         "gradients.",
         fix_code="loss.backward()\ntorch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)\noptimizer.step()",
@@ -111,7 +111,7 @@ def _finding(
             Evidence("loss at the start", seen.start),
         ],
         cost=timing.cost_of(optimization, affected),
-        location=late_clips.line(optimization) or optimization.loss_location,
+        location=misplaced_clips.line(optimization) or optimization.loss_location,
         charts=pictures.loss(optimization, marks) + pictures.grad_norm(optimization, marks),
         false_alarm="A curriculum, a change of the loss's weights or of the data during the run.",
     )

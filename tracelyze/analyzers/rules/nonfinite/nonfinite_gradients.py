@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.gradients import misplaced_clips
 from tracelyze.analyzers.computed.optimization import prelude
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, combine
@@ -67,9 +68,10 @@ def _finding(optimization: Optimization, first: int, count: int) -> Finding:
                 if operation
                 else "no finite derivative there: sqrt or norm at exactly 0, log of 0, division by 0, acos at 1."
             )
+            + misplaced_clips.told(optimization)
         ),
-        fix="Keep such operations away from their edge with a small constant, clip gradients, and skip non-finite "
-        "steps.",
+        fix="Keep such operations away from their edge with a small constant, clip gradients between backward and "
+        "step, and skip non-finite steps.",
         fix_code="x = torch.sqrt(y + 1e-8)\n"
         "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)",
         first_step=begin,
@@ -87,7 +89,7 @@ def _finding(optimization: Optimization, first: int, count: int) -> Finding:
             *([Evidence("operation that can have made them", operation)] if operation else []),
             Evidence("loss at that step", _number(optimization.steps["loss"][first])),
         ],
-        location=optimization.backward_location,
+        location=misplaced_clips.line(optimization) or optimization.backward_location,
         charts=pictures.grad_norm(optimization, [Mark(float(begin), "not finite")])
         + pictures.loss(optimization, [Mark(float(begin), "gradient not finite")]),
         false_alarm="Non-finite gradients that the script itself detects and discards before the step.",

@@ -36,6 +36,7 @@ class Clip(NamedTuple):
     source: int
     backwards: int  # of the process
     first: int  # id of the first parameter that was clipped
+    early: bool  # No backward came since the latest step: a norm of 0 is that of gradients that are yet to come.
 
 
 class GradientNorm(Signal):
@@ -113,7 +114,8 @@ class GradientNorm(Signal):
             return
         (training, first), backwards = self.program.trainings.clipped, self.progress.backwards
         self._clip_norms = [one for one in self._clip_norms if one.backwards == backwards]  # micro-batches do not count
-        self._clip_norms.append(Clip(training, norm, source, backwards, first))
+        early = backwards == self.progress.backwards_at_step
+        self._clip_norms.append(Clip(training, norm, source, backwards, first, early))
 
     def before_step(self, tracked: Tracked) -> None:
         if not tracked.inside_backward and self.due(tracked):
@@ -121,9 +123,10 @@ class GradientNorm(Signal):
 
     def fast_values(self, tracked: Tracked, time: float) -> tuple[float | None, int | None]:
         clips, self._clip_norms = self._clip_norms, []
-        if not clips:
+        norm = total_norm([clip.norm.item() for clip in clips])
+        if not norm and all(clip.early for clip in clips):  # also where there are none
             return None, None
-        return total_norm([clip.norm.item() for clip in clips]), clips[0].source
+        return norm, clips[0].source
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if self._measured is not None and self.progress.backwards > self.progress.backwards_at_step:
@@ -135,7 +138,7 @@ class GradientNorm(Signal):
             self._clip_norms = [clip for clip in clips if clip.training not in (tracked.training, None)]
             clips = [clip for clip in clips if clip.training in (tracked.training, None)]
         if clips and not row.get("skipped"):
-            self.context.defer(Readback(self.torch, [clip.norm for clip in clips], _from_clip(clips[0].source)))
+            self.context.defer(Readback(self.torch, [clip.norm for clip in clips], _from_clips(clips)))
         elif self._clipped_values == self.progress.backwards and self._measured is not None:
             self.context.defer(Known(_without_norm))
         self._measured = self._graph = None
@@ -206,11 +209,14 @@ class GradientNorm(Signal):
             )
 
 
-def _from_clip(source: int) -> Callable[[dict[str, Any], list[float]], None]:
-    """Clips of several parts of a model add up in squares."""
+def _from_clips(clips: list[Clip]) -> Callable[[dict[str, Any], list[float]], None]:
+    """Clips of several parts of a model add up in squares. The norm of a clip before the backward tells nothing."""
+    source, early = clips[0].source, all(clip.early for clip in clips)
 
     def fill(row: dict[str, Any], norms: list[float]) -> None:
-        row.update(grad_norm=total_norm(norms), grad_norm_source=source)
+        norm = total_norm(norms)
+        if norm or not early:
+            row.update(grad_norm=norm, grad_norm_source=source)
 
     return fill
 

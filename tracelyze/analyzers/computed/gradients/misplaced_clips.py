@@ -1,4 +1,4 @@
-"""Clipping that comes after the optimizer's step: it cuts gradients that were used, and are cleared next."""
+"""Clipping in a place where it bounds nothing: after the step, or before the backward."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.diagnosis import Location
 
-FIX: Final = "Move the clipping between backward and step: after the step it changes nothing."
+FIX: Final = "Move the clipping between backward and step: elsewhere it changes nothing."
 _AT_STEP, _FROM_CLIP = 1, 2  # where a norm was read (steps.grad_norm_source)
 _SAME: Final = 1e-4  # relative: one norm of the same gradients, summed in another order
 _HABIT: Final = 0.9  # share of the steps
+_FEWEST: Final = 5  # steps whose norm was read although each was clipped
 
 
 def seen(optimization: Optimization) -> bool:
+    """Whether each clip comes after the step, or before the backward."""
+    return _after_the_step(optimization) or _before_the_backward(optimization)
+
+
+def _after_the_step(optimization: Optimization) -> bool:
     """Whether the first clip met the gradients that the first step had used, and every step has one since.
 
     The first step was made without a clip, and the norm that the clip before the second step returned is that of the
@@ -32,11 +38,24 @@ def seen(optimization: Optimization) -> bool:
     return always and bool(abs(norm[1] / norm[0] - 1) <= _SAME)
 
 
+def _before_the_backward(optimization: Optimization) -> bool:
+    """Whether every step was clipped by norm, and no clip had a gradient: norms were only read as the step began."""
+    steps = optimization.steps
+    if not steps.has("clip_max_norm") or float((np.nan_to_num(steps["clips"]) >= 1).mean()) < _HABIT:
+        return False
+    read = steps["grad_norm_source"][np.isfinite(steps["grad_norm_source"])]
+    return len(read) >= _FEWEST and bool((read == _AT_STEP).all())
+
+
 def line(optimization: Optimization) -> Location | None:
-    """The line that clips too late, None where none does."""
+    """The line that clips in vain, None where none does."""
     return optimization.process.location("clip") if seen(optimization) else None
 
 
 def told(optimization: Optimization) -> str:
-    """A sentence about it, empty where no clip is late."""
-    return " The script clips gradients only after the step, where that changes nothing." if seen(optimization) else ""
+    """A sentence about it, empty where no clip is in vain."""
+    if _after_the_step(optimization):
+        return " The script clips gradients only after the step, where that changes nothing."
+    if _before_the_backward(optimization):
+        return " The script clips gradients before the backward that makes them, where that changes nothing."
+    return ""
