@@ -60,8 +60,10 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
             f"that is no error. {why} The model went on with the weights that it had, freshly initialised unless "
             "something else set them; what was built on pretrained or resumed weights was built on none."
         ),
-        fix="Make the names match, and load with strict=True so that a mismatch is an error.",
-        fix_code=f"{code}\nmodel.load_state_dict(state)  # or look at missing_keys and unexpected_keys of the result",
+        fix="Make the names match, and look at what load_state_dict says did not fit.",
+        fix_code=f"{code}\nresult = model.load_state_dict(state, strict=False)\n"
+        "assert not result.unexpected_keys, result.unexpected_keys[:5]\n"
+        "print(result.missing_keys)  # what the file does not have, such as a new head",
         first_step=int(row["step"] or 0) + 1,
         first_second=row["time"],
         evidence=[

@@ -52,7 +52,12 @@ def _finding(process: Process, longest: list[Part], repeated: list[str], limits:
     else:
         why = "Something seeds it at the beginning of each epoch, in worker_init_fn, or while samples are loaded."
         fix = "Seed once, before the first epoch; in worker_init_fn use torch.initial_seed(), which differs each epoch."
-        code = "def worker_init_fn(worker_id):\n    np.random.seed(torch.initial_seed() % 2**32)"
+        code = (
+            "def worker_init_fn(worker_id):\n    np.random.seed(torch.initial_seed() % 2**32)\n\n"
+            f"loader = DataLoader(dataset, num_workers={workers}, worker_init_fn=worker_init_fn)"
+            if workers
+            else "np.random.seed(0)  # once, above the loop over the epochs, and nowhere below it"
+        )
     return Finding(
         rule=RULE.id,
         severity="warning",

@@ -49,7 +49,7 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
             + (": each was forked with a copy of the dataset and its generator. " if held else ". ")
             + "Batches of different workers get the same augmentation, in the same order."
         ),
-        fix="Let each worker seed what it draws from by its own number, in worker_init_fn.",
+        fix="Let each worker seed what it draws from by its own number, and hand the function to the loader.",
         fix_code=(
             "def worker_init_fn(worker_id):\n"
             "    info = torch.utils.data.get_worker_info()\n"
@@ -58,6 +58,7 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
                 if held
                 else "    np.random.seed(info.seed % 2**32)  # info.seed differs by worker and epoch"
             )
+            + f"\n\nloader = DataLoader(dataset, num_workers={workers}, worker_init_fn=worker_init_fn)"
         ),
         first_step=1,
         evidence=[

@@ -9,6 +9,7 @@ from tracelyze.analyzers.computed.data import passes
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import times
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.passes import Pass
@@ -57,7 +58,7 @@ def _finding(process: Process, loader: Row, one: Pass, pairs: int, limits: Limit
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title=f"Every batch comes {workers} times: each worker reads all of {loader['dataset']}",
+        title=f"Every batch comes {times(workers)}: each worker reads all of {loader['dataset']}",
         summary=(
             f"{loader['dataset']} is a stream read by {workers} workers, and batches from different workers hold the "
             f"same samples ({pairs} pairs of neighbours compared, all equal). Each worker has a copy of the dataset "
