@@ -17,6 +17,7 @@ import pytest
 from pyarrow import fs
 
 import tracelyze
+from tests.reports import chromium
 from tracelyze import fleet as fleets
 from tracelyze.errors import InputError
 from tracelyze.fleet import discovery, judging, local, page, storage, summary, table, writing
@@ -76,7 +77,7 @@ def test_the_table_is_that_of_a_loop_over_diagnose(runs: Path, looped: pa.Table,
     found = pq.read_table(tmp_path / "f.parquet")
     assert found.equals(looped)
     assert found.schema.field("first_step").metadata == {b"meaning": b"step at which it began"}
-    assert "5 runs" in done.stdout
+    assert "3 of 4 runs have a fault, each a different one; 1 could not be judged" in done.stdout
     assert "missing-zero-grad: 1 of" in done.stdout
     assert "not valid JSON" in done.stdout
     html = (tmp_path / "f.html").read_text()
@@ -183,7 +184,56 @@ def test_the_summary_names_the_commit_and_the_host() -> None:
     assert (told["since-commit"].seconds, len(told["anywhere"].runs), told["anywhere"].judged) == (12.0, 4, 12)
     assert found.errors == [("gone", "no such folder")]
     assert found.verdicts == {"warning": 12, "error": 1}
-    assert "since commit newer" in page.render(found)
+    assert "commit newer: 6 of 6 runs, none of 6 before" in page.render(found)
+
+
+def _summary(*faults: summary.Fault, runs: int = 9, **verdicts: int) -> summary.Summary:
+    return summary.Summary(runs, verdicts, [("gone", "no such folder")] * verdicts.get("error", 0), list(faults))
+
+
+def _fault(rule: str, *runs: str, seconds: float | None = None, since: str = "") -> summary.Fault:
+    return summary.Fault(rule, "warning", {run: f"{rule} <{run}>" for run in runs}, 9, seconds, since)
+
+
+def test_the_headline_counts_runs_that_were_judged() -> None:
+    crash, leak = _fault("crash", "a", "b"), _fault("memory-leak", "b")
+    assert (
+        page.headline(_summary(crash, leak, warning=2, ok=7)) == "2 of 9 runs have a fault, most often crash (2 runs)"
+    )
+    assert (
+        page.headline(_summary(leak, warning=1, ok=6, error=2))
+        == "1 of 7 runs has a fault: memory-leak; 2 could not be judged"
+    )
+    assert page.headline(_summary(ok=9)) == "No fault found in 9 runs"
+    assert page.headline(_summary(runs=1, error=1)) == "None of 1 run could be judged"
+
+
+def test_the_page_names_runs_with_what_is_wrong_there_and_has_no_empty_column() -> None:
+    html = page.render(_summary(_fault("crash", "first", "second"), warning=2, ok=7))
+    assert "crash &lt;second&gt;" in html
+    assert "and 1 more run" in html
+    for column in ("Time lost", "Since"):
+        assert column not in html
+    html = page.render(_summary(_fault("crash", "first", seconds=2.0, since="since commit abc: 1 of 1"), warning=1))
+    for column in ("Time lost", "Since"):
+        assert column in html
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(chromium.BINARY is None, reason="no chromium binary is installed")
+def test_the_page_stays_within_a_phone(tmp_path: Path) -> None:
+    long = _fault(
+        "learning-rate-too-high", "/scratch/" + "deep/" * 30, "b", seconds=9e5, since="since commit abc: 4 of 4"
+    )
+    path = tmp_path / "fleet.html"
+    path.write_text(page.render(_summary(long, warning=2, ok=5, error=2)))
+    with chromium.Chromium() as browser:
+        for width in (380, 900):
+            browser.open(path, width=width)
+            browser.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+            assert browser.console == []
+            assert browser.evaluate("document.documentElement.scrollWidth") <= width
+            assert browser.evaluate("document.querySelector('h1').getBoundingClientRect().left") >= 16
 
 
 @pytest.mark.parametrize("suffix", writing.SUFFIXES)

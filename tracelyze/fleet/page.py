@@ -6,89 +6,162 @@ from typing import Final
 
 from tracelyze.fleet.summary import Fault, Summary
 from tracelyze.formatting import duration, plural
-from tracelyze.reports.html.head import asset, head
-from tracelyze.reports.html.icons import icon
+from tracelyze.reports import escaping
+from tracelyze.reports.html.head import asset, head, source_hash
+from tracelyze.reports.html.icons import badge, icon, logo
 from tracelyze.reports.markup import Child, Markup, element
 from tracelyze.version import __version__
 
 LISTED: Final = 20  # runs of a fault, and errors, that are named on the page; the table holds all
-_STYLE: Final = "table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.4em .8em;vertical-align:top}"
+_LONGEST: Final = 400
+_VERDICTS: Final = {
+    "critical": "critical",
+    "warning": "warning",
+    "info": "note only",
+    "ok": "no fault found",
+    "unknown": "nothing known",
+    "error": "could not be judged",
+}
+"""The verdicts of the table, the gravest first, as the page words them."""
 
 
 def render(summary: Summary) -> str:
     """The whole page."""
-    worst = next((name for name in ("critical", "warning", "info") if summary.verdicts.get(name)), "ok")
     main = element(
         "main",
-        element(
-            "header",
-            element("h1", headline(summary)),
-            element("p", ", ".join(f"{count} {name}" for name, count in summary.verdicts.items())),
-            class_=f"hero {worst}",
-        ),
+        _hero(summary),
         _faults(summary),
         _errors(summary),
-        id="top",
+        element("footer", element("p", f"tracelyze {__version__}, fleet."), class_="page-foot"),
+        id="main",
+        class_="wrap",
     )
     body = element(
         "body",
-        element("div", element("span", "tracelyze", class_="brand"), class_="bar"),
+        element(
+            "header",
+            element(
+                "div",
+                element("span", logo(), element("span", "tracelyze"), class_="brand"),
+                element("div", element("button", "Theme", type="button", id="theme", hidden=True), class_="actions"),
+                class_="wrap",
+            ),
+            class_="top",
+        ),
         main,
-        element("footer", element("p", f"tracelyze {__version__}, fleet.")),
+        element("script", Markup(asset("report.js"))),
     )
-    top = head(headline(summary), __version__, asset("report.css") + _STYLE, asset("theme.js"))
+    allowed = [source_hash(asset("report.js").encode())]
+    style = asset("report.css") + asset("fleet.css")
+    top = head(headline(summary), __version__, style, asset("theme.js"), allowed)
     return "<!DOCTYPE html>\n" + element("html", top, body, lang="en") + "\n"
 
 
 def headline(summary: Summary) -> str:
     """The fleet in a sentence."""
-    runs = plural(summary.runs, "run")
+    judged = summary.runs - summary.verdicts.get("error", 0)
+    if not judged:
+        return f"None of {plural(summary.runs, 'run')} could be judged" if summary.runs else "No runs"
+    missing = f"; {summary.runs - judged:,} could not be judged" if judged < summary.runs else ""
     if not summary.faults:
-        return f"{runs}: nothing found"
+        return f"No fault found in {plural(judged, 'run')}{missing}"
+    have = f"{summary.faulty:,} of {plural(judged, 'run')} {'has' if summary.faulty == 1 else 'have'} a fault"
     most = summary.faults[0]
-    return f"{runs}: most often {most.rule}, in {len(most.runs)}"
+    if len(summary.faults) == 1:
+        return f"{have}: {most.rule}{missing}"
+    if len(most.runs) > 1:
+        return f"{have}, most often {most.rule} ({plural(len(most.runs), 'run')}){missing}"
+    return f"{have}, each a different one{missing}" if summary.faulty == len(summary.faults) else f"{have}{missing}"
+
+
+def _hero(summary: Summary) -> Markup:
+    worst = next((name for name in ("critical", "warning", "info") if summary.verdicts.get(name)), None)
+    judged = summary.runs - summary.verdicts.get("error", 0)
+    shown = worst or ("ok" if judged and summary.verdicts.get("ok") else "unknown")
+    counts = [(name, summary.verdicts[name]) for name in _VERDICTS if summary.verdicts.get(name)]
+    facts = [element("div", element("dt", _VERDICTS[name].capitalize()), element("dd", f"{n:,}")) for name, n in counts]
+    return element(
+        "div",
+        element("p", badge(shown), class_="verdict"),
+        element("h1", headline(summary)),
+        element(
+            "dl", element("div", element("dt", "Runs"), element("dd", f"{summary.runs:,}")), facts, class_="key-facts"
+        ),
+        class_=f"hero {shown}",
+    )
 
 
 def _faults(summary: Summary) -> Markup | None:
+    """A row for each root cause. What no fault has, a cost or a commit that it came with, gets no column."""
     if not summary.faults:
         return None
-    names = ("root cause", "runs", "time lost", "since", "in")
-    rows = [_fault(fault) for fault in summary.faults]
+    costs = any(fault.seconds is not None for fault in summary.faults)
+    dated = any(fault.since for fault in summary.faults)
+    names = ["Fault", "Runs with it", *(["Time lost"] if costs else []), *(["Since"] if dated else []), "Where"]
+    rows = [_fault(fault, costs, dated) for fault in summary.faults]
     table = element(
-        "table", element("thead", element("tr", [element("th", name) for name in names])), element("tbody", rows)
+        "table",
+        element("thead", element("tr", [element("th", name, scope="col") for name in names])),
+        element("tbody", rows),
+        class_="stacked faults",
     )
-    return element("section", element("h2", "What goes wrong"), table)
-
-
-def _fault(fault: Fault) -> Markup:
-    cells: list[Child] = [
-        [icon(fault.severity), " ", element("strong", fault.rule), element("br"), fault.title],
-        f"{len(fault.runs)} of {fault.judged}",
-        "not known" if fault.seconds is None else duration(fault.seconds),
-        fault.since or "no single commit or host",
-        _named(fault.runs),
-    ]
-    return element("tr", [element("td", cell) for cell in cells])
-
-
-def _named(runs: list[str]) -> Markup:
-    rest = len(runs) - LISTED
     return element(
-        "details",
-        element("summary", plural(len(runs), "run")),
-        element("ul", [element("li", element("code", run)) for run in runs[:LISTED]]),
-        element("p", f"and {rest} more in the table") if rest > 0 else None,
+        "section",
+        element("h2", "What goes wrong"),
+        element(
+            "p",
+            "Root causes; what follows from them is not counted. A run has its own report: ",
+            element("code", "tracelyze diagnose RUN"),
+            class_="intro",
+        ),
+        element("div", element("div", table, class_="wide"), class_="card"),
     )
+
+
+def _fault(fault: Fault, costs: bool, dated: bool) -> Markup:
+    cells: list[Child] = [element("td", f"{len(fault.runs):,} of {fault.judged:,} checked", data_label="Runs with it")]
+    if costs:
+        lost = "not known" if fault.seconds is None else duration(fault.seconds)
+        cells.append(element("td", lost, data_label="Time lost", class_="quiet" if fault.seconds is None else None))
+    if dated:
+        said = fault.since.removeprefix("since ")
+        cells.append(
+            element("td", said or "no single commit or host", class_=None if said else "quiet", data_label="Since")
+        )
+    name = element("span", icon(fault.severity), " ", element("b", fault.rule), class_=f"fault {fault.severity}")
+    return element("tr", element("th", name, scope="row"), cells, element("td", _named(fault.runs)))
+
+
+def _named(runs: dict[str, str]) -> Markup:
+    """The run, or the gravest of several with the others in a fold, each with what is wrong there."""
+    first, *others = list(runs.items())[:LISTED]
+    rest = len(runs) - LISTED
+    more = f"and {rest:,} more in the table" if rest > 0 else None
+    if not others:
+        return element("div", _run(*first))
+    fold = element(
+        "details",
+        element("summary", f"and {plural(len(runs) - 1, 'more run')}"),
+        element("ul", [element("li", _run(*one)) for one in others]),
+        element("p", more, class_="quiet") if more else None,
+        class_="more-runs",
+    )
+    return element("div", _run(*first), fold)
+
+
+def _run(name: str, title: str) -> list[Child]:
+    said = escaping.shortened(title, _LONGEST)
+    return [element("code", escaping.shortened(name, _LONGEST)), element("span", said, class_="detail")]
 
 
 def _errors(summary: Summary) -> Markup | None:
     if not summary.errors:
         return None
-    listed = [element("li", element("code", run), ": ", reason) for run, reason in summary.errors[:LISTED]]
+    listed = [element("li", _run(run, reason)) for run, reason in summary.errors[:LISTED]]
     rest = len(summary.errors) - LISTED
     return element(
         "section",
         element("h2", f"{plural(len(summary.errors), 'run')} could not be judged"),
-        element("ul", listed),
-        element("p", f"and {rest} more in the table") if rest > 0 else None,
+        element("div", element("ul", listed, class_="notes"), class_="card"),
+        element("p", f"and {rest:,} more in the table", class_="quiet") if rest > 0 else None,
     )

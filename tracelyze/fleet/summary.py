@@ -29,12 +29,14 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Fault:
-    """One root cause over all runs. `seconds`: lost in all of them, None if no run shows it."""
+    """One root cause over all runs. `runs`: each run that has it, with what is wrong there, the gravest first.
+
+    `judged`: how many runs were checked for it. `seconds`: lost in all of them, None if no run shows it.
+    """
 
     rule: str
     severity: str
-    title: str
-    runs: list[str]
+    runs: dict[str, str]
     judged: int
     seconds: float | None
     since: str
@@ -48,6 +50,11 @@ class Summary:
     verdicts: dict[str, int]
     errors: list[tuple[str, str]]
     faults: list[Fault]
+
+    @property
+    def faulty(self) -> int:
+        """How many runs have at least one of the faults."""
+        return len({run for fault in self.faults for run in fault.runs})
 
 
 def summarise(fleet: pa.Table) -> Summary:
@@ -78,13 +85,12 @@ def _rows(fleet: pa.Table) -> Iterator[Row]:
 
 
 def _fault(rule: str, found: Mapping[str, Row], passed: Sequence[str], about: Mapping[str, Row]) -> Fault:
-    worst = min(found.values(), key=lambda row: [*SEVERITIES].index(row["severity"]))
+    gravest_first = sorted(found.values(), key=lambda row: ([*SEVERITIES].index(row["severity"]), row["run"]))
     seconds = [row["seconds_lost"] for row in found.values() if row["seconds_lost"] is not None]
     return Fault(
         rule=rule,
-        severity=worst["severity"],
-        title=worst["title"],
-        runs=sorted(found),
+        severity=gravest_first[0]["severity"],
+        runs={row["run"]: row["title"] for row in gravest_first},
         judged=len(found) + len(passed),
         seconds=sum(seconds) if seconds else None,
         since=_since([about[run] for run in found], [about[run] for run in passed]),
