@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 
 from tests.kineto.made import Made, training
 from tests.reports.chromium import BINARY, Chromium
-from tracelyze.analyzers.comparing import compare
+from tracelyze.analyzers.comparing import compare, headline
 from tracelyze.analyzers.comparing.noise import blocks, margin, quantile, significance
 from tracelyze.analyzers.kineto.attribution.kernel_classes import class_of
 from tracelyze.cli.app import app
-from tracelyze.comparison import Comparison
+from tracelyze.comparison import Change, Comparison, FindingChange, Section
 from tracelyze.errors import InputError
 from tracelyze.reports import comparison as reports
 
@@ -87,7 +87,7 @@ def test_steps_that_vary_more_than_they_differ_are_noise(tmp_path):
     step = change(found, "step", "step")
     assert step.difference == pytest.approx(0.18, abs=0.01)
     assert (found.verdict, step.significance) == ("same", "noise")
-    assert "noise" in found.headline
+    assert "noise" in found.lead
 
 
 def test_slow_steps_do_not_hide_a_difference(tmp_path):
@@ -95,14 +95,14 @@ def test_slow_steps_do_not_hide_a_difference(tmp_path):
         tmp_path, varying([10_000, 10_100] * 4), varying([8_000, 8_100, 8_000, 8_100, 8_000, 30_000, 8_100, 8_000])
     )
     assert found.verdict == "same"
-    assert "Without its slow steps it is" in found.headline
+    assert "Without its slow steps it is" in found.lead
     assert any("half as long again" in note for note in found.notes)
 
 
 def test_too_few_steps_for_noise_are_said_to_be(tmp_path):
     found = compared(tmp_path, varying([10_000, 10_000]), varying([20_000, 20_000]))
     assert found.verdict == "unknown"
-    assert "may be chance" in found.headline
+    assert "may be chance" in found.lead
 
 
 def test_kernels_with_other_names_are_compared_by_operator_and_class(tmp_path):
@@ -170,14 +170,16 @@ def test_traces_without_a_device_are_compared_by_the_host(tmp_path):
         sides.append(made.write(tmp_path / f"{number}.json"))
     found = compare(*sides)
     assert found.verdict == "slower"
-    assert "waiting for the data loader +19 ms" in found.headline
+    assert "waiting for the data loader +19 ms" in found.headline + found.lead
 
 
 def test_a_run_and_its_twin_with_one_line_missing():
     found = compare(SAMPLES / "healthy", SAMPLES / "missing-zero-grad")
     fates = {one.rule: one.fate for one in found.findings}
     assert fates["missing-zero-grad"] == "new"
-    assert "Only B has: missing-zero-grad" in found.headline
+    assert found.headline == "New in B: Gradients are never cleared: 239 of 240 steps reused old gradients"
+    assert found.lead.startswith("Also new: loss-divergence, ")
+    assert "B is 47% faster per step (11.9 → 6.28 ms)." in found.lead
     assert change(found, "loss", "training loss").significance == "more"
     assert [one.name for one in found.settings] == ["command line"]
 
@@ -185,11 +187,39 @@ def test_a_run_and_its_twin_with_one_line_missing():
 def test_a_run_that_waits_for_its_data():
     found = compare(SAMPLES / "healthy", SAMPLES / "dataloader-bottleneck")
     assert found.verdict == "slower"
-    assert "waiting for the data loader" in found.headline
+    assert "waiting for the data loader" in found.lead
     settings = {one.name: (one.before, one.after) for one in found.settings}
-    assert settings["name"] == ("SGD", "Adam")
-    assert settings["lr"] == ("0.05", "0.001")
+    assert settings["optimizer: class"] == ("SGD", "Adam")
+    assert settings["optimizer: learning rate"] == ("0.05", "0.001")
     assert settings["training loader: dataset"] == ("TensorDataset", "Tones")
+    assert [name for name in settings if name.startswith("other loader")] == ["other loader"]  # only A has one
+    assert settings["other loader"] == ("TensorDataset", "none")
+
+
+def test_a_headline_fits_and_its_reasons_are_not_lost(tmp_path):
+    """However many parts of a step explain the difference, and however long a new finding's title is."""
+    step = Change("step", 100.0, 200.0, "ms", 1.0, "more")
+    names = ("idle: waiting for the data loader", "idle: host inside communication calls", "communication, not hidden")
+    parts = [Change(name, 0.0, 40.0 - place, "ms", 1.0, "more") for place, name in enumerate(names)]
+    grave = FindingChange("a-rule", "new", "x" * 90, "critical")
+    for findings in ([], [grave]):
+        first, lead = headline.headline(step, [Section("causes", "", "", parts)], findings)
+        assert len(first) <= headline.LONGEST
+        assert all(name in first + lead for name in names)
+    assert first == "B has a new fault: a-rule"
+
+
+def test_a_table_has_no_empty_column_and_small_changes_no_sign():
+    found = compare(SAMPLES / "healthy", SAMPLES / "missing-zero-grad")
+    page = reports.render(found, "html")
+    loss = page[page.index('id="loss"') : page.index('id="findings"')]
+    assert ">Bar<" not in loss
+    assert ">Meaning<" not in loss
+    assert "under 0.1%" in page
+    for name in ("html", "markdown", "text"):
+        assert not re.search(r"[ >]-under", reports.render(found, name))
+    for line in reports.render(found, "text").splitlines():
+        assert not re.search(r"\d (?:ms|KiB|MiB)[+-]", line)  # columns keep apart
 
 
 @pytest.mark.parametrize("name", ["html", "markdown", "json", "text"])
@@ -236,7 +266,7 @@ def test_the_page_in_a_browser(tmp_path):
                 assert browser.requests == [page.as_uri()]
                 browser.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
                 assert browser.evaluate("document.documentElement.scrollWidth") <= width
-            assert browser.evaluate("document.querySelector('h1').innerText").startswith("B ")
+            assert browser.evaluate("document.querySelector('.lead, h1').innerText")
 
 
 def test_hostile_names_stay_text(tmp_path):
@@ -328,7 +358,7 @@ def test_two_gpus_of_different_generations():
     found = compare(FOLDER / "hta" / "trace_diff" / "control", FOLDER / "hta" / "trace_diff" / "test")
     step = change(found, "step", "step")
     assert (step.before, step.after) == (pytest.approx(77.53, abs=0.05), pytest.approx(124.11, abs=0.05))
-    assert found.headline.startswith("B is 60% slower per step (77.5 -> 124 ms): GEMM kernels +2")
+    assert found.headline.startswith("B is 60% slower per step (77.5 → 124 ms): GEMM kernels +2")
     hidden = change(found, "step", "communication hidden behind computation")
     assert (hidden.before, hidden.after) == (pytest.approx(47.03, abs=1), pytest.approx(70.91, abs=1))
     idle = change(found, "step", "device idle, first to last activity")
@@ -345,6 +375,6 @@ def test_more_loader_workers_explain_the_difference():
     found = compare(
         resnet / "nw0_worker0.1623143089861.pt.trace.json.gz", resnet / "nw4_worker0.1623212756351.pt.trace.json.gz"
     )
-    assert found.headline.startswith("B is 20% faster per step (175 -> 140 ms): idle: waiting for the data")
+    assert found.headline.startswith("B is 20% faster per step (175 → 140 ms): idle: waiting for the data")
     assert change(found, "classes", "convolution kernels").significance == "noise"
     assert ("dataloader-bottleneck", "fixed") in {(one.rule, one.fate) for one in found.findings}

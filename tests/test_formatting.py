@@ -26,6 +26,21 @@ def test_numbers(value: float | None, written: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("share", "written"),
+    [
+        (0.12, "+12%"),
+        (-0.034, "-3.4%"),
+        (0.0, "0%"),
+        (-0.0003, "under 0.1%"),
+        (0.0003, "under 0.1%"),
+        (-0.9999, "-99.9%"),
+    ],
+)
+def test_changes(share: float, written: str) -> None:
+    assert formatting.change(share) == written
+
+
+@pytest.mark.parametrize(
     ("seconds", "written"),
     [
         (0, "0 s"),

@@ -92,7 +92,8 @@ class SettingChange:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The whole answer. `ratio`: mean step time of B over that of A, None if unknown. `headline`: one sentence.
+    """The whole answer. `ratio`: mean step time of B over that of A, None if unknown. `headline`: the answer in a
+    line; `lead`: the sentences that belong beside it, empty if there is no more to say.
 
     `charts` draw A and B over each other, where both are recorded runs.
     """
@@ -109,6 +110,7 @@ class Comparison:
     tracelyze_version: str = ""
     schema_version: int = SCHEMA_VERSION
     charts: list[Chart] = field(default_factory=list)
+    lead: str = ""
 
     def section(self, identifier: str) -> list[Change]:
         """The changes of one section; empty if there is none."""
@@ -120,5 +122,5 @@ class Comparison:
         for section, rows in zip(self.sections, data["sections"], strict=True):
             for change, row in zip(section.changes, rows["changes"], strict=True):
                 row["difference"] = change.difference
-        order = ("schema_version", "tracelyze_version", "verdict", "headline", "ratio", "a", "b")
+        order = ("schema_version", "tracelyze_version", "verdict", "headline", "lead", "ratio", "a", "b")
         return {key: data[key] for key in (*order, "sections", "findings", "settings", "notes", "charts")}

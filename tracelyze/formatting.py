@@ -72,8 +72,11 @@ def fraction(share: float) -> str:
 
 
 def change(share: float) -> str:
-    """A relative change, with its sign: `+12%`, `-3.4%`, `0%`."""
-    return percent(share) if share <= 0 else f"+{percent(share)}"
+    """A relative change, with its sign: `+12%`, `-3.4%`, `0%`; one too small to have a direction is `under 0.1%`."""
+    said = percent(abs(share))
+    if share == 0 or said.startswith("under"):
+        return said
+    return f"{'-' if share < 0 else '+'}{said.removeprefix('over ')}"
 
 
 def duration(seconds: float | None, digits: int = 3) -> str:

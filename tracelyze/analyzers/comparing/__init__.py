@@ -138,15 +138,17 @@ def _windows(run: Run) -> TraceSide | None:
 
 def _judged(comparison: Comparison, where: str) -> Comparison:
     """The comparison with its verdict, by the time of a step in the section `where`."""
-    from tracelyze.analyzers.comparing.headline import headline, new_faults, verdict_of
+    from tracelyze.analyzers.comparing.headline import headline, verdict_of
 
     step: Change | None = next((one for one in comparison.section(where) if one.name == "step"), None)
     explained = _explaining(comparison, where)
     known = step is not None and step.before and step.after
+    first, lead = headline(step, explained, comparison.findings)
     return replace(
         comparison,
         verdict=verdict_of(step),
-        headline=headline(step, explained) + new_faults(comparison.findings),
+        headline=first,
+        lead=lead,
         ratio=round(step.after / step.before, 4) if known and step and step.before and step.after else None,
     )
 

@@ -7,8 +7,9 @@ from typing import Final
 
 from tracelyze.analyzers.comparing.traces import COMPUTING, USUAL
 from tracelyze.comparison import Change, FindingChange, Section, Verdict
-from tracelyze.formatting import number, percent
+from tracelyze.formatting import listed, number, percent
 
+LONGEST: Final = 90  # characters of the headline, as of the title of a finding
 _MOST: Final = 3  # names in one sentence
 _LEAST_PART: Final = 0.1
 """Parts of the difference below a tenth of it are not named."""
@@ -21,21 +22,44 @@ def verdict_of(step: Change | None) -> Verdict:
     return {"more": "slower", "less": "faster", "noise": "same", "unknown": "unknown"}[step.significance]  # type: ignore[return-value]
 
 
-def headline(step: Change | None, sections: Sequence[Section]) -> str:
-    """One sentence with the step times and the parts that explain their difference."""
+def headline(step: Change | None, sections: Sequence[Section], findings: Sequence[FindingChange]) -> tuple[str, str]:
+    """The answer in a line of at most LONGEST characters, and the sentences that belong beside it.
+
+    A critical fault that only B has comes before the time of a step, as does a lesser one where B is not slower.
+    """
+    speed, beside = _speed(step, sections)
+    new = [one for one in findings if one.fate == "new" and one.severity != "info"]
+    if not new or (new[0].severity != "critical" and verdict_of(step) == "slower"):
+        return speed, _sentences(*beside, _named("New in B:", new))
+    title = f"New in B: {new[0].title}"
+    first = title if len(title) <= LONGEST else f"B has a new fault: {new[0].rule}"
+    return first, _sentences(_named("Also new:", new[1:]), speed, *beside)
+
+
+def _speed(step: Change | None, sections: Sequence[Section]) -> tuple[str, list[str]]:
+    """How much slower or faster, with the parts that explain it as far as they fit, and the sentences on the rest."""
     if step is None or step.before is None or step.after is None or step.before <= 0:
-        return "Nothing can be said about the time of a step: at least one side has none."
-    times = f"({number(step.before)} -> {number(step.after)} ms)"
-    ratio = step.after / step.before - 1
+        return "Nothing can be said about the time of a step: at least one side has none", []
+    times = f"({number(step.before)} → {number(step.after)} ms)"
     if step.significance == "noise":
-        band = f"less than the noise of {number(step.noise)} ms" if step.noise else "too little to matter"
-        if step.noise is not None and abs(step.difference) > step.noise:
-            band = "too little to matter"
-        return f"B is about as fast as A per step {times}: the difference is {band}.{_usual(sections)}"
-    reasons = drivers(step.difference, sections)
-    because = f": {', '.join(_signed(one) for one in reasons)}" if reasons else ", for no reason that was recorded"
-    caution = " With fewer than three steps on a side, this may be chance." if step.significance == "unknown" else ""
-    return f"B {_how(ratio)} per step {times}{because}.{caution}"
+        within = step.noise and abs(step.difference) <= step.noise
+        band = f"less than the noise of {number(step.noise)} ms" if within else "too little to matter"
+        return f"B is about as fast as A per step {times}", [f"The difference is {band}", _usual(sections)]
+    said = f"B {_how(step.after / step.before - 1)} per step {times}"
+    reasons = [_signed(one) for one in drivers(step.difference, sections)]
+    fitting = next((n for n in range(len(reasons), 0, -1) if len(f"{said}: {'; '.join(reasons[:n])}") <= LONGEST), 0)
+    unexplained = "" if reasons else "Nothing that was recorded explains the difference"
+    chance = "With fewer than three steps on a side, this may be chance" if step.significance == "unknown" else ""
+    further = f"{'Also' if fitting else 'It comes from'}: {'; '.join(reasons[fitting:])}" if reasons[fitting:] else ""
+    return (f"{said}: {'; '.join(reasons[:fitting])}" if fitting else said), [unexplained, further, chance]
+
+
+def _named(words: str, faults: Sequence[FindingChange]) -> str:
+    return f"{words} {listed([one.rule for one in faults], _MOST)}" if faults else ""
+
+
+def _sentences(*said: str) -> str:
+    return " ".join(f"{one}." for one in said if one)
 
 
 def _how(ratio: float) -> str:
@@ -49,15 +73,8 @@ def _usual(sections: Sequence[Section]) -> str:
     usual = next((one for part in sections if part.id == "step" for one in part.changes if one.name == USUAL), None)
     if usual is None or usual.significance not in ("more", "less") or not usual.before or not usual.after:
         return ""
-    times = f"({number(usual.before)} -> {number(usual.after)} ms)"
-    return f" Without its slow steps it {_how(usual.after / usual.before - 1)} {times}."
-
-
-def new_faults(findings: Sequence[FindingChange]) -> str:
-    """A sentence on the faults that only B has."""
-    new = [one.rule for one in findings if one.fate == "new" and one.severity != "info"]
-    more = f" and {len(new) - _MOST} more" if len(new) > _MOST else ""
-    return f" Only B has: {', '.join(new[:_MOST])}{more}." if new else ""
+    times = f"({number(usual.before)} → {number(usual.after)} ms)"
+    return f"Without its slow steps it {_how(usual.after / usual.before - 1)} {times}"
 
 
 def drivers(difference: float, sections: Sequence[Section]) -> list[Change]:

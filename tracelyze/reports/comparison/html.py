@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _OPEN: Final = ("step", "causes", "recorded", "loss", "classes")
 """Sections that are not folded."""
-_SIGN: Final = {"new": "warning", "worse": "warning", "same": "info", "better": "ok", "fixed": "ok", "unknown": "info"}
+_SIGN: Final = {"same": "info", "better": "ok", "fixed": "ok", "unknown": "info"}
 _NUMBERS: Final = ("A", "B", "B - A", "Change")
 _LONGEST: Final = 400
 
@@ -65,11 +65,15 @@ def _head(comparison: Comparison) -> Markup:
 
 def _hero(comparison: Comparison) -> Markup:
     like = words.severity(comparison)
-    badge = element("span", icon(like), words.VERDICT[comparison.verdict], class_=f"badge {like}")
+    speed = words.SIGN[comparison.verdict]
+    badges: list[Child] = [element("span", icon(speed), words.VERDICT[comparison.verdict], class_=f"badge {speed}")]
+    if words.new_faults(comparison):
+        badges.insert(0, element("span", icon(like), "New fault", class_=f"badge {like}"))
     return element(
         "div",
-        element("p", badge, class_="verdict"),
+        element("p", badges, class_="verdict"),
         element("h1", comparison.headline),
+        element("p", comparison.lead, class_="lead") if comparison.lead else None,
         element("dl", _side("A, before", comparison.a), _side("B, after", comparison.b), class_="key-facts"),
         class_=f"hero {like}",
     )
@@ -124,16 +128,16 @@ def _card(table: Markup) -> Markup:
 
 
 def _table(section: Section) -> Markup:
+    """The changes, with a bar and a meaning where at least one of them has one."""
     largest = max((abs(change.difference) for change in section.changes if change.unit == "ms"), default=0.0)
-    head = [
-        element("th", name, scope="col", class_="number" if name in _NUMBERS else None)
-        for name in ("Quantity", *_NUMBERS, "Bar", "Meaning")
-    ]
-    rows = [_row(change, largest) for change in section.changes]
+    bars, meant = largest > 0, any(words.meaning(change) for change in section.changes)
+    names = ("Quantity", *_NUMBERS, *(["Bar"] if bars else []), *(["Meaning"] if meant else []))
+    head = [element("th", name, scope="col", class_="number" if name in _NUMBERS else None) for name in names]
+    rows = [_row(change, largest, bars, meant) for change in section.changes]
     return element("table", element("thead", element("tr", head)), element("tbody", rows), class_="stacked changes")
 
 
-def _row(change: Change, largest: float) -> Markup:
+def _row(change: Change, largest: float, bars: bool, meant: bool) -> Markup:
     meaning = words.meaning(change)
     name: list[Child] = [escaping.shortened(change.name, _LONGEST)]
     if change.detail:
@@ -144,9 +148,9 @@ def _row(change: Change, largest: float) -> Markup:
         element("td", words.value(change, change.before), class_="number", data_label="A"),
         element("td", words.value(change, change.after), class_="number", data_label="B"),
         element("td", words.difference(change), class_="number", data_label="B - A"),
-        element("td", words.relative(change), class_="number"),
-        element("td", _bar(change, largest), class_="bar-cell"),
-        element("td", meaning, class_="quiet"),
+        element("td", words.relative(change), class_="number", data_label="Change"),
+        element("td", _bar(change, largest), class_="bar-cell") if bars else None,
+        element("td", meaning, class_="quiet") if meant else None,
         class_="calm" if meaning else change.significance,
     )
 
@@ -167,22 +171,25 @@ def _bar(change: Change, largest: float) -> Child:
 def _findings(changes: list[FindingChange]) -> Child:
     if not changes:
         return None
+    costs = any(words.finding(one) for one in changes)
     rows = [
         element(
             "tr",
             element("th", _fate(one), scope="row"),
             element("td", one.title),
             element("td", element("code", one.rule)),
-            element("td", words.finding(one), class_="number"),
+            element("td", words.finding(one), class_="number", data_label="Cost, of the time") if costs else None,
         )
         for one in changes
     ]
-    table = element("table", element("tbody", rows), class_="stacked")
+    head = [element("th", name, scope="col") for name in ("In B", "Finding", "Check")]
+    head += [element("th", "Cost, of the time", scope="col", class_="number")] if costs else []
+    table = element("table", element("thead", element("tr", head)), element("tbody", rows), class_="stacked")
     return element("section", element("h2", "Findings"), _card(table), id="findings")
 
 
 def _fate(change: FindingChange) -> Markup:
-    sign = _SIGN[change.fate]
+    sign = change.severity if change.fate in ("new", "worse") else _SIGN[change.fate]
     return element("span", words.FATE[change.fate], class_=f"tag {sign}")
 
 

@@ -17,13 +17,14 @@ _NAME: Final = 90
 def render(comparison: Comparison) -> str:
     """Headline, both sides, a table for each section, findings, settings."""
     lines = [f"## {escaping.markdown(comparison.headline)}", ""]
+    lines += [escaping.markdown(comparison.lead), ""] if comparison.lead else []
     for letter, side in (("A", comparison.a), ("B", comparison.b)):
         lines.append(f"- **{letter}**: {escaping.markdown(side.path)} ({escaping.markdown(words.side(side))})")
     lines += [f"- Note: {escaping.markdown(note)}" for note in comparison.notes]
     for section in comparison.sections:
         lines += _table(section)
     if comparison.findings:
-        lines += ["", "### Findings", "", "| | finding | rule | cost |", "|---|---|---|---|"]
+        lines += ["", "### Findings", "", "| | finding | rule | cost, of the time |", "|---|---|---|---|"]
         lines += [
             f"| {words.FATE[one.fate]} | {escaping.markdown(one.title)} | {escaping.markdown(one.rule)} | "
             f"{words.finding(one)} |"

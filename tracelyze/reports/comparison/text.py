@@ -17,7 +17,7 @@ _ROWS: Final = {"step": 8, "causes": 8, "classes": 6, "operators": 6, "kernels":
 _SETTINGS: Final = 12
 _COLORS: Final = {"critical": "31", "warning": "33", "info": "34", "ok": "32"}
 _SIGNS: Final = {"critical": "✖", "warning": "▲", "info": "●", "ok": "✔"}
-_NUMBERS: Final = (11, 11, 11, 9)
+_NUMBERS: Final = (11, 11, 12, 12)
 
 
 def render(comparison: Comparison, color: bool = False, width: int = 88) -> str:
@@ -25,6 +25,7 @@ def render(comparison: Comparison, color: bool = False, width: int = 88) -> str:
     lines = _wrapped(f"{_SIGNS[words.severity(comparison)]} {comparison.headline}", width, "", "  ")
     if color:
         lines = [f"\x1b[1;{_COLORS[words.severity(comparison)]}m{line}\x1b[0m" for line in lines]
+    lines += _wrapped(comparison.lead, width, "  ", "  ") if comparison.lead else []
     for letter, side in (("A", comparison.a), ("B", comparison.b)):
         lines += _wrapped(f"{letter}: {side.path} ({words.side(side)})", width, "  ", "     ")
     for note in comparison.notes[:4]:
@@ -62,7 +63,7 @@ def _row(name: str, numbers: Sequence[str], meaning: str, room: int) -> str:
     said = escaping.one_line(name)
     indent = name[: len(name) - len(name.lstrip())]
     said = indent + (said if len(said) + len(indent) <= room else said[: room - len(indent) - 1] + "…")
-    cells = "".join(f"{escaping.one_line(cell):>{size}}" for cell, size in zip(numbers, _NUMBERS, strict=True))
+    cells = "".join(f" {escaping.one_line(cell):>{size - 1}}" for cell, size in zip(numbers, _NUMBERS, strict=True))
     return f"{said:<{room}}{cells}  {meaning}".rstrip()
 
 
@@ -71,8 +72,10 @@ def _findings(comparison: Comparison, width: int) -> list[str]:
         return []
     lines = ["", "Findings"]
     for change in comparison.findings:
-        cost = words.finding(change)
-        text = f"{words.FATE[change.fate]}: {change.title} ({change.rule}{', ' + cost if cost else ''})"
+        cost, verb = words.finding(change).removeprefix("was "), "cost" if change.fate == "fixed" else "costs"
+        text = (
+            f"{words.FATE[change.fate]}: {change.title} ({change.rule}{f', {verb} {cost} of the time' if cost else ''})"
+        )
         lines += _wrapped(text, width, "  ", "    ")
     return lines
 
@@ -82,7 +85,7 @@ def _settings(comparison: Comparison, width: int) -> list[str]:
         return []
     lines = ["", "Settings that differ"]
     for change in comparison.settings[:_SETTINGS]:
-        lines += _wrapped(f"{change.name}: {change.before} -> {change.after}", width, "  ", "    ")
+        lines += _wrapped(f"{change.name}: {change.before} → {change.after}", width, "  ", "    ")
     rest = len(comparison.settings) - _SETTINGS
     return [*lines, f"  and {rest} more"] if rest > 0 else lines
 

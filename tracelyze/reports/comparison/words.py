@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tracelyze.comparison import Change, Comparison, FindingChange, Side
 
 VERDICT: Final = {"slower": "Slower", "faster": "Faster", "same": "No difference", "unknown": "Not known"}
-_SEVERITY: Final = {"slower": "warning", "faster": "ok", "same": "ok", "unknown": "info"}
+SIGN: Final = {"slower": "warning", "faster": "ok", "same": "ok", "unknown": "info"}
 """The sign and colour of a verdict: those of the severity that it is like."""
 
 FATE: Final = {
@@ -31,8 +31,13 @@ MEANING: Final = {"more": "", "less": "", "noise": "within noise", "unknown": "n
 
 def severity(comparison: Comparison) -> str:
     """The sign and colour of the answer: that of the gravest fault which only B has, else that of the verdict."""
-    new = {one.severity for one in comparison.findings if one.fate == "new"}
-    return next((grave for grave in ("critical", "warning") if grave in new), _SEVERITY[comparison.verdict])
+    new = {one.severity for one in new_faults(comparison)}
+    return next((grave for grave in ("critical", "warning") if grave in new), SIGN[comparison.verdict])
+
+
+def new_faults(comparison: Comparison) -> list[FindingChange]:
+    """The findings that only B has, without hints."""
+    return [one for one in comparison.findings if one.fate == "new" and one.severity != "info"]
 
 
 def value(change: Change, number: float | None) -> str:
@@ -44,8 +49,10 @@ def difference(change: Change) -> str:
     """What B has more or less, with its unit."""
     if change.before is None and change.after is None:
         return ""
-    said = formatting.quantity(abs(change.difference), change.unit, DIGITS)
-    return f"{'-' if change.difference < 0 else '+'}{said}"
+    sign = "" if not change.difference else "-" if change.difference < 0 else "+"
+    if change.unit == "%":
+        return f"{sign}{formatting.number(abs(change.difference), DIGITS)} points"
+    return f"{sign}{formatting.quantity(abs(change.difference), change.unit, DIGITS)}"
 
 
 def relative(change: Change) -> str:
@@ -80,7 +87,7 @@ def meaning(change: Change) -> str:
 
 
 def finding(change: FindingChange) -> str:
-    """What a finding costs on each side, where that is known."""
+    """What a finding costs on each side, as a share of the time, where that is known."""
     before, after = change.before, change.after
     if change.fate == "new":
         return formatting.percent(after) if after is not None else ""
@@ -88,7 +95,7 @@ def finding(change: FindingChange) -> str:
         return f"was {formatting.percent(before)}" if before is not None else ""
     if before is None or after is None:
         return ""
-    return f"{formatting.percent(before)} -> {formatting.percent(after)}"
+    return f"{formatting.percent(before)} → {formatting.percent(after)}"
 
 
 def side(one: Side) -> str:
