@@ -38,6 +38,8 @@ def test_nan_becomes_a_gap_with_a_mark_and_unmeasured_does_not() -> None:
     assert drawn.x == [0, 1, 3, 4]
     assert drawn.lines[0].y == [1.0, 2.0, None, 5.0]
     assert drawn.marks == [Mark(3.0, "first NaN in loss")]
+    told = [Mark(3.0, "loss is NaN")]
+    assert chart("t", "step", "y", np.arange(5.0), {"loss": values}, known={"loss": known}, marks=told).marks == told
 
 
 def test_infinity_is_named() -> None:
@@ -60,6 +62,23 @@ def test_validation_points_lie_on_the_training_line() -> None:
     assert points == list(zip(at.tolist(), losses.tolist(), strict=True))
     assert all(y is not None for y in training.y)
     assert len(drawn.x) <= MAX_POINTS
+
+
+def test_only_validation_is_drawn_as_validation_and_sets_stay_apart(make: Workshop) -> None:
+    """A log that evaluates training data, a test set and two validation sets at each of some steps."""
+    kinds = [("validation", "a"), ("validation", "b"), ("training", "a"), ("test", "a")]
+    rows = [
+        {"after_step": 10 * step, "loss": 1.0 + number, "purpose": purpose, "set": name}
+        for step in range(1, 5)
+        for number, (purpose, name) in enumerate(kinds)
+    ]
+    names = ("after_step", "loss", "purpose", "set")
+    for evals, series in ((rows, {"validation, a": 1.0, "validation, b": 2.0}), (rows[::4], {"validation": 1.0})):
+        columns = {name: [row[name] for row in evals] for name in names}
+        process = make.process(steps=make.steps(60), evals=columns)
+        (drawn,) = pictures.loss(process.optimizations[0])
+        seen = {line.name: {y for y in line.y if y is not None} for line in drawn.lines[1:]}
+        assert seen == {name: {value} for name, value in series.items()}
 
 
 def test_thinning_leaves_short_series_alone() -> None:

@@ -38,8 +38,8 @@ def chart(
 
     `scattered` holds sparse series with positions of their own, such as validation losses: drawn as points at the
     nearest position of `x`. Buckets keep their smallest and largest values, and all marked positions stay. NaN and Inf
-    become gaps, the first of them in each line is marked. `known` says where a line was measured, so that "not
-    measured" is not taken for NaN; positions where no line was measured are left out.
+    become gaps, the first of them in each line is marked, unless `marks` say so there. `known` says where a line was
+    measured, so that "not measured" is not taken for NaN; positions where no line was measured are left out.
     """
     x = np.asarray(x, dtype=np.float64)
     series = {name: np.asarray(values, dtype=np.float64) for name, values in lines.items()}
@@ -63,7 +63,7 @@ def chart(
     notes = [
         Mark(float(x[index]), f"first {_what(series[name][index])} in {name}")
         for name, index in broken.items()
-        if index is not None
+        if index is not None and not _is_marked(float(x[index]), _what(series[name][index]), marks)
     ]
     return Chart(title, x_label, y_label, x[kept].tolist(), drawn, [*marks, *notes], threshold, threshold_label, log_y)
 
@@ -104,6 +104,10 @@ def _first(flags: Mask) -> int | None:
     """Index of the first true value."""
     places = np.flatnonzero(flags)
     return int(places[0]) if len(places) else None
+
+
+def _is_marked(place: float, what: str, marks: Sequence[Mark]) -> bool:
+    return any(mark.x == place and what in mark.label for mark in marks)
 
 
 def _what(value: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Chart, Mark
 
 MIB = 2.0**20
+_SETS: Final = 2  # of validation, in one chart
 WIDE = 20
 """From this factor between its smallest and largest value on a loss is drawn on a logarithmic axis."""
 
@@ -64,13 +65,7 @@ def over_steps(
 
 def loss(optimization: Optimization, marks: Sequence[Mark] = (), name: str = "") -> list[Chart]:
     """Training loss, with the losses of validation passes as points, and the loss of a guess where that is known."""
-    steps, evals = optimization.steps, optimization.process.evals
-    measured = evals.known("loss") & np.isfinite(evals["loss"]) & np.isfinite(evals["after_step"])
-    if evals.has("trained"):
-        measured &= evals["trained"] != 0
-    if evals.has("loss_is_whole"):  # a term of the loss is not drawn beside the whole
-        measured &= evals["loss_is_whole"] != 0
-    validation = {"validation": (evals["after_step"][measured], evals["loss"][measured])} if measured.any() else {}
+    steps = optimization.steps
     finite = steps["loss"][np.isfinite(steps["loss"])]
     wide = len(finite) > 0 and float(finite.min()) > 0 and float(finite.max()) > WIDE * float(finite.min())
     drawn = over_steps(
@@ -79,13 +74,37 @@ def loss(optimization: Optimization, marks: Sequence[Mark] = (), name: str = "")
         "loss",
         {"training": "loss"},
         marks,
-        scattered=validation,
+        scattered=_validation(optimization),
         log_y=bool(wide),
     )
     guess = guessing.level(optimization)
     if guess is None:
         return drawn
     return [replace(one, threshold=guess[0], threshold_label=guess[1], healthy="below") for one in drawn]
+
+
+def _validation(optimization: Optimization) -> dict[str, tuple[Floats, Floats]]:
+    """Steps done before, and losses, of the validation passes, the sets apart where a log names several.
+
+    Evaluations of training data or of a test set are none, nor is a term of the loss that is measured beside the whole.
+    """
+    evals = optimization.process.evals
+    measured = evals.known("loss") & np.isfinite(evals["loss"]) & np.isfinite(evals["after_step"])
+    measured &= ~evals.matches("purpose", "training") & ~evals.matches("purpose", "test")
+    if evals.has("trained"):
+        measured &= evals["trained"] != 0
+    if evals.has("loss_is_whole"):
+        measured &= evals["loss_is_whole"] != 0
+    sets = list(dict.fromkeys(evals.text("set"))) if evals.has("set") else [None]
+    apart = {one: measured & (evals.matches("set", one) if one else True) for one in sets}
+    apart = {one: rows for one, rows in apart.items() if rows.any()}
+    return {
+        f"validation, {one}" if one and len(apart) > 1 else "validation": (
+            evals["after_step"][rows],
+            evals["loss"][rows],
+        )
+        for one, rows in list(apart.items())[:_SETS]
+    }
 
 
 def grad_norm(

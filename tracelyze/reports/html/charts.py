@@ -147,11 +147,20 @@ def conclusion(chart: Chart) -> str:
 
 
 def proves_nothing(chart: Chart) -> bool:
-    """Whether this is a loss that falls as it should, with nothing marked in it: no argument for any fault."""
+    """Whether this is a loss that falls as it should, with nothing marked in it: no argument for any fault.
+
+    A mark at its very beginning is none, unless another line, that of validation, does not fall.
+    """
     first = min(chart.x, default=0.0)
     if chart.y_label != "loss" or any(mark.x > first for mark in chart.marks):
         return False
-    values = [value for value in chart.lines[0].y if value is not None] if chart.lines else []
+    lines = chart.lines if chart.marks else chart.lines[:1]
+    return bool(lines) and all(_falls(line) for line in lines)
+
+
+def _falls(line: Line) -> bool:
+    """Whether the values are finite, and lower in the last fifth than in the first."""
+    values = [value for value in line.y if value is not None]
     part = max(len(values) // 5, 1)
     if not all(map(math.isfinite, values)) or len(values) < 2 * part:
         return False
@@ -304,7 +313,7 @@ def _unnamed(chart: Chart, x: axes.Axis | None) -> Child:
         return None
     said = "; ".join(_mark(escaping.shortened(escaping.one_line(mark.label), 200), mark.x) for mark in rest[:20])
     more = f"; and {len(rest) - 20:,} more" if len(rest) > 20 else ""
-    return element("p", f"Also marked: {said}{more}.", class_="quiet small")
+    return element("p", f"Also marked: {said}{more}.", class_="quiet small also-marked")
 
 
 def _mark(label: str, x: float) -> str:
