@@ -110,6 +110,18 @@ def test_what_comes_in_between_loses_no_step_and_doubles_none(collect: Collect, 
     assert [row for row in events if row["kind"] == "collector-error"] == []
 
 
+@pytest.mark.parametrize("what", ["one", "several", "uncleared"])
+def test_a_handler_that_trains_inside_of_any_function_of_ours_does_no_harm(collect: Collect, what: str) -> None:
+    options = ("--signal", "gradient_lifecycle=every:7", "--signal", "gradient_norm=every:5")
+    run = collect(sys.executable, program("handler_trains.py"), what, options=options)
+    assert "recording stopped" not in run.process.stderr
+    made, interruptions = map(int, run.process.stdout.split())
+    assert interruptions > 300
+    process = run.run.processes[0]
+    assert len(process.tables["steps"]) >= 0.99 * made * (2 if what == "several" else 1)
+    assert [row for row in process.tables["events"].records() if row["kind"] == "collector-error"] == []
+
+
 def test_a_signal_that_fails_in_a_skipped_step_costs_its_columns_only(collect: Collect) -> None:
     run = collect(sys.executable, program("settled.py"), "rates")
     made, passed = map(int, run.process.stdout.split())

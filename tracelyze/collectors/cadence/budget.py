@@ -183,7 +183,9 @@ class Budget:
             self._gaps.append(now - self._last)
         self._last = now
         if len(self._gaps) >= WINDOW:
-            self._distribute(overhead, step)
+            # Taken before anything is called: the program's signal handlers may train, and come back to here.
+            gaps, self._gaps = self._gaps, []
+            self._distribute(gaps, overhead, step)
 
     def step_skipped(self, now: float) -> None:
         """The same of a step after which nothing is distributed."""
@@ -191,9 +193,8 @@ class Budget:
             self._gaps.append(now - self._last)
         self._last = now
 
-    def _distribute(self, overhead: float, step: int) -> None:
-        gaps, self._gaps = sorted(self._gaps), []
-        usual = gaps[:-OUTLIERS]
+    def _distribute(self, gaps: list[float], overhead: float, step: int) -> None:
+        usual = sorted(gaps)[:-OUTLIERS]
         self.step_time = sum(usual) / len(usual)
         sampled = [meter for meter in self.meters.values() if meter.sampled]
         always = overhead - sum(meter.sample_seconds for meter in sampled)

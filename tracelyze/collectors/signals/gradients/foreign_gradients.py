@@ -24,12 +24,12 @@ class Foreign:
         self._mixed: int | None = None  # gradients of the latest step that held those of a step of another one
 
     def before_backward(self, now: list[int]) -> None:
-        self._before = now
-        if len(self._used) != len(now):
+        self._before, used = now, self._used
+        if len(used) != len(now):
             self._used = []
         elif not self._checked:
-            self._used = [used if used == version else NONE for used, version in zip(self._used, now, strict=True)]
-        elif any(version < used for used, version in zip(self._used, now, strict=True)):
+            self._used = [before if before == version else NONE for before, version in zip(used, now, strict=True)]
+        elif any(version < before for before, version in zip(used, now, strict=True)):
             self._used = []  # cleared since
         self._checked = True
 
@@ -46,9 +46,10 @@ class Foreign:
 
     def before_step(self, now: list[int]) -> int | None:
         """How many gradients the step before this one took with another's; None if nobody looked."""
-        known = len(self._used) == len(now) and self._checked
-        both = zip(self._used, now, strict=True) if known else ()
-        latest, self._mixed = self._mixed, sum(used != NONE and version > used for used, version in both)
+        used = self._used
+        both = zip(used, now, strict=True) if len(used) == len(now) and self._checked else ()
+        mixed = sum(before != NONE and version > before for before, version in both)
+        latest, self._mixed = self._mixed, mixed
         self._used = []
         return latest
 

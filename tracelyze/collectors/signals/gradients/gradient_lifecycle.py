@@ -12,6 +12,9 @@ What an optimizer did not consume itself may have been consumed by another one w
 generator's loss fills the discriminator's gradients): see `foreign_gradients`.
 
 The first steps of a run are all sampled, then as many as the budget allows; all of them on suspicion.
+
+A signal handler of the program may train in the middle of any method here, and change what is known. So lists are
+replaced and never changed, and a method compares those that it took at one moment.
 """
 
 from __future__ import annotations
@@ -210,10 +213,11 @@ class GradientLifecycle(Signal):
 
     def _cleared(self, state: _State, tracked: Tracked, now: list[int]) -> int | None:
         """Gradients that the last backward filled and that are None, or zeros written since, at the step."""
-        if not self._watch_backward or len(state.last) != len(now):
+        last = state.last
+        if not self._watch_backward or len(last) != len(now):
             return None
-        gone = sum(before != NONE and version == NONE for before, version in zip(state.last, now, strict=True))
-        if gone or any(before == version for before, version in zip(state.last, now, strict=True)):
+        gone = sum(before != NONE and version == NONE for before, version in zip(last, now, strict=True))
+        if gone or any(before == version for before, version in zip(last, now, strict=True)):
             return gone
         # Every gradient was changed in place after the backward: clipping and unscaling do that, and so does clearing
         # to zeros. Only the values show which, and they are read where nobody has to wait for them.
@@ -224,11 +228,10 @@ class GradientLifecycle(Signal):
 
     def _changes(self, state: _State, now: list[int]) -> int | None:
         """In-place changes of a gradient since the last backward, of the middle one; -1 if it was replaced."""
-        if not self._watch_backward or len(state.last) != len(now) or state.fresh:
+        last = state.last
+        if not self._watch_backward or len(last) != len(now) or state.fresh:
             return None
-        pairs = [
-            (before, version) for before, version in zip(state.last, now, strict=True) if NONE not in (before, version)
-        ]
+        pairs = [(before, version) for before, version in zip(last, now, strict=True) if NONE not in (before, version)]
         changes = sorted(version - before for before, version in pairs)
         return max(-1, changes[len(changes) // 2]) if changes else None
 
@@ -237,18 +240,20 @@ class GradientLifecycle(Signal):
         state = self._state(tracked)
         parameters = tracked.parameters()
         now = versions(tracked)
-        if len(now) != len(state.last):
+        kept, last, consumed = state.kept, state.last, state.consumed
+        if not len(now) == len(last) == len(parameters):
             return
         # One that lies there as the step left it was not filled. Versions alone do not say so: a gradient made anew
         # after it was cleared begins at 0 again, as the consumed one may have.
         idle = [False] * len(now)
-        if len(state.kept) == len(now) == len(state.consumed):
-            both = zip(state.kept, state.last, state.consumed, strict=True)
-            idle = [kept and last == before for kept, last, before in both]
-        filled = [last != NONE and not untouched for last, untouched in zip(state.last, idle, strict=True)]
+        if len(kept) == len(now) == len(consumed):
+            idle = [
+                untouched and after == before for untouched, after, before in zip(kept, last, consumed, strict=True)
+            ]
+        filled = [after != NONE and not untouched for after, untouched in zip(last, idle, strict=True)]
         gone = sum(was and version == NONE for was, version in zip(filled, now, strict=True))
         if not gone and any(filled):
-            grown = zip(parameters, filled, now, state.last, strict=True)
+            grown = zip(parameters, filled, now, last, strict=True)
             changed = [p.grad for p, was, version, before in grown if was and version > before]
             if len(changed) == sum(filled) and self._are_zero(changed):
                 gone = len(changed)
@@ -269,16 +274,15 @@ class GradientLifecycle(Signal):
             return
         parameters = tracked.parameters()
         now = versions(tracked)
-        if len(now) != len(state.last):  # parameters were added: start afresh with the next step
+        kept, last = state.kept, state.last
+        if not len(now) == len(last) == len(kept) == len(parameters):  # parameters were added: start afresh
             state.kept, state.any_kept = [], False
             return
-        state.kept = [
-            kept and version != NONE and version == last
-            for kept, version, last in zip(state.kept, now, state.last, strict=True)
-        ]
-        state.any_kept = any(state.kept)
+        kept = [was and version != NONE and version == before
+                for was, version, before in zip(kept, now, last, strict=True)]  # fmt: skip
+        state.kept, state.any_kept = kept, any(kept)
         if state.any_kept and state.really_kept is None:
-            self._ask(state, [p.grad for p, kept in zip(parameters, state.kept, strict=True) if kept])
+            self._ask(state, [p.grad for p, was in zip(parameters, kept, strict=True) if was])
         if state.really_kept is False:
             state.any_kept = False
 
@@ -301,9 +305,10 @@ class GradientLifecycle(Signal):
     def _carried(state: _State, now: list[int]) -> int | None:
         if not state.any_kept:
             return 0
-        if state.really_kept is None or len(now) != len(state.kept):
+        kept, consumed = state.kept, state.consumed
+        if state.really_kept is None or not len(now) == len(kept) == len(consumed):
             return None
-        return sum(k and n > c for k, n, c in zip(state.kept, now, state.consumed, strict=True))
+        return sum(was and version > before for was, version, before in zip(kept, now, consumed, strict=True))
 
 
 def versions(tracked: Tracked) -> list[int]:
