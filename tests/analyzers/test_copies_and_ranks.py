@@ -56,6 +56,16 @@ def test_ranks_that_need_not_be_equal(make, norms, lr) -> None:
     assert judged(make, rank(make, 0, NORMS), rank(make, 1, norms, lr))[0] == "passed"
 
 
+def test_ranks_that_average_and_update_by_rates_of_their_own(make) -> None:
+    own = rank(make, 0, NORMS, gradient=0.3)
+    drifted = [one + 0.01 * index for index, one in enumerate(NORMS)]
+    status, _, finding = judged(make, own, rank(make, 1, drifted, lr=0.02, gradient=0.3))
+    assert (status, finding.ranks, finding.severity, finding.confidence) == ("fired", [0, 1], "critical", "likely")
+    assert "differ in lr" in finding.title
+    assert "At step 1, lr is 0.01 on rank 0 and 0.02 on rank 1." in finding.summary
+    assert judged(make, own, rank(make, 1, drifted, lr=0.02, gradient=0.4))[0] == "passed", "a sweep"
+
+
 def test_one_rank_has_nobody_to_agree_with(make) -> None:
     assert judged(make, rank(make, 0, NORMS))[0] == "skipped"
 

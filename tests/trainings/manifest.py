@@ -634,6 +634,14 @@ SETTINGS: Final = (
     faulty("all_errors_so_far", "throughput-decay", lines=("self.seen",)),
     faulty("raw_pixels", "input-normalization", lines=("for x, y in loader:",), fast=True),
     pair("two_ranks", "no-wrapper", "ranks-out-of-sync", lines=("optimizer.step()",)),
+    pair("two_ranks", "rate-by-rank", "ranks-out-of-sync", lines=("optimizer = torch.optim.Adam(",)),
+    pair(
+        "two_ranks",
+        "one-schedule",
+        "ranks-out-of-sync",
+        extras=("learning-rate-schedule",),
+        lines=("optimizer = torch.optim.Adam(",),
+    ),
     pair("two_ranks", "slow-rank", "straggler", fast=True),
     pair(
         "two_ranks", "small-batches", "uneven-batches", extras=("straggler",), lines=("loader = DataLoader(dataset,",)

@@ -2,8 +2,8 @@
 
 With `several` there are two optimizers; with `uncleared` the gradients are never cleared.
 
-The interpreter calls handlers of signals between two instructions, mostly where a function begins. So a profile function
-does here what a handler may do: at one of ten calls of these functions, it makes one step, or evaluates.
+The interpreter calls handlers of signals between two instructions, mostly where a function begins. So a profile
+function does here what a handler may do: at one of ten calls of these functions, it makes one step, or evaluates.
 """
 
 import os

@@ -3,7 +3,8 @@
 `--fault no-sampler`: the loaders know nothing of each other. `--fault no-set-epoch`: nobody tells the sampler the epoch.
 `--fault slow-rank`: one rank reads its batches from a slower disk. `--fault small-batches`: one has smaller batches.
 `--fault no-wrapper`: nothing averages the gradients. `--fault one-seed`: batches are drawn without a loader, alike on
-both; `--fault own-seed` is no fault: they are drawn from generators with seeds of their own.
+both; `--fault own-seed` is no fault: they are drawn from generators with seeds of their own. `--fault rate-by-rank`: the
+optimizer's rate depends on the rank; `--fault one-schedule`: rank 0 alone steps the scheduler.
 """
 
 import os
@@ -42,7 +43,8 @@ def train(rank, port):
     model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 1))
     if FAULT != "no-wrapper":
         model = DistributedDataParallel(model)
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3 * (rank + 1 if FAULT == "rate-by-rank" else 1))
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.7)
     for epoch in range(5):
         if FAULT not in ("no-sampler", "no-set-epoch"):
             sampler.set_epoch(epoch)
@@ -53,6 +55,8 @@ def train(rank, port):
             loss = (model(x) - y).square().mean()
             loss.backward()
             optimizer.step()
+        if rank == 0 or FAULT != "one-schedule":
+            scheduler.step()
         if rank == 0:
             print(f"epoch {epoch} loss {loss.item():.4f}")
     dist.destroy_process_group()

@@ -29,8 +29,9 @@ def sums_of(process: Process) -> dict[int, Sums]:
 
 
 def sums_of_gradients(process: Process) -> dict[int, Sums]:
-    """The same of the gradients, as the optimizer found them."""
-    return _chosen(_norms_by_step(process, "grad_norm"))
+    """The same of the gradients, as the optimizer found them, whatever the rates of their tensors are."""
+    by_step = _norms_by_step(process, "grad_norm")
+    return _chosen({step: {name: (norm, 0.0) for name, (norm, _) in of.items()} for step, of in by_step.items()})
 
 
 def _chosen(by_step: dict[int, Norms]) -> dict[int, Sums]:
@@ -48,11 +49,17 @@ def _sums(norms: Norms) -> Sums:
     return found
 
 
+def same_tensors_other_rates(one: Sums, other: Sums) -> bool:
+    """Whether as many tensors were measured on both ranks, and not all of them have a rate that both know."""
+    counts = (sum(count for count, _ in sums.values()) for sums in (one, other))
+    return len(set(counts)) == 1 and one.keys() != other.keys()
+
+
 def apart(one: Sums, other: Sums) -> float:
     """The largest distance of the sums over the same number of tensors: about that of a tensor's norm in parts of it.
 
     Divided by the root of their number, by which the sum of rounding errors grows.
-    None where the rates are not the same.
+    0 where no rate is the same.
     """
     common = [rate for rate in one if rate in other and one[rate][0] == other[rate][0]]
     return max((abs(one[rate][1] - other[rate][1]) / math.sqrt(one[rate][0]) for rate in common), default=0.0)
@@ -87,6 +94,6 @@ def largest_distance(process: Process, others: Sequence[Process]) -> float:
         other.forget()
         last = max(own.keys() & theirs.keys(), default=0)
         one, two = own.get(last, {}), theirs.get(last, {})
-        common = (name for name in one if name in two and one[name][1] == two[name][1])
+        common = (name for name in one if name in two)
         most = max([most, *(abs(one[name][0] - two[name][0]) / max(one[name][0], TINY) for name in common)])
     return most

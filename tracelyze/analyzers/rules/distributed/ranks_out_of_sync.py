@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.computed.ranks import weights
+from tracelyze.analyzers.computed.ranks import drift, settings, weights
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -22,12 +22,12 @@ EXAMPLE = (
     "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)"
 )
 APPLIED = (
-    "the gradients are the same on all of them, but the optimizers make different updates of them. What is saved is "
+    "the gradients are the same on all of them, but the optimizers make different updates of them.{} What is saved is "
     "the model of one rank, and gradients are taken at weights that differ."
 )
 FIX_APPLIED = (
-    "Give the optimizers of all ranks the same class, options and state: load a checkpoint on every rank, and let no "
-    "setting depend on the rank."
+    "Give the optimizers of all ranks the same class, options and state: load a checkpoint on every rank, let no "
+    "setting depend on the rank, and step the scheduler on all of them."
 )
 MOST_OPENED = 3  # ranks whose distance is given to the last digit
 
@@ -40,33 +40,26 @@ def check(process: Process, limits: Limits) -> Outcome:
     if len(process.optimizations) != 1:
         return Skipped("several optimizers: which of them work together is not known", "not-applicable")
     own = weights.sums_of(process)
-    apart: list[int] = []
-    unlike: list[int] = []  # from the first step on, and trained with the same gradients
-    for rank, peer in sorted(ranks.items()):
-        if rank == process.rank:
-            continue
-        other = peer.gathered.get(RULE.id, {})
-        steps = sorted(own.keys() & other.keys())
-        if len(steps) < limits["looks"]:
-            return Skipped(f"weights of rank {rank} were looked at in too few of the steps in which those of rank "
-                           f"{process.rank} were")  # fmt: skip
-        distances = [weights.apart(own[step], other[step]) for step in steps]
-        if distances[0] > limits["equal"] and weights.same_gradients(process, [peer.open()], limits["equal"]):
-            unlike.append(rank)
-            continue
-        if distances[0] > limits["equal"]:
-            return Passed(f"weights of ranks {process.rank} and {rank} differ from the first step on, as parts do")
-        if min(distances[2:]) <= limits["equal"]:
-            return Passed(f"weights of ranks {process.rank} and {rank} are equal at step {steps[-1]:,}, or in between")
-        apart.append(rank)
-    if unlike:
-        return [_never_equal(process, [process.rank, *unlike])]
+    drifts = [
+        drift.of(process, peer, own, peer.gathered.get(RULE.id, {}), looks=limits["looks"], equal=limits["equal"])
+        for rank, peer in sorted(ranks.items())
+        if rank != process.rank
+    ]
+    by_kind = {kind: [one.rank for one in drifts if one.kind == kind] for kind in drift.KINDS}
+    if by_kind["few"]:
+        return Skipped("weights of some ranks were looked at in too few steps in which those of others were")
+    if by_kind["parts"]:
+        return Passed("weights differ from the first step on, as parts do, or train at rates of their own")
+    if by_kind["never-equal"]:
+        return [_never_equal(process, [process.rank, *by_kind["never-equal"]])]
+    if by_kind["equal"] and not by_kind["rates"]:
+        return Passed(f"weights of ranks {process.rank} and {by_kind['equal'][0]} are equal, at the end or in between")
+    apart = by_kind["rates"] or by_kind["apart"]
     opened = [ranks[rank].open() for rank in apart[:MOST_OPENED]]
     if len({one.steps.has("loss") for one in (process, *opened)}) > 1:
         return Passed("some ranks have no loss and get their gradients from elsewhere, as stages of a pipeline do")
     averaged = weights.same_gradients(process, opened, limits["equal"])
-    most = weights.largest_distance(process, opened)
-    return [_finding(process, apart, most, averaged, limits)]
+    return [_finding(process, apart, opened, averaged, limits)]
 
 
 def _never_equal(process: Process, ranks: list[int]) -> Finding:
@@ -96,24 +89,30 @@ def _never_equal(process: Process, ranks: list[int]) -> Finding:
     )
 
 
-def _finding(process: Process, apart: list[int], most: float, averaged: bool, limits: Limits) -> Finding:
+def _finding(process: Process, apart: list[int], opened: list[Process], averaged: bool, limits: Limits) -> Finding:
     """`averaged`: the gradients are the same on these ranks, so that their optimizers make the difference."""
     optimization = process.longest
     ranks = [process.rank, *apart]
+    most = weights.largest_distance(process, opened)
+    unlike = settings.apart(process, opened[0]) if averaged else []
+    known = "".join(f" {one.words(process.rank, apart[0])}" for one in unlike[:MOST_OPENED])
+    title = f"{plural(len(ranks), 'rank')} train models of their own: weights that were equal drift apart"
+    if unlike:
+        title = f"Optimizers of {plural(len(ranks), 'rank')} differ in {unlike[0].name}: their weights drift apart"
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="likely",
-        title=f"{plural(len(ranks), 'rank')} train models of their own: weights that were equal drift apart",
+        title=title,
         summary=(
-            "At the first step the weights were equal on all ranks. Ever since, at the same steps and the same rates, "
-            f"they differ, by {fraction(most)} of a tensor's norm in the end: "
-            + (APPLIED if averaged else "nothing averages the gradients. Each rank sees its part of the data only, and "
-               "what is saved is one of them.")
+            "At the first step the weights were equal on all ranks. Ever since, at the same steps, they differ, "
+            f"by {fraction(most)} of a tensor's norm in the end: "
+            + (APPLIED.format(known) if averaged else "nothing averages the gradients. Each rank sees its part of the "
+               "data only, and what is saved is one of them.")
         ),
         fix=FIX_APPLIED if averaged else FIX,
         fix_code="" if averaged else EXAMPLE,
-        first_step=2,
+        first_step=max([2, *(one.since for one in unlike)]),
         last_step=timing.last_step(optimization),
         ranks=ranks,
         evidence=[
@@ -122,7 +121,7 @@ def _finding(process: Process, apart: list[int], most: float, averaged: bool, li
             Evidence("ranks compared", len(ranks), "ranks"),
         ],
         cost=timing.cost_of(optimization, timing.numbers(optimization) >= 2),
-        location=optimization.step_location,
+        location=(optimization.made_at if unlike else None) or optimization.step_location,
         charts=pictures.loss(optimization),
         false_alarm="Models that are trained by themselves on purpose (ensembles), or averaged at the very end.",
     )  # fmt: skip
