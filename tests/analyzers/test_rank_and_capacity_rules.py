@@ -85,7 +85,8 @@ def test_batches_of_different_sizes(make) -> None:
     assert "mean" in sizes(make, varied, [2 * size for size in varied])[2].title
     ranks = named(rank(make, 0, length=100), rank(make, 1, length=80))
     assert "batches per epoch" in make.check("uneven-batches", *ranks)[2].title
-    assert "steps" in sizes(make, [32] * 200, [32] * 150)[2].title
+    unfinished = named(*(rank(make, number, length=length, count=50) for number, length in enumerate((100, 80))))
+    assert "batches per epoch" in make.check("uneven-batches", *unfinished)[2].title
 
 
 def test_batches_that_are_even_enough(make) -> None:
@@ -94,6 +95,14 @@ def test_batches_that_are_even_enough(make) -> None:
     varied = [20 + index % 17 for index in range(200)]
     assert sizes(make, varied, varied[::-1])[0] == "passed"  # sequences of varying length
     assert sizes(make, [32] * 200, [32] * 199)[0] == "passed"
+
+
+def test_uneven_inputs_that_were_joined(make) -> None:
+    """Without a Join context the longer rank's backward would wait for ever."""
+    ranks = named(rank(make, 0, length=100, count=200), rank(make, 1, length=80, count=160))
+    status, reason, _ = make.check("uneven-batches", *ranks)
+    assert status == "passed"
+    assert "joined" in reason
 
 
 def device(make: Any, peak: float, seconds: float = 7200.0, busy: float | None = 0.97) -> Any:
