@@ -120,6 +120,14 @@ def test_leaps_of_the_loss(make, losses, status) -> None:
     assert make.check("loss-spikes", log(make, losses))[0] == status
 
 
+@pytest.mark.parametrize(("start", "status"), [(2.0, "fired"), (2000.0, "passed")])
+def test_leaps_far_below_the_first_losses(make, start: float, status: str) -> None:
+    """A fit without noise, as of an equation, bumps about when there is next to nothing left to learn."""
+    losses = leaping(3, 12)
+    losses[:80] *= np.geomspace(start / losses[0], 1, 80)
+    assert make.check("loss-spikes", log(make, losses))[0] == status
+
+
 @pytest.mark.parametrize(("before", "severity"), [(1.0, "info"), (30.0, "warning")])
 def test_leaps_to_another_task(make, before: float, severity: str) -> None:
     """New classes from one step on: the loss leaps to what it was at first, and no update explains it."""

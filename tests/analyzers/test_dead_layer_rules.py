@@ -192,3 +192,50 @@ def test_units_that_a_high_rate_kills_and_gradients_that_end_with_them(make) -> 
     rows = {"activations": outputs([1.0] * 12), "parameters": of_hidden([0.0] * 12)}
     found = {one.rule: one for one in diagnose(make.run(make.process(steps, more=rows))).findings}
     assert found["zero-gradients"].caused_by == "dead-relu"
+
+
+def coder(
+    zeros: Sequence[int], at: Sequence[int] = SAMPLED_STEPS, order: Sequence[int] = (0, 1, 2, 3), code: int = 16
+) -> dict[str, list[dict[str, Any]]]:
+    """Looks at four layers that feed each other, some of them without gradient; `code` goes into the third one."""
+    sizes = [(50, 64), (64, 16), (code, 64), (64, 50)]
+    gradients = [
+        row | ({"grad_norm": 0.0, "grad_largest": 0.0} if index in zeros else {"grad_largest": 1e-2})
+        for index in range(4)
+        for row in [one | {"parameter": one["parameter"].replace("0", str(index))} for one in layers([-2.0], at)]
+    ]
+    calls = [
+        {"step": 0, "order": place, "module": f"layer{index}", "kind": "Linear", "inputs": sizes[index][0],
+         "outputs": sizes[index][1]}
+        for place, index in enumerate(order)
+    ]  # fmt: skip
+    reach = {"optimizer": 0, "step": COUNT, "steps": COUNT, "held": 8, "held_elements": 9, "missed": 0,
+             "missed_elements": 0}  # fmt: skip
+    return {"parameters": gradients, "activations": calls, "reach": [reach]}
+
+
+def test_a_front_behind_a_derivative_of_zero(make) -> None:
+    status, _, finding = make.check("frozen-parameters", make.process(more=coder([0, 1])))
+    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
+    assert "before layer2: 4 of 8" in finding.title
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        coder([]),
+        coder([3]),  # a head whose loss has no weight
+        coder([0], order=(1, 0, 2, 3)),  # a side branch
+        coder([0, 1], code=20),  # called before, but feeds nobody
+        coder([0, 1], at=[1, 2, 3, 4]),  # layers that begin at zero
+        coder([0, 1, 2, 3]),  # zero-gradients speaks of it
+    ],
+    ids=["none", "head", "side", "apart", "early", "all"],
+)
+def test_zero_gradients_that_are_no_cut(make, tables: dict[str, Any]) -> None:
+    assert make.check("frozen-parameters", make.process(more=tables))[0] == "passed"
+
+
+def test_a_front_whose_gradients_underflow(make) -> None:
+    steps = make.steps(COUNT) | {"autocast": [1] * COUNT}
+    assert make.check("frozen-parameters", make.process(steps, more=coder([0, 1])))[0] == "passed"

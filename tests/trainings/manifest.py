@@ -806,6 +806,7 @@ TARGETS_AND_LAYERS: Final = (
     pair("heat_demand", "anomaly-mode", "debug-mode-left-on", lines=("loss.backward()",), fast=True),
     pair("frozen_by_name", "bias", "frozen-parameters", consequences=STUCK, lines=STEP, fast=True),
     pair("frozen_by_name", "norms", "frozen-parameters", consequences=STUCK, lines=STEP),
+    pair("binary_codes", "no-way-back", "frozen-parameters", consequences=STUCK, lines=("self.encode = ",)),
     pair("shared_trunk", "both-hold-trunk", "shared-parameter-two-optimizers", fast=True),
     pair("shared_trunk", "stale-average", "ema-not-updated"),
     pair("averaged_classifier", "slow-average", "ema-not-updated"),

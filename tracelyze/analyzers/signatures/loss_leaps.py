@@ -23,7 +23,8 @@ _FIRST = 0.1  # share of the run in which a training settles
 def of_steps(losses: Floats, limits: Limits) -> list[Excursion]:
     """Leaps of the training loss (shape [losses]) by `factor` and `sigmas`, of `width` losses at least, in order.
 
-    Those of the first tenth are left out; so is everything if leaps fill more than `share` of the run.
+    Those of the first tenth are left out, and those that stay far below its losses: a fit without noise bumps about
+    down there. So is everything if leaps fill more than `share` of the run.
     """
     if len(losses) < 2 * _USUAL or losses.min() <= 0:
         return []
@@ -34,7 +35,9 @@ def of_steps(losses: Floats, limits: Limits) -> list[Excursion]:
     inside = sum(leap.end - leap.begin for leap in leaps)
     if inside > limits["share"] * len(losses) and len(losses) >= _LONG:
         return []
-    return [leap for leap in leaps if leap.begin >= settled and _beyond(leap, losses, width, limits["sigmas"])]
+    least = limits["matters"] * float(np.median(losses[:settled]))
+    lasting = [leap for leap in leaps if leap.begin >= settled and leap.peak >= least]
+    return [leap for leap in lasting if _beyond(leap, losses, width, limits["sigmas"])]
 
 
 def _beyond(leap: Excursion, losses: Floats, width: int, sigmas: float) -> bool:

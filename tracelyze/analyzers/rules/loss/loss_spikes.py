@@ -109,6 +109,7 @@ RULE = Rule(
         Threshold(
             "width", 5, "steps", "derived: three of five independent losses beyond 2% of them come once in 12,500"
         ),
+        Threshold("matters", 0.05, "share", "of the first tenth's losses: less than that was unlearned by a leap"),
         Threshold("start", 2, "", "times the first losses: confident answers to a new question are worse than guesses"),
         Threshold("harder", 1.25, "", "elements that modules put out, over those before: as for loss-divergence"),
         Threshold("spikes", 2, "", "one leap is often a matter of data or of a schedule that begins anew"),

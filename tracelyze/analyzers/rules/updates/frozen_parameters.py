@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.computed.gradients import mostly_frozen, unheld
+from tracelyze.analyzers.computed.gradients import mostly_frozen, unheld, zero_fronts
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Location, Severity
@@ -38,6 +38,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     orphans = last.get(None)
     if orphans and (orphans["missed"] or orphans["short_lived"]) and process.optimizations:
         findings.append(unheld.finding(process, orphans, RULE.id, replaced))
+    findings += zero_fronts.findings(process, RULE.id, limits)
     held = sum(row["held"] for index, row in last.items() if index is not None)
     return findings or Passed(f"all {plural(held, 'trainable tensor')} that an optimizer holds had gradients")
 
@@ -135,10 +136,11 @@ RULE = Rule(
     thresholds=(
         Threshold("steps", 20, "steps", "a branch that is taken now and then is taken by then"),
         Threshold("share", 0.1, "share", "unused extras (poolers, spare heads) are below a tenth of a model"),
+        Threshold("looks", 5, "measurements", "over `steps` steps: a layer that begins at zero has left it by then"),
         Threshold("few", 0.05, "share", "of a model's weights: biases and normalisations are 1 to 5% of small ones"),
         Threshold("fell", 0.2, "share", "of the first loss: what learns its task loses more"),
         Threshold("answers", 0.5, "share", "derived: a quarter of the targets' variance can be explained by them"),
     ),
     not_when="requires_grad=False on purpose, weights that were loaded or trained before, sparse embeddings, branches "
-    "taken now and then, tied layers, teachers and averages.",
+    "taken now and then, heads without weight in the loss, tied layers, teachers and averages.",
 )
