@@ -29,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,18 +50,30 @@ FULL = 24  # blocks of 20 steps with and without us
 NEEDS_GPU: Answer = {"status": "needs a GPU"}
 
 
+def started(command: Sequence[str], environment: Mapping[str, str], seconds: float) -> subprocess.CompletedProcess[str]:
+    """A program in a process of its own, for so many seconds at most."""
+    return subprocess.run(command, capture_output=True, text=True, timeout=seconds, env=environment, check=False)
+
+
+Start = Callable[[Sequence[str], Mapping[str, str], float], "subprocess.CompletedProcess[str]"]
+
+
 @dataclass
 class Bench:
-    """Where and how long programs run."""
+    """Where, how long and by whom programs are run."""
 
     device: str
     steps: int
     folder: Path
     until: float
+    start: Start = started
 
     @property
     def left(self) -> float:
         return self.until - time.monotonic()
+
+    def run(self, command: Sequence[str], more: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+        return self.start(command, {**os.environ, **more}, max(1.0, min(ALONE, self.left)))
 
     def bare(self, program: str, **more: str) -> Answer:
         return self._run([sys.executable], program, more)[1]
@@ -74,14 +86,7 @@ class Bench:
         return truth, load(run).processes[0], run
 
     def _run(self, command: list[str], program: str, more: dict[str, str], fails: bool = False) -> tuple[int, Answer]:
-        done = subprocess.run(
-            [*command, str(PROGRAMS), program, self.device, str(self.steps)],
-            capture_output=True,
-            text=True,
-            timeout=max(1.0, min(ALONE, self.left)),
-            env={**os.environ, **more},
-            check=False,
-        )
+        done = self.run([*command, str(PROGRAMS), program, self.device, str(self.steps)], more)
         if done.returncode and not fails:
             raise RuntimeError(f"{program} ended with {done.returncode}: {done.stderr[-600:]}")
         lines = done.stdout.strip().splitlines()
@@ -226,9 +231,8 @@ def cost(milliseconds: float) -> Callable[[Bench], Answer]:
             "--blocks",
             str(blocks),
         ]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=max(1.0, min(ALONE, bench.left)), check=True
-        )
+        done = bench.run(command, {})
+        done.check_returncode()
         told: Answer = json.loads(done.stdout.strip().splitlines()[-1])
         return {"status": "ok", **told}
 
@@ -307,6 +311,25 @@ def machine(device: str) -> Answer:
     return told
 
 
+def answered(
+    names: Iterable[str], device: str, steps: int, seconds: float, start: Start = started
+) -> dict[str, Answer]:
+    """The answers of these checks, none of which begins after so many seconds."""
+    until = time.monotonic() + seconds
+    answers: dict[str, Answer] = {}
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            bench = Bench(device, steps, Path(folder), until, start)
+            begin = time.monotonic()
+            try:
+                answers[name] = dict(CHECKS[name](bench)) if bench.left > 0 else {"status": "no time left"}
+            except Exception as error:
+                answers[name] = {"status": "failed", "why": f"{type(error).__name__}: {str(error)[-800:]}"}
+        answers[name]["seconds"] = round(time.monotonic() - begin, 1)
+        print(f"{name:16} {answers[name]['status']:12} {answers[name]['seconds']:6.1f} s", file=sys.stderr)
+    return answers
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
@@ -321,17 +344,7 @@ def main() -> None:
         print(json.dumps(turns(arguments.cost, arguments.device, arguments.blocks)))
         return
     begin = time.monotonic()
-    answers: dict[str, Answer] = {}
-    for name in arguments.only or CHECKS:
-        with tempfile.TemporaryDirectory() as folder:
-            bench = Bench(arguments.device, arguments.steps, Path(folder), begin + arguments.seconds)
-            started = time.monotonic()
-            try:
-                answers[name] = dict(CHECKS[name](bench)) if bench.left > 0 else {"status": "no time left"}
-            except Exception as error:
-                answers[name] = {"status": "failed", "why": f"{type(error).__name__}: {str(error)[-800:]}"}
-        answers[name]["seconds"] = round(time.monotonic() - started, 1)
-        print(f"{name:16} {answers[name]['status']:12} {answers[name]['seconds']:6.1f} s", file=sys.stderr)
+    answers = answered(arguments.only or CHECKS, arguments.device, arguments.steps, arguments.seconds)
     result = {"machine": machine(arguments.device), "seconds": round(time.monotonic() - begin, 1), "checks": answers}
     arguments.out.write_text(json.dumps(result, indent=2, default=str) + "\n")
     sys.exit(any(answer["status"] in ("wrong", "failed") for answer in answers.values()))

@@ -62,7 +62,8 @@ def _run_once(command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
 
 def run_started(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """The same program without the collector, in a process of its own from the beginning."""
-    return subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=300, **options)  # type: ignore[no-any-return]
+    options = {"env": environment(), "timeout": 300} | options
+    return subprocess.run(command, capture_output=True, text=True, **options)  # type: ignore[no-any-return]
 
 
 def environment(**more: str) -> dict[str, str]:

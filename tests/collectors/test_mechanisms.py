@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fork_server import client
 from tracelyze.analyzers.recorded.run import Process
 from tracelyze.analyzers.recorded.run_directory import load
 
@@ -32,14 +32,8 @@ class Recorded:
     def __init__(self, folder: Path) -> None:
         self.plain = run_plain(sys.executable, program("mechanisms.py")).stdout
         wrapper = [sys.executable, "-m", "tracelyze", "collect", "--out", str(folder), "--"]
-        done = subprocess.run(
-            [*wrapper, sys.executable, program("mechanisms.py")],
-            capture_output=True,
-            text=True,
-            env=environment(),
-            timeout=300,
-            check=True,
-        )
+        done = client.shared().run([*wrapper, sys.executable, program("mechanisms.py")], environment())
+        done.check_returncode()
         self.collected = done.stdout
         self.process: Process = load(folder).processes[0]
 

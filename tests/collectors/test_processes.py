@@ -12,20 +12,20 @@ from tracelyze.analyzers import diagnose
 
 from .conftest import Collect, program, run_plain, run_started
 
-TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4")
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
 def test_torchrun_ranks(collect_started: Collect) -> None:
-    plain = run_plain(sys.executable, program("forked_ranks.py"), "4", program("ranks.py"))
-    assert plain.stdout.count("rank ") == 4, plain.stderr
+    plain = run_plain(sys.executable, program("forked_ranks.py"), "2", program("ranks.py"))
+    assert plain.stdout.count("rank ") == 2, plain.stderr
     collected = collect_started(*TORCHRUN, program("ranks.py"))
     assert sorted(collected.process.stdout.splitlines()) == sorted(plain.stdout.splitlines())
     processes = collected.run.processes
-    assert [process.rank for process in processes] == [0, 1, 2, 3]
+    assert [process.rank for process in processes] == [0, 1]
     for process in processes:
         assert len(process.steps) == 30
         assert set(process.steps["grads_carried"]) == {0}
-        assert process.facts["world_size"] == 4
+        assert process.facts["world_size"] == 2
         assert process.exit.kind == "finished"
     told = {one.name: one.state for one in diagnose(collected.folder).ranks}
     assert told.items() >= dict.fromkeys(("Weights", "Gradients", "Optimizer", "Software and device"), "agree").items()
@@ -49,10 +49,10 @@ def test_a_failure_in_a_spawned_trainer_is_recorded(collect: Collect) -> None:
 
 def test_a_sweep_that_starts_trainers_by_subprocess(collect: Collect, tmp_path: Path) -> None:
     script = tmp_path / "sweep.sh"
-    script.write_text(f"{sys.executable} {program('ending.py')} ok\n{sys.executable} {program('ending.py')} exit\n")
+    script.write_text(f"{sys.executable} {program('by_hand.py')} none\n{sys.executable} {program('short.py')}\n")
     collected = collect("sh", str(script))
-    assert collected.process.returncode == 3
-    assert [len(process.steps) for process in collected.run.processes] == [200, 200]
+    assert collected.process.returncode == 7
+    assert sorted(len(process.steps) for process in collected.run.processes) == [20, 40]
 
 
 def test_trainer_in_a_thread(collect: Collect, tmp_path: Path) -> None:

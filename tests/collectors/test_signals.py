@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.fork_server import client
 from tracelyze.analyzers.recorded.run import Process
 from tracelyze.analyzers.recorded.run_directory import load
 
@@ -45,18 +46,10 @@ class Recorded:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    import subprocess
-
     folder = tmp_path_factory.mktemp("loops") / "run"
     plain = run_plain(sys.executable, "-W", "ignore", program("loops.py"))
     wrapper = [sys.executable, "-m", "tracelyze", "collect", "--out", str(folder), "--"]
-    collected = subprocess.run(
-        [*wrapper, sys.executable, "-W", "ignore", program("loops.py")],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        timeout=300,
-    )
+    collected = client.shared().run([*wrapper, sys.executable, "-W", "ignore", program("loops.py")], environment())
     (process,) = load(folder).processes
     return Recorded(plain.stdout, plain.stderr, collected.stdout, collected.stderr, process)
 

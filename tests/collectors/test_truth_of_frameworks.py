@@ -68,5 +68,5 @@ def test_two_ranks(collect_started: Collect) -> None:
     assert_true(collect_started(sys.executable, program("truth_ranks.py")))
 
 
-def test_compiled(collect_started: Collect) -> None:
-    assert_true(collect_started(sys.executable, program("truth_compiled.py")))
+def test_compiled(collect: Collect) -> None:
+    assert_true(collect(sys.executable, program("truth_compiled.py")))

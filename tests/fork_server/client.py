@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import functools
+import hashlib
 import json
 import os
 import signal
@@ -44,12 +46,14 @@ TRAININGS: Final = ("torch", "torch._dynamo", *COMMANDS)
 
 
 class ForkServer:
-    """A server process with `modules` in memory, started at the first command and ended by `close`."""
+    """A server process with `modules` in memory, for all processes of a run of pytest.
+
+    The first that has a command starts it; it ends when the last one has called `close`.
+    """
 
     def __init__(self, modules: Sequence[str] = TRAININGS) -> None:
         self._modules = modules
         self._connection: socket.socket | None = None
-        self._process: subprocess.Popen[bytes] | None = None
 
     def run(
         self,
@@ -84,30 +88,46 @@ class ForkServer:
             )
 
     def close(self) -> None:
-        """End the server."""
-        if self._connection is not None and self._process is not None:
+        """Leave the server, which ends if nobody else uses it."""
+        if self._connection is not None:
             self._connection.close()
-            self._process.wait(30)
-            self._connection = self._process = None
+            self._connection = None
 
     def _connect(self) -> socket.socket:
         if self._connection is None:
-            self._connection, theirs = socket.socketpair()
-            environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHONWARNINGS")}
-            environment |= {"OMP_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
-            self._process = subprocess.Popen(
-                [sys.executable, str(SERVER), str(theirs.fileno()), *self._modules],
-                pass_fds=[theirs.fileno()],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-            )
-            theirs.close()
+            run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+            name = hashlib.sha256(" ".join([run, sys.executable, *self._modules]).encode()).hexdigest()[:20]
+            address = Path(tempfile.gettempdir()) / f"fork-server-{name}"
+            connection = socket.socket(socket.AF_UNIX)
+            with SERVER.open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                try:
+                    connection.connect(str(address))
+                except OSError:
+                    address.unlink(missing_ok=True)
+                    self._start(address)
+                    connection.connect(str(address))  # answered when the modules are in memory
+            self._connection = connection
         return self._connection
+
+    def _start(self, address: Path) -> None:
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHONWARNINGS")}
+        environment |= {"OMP_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(str(address))
+            listening.listen()
+            listening.set_inheritable(True)
+            os.posix_spawn(
+                sys.executable,
+                [sys.executable, str(SERVER), str(listening.fileno()), *self._modules],
+                environment,
+                file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
+            )
 
 
 @functools.cache
 def shared(modules: tuple[str, ...] = TRAININGS) -> ForkServer:
-    """The server with these modules that all tests of this process of pytest share."""
+    """The server with these modules, as all tests of this process of pytest share it."""
     server = ForkServer(modules)
     atexit.register(server.close)
     return server

@@ -1,19 +1,22 @@
 """The process behind `client.ForkServer`: imports once what programs import, then forks for each command.
 
-Started as `python server.py DESCRIPTOR MODULE...`, the descriptor being a Unix socket. A request is one JSON message
-with the standard streams as descriptors; the answers are the pid of the child and, when that has ended, its wait
-status.
+Started as `python server.py DESCRIPTOR MODULE...`, the descriptor being a Unix socket that listens. For each that
+connects there is a process of its own, which serves one request after the other; when all of these have left, the
+server ends. A request is one JSON message with the standard streams as descriptors; the answers are the pid of the
+child and, when that has ended, its wait status.
 """
 
 from __future__ import annotations
 
 import atexit
 import ctypes
+import fcntl
 import gc
 import importlib
 import json
 import os
 import random
+import select
 import signal
 import socket
 import sys
@@ -52,6 +55,32 @@ class LoadedTorch:
     def exec_module(self, module: types.ModuleType) -> None:
         sys.meta_path.remove(self)  # type: ignore[arg-type]
         module.__spec__, module.__loader__ = self.spec, self.loader
+
+
+def listen(listening: socket.socket) -> socket.socket:
+    """Forks for each that connects. Returns in the children alone, with the connection; ends when all have left."""
+    serving: set[int] = set()
+    while True:
+        if select.select([listening], [], [], 0.5 if serving else None)[0]:
+            connection, _ = listening.accept()
+            child = os.fork()
+            if child == 0:
+                listening.close()
+                return connection
+            serving.add(child)
+            connection.close()
+        while serving and (ended := os.waitpid(-1, os.WNOHANG)[0]):
+            serving.discard(ended)
+        if not serving:
+            _end_unless_called(listening)
+
+
+def _end_unless_called(listening: socket.socket) -> None:
+    with Path(__file__).open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # nobody connects meanwhile
+        if not select.select([listening], [], [], 0)[0]:
+            Path(listening.getsockname()).unlink(missing_ok=True)
+            os._exit(0)
 
 
 def serve(connection: socket.socket) -> dict[str, Any]:
@@ -185,7 +214,7 @@ if __name__ == "__main__":
     skip_destructors()
     gc.collect()
     gc.freeze()  # else a child would look through all of torch at its end: 0.3 s instead of 1.1
-    request = serve(socket.socket(fileno=int(sys.argv[1])))
+    request = serve(listen(socket.socket(fileno=int(sys.argv[1]))))
     os.chdir(request["folder"])
     places = sys.modules.get("tracelyze.collectors.program.call_sites")
     if places is not None:

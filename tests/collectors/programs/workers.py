@@ -43,13 +43,16 @@ def open_files():
     return [one for one in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{one}")]
 
 
+model = nn.Linear(3, 1)
+
+
 def train(_rank=0):
-    model = nn.Linear(3, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(5):
-        optimizer.zero_grad()
+    for _ in range(5):  # by hand: the first optimizer of a process imports torch._dynamo, which takes seconds
         model(torch.ones(2, 3)).sum().backward()
-        optimizer.step()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter -= 0.1 * parameter.grad
+                parameter.grad = None
 
 
 def facts(method):

@@ -66,4 +66,4 @@ if __name__ == "__main__":
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    torch.multiprocessing.spawn(train, (port,), nprocs=2)
+    torch.multiprocessing.start_processes(train, (port,), nprocs=2, start_method="fork")
