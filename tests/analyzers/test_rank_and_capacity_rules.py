@@ -61,6 +61,21 @@ def test_a_rank_that_others_took_the_processors_from_is_no_straggler(make) -> No
     assert make.check("straggler", *named(usual, held_up))[0] == "passed"
 
 
+def test_a_rank_with_many_times_the_work_is_a_straggler_on_a_crowded_machine_too(make) -> None:
+    """Three quarters of its time others ran; what is left is still far more than the work of the other rank."""
+    looks = [float(second) for second in range(40)]
+    samples = {"time": looks, "delayed": [0.75 * second for second in looks], "cpu_seconds": [0.2 * t for t in looks]}
+    busy = make.process(
+        make.steps(COUNT) | {"seconds": [0.15] * COUNT, "backward_seconds": [0.03] * COUNT},
+        facts={"rank": 1},
+        models=DDP,
+        evals={},
+        samples=samples,
+    )
+    ranks = named(rank(make, 0, 0.002, 0.148), busy)
+    assert make.check("straggler", *ranks)[2].ranks == [1]
+
+
 def test_a_second_is_too_short_to_call_a_rank_slow(make) -> None:
     brief = [rank(make, 0, 0.002, 0.005, count=15), rank(make, 1, 0.005, 0.002, count=15)]
     for process in brief:

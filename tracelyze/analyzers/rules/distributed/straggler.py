@@ -48,10 +48,11 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped("the ranks were seen too briefly to tell a slow one from a machine that others use")
     slowest = max(paces, key=lambda rank: paces[rank].own)
     others = [pace for rank, pace in paces.items() if rank != slowest]
-    own, usual = paces[slowest].own, float(np.median([pace.own for pace in others]))
+    had = 1.0 - paces[slowest].crowded  # share of its time for which it had a processor when it wanted one
+    own, usual = had * paces[slowest].own, float(np.median([pace.own for pace in others]))
     waited = float(np.median([pace.backward for pace in others])) - paces[slowest].backward
-    step = own + paces[slowest].backward
-    excess = own - usual - paces[slowest].crowded * step
+    step = own + had * paces[slowest].backward
+    excess = own - usual
     if excess < max(limits["share"] * step, limits["least"]) or own < limits["ratio"] * usual:
         return Passed(f"the ranks' own work takes {duration(usual)} to {duration(own)} a step")
     if waited < limits["waited"] * excess:
