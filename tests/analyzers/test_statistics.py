@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracelyze.analyzers import statistics
+from tracelyze.analyzers.computed.optimization.one_batch import leap
+from tracelyze.analyzers.statistics.robust import median
 
 MIB = 2.0**20
 lengths = st.sampled_from([60, 120, 300, 1000, 4000])
@@ -257,6 +259,20 @@ def test_onset_is_where_a_curve_stays_above() -> None:
     assert statistics.onset(np.array([0, 5, 0, 5, 6, 7.0]), 4) == 3
     assert statistics.onset(np.array([0, 5, 0.0]), 4) is None
     assert statistics.onset(np.array([9, 9.0]), 4) == 0
+
+
+@given(st.lists(st.floats(width=32), max_size=12))
+def test_the_median_is_that_of_numpy(values: list[float]) -> None:
+    expected = np.median(values) if values else np.nan
+    assert np.array_equal(median(np.array(values)), expected, equal_nan=True)
+
+
+@given(st.lists(st.sampled_from([0.1, 1.0, -2.0, 60.0, 4000.0, 0.0, np.nan, np.inf]), max_size=20), st.integers(0, 14))
+def test_a_leap_is_the_first_loss_fifty_times_above_the_eight_before(values: list[float], first: int) -> None:
+    losses = np.array(values)
+    windows = {at: np.abs(losses[at - 8 : at]) for at in range(max(8, first), len(losses))}
+    towers = [at for at, before in windows.items() if np.isfinite(before).all() and losses[at] >= 50 * before.max() > 0]
+    assert leap(losses, first) == (towers[0] if towers else None)
 
 
 def test_a_running_median_of_three_is_that_of_numpy() -> None:

@@ -21,11 +21,13 @@ _SOUND: Final = 10  # times the usual norm: the step before it was no larger
 
 def leap(losses: Floats, first: int = 0) -> int | None:
     """Index, from `first` on, of the first loss (shape [steps]) that towers over all of those before it, or None."""
-    for index in range(max(_BEFORE, first), len(losses)):
-        before = losses[index - _BEFORE : index]
-        if np.isfinite(before).all() and losses[index] >= _HEIGHT * float(np.abs(before).max()) > 0:
-            return index
-    return None
+    if len(losses) <= _BEFORE:
+        return None
+    windows = np.lib.stride_tricks.sliding_window_view(np.abs(losses[:-1]), _BEFORE)
+    highest = windows.max(axis=1)  # of those before each loss; NaN and infinity pass none of the comparisons
+    towers = (highest > 0) & np.isfinite(highest) & (losses[_BEFORE:] >= _HEIGHT * highest)
+    found = np.flatnonzero(towers[max(0, first - _BEFORE) :])
+    return int(found[0]) + max(_BEFORE, first) if len(found) else None
 
 
 def told(optimization: Optimization, between: tuple[int, int]) -> tuple[str, str]:
