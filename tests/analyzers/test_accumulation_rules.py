@@ -20,7 +20,7 @@ def discarding(make, **columns):
 def test_discarded_microbatches(make) -> None:
     status, _, finding = make.check("discarded-microbatches", make.process(discarding(make)))
     assert status == "fired"
-    assert (finding.severity, finding.first_step, finding.location.line) == ("critical", 1, 41)
+    assert (finding.severity, finding.first_step, finding.location.line) == ("critical", 1, 40)
     assert finding.cost.share == pytest.approx(0.75, abs=0.01)
     assert "% 4 == 0" in finding.fix_code
 

@@ -34,6 +34,10 @@ def test_a_batch_with_nan_that_breaks_the_loss(make) -> None:
     assert (finding.severity, finding.first_step) == ("critical", 101)
     assert "batch 100 of pass 0" in finding.summary
     assert finding.location.line == 30
+    loader = {"loader": 0, "dataset": "Curves", "site": 2, "read_by": 3}
+    own = make.process(broken_at(make, 100), loaders=[loader], more={"batches": batches})
+    _, _, finding = make.check("nonfinite-input", own)
+    assert (finding.location.line, finding.seen_at.line) == (60, 30), "the line that defines how a sample is read"
     everything = {finding.rule: finding for finding in diagnose(make.run(process)).findings}
     assert everything["loss-nonfinite"].caused_by == "nonfinite-input"
 

@@ -126,6 +126,7 @@ def faulty(
 
 
 STEP: Final = ("loss.backward()", "optimizer.step()")
+FREEZE: Final = "parameter.requires_grad_(False)"
 LEAK_EITHER: Final = "memory-leak|host-memory-leak"
 DIVERGES: Final = "learning-rate-too-high|exploding-gradients|loss-divergence|loss-nonfinite|nonfinite-gradients"
 
@@ -268,7 +269,14 @@ NO_GRADIENT: Final = (
     pair("frozen_backbone", "misspelt", "frozen-parameters", lines=("parameter.require_grad = False",), fast=True),
     pair("two_tower", "tower-left-out", "frozen-parameters", consequences=STUCK, lines=("self.optimizer = ",)),
     pair("two_tower", "late-head", "frozen-parameters", consequences=STUCK, lines=("self.optimizer = ",)),
-    pair("two_tower", "detached-tower", "frozen-parameters", consequences=STUCK, lines=("loss.backward()",), fast=True),
+    pair(
+        "two_tower",
+        "detached-tower",
+        "frozen-parameters",
+        consequences=STUCK,
+        lines=("embedded = embedded.detach()",),
+        fast=True,
+    ),
     pair("two_tower", "layers-in-forward", "frozen-parameters", consequences=STUCK, lines=("self.optimizer = ",)),
 )
 
@@ -598,7 +606,7 @@ SETTINGS: Final = (
         "sliced-in-file-order",
         "no-shuffle",
         consequences=(*NOISY_VALIDATION, *BLOW_UP),
-        lines=("loss = criterion(net(shape), species)",),
+        lines=("order = torch.randperm(len(data)) if mixed",),
     ),
     pair("leaf_sorting", "sliced"),
     faulty(
@@ -803,9 +811,9 @@ TARGETS_AND_LAYERS: Final = (
         lines=("train_loader = DataLoader(",),
         fast=True,
     ),
-    pair("heat_demand", "anomaly-mode", "debug-mode-left-on", lines=("loss.backward()",), fast=True),
-    pair("frozen_by_name", "bias", "frozen-parameters", consequences=STUCK, lines=STEP, fast=True),
-    pair("frozen_by_name", "norms", "frozen-parameters", consequences=STUCK, lines=STEP),
+    pair("heat_demand", "anomaly-mode", "debug-mode-left-on", lines=("set_detect_anomaly(True)",), fast=True),
+    pair("frozen_by_name", "bias", "frozen-parameters", consequences=STUCK, lines=(FREEZE,), fast=True),
+    pair("frozen_by_name", "norms", "frozen-parameters", consequences=STUCK, lines=(FREEZE,)),
     pair("binary_codes", "no-way-back", "frozen-parameters", consequences=STUCK, lines=("self.encode = ",)),
     pair("shared_trunk", "both-hold-trunk", "shared-parameter-two-optimizers", fast=True),
     pair("shared_trunk", "stale-average", "ema-not-updated"),

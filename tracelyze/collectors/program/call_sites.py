@@ -30,7 +30,8 @@ class Sites:
         self._numbers: dict[tuple[str, int, int], int] = {}
         self._library: dict[int, bool] = {}
         self._kept: list[CodeType] = []
-        self._codes: dict[int, CodeType] = {}  # by number of a site
+        self._codes: dict[int, tuple[CodeType, int]] = {}  # functions and lines, by number of a site
+        self.wanted: set[str] = set()  # roles of lines that are looked for since something has happened
         self._lock = threading.RLock()  # a handler of a signal may come here from within
 
     def here(self, role: str) -> int | None:
@@ -89,7 +90,7 @@ class Sites:
             if key in self._numbers:
                 return self._numbers[key]
             number = self._numbers[key] = len(self._numbers)
-            self._codes[number] = frame.f_code
+            self._codes[number] = frame.f_code, frame.f_lineno
         self._emit_row(number, key[0], frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
         return number
 
@@ -100,9 +101,13 @@ class Sites:
         self._emit_row(number, role, filename, line, function, **more)
         return number
 
-    def code(self, site: int) -> CodeType | None:
-        """The function that a site stands in; None where nothing was called from there."""
+    def code(self, site: int) -> tuple[CodeType, int] | None:
+        """The function and the line that a site stands in; None where nothing was called from there."""
         return self._codes.get(site)
+
+    def codes(self) -> list[CodeType]:
+        """The functions that sites stand in."""
+        return [code for code, _ in list(self._codes.values())]
 
     def _emit_row(self, number: int, role: str, filename: str, line: int, function: str, **more: Any) -> None:
         place = {"file": shown_path(filename), "line": line, "function": function}

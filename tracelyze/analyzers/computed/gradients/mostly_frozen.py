@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.data import loss_calls, predictions
 from tracelyze.analyzers.computed.optimization import ratios
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent
 
@@ -51,7 +51,8 @@ def finding(process: Process, reach: dict[str, Any], rule: str, limits: Limits) 
             Evidence("their tensors", shown),
             Evidence("fall of the loss", fell, "share", limits["fell"], limits.source("fell")),
         ],
-        location=optimization.step_location,
+        location=script_lines.only(process, "freeze") or optimization.step_location,
+        seen_at=optimization.step_location,
         charts=pictures.loss(optimization),
         false_alarm="Weights that came another way than by load_state_dict; random features on purpose.",
     )

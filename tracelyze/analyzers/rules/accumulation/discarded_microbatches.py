@@ -79,7 +79,8 @@ def _finding(optimization: Optimization, bad: Mask, share: float, limits: Limits
                      "none in a loop that accumulates"),
         ],
         cost=timing.scaled(timing.cost_of(optimization, bad), lost),
-        location=optimization.backward_location,
+        location=optimization.zero_grad_location or optimization.backward_location,
+        seen_at=optimization.backward_location,
         charts=pictures.over_steps(
             optimization, "Gradients cleared between the backwards of a step", "tensors",
             {"cleared": "grads_discarded", "trainable": "parameters"}, [Mark(float(begin), "cleared too often")],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.data import draws, validation
-from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -113,7 +113,8 @@ def _finding(
         ),
         first_step=drawing[0].step,
         evidence=evidence,
-        location=process.loader_location(loader),
+        location=script_lines.validation_set(process, loader["dataset"]) or process.loader_location(loader),
+        seen_at=process.loader_location(loader),
         charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="Augmentation at test time, and tasks whose noise is drawn with the sample.",
     )

@@ -77,7 +77,8 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
             Evidence("classes met", len(counts), "classes"),
             Evidence("targets looked at", sum(counts.values()), "targets", limits["targets"], limits.source("targets")),
         ],
-        location=optimization.loss_location,
+        location=process.location("loss") or optimization.loss_location,
+        seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="Rare classes that are weighed in the loss, or do not matter.",
     )

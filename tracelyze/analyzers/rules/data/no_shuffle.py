@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.data import label_order
-from tracelyze.analyzers.evidence import edits, pictures
+from tracelyze.analyzers.evidence import edits, pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, percent, plural
@@ -87,8 +87,8 @@ def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limi
             Evidence("range of labels within a batch", spread, "share", limits["width"], limits.source("width")),
             Evidence("batches looked at", len(rows), "batches", limits["batches"], limits.source("batches")),
         ],
-        location=process.loader_location(loader) or process.site(rows[0].get("site")),
-        seen_at=process.site(loader["site"]) if loader else None,
+        location=process.loader_location(loader) or script_lines.batches(process) or process.site(rows[0].get("site")),
+        seen_at=process.site(loader["site"] if loader else rows[0].get("site")),
         charts=pictures.loss(optimization) if optimization else [],
         false_alarm="An order that is the point of the training, as a curriculum from class to class.",
         diff=edits.loader_arguments(process, process.site(loader.get("made_at")), {"shuffle": "True"}),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.computed.data import overlap, validation
-from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -106,7 +106,8 @@ def _finding(process: Process, loader: dict[str, Any], found: Overlap, first: Se
             Evidence("standard error of that share", (found.share / found.expected) ** 0.5, "share"),
             Evidence("equal samples in one pass, by chance", found.chance, "share"),
         ],
-        location=process.loader_location(loader),
+        location=script_lines.only(process, "split") or process.loader_location(loader),
+        seen_at=process.loader_location(loader),
         charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="A loader that is to measure the training error, with no validation beside it.",
     )

@@ -100,7 +100,7 @@ def _finding(
             ),
             Evidence("ranks compared", len(ranks), "ranks"),
         ],
-        location=process.longest.step_location,
+        location=process.location("clip") or process.longest.step_location,
         false_alarm="Stages of a pipeline that clip apart on purpose.",
     )
 

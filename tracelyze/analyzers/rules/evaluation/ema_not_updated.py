@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, plural
@@ -71,7 +71,7 @@ def _level_of_the_start(process: Process, losses: Floats, limits: Limits) -> tup
 
 def _finding(process: Process, rows: Indices, level: tuple[float, float] | None, limits: Limits) -> Finding:
     evals, optimization = process.evals, process.longest
-    losses = evals["loss"][rows]
+    losses, validated = evals["loss"][rows], process.site(evals["site"][rows[0]])
     first, last = int(evals["after_step"][rows[0]]), int(evals["after_step"][rows[-1]])
     count = Evidence("validations of the copy", len(rows), "passes", limits["passes"], limits.source("passes"))
     if level is None:
@@ -118,7 +118,8 @@ def _finding(process: Process, rows: Indices, level: tuple[float, float] | None,
         last_step=last,
         evidence=[*evidence, Evidence("steps between the first and the last", last - first, "steps", limits["steps"],
                                       limits.source("steps"))],
-        location=process.site(evals["site"][rows[0]]) or optimization.step_location,
+        location=script_lines.only(process, "average") or validated or optimization.step_location,
+        seen_at=validated,
         charts=pictures.loss(optimization),
         false_alarm="A copy that is kept as a baseline on purpose, without a validation of the model itself.",
     )  # fmt: skip

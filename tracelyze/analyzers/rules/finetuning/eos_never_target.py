@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, texts
+from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -82,6 +83,7 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
             ),
         ],
         false_alarm="Models that score sequences or name the next item, and never have to stop.",
+        change=script_lines.only(process, "labels"),
     )
 
 

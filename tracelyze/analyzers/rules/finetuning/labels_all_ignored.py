@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -67,6 +68,7 @@ def _finding(process: Process, line: Line, known: list[float], limits: Limits) -
         ],
         false_alarm="Batches that are padded with empty samples on purpose, under a loss that is a sum.",
         severity="critical" if critical else "warning",
+        change=script_lines.only(process, "labels"),
     )
 
 

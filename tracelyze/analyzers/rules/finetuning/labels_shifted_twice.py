@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent
@@ -48,6 +49,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
             ),
         ],
         false_alarm="A head that is meant to predict the token after the next one.",
+        change=script_lines.only(process, "labels"),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -41,6 +41,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
     added, used = row["rows"] - row["before"], int(row["used"])
     optimization = process.longest if process.optimizations else None
     frozen = not row["trainable"]
+    made, stepped = (optimization.made_at, optimization.step_location) if optimization is not None else (None, None)
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -75,7 +76,8 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
             ),
             Evidence("the weight requires a gradient", "no" if frozen else "yes"),
         ],
-        location=optimization.step_location if optimization is not None else None,
+        location=(script_lines.only(process, "freeze") if frozen else None) or made or stepped,
+        seen_at=stepped,
         charts=pictures.loss(optimization) if optimization is not None else [],
         false_alarm="New rows that were filled with embeddings which are to stay.",
     )

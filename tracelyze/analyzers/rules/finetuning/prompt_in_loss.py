@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, texts
+from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -61,6 +62,7 @@ def _finding(process: Process, line: Line, rows: list[Row], template: float, bef
             Evidence("ids that all rows begin with", length, "ids"),
         ],
         false_alarm="Continued pretraining, conversations that are learned as a whole, templates on purpose.",
+        change=script_lines.only(process, "labels"),
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.gradients import untrainable
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
@@ -47,6 +47,7 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
     first, last = int(rows[begin]), int(rows[end - 1])
     missing = bool((none[rows[begin:end]] >= steps["parameters"][rows[begin:end]]).all())
     what = "None" if missing else "exactly zero"
+    change = script_lines.cut(optimization.process) if missing else None
     number = timing.step_at(optimization, first)
     affected = np.zeros(len(steps), dtype=bool)
     affected[first : last + 1] = True
@@ -62,6 +63,7 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
             + (
                 "No gradient means that backward never reaches these parameters: the loss is cut off from them "
                 "(detach, .data, no_grad, numpy on the way), or the optimizer holds another model's parameters."
+                + script_lines.said(change, "cuts a graph", "outside of loop and evaluation")
                 if missing
                 else "The loss is exactly 0 from the first step to the last, and no gradient comes of it. A softmax or "
                 "a cross-entropy over a single class is so, a loss whose terms cancel, a mask that hides everything."
@@ -90,7 +92,8 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
             Evidence("of them with gradient None", int(none[first]), "tensors"),
         ],
         cost=timing.cost_of(optimization, affected),
-        location=optimization.backward_location,
+        location=change or optimization.backward_location,
+        seen_at=optimization.backward_location,
         charts=pictures.over_steps(
             optimization,
             "Gradients that are missing or zero",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent
@@ -51,6 +52,9 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
     optimization = process.longest if process.optimizations else None
     steps, schedule = int(row["highest"]) + 1, row["source"] == "schedule"
     share = steps / row["range"]
+    name = re.escape(str(row["argument"]))
+    drawn = script_lines.only(process, "draw", rf"\b{name}\b\s*=") or script_lines.only(process, "draw")
+    seen = optimization.step_location if optimization is not None else None
     whole = f"schedule of {row['range']:,} steps" if schedule else f"embedding of {row['range']:,} timesteps"
     return Finding(
         rule=RULE.id,
@@ -61,6 +65,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
             f"The argument {row['argument']} of the model never exceeded {row['highest']:.0f} in {row['values']:,} "
             f"values, beside its {whole}: {percent(share)} of it, those with the least noise. Sampling begins at the "
             "other end, where the model has never been trained, so samples are made of noise."
+            + script_lines.said(drawn, "draws integers")
             + ("" if schedule else " Perhaps the embedding is merely larger than it has to be.")
         ),
         fix="Draw timesteps from the whole schedule.",
@@ -73,7 +78,8 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
             Evidence("timesteps there are", row["range"]),
             Evidence("values looked at", row["values"], "", limits["values"], limits.source("values")),
         ],
-        location=optimization.step_location if optimization is not None else None,
+        location=drawn or seen,
+        seen_at=seen,
         charts=pictures.loss(optimization) if optimization is not None else [],
         false_alarm="A refiner, which gets samples of another model that are nearly without noise; a first stage.",
     )

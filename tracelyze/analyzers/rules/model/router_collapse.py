@@ -53,6 +53,7 @@ def _finding(process: Process, bad: dict[str, list[Row]], gates: int, limits: Li
     busiest = float(np.median([row["busiest_share"] for row in rows]))
     optimization = process.longest if process.optimizations else None
     begin = int(rows[0]["step"])
+    seen = optimization.backward_location if optimization is not None else None
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -74,7 +75,8 @@ def _finding(process: Process, bad: dict[str, list[Row]], gates: int, limits: Li
             Evidence("tokens whose first choice is one expert", busiest, "share"),
             Evidence("measurements", len(rows), "measurements", limits["looks"], limits.source("looks")),
         ],
-        location=optimization.backward_location if optimization is not None else None,
+        location=process.module_location(name) or seen,
+        seen_at=seen,
         charts=pictures.loss(optimization, [Mark(float(begin), "first of these measurements")])
         if optimization is not None
         else [],

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.computed.optimization.prelude import what_moved_first
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.recorded import logged
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.analyzers.signatures import hidden_nan
@@ -61,8 +61,7 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
         harm += ": the training goes on without them." if later.any() else ": what was trained from here on is lost."
     if hidden:
         harm += " The log says 0.0 in their place: the Trainer filters NaN out of what it logs."
-    affected = np.zeros(len(bad), dtype=bool)
-    affected[first:] = True
+    affected, seen = np.arange(len(bad)) >= first, optimization.loss_location
     return Finding(
         rule=RULE.id,
         severity="warning" if recovered else "critical",
@@ -82,7 +81,8 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
             *(Evidence("its batch, as logged", batch) for batch in logged.batches(optimization.process, [first])),
         ],
         cost=timing.cost_of(optimization, bad if recovered else affected),
-        location=optimization.loss_location,
+        location=script_lines.singular(optimization.process, begin) or seen,
+        seen_at=seen,
         charts=pictures.loss(optimization, marks) + pictures.grad_norm(optimization, marks),
         false_alarm="A loss that is meant to be Inf for rejected samples, and is never stepped on, is harmless.",
     )

@@ -81,7 +81,8 @@ def _finding(optimization: Optimization, index: int, root: dict[str, Any], lost:
             Evidence("its place among the module calls of the forward", root["order"]),
             Evidence("dtype of its output", root["dtype"]),
         ],
-        location=optimization.backward_location,
+        location=optimization.process.module_location(root["module"]) or optimization.backward_location,
+        seen_at=optimization.backward_location,
         charts=pictures.loss(optimization, [Mark(float(begin), f"{name}: {what}")]),
         false_alarm="A module whose NaN are masked later, if the loss broke at the same step for another reason.",
     )

@@ -13,6 +13,7 @@ from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.diagnosis import Location
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -48,6 +49,8 @@ def _finding(optimization: Optimization, first: int, rows: list[dict[str, Any]],
     fields = ", ".join(sorted({f"{one['field']} ({one['dtype']}, {one['shape']})" for one in rows}))
     which = f"batch {row['batch']:,} of pass {row['epoch']}" if row["loader"] is not None else "the model's input"
     affected = np.arange(len(optimization.steps)) >= first
+    process, loader = optimization.process, _loader(optimization.process, row)
+    seen = process.site((loader or {}).get("site")) or process.location("loader") or optimization.loss_location
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -70,10 +73,21 @@ def _finding(optimization: Optimization, first: int, rows: list[dict[str, Any]],
             Evidence("steps without a finite loss since", broken, "steps"),
         ],
         cost=timing.cost_of(optimization, affected),
-        location=optimization.process.location("loader"),
+        location=(_prepared_at(process, loader) if loader else None) or seen,
+        seen_at=seen,
         charts=pictures.loss(optimization, [Mark(float(begin), "batch with NaN or Inf")]),
         false_alarm="Missing values that the model masks, if the loss broke at the same step for another reason.",
     )
+
+
+def _loader(process: Process, row: dict[str, Any]) -> dict[str, Any] | None:
+    """The loader that handed out a batch."""
+    return next((one for one in process.loaders.records() if one["loader"] == row["loader"]), None)
+
+
+def _prepared_at(process: Process, loader: dict[str, Any]) -> Location | None:
+    """The line that defines how the script's own dataset reads a sample, else the one that makes the loader."""
+    return process.site(loader.get("read_by")) or process.loader_location(loader)
 
 
 RULE = Rule(

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
 
 CODE = {
     "anomaly_mode": "torch.autograd.set_detect_anomaly(debug)  # debug: True only while you look for a NaN",
@@ -55,12 +56,17 @@ def check(process: Process, limits: Limits) -> Outcome:
                     Evidence("steps with it on", share, "share", limits["share"], limits.source("share")),
                     Evidence("length of the run", seconds, "s", limits["seconds"], limits.source("seconds")),
                 ],
-                location=optimization.backward_location,
+                location=_switched_on(process, column) or optimization.backward_location,
+                seen_at=optimization.backward_location,
                 charts=pictures.time_split(optimization),
                 false_alarm="A long run that is only there to be debugged.",
             )
         ]
     return Passed("neither anomaly detection nor a profiler was on throughout")
+
+
+def _switched_on(process: Process, column: str) -> Location | None:
+    return script_lines.only(process, "anomaly") if column == "anomaly_mode" else None
 
 
 RULE = Rule(

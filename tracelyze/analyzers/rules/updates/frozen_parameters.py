@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.gradients import mostly_frozen, unheld, zero_fronts
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Location, Severity
 from tracelyze.formatting import percent, plural
@@ -82,6 +82,8 @@ def _made_at(process: Process, row: Row) -> Location | None:
 def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limits) -> Finding:
     """`ran`: forward does run a module that holds some of the tensors, so that something cuts it off from the loss."""
     share = row["missed_elements"] / max(1, row["held_elements"])
+    process = optimization.process
+    change = script_lines.cut(process) if ran else _made_at(process, row)
     severity: Severity = "warning" if ran and share >= limits["share"] else "info"
     return Finding(
         rule=RULE.id,
@@ -95,6 +97,7 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
             + (
                 "Forward runs these layers, but the way from them to the loss is cut: detach(), .data, .item(), numpy, "
                 "no_grad or argmax on the way, or a head whose loss is not in the sum."
+                + script_lines.said(change, "cuts a graph", "outside of loop and evaluation")
                 if ran
                 else "No sampled forward saw these layers run: they belong to a branch that is not taken, or to a "
                 "part that is not used."
@@ -113,7 +116,7 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
             ),
             Evidence("steps looked at", row["steps"], "steps", limits["steps"], limits.source("steps")),
         ],
-        location=(None if ran else _made_at(optimization.process, row)) or optimization.backward_location,
+        location=change or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="Layers that this training is not meant to use, as the pooler of a language model.",

@@ -186,6 +186,7 @@ class GradientNorm(Signal):
             return ""
         held = [id(p) for p in tracked.parameters() if p.grad is not None and p.grad.layout is self.torch.strided]
         broken = {held[index] for index in bad if index < len(held)}
+        self.program.sites.wanted.add("singular")
         return ", ".join(suspects(self._graph, set(held) - broken, broken))
 
     def _fill(

@@ -201,9 +201,9 @@ class Evaluation(Signal):
 
     def _note_function(self, site: int | None) -> None:
         """The first statement of the function that evaluates, beside which a missing eval() or no_grad() belongs."""
-        code = None if site is None else self.program.sites.code(site)
-        if code is not None and "backward" not in code.co_names:
-            line = named_calls.first_statement(code)
+        place = None if site is None else self.program.sites.code(site)
+        if place is not None and "backward" not in place[0].co_names:
+            code, line = place[0], named_calls.first_statement(place[0])
             if line is not None:
                 self.program.sites.at("evaluation", code, line)
 

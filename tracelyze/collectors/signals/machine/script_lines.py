@@ -11,7 +11,7 @@ from types import CodeType
 from typing import Any
 
 from tracelyze.collectors.program.call_sites import is_library
-from tracelyze.collectors.program.lines import construction, named_calls
+from tracelyze.collectors.program.lines import construction, named_calls, script_text
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
@@ -25,7 +25,9 @@ MAX_ROWS = 2000
 class ScriptLines(Signal):
     name = "script_lines"
     columns = tuple(f"modules.{name}" for name in ("model", "module", "kind", "made_at"))
-    about = "Lines of the training loop that clear gradients, softmaxes in the model; lines that make its modules."
+    about = (
+        "Lines that make modules; lines of the script that clear gradients, detach, freeze, draw, split, and the like."
+    )
     cost = "a few ms once, on a thread of ours; 3 us for each module that is made, and again at the first step"
 
     def __init__(self, context: SignalContext) -> None:
@@ -35,6 +37,11 @@ class ScriptLines(Signal):
         self._rows = 0  # of the table modules
         self._kinds: list[type] = []  # classes of modules of the script's own, whose functions are still to be read
         self._known_kinds: set[int] = set()  # by identity
+        self._texts: dict[str, script_text.Text] = {}  # by file
+        self._files: set[str] = set()  # in which the models' classes stand
+        self._named: dict[int, CodeType] = {}  # functions that were read for names, by identity
+        self._divides: dict[int, CodeType] = {}  # and those that were for divisions, logarithms and roots
+        self._state = 0, False  # lines of the script that were known at the last look, and what was looked for
         self._read: dict[int, CodeType] = {}  # functions, by identity: hashing one hashes its constants
 
     def first_step(self, tracked: Tracked) -> None:
@@ -60,7 +67,9 @@ class ScriptLines(Signal):
             if id(kind) not in self._known_kinds:
                 self._known_kinds.add(id(kind))
                 code = getattr(getattr(kind, "forward", None), "__code__", None)
-                self._kinds += [kind] if isinstance(code, CodeType) and not is_library(code.co_filename) else []
+                if isinstance(code, CodeType) and not is_library(code.co_filename):
+                    self._kinds.append(kind)
+                    self._files.add(code.co_filename)
             holder = sites.get(name.rpartition(".")[0]) if name else None
             site = construction.modules.site_of(part, "module", self.program.sites, running)
             sites[name] = holder if site is None else site
@@ -71,6 +80,27 @@ class ScriptLines(Signal):
 
     def finished(self) -> None:
         self._read_forwards()
+        self._read_files()
+
+    def _read_files(self) -> None:
+        """Lines that do something by a name, in the files in which the training stands: each file once."""
+        sites = self.program.sites
+        codes, singular = sites.codes(), "singular" in sites.wanted
+        if (len(codes), singular) == self._state:
+            return
+        self._state = len(codes), singular
+        files = {code.co_filename for code in codes}.union(self._files)
+        self._texts.update({file: script_text.of_file(file) for file in files.difference(self._texts)})
+        datasets = frozenset[str]().union(*(text.datasets for text in self._texts.values()))
+        for code in itertools.chain(codes, *(text.functions for text in self._texts.values())):
+            if id(code) not in self._named:
+                self._named[id(code)] = code
+                for role, line in script_text.lines(code, datasets)[:MAX_SITES]:
+                    sites.at(role, code, line)
+            if singular and id(code) not in self._divides:
+                self._divides[id(code)] = code
+                for line in script_text.singular(code)[:MAX_SITES]:
+                    sites.at("singular", code, line)
 
     def _read_forwards(self) -> None:
         kinds, self._kinds = self._kinds, []
@@ -85,12 +115,20 @@ class ScriptLines(Signal):
 
     def every_second(self, row: dict[str, Any]) -> None:
         self._read_forwards()
+        self._read_files()
         site = self.progress.backward_site
         if site is None or site in self._done or len(self._done) >= MAX_SITES:
             return
         self._done.add(site)
-        code = self.program.sites.code(site)
-        if code is not None:
+        sites = self.program.sites
+        place = sites.code(site)
+        if place is not None:
+            code, line = place
+            loop = script_text.loop_around(code, line)
+            if loop is not None:
+                sites.at("loop", code, loop)
+            for maker in script_text.batches_of(code, self._texts[code.co_filename].functions):
+                sites.at("batches", maker, named_calls.first_statement(maker) or maker.co_firstlineno)
             for line in named_calls.methods(code, "zero_grad")[:MAX_SITES]:
                 self.program.sites.add("zero_grad", code.co_filename, line, code.co_name)
             for line in named_calls.softmaxes(code)[:MAX_SITES]:

@@ -1,0 +1,131 @@
+"""A line of the script's text is named where evidence asks for it and the script has no other one."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.recorded.run import Process
+from tracelyze.testing import SITES
+
+
+def process_with(make: Any, *lines: tuple[str, int, str, str], **more: Any) -> Process:
+    rows = [
+        {"site": 20 + n, "role": role, "file": "train.py", "line": line, "function": function, "source": source}
+        for n, (role, line, function, source) in enumerate(lines)
+    ]
+    process: Process = make.process(sites=[*SITES, *rows], **more)
+    return process
+
+
+def number(location: Any) -> int | None:
+    return location.line if location is not None else None
+
+
+@pytest.mark.parametrize(
+    ("places", "expected"),
+    [
+        ([], None),
+        ([(12, "freeze")], 12),
+        ([(14, "freeze"), (12, "freeze")], 12),
+        ([(12, "freeze"), (52, "freeze")], None),
+        ([(12, "freeze"), (14, "build")], None),
+    ],
+)
+def test_only_one_place(make: Any, places: list[tuple[int, str]], expected: int | None) -> None:
+    lines = [("freeze", line, function, "p.requires_grad = False") for line, function in places]
+    assert number(script_lines.only(process_with(make, *lines), "freeze")) == expected
+
+
+def test_what_cuts_a_graph_apart_from_the_loop_and_the_evaluation(make: Any) -> None:
+    inside = ("cut", 12, "forward", "return x.detach()")
+    logged = ("cut", 44, "main", "total += loss.detach()")  # the function of the backward
+    assert number(script_lines.cut(process_with(make, inside, logged))) == 12
+    assert script_lines.cut(process_with(make, logged)) is None
+    measured = [("evaluation", 70, "evaluate", "model.eval()"), ("cut", 71, "evaluate", "with torch.no_grad():")]
+    assert number(script_lines.cut(process_with(make, inside, *measured))) == 12
+
+
+def test_the_operation_that_has_a_single_line(make: Any) -> None:
+    lines = [
+        ("singular", 12, "likelihood", "return -torch.log(p).mean()"),
+        ("singular", 22, "forward", "return x / x.sum(1)"),
+        ("singular", 25, "scaled", "return x / x.norm()"),
+    ]
+    event = {"step": 7, "kind": "nonfinite-gradient", "name": "head.weight", "text": "division by 0, log at 0"}
+    process = process_with(make, *lines, events=[event])
+    assert number(script_lines.singular(process)) == 12, "three lines divide, one takes a logarithm"
+    assert number(script_lines.singular(process, 7)) == 12
+    assert script_lines.singular(process, 90) is None, "gradients that broke at another time"
+    assert script_lines.singular(process_with(make, *lines)) is None
+
+
+def test_the_validation_set_by_its_name(make: Any) -> None:
+    lines = [
+        ("data", 12, "build", "train = Images(files, augment=True)"),
+        ("data", 13, "build", "val_set = Images(held, augment=True)"),
+        ("data", 14, "build", "test_words = Words(held)"),
+    ]
+    assert number(script_lines.validation_set(process_with(make, *lines), "Images")) == 13
+    assert script_lines.validation_set(process_with(make, lines[0]), "Images") is None
+
+
+def test_what_makes_batches_without_a_loader(make: Any) -> None:
+    loop = ("loop", 33, "main", "for batch in batches(x):")
+    maker = ("batches", 12, "batches", "for start in range(0, len(x), 32):")
+    assert number(script_lines.batches(process_with(make, loop, maker))) == 12
+    assert number(script_lines.batches(process_with(make, loop))) == 33
+    assert script_lines.batches(process_with(make)) is None
+
+
+CUT_OFF = {
+    "step": 400, "optimizer": 0, "steps": 400, "held": 8, "held_elements": 1000, "missed": 4, "missed_elements": 400,
+    "names": "item.first.weight",
+}  # fmt: skip
+TIMESTEPS = [
+    {"argument": "t", "source": "schedule", "range": 1000, "distinct": 100, "low": 0, "high": 99, "lowest": 0}
+    | {"highest": 99, "step": 1 + 10 * n, "values": 64 * (n + 1)}
+    for n in range(12)
+]
+NEW_ROWS = [
+    {"parameter": "words.weight", "before": 50, "rows": 56, "trainable": False, "used": 6.0, "unchanged": 6.0}
+    | {"step": step}
+    for step in (0, 10, 100)
+]
+BROKEN = {"step": 101, "kind": "nonfinite-gradient", "name": "head.weight", "text": "log at 0"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "columns", "tables", "role", "source"),
+    [
+        ("frozen-parameters", {}, {"reach": [CUT_OFF], "activations": [{"module": "item.first"}]}, "cut", "x.detach()"),
+        ("zero-gradients", {"grads_none": [8] * 400}, {}, "cut", "return head(x.numpy())"),
+        ("narrow-timesteps", {}, {"timesteps": TIMESTEPS}, "draw", "t = torch.randint(0, 100, (n,))"),
+        ("new-tokens-untrained", {}, {"new_rows": NEW_ROWS}, "freeze", "words.requires_grad_(False)"),
+        ("loss-nonfinite", {"loss": [0.5] * 100 + [math.inf] * 300}, {"events": [BROKEN]}, "singular", "p.log()"),
+        ("debug-mode-left-on", {"anomaly_mode": [True] * 400}, {}, "anomaly", "set_detect_anomaly(True)"),
+    ],
+)
+def test_a_rule_names_the_only_line_and_where_it_was_seen(
+    make: Any, rule: str, columns: dict[str, Any], tables: dict[str, Any], role: str, source: str
+) -> None:
+    def finding(*lines: int) -> Any:
+        sites = [
+            {"site": 20 + n, "role": role, "file": "train.py", "line": line, "function": f"f{line}", "source": source}
+            for n, line in enumerate(lines)
+        ]
+        more = {name: rows for name, rows in tables.items() if name != "events"}
+        process = make.process(
+            make.steps() | columns, sites=[*SITES, *sites], events=tables.get("events", []), more=more
+        )
+        status, reason, found = make.check(rule, process)
+        assert status == "fired", reason
+        return found
+
+    seen = finding().location
+    assert number(finding(12).location) == 12
+    assert finding(12).seen_at == seen
+    assert finding(12, 80).location == seen, "two such lines: neither is named"

@@ -1,0 +1,150 @@
+"""Lines that do something by a name are found in functions, and what only looks like it is not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+from types import CodeType
+
+import pytest
+
+from tracelyze.collectors.program.lines import script_text
+
+from .conftest import Collect
+
+SOURCE = """
+class Images(Dataset):
+    def __init__(self, labels):
+        self.labels = labels
+
+def collate(rows):
+    batch = stack(rows)
+    labels = batch.clone()  # labels
+    batch["labels"] = labels  # labels
+    return batch["labels"]
+
+def freeze(model):
+    model.body.requires_grad_(False)  # freeze
+    for p in model.parameters():
+        p.requires_grad = False  # freeze
+        print(p.requires_grad)
+
+def loss_of(model, x):
+    t = torch.randint(0, 10, (len(x),))  # draw
+    hidden = model.body(x).detach()  # cut
+    return model.head(hidden, t)
+
+def build(x):
+    order = np.random.permutation(len(x))  # split
+    train = Images(x[order])  # data
+    return train, Images.__name__  # data
+
+def update(mine, theirs):
+    mine.lerp_(theirs, 0.1)  # average
+"""
+
+
+def codes(source: str) -> Iterator[CodeType]:
+    todo = [compile(dedent(source), "train.py", "exec")]
+    while todo:
+        code = todo.pop()
+        todo += [one for one in code.co_consts if isinstance(one, CodeType)]
+        yield code
+
+
+def test_lines_that_do_something_by_a_name() -> None:
+    wanted = [
+        (text.rpartition("# ")[2], number) for number, text in enumerate(SOURCE.splitlines(), start=1) if "  # " in text
+    ]
+    found = [place for code in codes(SOURCE) for place in script_text.lines(code, frozenset({"Images"}))]
+    assert sorted(found, key=lambda place: place[1]) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("-torch.log(p)", True),
+        ("p.log().mean()", True),
+        ("x / x.sum()", True),
+        ("(x ** 2).sum().sqrt()", True),
+        ("x / 2.0", False),
+        ("math.log(3) + np.sqrt(p)", False),
+        ("self.log('loss', p)", False),
+        ("x // p", False),
+    ],
+)
+def test_what_may_have_no_finite_value(text: str, found: bool) -> None:
+    *_, function = codes(f"def f(self, x, p):\n    y = x + p\n    return {text}")
+    assert script_text.singular(function) == [3] * found
+
+
+def test_the_loop_around_a_line_and_what_makes_its_batches() -> None:
+    source = """
+        def batches(x):
+            for start in range(9):
+                yield x[start]
+        def main(x):
+            for epoch in range(3):
+                for one in batches(x):
+                    one.backward()
+                print(epoch)
+            x.backward()
+    """
+    functions = list(codes(source))
+    (main,) = (code for code in functions if code.co_name == "main")
+    assert script_text.loop_around(main, 8) == 7
+    assert script_text.loop_around(main, 9) == 6
+    assert script_text.loop_around(main, 10) is None
+    assert [code.co_name for code in script_text.batches_of(main, functions)] == ["batches"]
+
+
+TRAINING = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 4), nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.head(self.body(x).detach())  # cut
+
+def likelihood(scores):
+    return -torch.log(scores * 0.0).mean()  # singular
+
+def batches(x):
+    for start in range(0, len(x), 8):  # batches
+        yield x[start : start + 8]
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+for batch in batches(torch.randn(160, 4)):  # loop
+    loss = likelihood(model(batch))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_lines_of_a_training_are_recorded(collect: Collect, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(TRAINING)
+    (process,) = collect(sys.executable, str(script)).run.processes
+    roles = ("cut", "singular", "batches", "loop")
+    found = {(role, one.line) for role in roles for one in process.locations(role)}
+    expected = {
+        (text.rpartition("# ")[2], number)
+        for number, text in enumerate(TRAINING.splitlines(), start=1)
+        if "  # " in text
+    }
+    assert found == expected
+
+
+def test_a_loss_that_stays_finite_has_its_divisions_left_alone(collect: Collect, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(TRAINING.replace("scores * 0.0", "scores * 0.0 + 1"))
+    (process,) = collect(sys.executable, str(script)).run.processes
+    assert not process.locations("singular")

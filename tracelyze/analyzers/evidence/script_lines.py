@@ -1,0 +1,72 @@
+"""Lines that the script's text holds (roles of the table sites), and that evidence of what happened points at.
+
+That such a line stands in the script is all that is known of it. So one is named only where there is no other.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
+
+_TOGETHER: Final = 6  # lines: what one stretch of a function does
+_VALIDATION: Final = re.compile(r"^\s*(?:self\.)?\w*(?:val|test|dev|eval|held)\w*\s*(?::[^=]+)?=", re.IGNORECASE)
+_IN_WORDS: Final = {  # what the collector calls an operation (singular_operations.py), and how a script writes it
+    "log": r"\blog\s*\(", "log2": r"\blog2\s*\(", "log10": r"\blog10\s*\(", "log1p": r"\blog1p\s*\(",
+    "sqrt": r"sqrt\s*\(|\*\*\s*0?\.5\b", "rsqrt": r"rsqrt\s*\(", "norm": r"norm\s*\(", "std": r"\bstd\s*\(",
+    "cdist": r"\bcdist\s*\(", "division": r"[^/]/[^/]", "reciprocal": r"\breciprocal\s*\(",
+    "acos": r"\b(?:acos|arccos)\s*\(", "asin": r"\b(?:asin|arcsin)\s*\(", "atanh": r"\batanh\s*\(",
+    "acosh": r"\bacosh\s*\(", "logit": r"\blogit\s*\(", "erfinv": r"\berfinv\s*\(", "a power": r"\bpow\s*\(",
+}  # fmt: skip
+
+
+def only(process: Process, role: str, pattern: str = "") -> Location | None:
+    """The line of this role whose text matches, if there is one; the first one of a few that stand together."""
+    return _only([one for one in process.locations(role) if re.search(pattern, one.source)])
+
+
+def cut(process: Process) -> Location | None:
+    """The only line that cuts a graph (detach, no_grad, numpy), where the script does not evaluate or run its loop."""
+    apart = {(one.file, one.function) for role in ("evaluation", "backward", "step") for one in process.locations(role)}
+    apart |= {(at.file, at.function) for site in process.evals["site"] if (at := process.site(site)) is not None}
+    return _only([one for one in process.locations("cut") if (one.file, one.function) not in apart])
+
+
+def singular(process: Process, step: int | None = None) -> Location | None:
+    """The line of the operation that can have made the first gradients NaN (those of `step`): of the operations that
+    the collector names, the first that stands in a single line of the script."""
+    events = [row for row in process.events.records() if row["kind"] == "nonfinite-gradient"]
+    events = events if step is None or (events and abs(events[0]["step"] - step) <= 1) else []
+    for operation in (events[0]["text"] or "").split(", ") if events else ():
+        name = re.split(r" (?:at|of|by|below)\b", operation)[0]
+        found = only(process, "singular", _IN_WORDS[name]) if name in _IN_WORDS else None
+        if found is not None:
+            return found
+    return None
+
+
+def validation_set(process: Process, dataset: str) -> Location | None:
+    """The only line that makes such a data set, of the script's own, under the name of a validation set."""
+    made = [one for one in process.locations("data") if f"{dataset}(" in one.source]
+    return _only([one for one in made if _VALIDATION.match(one.source)])
+
+
+def batches(process: Process) -> Location | None:
+    """What gives the loop its batches without a loader: the only generator that it asks, else its own `for`."""
+    makers = process.locations("batches")
+    return _only(makers) if makers else only(process, "loop")
+
+
+def said(line: Location | None, what: str, where: str = "of the script") -> str:
+    """A sentence about such a line, empty where there is none."""
+    return f" Line {line.line} is the only place {where} that {what}." if line is not None else ""
+
+
+def _only(lines: list[Location]) -> Location | None:
+    first = min(lines, key=lambda one: one.line, default=None)
+    if first is None or len({(one.file, one.function) for one in lines}) > 1:
+        return None
+    return first if max(one.line for one in lines) - first.line <= _TOGETHER else None

@@ -1,0 +1,131 @@
+"""Lines of the script's files that do something by a name, read off bytecode: nothing is wrapped, and what is found may
+never have run. The analyzers name such a line only beside evidence of what happened.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Iterator, Mapping
+from types import CodeType, FunctionType
+from typing import Any, Final, NamedTuple
+
+from tracelyze.collectors.program.lines.named_calls import LONGEST, METHODS
+
+CALLED: Final[Mapping[str, frozenset[str]]] = {
+    "freeze": frozenset({"requires_grad_"}),
+    "anomaly": frozenset({"set_detect_anomaly", "detect_anomaly"}),
+    "split": frozenset({"random_split", "train_test_split", "Subset", "permutation", "randperm"}),
+    "average": frozenset({"lerp_", "_foreach_lerp_", "update_parameters"}),
+    "draw": frozenset({"randint", "randint_like"}),
+}
+CUTS: Final = frozenset({"detach", "detach_", "no_grad", "inference_mode", "numpy"})
+ASSIGNED: Final = {"requires_grad": "freeze", "labels": "labels"}
+SINGULAR: Final = frozenset(  # by what a gradient may be lost at: signals/gradients/singular_operations.py
+    {"log", "log2", "log10", "log1p", "sqrt", "rsqrt", "norm", "vector_norm", "std", "cdist", "reciprocal", "logit"}
+) | {"acos", "asin", "arccos", "arcsin", "acosh", "atanh", "erfinv", "pow"}
+NO_TENSORS: Final = frozenset({"math", "np", "numpy", "self", "wandb", "logging", "logger", "run", "mlflow"})
+_STORES: Final = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR")
+_TAKES: Final = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", *METHODS)
+_NAMES: Final = frozenset({*ASSIGNED, *CUTS}.union(*CALLED.values()))
+_GENERATOR: Final = 0x20  # CO_GENERATOR
+_MOST: Final = 4000  # functions of a file
+
+
+class Text(NamedTuple):
+    """What a file of the program defines: its functions, and the names of its data sets."""
+
+    functions: list[CodeType]
+    datasets: frozenset[str]
+
+
+def of_file(filename: str) -> Text:
+    """What stands in a file of the program, without the code of the file itself."""
+    found: dict[int, CodeType] = {}
+    datasets: set[str] = set()
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", None)
+        if type(names) is not dict or names.get("__file__") != filename:
+            continue
+        for one in list(names.values()):
+            owned = list(vars(one).values()) if isinstance(one, type) else [one]
+            if isinstance(one, type) and any(base.__name__ == "Dataset" for base in one.__mro__[1:]):
+                datasets.add(one.__name__)
+            for code in _codes(owned, filename):
+                found[id(code)] = code
+    return Text(list(found.values())[:_MOST], frozenset(datasets))
+
+
+def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[str, int]]:
+    """Roles and lines of a function: what it calls and assigns by the names above, and where it makes a data set."""
+    known = {*code.co_names, *code.co_varnames, *code.co_cellvars}
+    if len(code.co_code) > LONGEST or not (known & _NAMES or known & datasets or "labels" in code.co_consts):
+        return []
+    found: dict[tuple[str, int], None] = {}
+    line, before = code.co_firstlineno, None
+    for one in dis.get_instructions(code):
+        line = (one.positions.lineno if one.positions is not None else None) or line
+        if (
+            one.opname in _STORES
+            and one.argval in ASSIGNED
+            and (one.opname == "STORE_ATTR") == (one.argval != "labels")
+        ):
+            found[ASSIGNED[one.argval], line] = None
+        elif one.opname == "STORE_SUBSCR" and before == "labels":
+            found["labels", line] = None
+        elif one.opname in _TAKES:
+            roles = [role for role, names in CALLED.items() if one.argval in names]
+            roles += ["data"] * (one.argval in datasets) + ["cut"] * (one.argval in CUTS)
+            found.update(dict.fromkeys((role, line) for role in roles))
+        before = one.argval if one.opname == "LOAD_CONST" and type(one.argval) is str else None
+    return list(found)
+
+
+def singular(code: CodeType) -> list[int]:
+    """Lines of a function that divide, or call what has no finite value or derivative somewhere, by its name."""
+    found: set[int] = set()
+    if len(code.co_code) > LONGEST:
+        return []
+    line, owner, constant = code.co_firstlineno, "", False
+    for one in dis.get_instructions(code):
+        line = (one.positions.lineno if one.positions is not None else None) or line
+        divides = one.opname == "BINARY_OP" and one.argrepr in ("/", "/=") and not constant
+        if divides or (one.opname in _TAKES and one.argval in SINGULAR and owner not in NO_TENSORS):
+            found.add(line)
+        if one.opname not in ("PUSH_NULL", "PRECALL", "CACHE"):
+            owner, constant = str(one.argval), one.opname == "LOAD_CONST"
+    return sorted(found)
+
+
+def loop_around(code: CodeType, line: int) -> int | None:
+    """The line of the innermost `for` of a function around one of its lines; None where no loop stands around it."""
+    if len(code.co_code) > LONGEST:
+        return None
+    found, at = None, code.co_firstlineno
+    for one in dis.get_instructions(code):
+        at = (one.positions.lineno if one.positions is not None else None) or at
+        if one.opname == "FOR_ITER" and at <= line:
+            last = max((there for start, _, there in code.co_lines() if there and start < one.argval), default=at)
+            found = at if last >= line else found
+    return found
+
+
+def batches_of(code: CodeType, functions: list[CodeType]) -> list[CodeType]:
+    """The generators of a file that a function asks for by their name: what makes the batches of a loop."""
+    return [one for one in functions if one.co_flags & _GENERATOR and one.co_name in code.co_names]
+
+
+def _codes(owned: list[Any], filename: str) -> Iterator[CodeType]:
+    for one in owned:
+        function = getattr(one, "__func__", one.fget if isinstance(one, property) else one)
+        wrapped = vars(function).get("__wrapped__") if isinstance(function, FunctionType) else None
+        function = wrapped or function  # torch.no_grad() as a decorator
+        if isinstance(function, FunctionType) and function.__code__.co_filename == filename:
+            yield from _with_inner(function.__code__)
+
+
+def _with_inner(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _with_inner(constant)
