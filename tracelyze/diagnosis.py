@@ -332,6 +332,8 @@ class RunFacts:
 
     `trainings` lists them where the run made several: a sweep, folds, training threads; else it is empty. `commit` is
     the git commit of the folder that the program was started in, `clean` whether its tracked files were unchanged.
+    `steps`: of the longest training; in a log that holds only some of them, those, and `last_step` is the last one.
+    `imported`: another program recorded it.
     """
 
     path: str
@@ -349,6 +351,8 @@ class RunFacts:
     trainings: list[TrainingFacts] = field(default_factory=list)
     commit: str = ""
     clean: bool | None = None
+    last_step: int | None = None
+    imported: bool = False
 
     def turned_down(self) -> list[SignalFacts]:
         """Signals that looked less often than usual, because the collector keeps within a budget."""

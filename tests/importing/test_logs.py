@@ -90,6 +90,15 @@ def test_csv_with_gaps_as_lightning_writes_it(tmp_path: Path) -> None:
     assert column(process, "loss", "evals") == [3.5]
 
 
+@pytest.mark.parametrize(("every", "last"), [(1, None), (10, 300)])
+def test_a_log_of_some_steps_says_how_many_there_were(every: int, last: int | None, tmp_path: Path) -> None:
+    rows = [f"{step},{1 / step + 0.5}" for step in range(every, 30 * every + 1, every)]
+    (tmp_path / "log.csv").write_text("\n".join(["step,loss", *rows]) + "\n")
+    recordings.import_recording(tmp_path / "log.csv", tmp_path / "run")
+    run = analyzers.diagnose(tmp_path / "run").run
+    assert (run.steps, run.last_step, run.imported) == (30, last, True)
+
+
 def test_rows_of_one_step_that_disagree_stay_two_rows(tmp_path: Path) -> None:
     file = tmp_path / "log.csv"
     file.write_text("step,loss\n1,1.0\n2,nan\n2,0.5\n")

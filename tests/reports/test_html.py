@@ -76,7 +76,7 @@ def test_order_is_cause_then_consequences_then_the_rest() -> None:
         "train.py", "21 Nov 2026, 10:15:00 UTC", "Critical", "Root cause", "Gradients are never cleared",
         "Step 2 of 500", "10:15:00 UTC, 410 ms into the run", "Seen at train.py:41", "Fix", "To verify:",
         "What followed", "The loss is not a number", "Why we say so", "Other readings, excluded",
-        "Limits of this record", "What was checked", "31 passed", "4 do not apply", "1 need more data",
+        "About this record", "What was checked", "31 passed", "4 do not apply", "1 need more data",
         "The run", "python train.py --lr 3e-4", "Five lines for a chat or a ticket",
     ]  # fmt: skip
     positions, at = [], 0
@@ -226,6 +226,22 @@ def test_an_empty_run_is_not_called_healthy() -> None:
     assert "What to do" in said
     assert "No fault found" not in said
     assert "OK" not in said.split()
+
+
+def test_a_recording_of_another_program_is_not_told_to_mend_its_script() -> None:
+    empty = examples.empty()
+    page = render(replace(empty, run=replace(empty.run, imported=True)), "html")
+    assert 'id="todo"' in render(empty, "html")
+    assert 'id="todo"' not in page
+    assert "ended in a way" not in page
+
+
+def test_an_end_before_the_first_step_has_words_of_its_own() -> None:
+    crash = examples.crash()
+    finding = replace(crash.findings[0], first_step=0, last_step=0, first_second=None, first_at=None)
+    page = render(replace(crash, findings=[finding]), "html")
+    assert "Before the first step" in page
+    assert not re.search(r"<dd>\s*</dd>", page)
 
 
 def test_a_page_without_charts_carries_no_library() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracelyze.diagnosis import Cost, Evidence, Exit, Finding
+from tracelyze.diagnosis import Cost, Evidence, Exit, Finding, TrainingFacts
+from tracelyze.reports import render
 from tracelyze.reports.wording import story, words
 
 from . import examples
@@ -27,6 +29,22 @@ def test_steps_and_ranks() -> None:
     assert words.ranks(finding(ranks=[3, 1, 2, 7]), 8) == "ranks 1 to 3, 7 of 8"
     assert words.ranks(finding(ranks=[0, 1]), 2) == "both ranks"
     assert words.cost(finding(cost=Cost(None, None))) == ""
+
+
+def test_steps_are_counted_in_the_words_of_what_was_recorded() -> None:
+    run = replace(examples.healthy().run, steps=24)
+    assert words.size(run) == "24 steps"
+    assert words.size(replace(run, last_step=119)) == "119 steps, 24 of them logged"
+    trainings = [TrainingFacts(f"training {n}", rank, 24) for n in (1, 2, 3) for rank in (0, 1)]
+    assert words.size(replace(run, trainings=trainings, ranks=2)) == "3 trainings, 24 steps in the longest"
+
+
+def test_no_note_repeats_why_nothing_is_known() -> None:
+    empty = examples.empty()
+    noted = replace(empty, run=replace(empty.run, notes=["read as a log", empty.verdict_reason.lower().rstrip(".")]))
+    assert words.notes(noted) == ["read as a log"]
+    said = re.sub(r"\s+", " ", render(noted, "text"))
+    assert said.count("no optimizer took a step") == 1
 
 
 def test_margin_is_a_factor_where_that_means_something() -> None:

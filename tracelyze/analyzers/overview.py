@@ -39,6 +39,8 @@ class ProcessFacts:
     death: Death | None = None
     trainings: list[TrainingFacts] = field(default_factory=list)
     backwards: int = 0  # of a process without an optimizer step
+    imported: bool = False  # what another program recorded
+    last_step: int | None = None  # the number of the last step, where a log holds only some of them
 
 
 def facts_of(process: Process) -> ProcessFacts:
@@ -57,7 +59,18 @@ def facts_of(process: Process) -> ProcessFacts:
         signals=recording_cost.signals_of(process),
         death=deaths.of(process),
         backwards=int(facts.get("backwards") or 0),
+        imported=bool(facts.get("source")),
+        last_step=_last_logged(process),
     )
+
+
+def _last_logged(process: Process) -> int | None:
+    """The number of the last step of a log, if the log leaves out some of those before it."""
+    source = process.facts.get("source")
+    if not isinstance(source, Mapping) or "columns" not in source or not process.optimizations:
+        return None
+    last = float(np.nanmax(timing.numbers(process.longest)))
+    return int(last) if last > len(process.longest.steps) else None
 
 
 @dataclass
@@ -78,6 +91,8 @@ class Facts:
     trainings: list[TrainingFacts] = field(default_factory=list)
     drawn: list[Chart] = field(default_factory=list)
     backwards: int = 0
+    imported: bool = False
+    last_step: int | None = None
 
     def add(self, facts: ProcessFacts) -> bool:
         """Take one process into account. Whether it trained for longer than those before it."""
@@ -96,7 +111,9 @@ class Facts:
         self.signals = recording_cost.joined(self.signals, facts.signals)
         self.trainings += facts.trainings
         self.backwards += facts.backwards
+        self.imported |= facts.imported
         longer = facts.steps > self.steps
+        self.last_step = facts.last_step if longer else self.last_step
         self.steps = max(self.steps, facts.steps)
         return longer
 
@@ -104,6 +121,8 @@ class Facts:
         """If nothing trained: the sentence that says so and what is known about it, else None."""
         if self.steps:
             return None
+        if self.imported:
+            return "this recording holds no steps of a training"
         known = "; ".join(notes) if not self.processes and notes else "no optimizer took a step"
         if self.backwards:
             known = f"{plural(self.backwards, 'backward pass')} ran, and no optimizer took a step"
@@ -139,6 +158,8 @@ class Facts:
             trainings=self.trainings,
             overhead=sum(cost.settled for cost in self.costs) / seconds if seconds else None,
             overhead_at_start=max((cost.at_start for cost in self.costs), default=None),
+            last_step=self.last_step,
+            imported=self.imported,
             **_revision(manifest.get("git")),
         )
 

@@ -86,7 +86,7 @@ def _brief(diagnosis: Diagnosis, chapters: list[Chapter]) -> str:
 
 
 def _notes(diagnosis: Diagnosis) -> list[str]:
-    return [f"> {_words(note)}" for note in diagnosis.run.notes[:1]]
+    return [f"> {_words(note)}" for note in words.notes(diagnosis)[:1]]
 
 
 def _lead(summary: str) -> str:
@@ -236,14 +236,14 @@ def _check(check: Check) -> str:
 
 def _run(diagnosis: Diagnosis) -> str:
     run = diagnosis.run
-    parts = [formatting.plural(run.steps, "step"), formatting.plural(run.ranks, "rank"), run_words.code(run)]
+    parts = [words.size(run), formatting.plural(run.ranks, "rank"), run_words.code(run)]
     parts += [_words(words.ended(run)) or formatting.duration(run.duration_s)]
     lines = ["### Run", "", f"- {', '.join(part for part in parts if part)}"]
     if run.command:
         lines.append(f"- command: {markdown_code(escaping.shortened(words.command(run.command), _LONGEST))}")
     started = f", started {plain(run_words.date(run.started_at))}" if run.started_at else ""
     lines.append(f"- run directory: {markdown_code(run.path)}{started}")
-    lines += [f"- {_words(note)}" for note in run.notes[:20]]
+    lines += [f"- {_words(note)}" for note in words.notes(diagnosis)[:20]]
     lines += [f"- {_cell(name)}: {_cell(value)}" for name, value in list(run.environment.items())[:40]]
     recorded = words.recording(run)
     lines += [f"- {_words(recorded)}"] if recorded else []

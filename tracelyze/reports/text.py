@@ -39,7 +39,7 @@ def render(diagnosis: Diagnosis, color: bool = False, width: int = WIDTH) -> str
     chapters = story.chapters(diagnosis)
     if not chapters or diagnosis.verdict in ("ok", "unknown"):
         page.verdict(diagnosis)
-    for note in diagnosis.run.notes:
+    for note in words.notes(diagnosis):
         page.words(f"Note: {note}", "  ")
     for chapter in chapters:
         page.chapter(chapter, diagnosis)
@@ -70,7 +70,7 @@ class _Page:
     def run_line(self, diagnosis: Diagnosis) -> None:
         run = diagnosis.run
         parts = [escaping.one_line(run.path), run_words.date(run.started_at)]
-        parts += [formatting.plural(run.steps, "step")] if run.steps else []
+        parts += [words.size(run)] if run.steps else []
         parts += [formatting.plural(run.ranks, "rank")] if run.ranks > 1 else []
         parts += [run_words.device(run), run_words.code(run), words.ended(run) or _lasted(diagnosis)]
         self.words(" · ".join(part for part in parts if part), "", dim=True, hanging="  ")

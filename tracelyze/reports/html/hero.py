@@ -71,7 +71,7 @@ def of_nothing_found(diagnosis: Diagnosis) -> Markup:
         lead_text = f"{_capital(reason.rstrip('.'))}. This says nothing about the run, good or bad."
         severity = "unknown"
     else:
-        title = f"No fault found in {formatting.plural(run.steps, 'step')}" if run.steps else "No fault found"
+        title = f"No fault found{_in_what(run)}"
         said = [element("b", f"{formatting.plural(len(passed), 'check')} passed"), _rest(diagnosis)]
         lead_text = "Every check that could run passed." + (
             f" {len(more):,} more need data that this run did not record; nothing is known about them, good or bad."
@@ -123,8 +123,16 @@ def key_facts(finding: Finding, run: RunFacts, chapter: Chapter | None = None, p
     return _grid(known[:_FACTS]) if known else None
 
 
+def _in_what(run: RunFacts) -> str:
+    if not run.steps:
+        return ""
+    if run.trainings:
+        return f" in {formatting.plural(len({training.name for training in run.trainings}), 'training')}"
+    return f" in {formatting.plural(run.steps, 'step' if run.last_step is None else 'logged step')}"
+
+
 def _steps(run: RunFacts) -> str:
-    return formatting.plural(run.steps, "step") if run.steps or run.exit.kind != "unknown" else ""
+    return words.size(run) if run.steps or run.exit.kind != "unknown" else ""
 
 
 def _ranks(run: RunFacts) -> str:
@@ -139,11 +147,12 @@ def _since(finding: Finding, run: RunFacts) -> tuple[str, str, str] | None:
     if first is None:
         return ("Since", into or at, at if into else "") if when else None
     if _died(finding, run):
-        return "Died", f"After step {first:,}" if first else into, when if first else at
+        return "Died", f"After step {first:,}" if first else "Before the first step", when
     if first <= 1 and finding.last_step != first:
         return "Since", "The first step", when
     counted = first if finding.last_step is None else max(first, finding.last_step)
-    of = f" of {run.steps:,}" if run.steps >= counted else ""  # the steps of a trace are numbered by its profiler
+    whole = run.steps if run.last_step is None else run.last_step
+    of = f" of {whole:,}" if whole >= counted else ""  # the steps of a trace are numbered by its profiler
     return "Since" if finding.last_step != first else "At", f"Step {first:,}{of}", when
 
 
@@ -186,8 +195,8 @@ def _affected(finding: Finding, run: RunFacts) -> str:
     first, last = finding.first_step, finding.last_step
     if first is None or last is None or not run.steps:
         return ""
-    count = last - max(first, 1) + 1
-    return f"{count:,} of {formatting.plural(run.steps, 'step')}" if 0 < count <= run.steps else ""
+    count, whole = last - max(first, 1) + 1, run.steps if run.last_step is None else run.last_step
+    return f"{count:,} of {formatting.plural(whole, 'step')}" if 0 < count <= whole else ""
 
 
 def _followed(chapter: Chapter | None) -> tuple[str, str, str] | None:

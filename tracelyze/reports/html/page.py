@@ -47,7 +47,7 @@ def render(diagnosis: Diagnosis, interactive: bool, data: bool, thinned: bool) -
         element("div", _head(diagnosis, chapters), class_="hero"),
         finding.first(chapters[0], diagnosis, gallery) if chapters else unknown.section(diagnosis.run),
         finding.others(chapters[1:], gallery, diagnosis),
-        run.notes(diagnosis.run),
+        run.notes(diagnosis),
         _picture(diagnosis, gallery, leading=not chapters),
         ranks.section(diagnosis),
         checks.section(diagnosis),

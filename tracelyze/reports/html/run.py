@@ -1,4 +1,4 @@
-"""The run: its facts, what limits its record, what recording it cost, and its trainings where it made several."""
+"""The run: its facts, notes on its record, what recording it cost, and its trainings where it made several."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def section(diagnosis: Diagnosis) -> Markup:
         ("Ended", words.exit_of(run)),
         ("Started", run_words.date(run.started_at) or "not recorded"),
         ("Duration", formatting.duration(run.duration_s)),
-        ("Size", f"{formatting.plural(run.steps, 'step')}, {formatting.plural(run.ranks, 'rank')}"),
+        ("Size", f"{words.size(run)}, {formatting.plural(run.ranks, 'rank')}"),
         ("Device", run_words.device(run) or "not recorded"),
         ("Code", run_words.code(run) or "no git commit recorded"),
         ("Software", ", ".join(versions) or "not recorded"),
@@ -66,16 +66,17 @@ def section(diagnosis: Diagnosis) -> Markup:
     )
 
 
-def notes(run: RunFacts) -> Child:
-    """What limits this record; None where nothing does."""
-    if not run.notes:
+def notes(diagnosis: Diagnosis) -> Child:
+    """What is to be known about the record, such as where it was read from; None where there is nothing."""
+    said = words.notes(diagnosis)
+    if not said:
         return None
-    rest = run.notes[_SHOWN_NOTES:]
+    rest = said[_SHOWN_NOTES:]
     more = element("details", element("summary", f"{len(rest):,} more"), _notes(rest), class_="fold")
     return element(
         "section",
-        element("h2", "Limits of this record"),
-        element("div", _notes(run.notes[:_SHOWN_NOTES]), class_="card"),
+        element("h2", "About this record"),
+        element("div", _notes(said[:_SHOWN_NOTES]), class_="card"),
         more if rest else None,
         id="record",
     )

@@ -27,7 +27,7 @@ def lines(diagnosis: Diagnosis, chapters: list[Chapter]) -> list[str]:
             f"{formatting.plural(passed, 'check')} passed, {more:,} need more data.",
         ]
     run = diagnosis.run
-    size = f"{formatting.plural(run.steps, 'step')}, {formatting.plural(run.ranks, 'rank')}"
+    size = f"{words.size(run)}, {formatting.plural(run.ranks, 'rank')}"
     facts = (
         run_words.program(run),
         run_words.date(run.started_at),

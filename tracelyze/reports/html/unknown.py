@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def section(run: RunFacts) -> Child:
-    """The usual reasons, the most likely one first; None where training was seen."""
-    if run.steps:
+    """The usual reasons, the most likely one first; None where training was seen, or another program recorded."""
+    if run.steps or run.imported:
         return None
     command = words.command(run.command) if run.command else "python train.py"
     reasons = [

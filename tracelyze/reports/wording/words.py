@@ -35,7 +35,7 @@ ENDED: Final = {
     "signal": "was ended by a signal",
     "vanished": "vanished without a message",
     "running": "was still running when it was read",
-    "unknown": "ended in a way that was not recorded",
+    "unknown": "not recorded",
 }
 WHOLE: Final = 0.995
 """From this share on, the cost is all of the time."""
@@ -174,6 +174,22 @@ def ended(run: RunFacts) -> str:
         return ""
     comma = "," if run.exit.detail else ""
     return exit_of(run) + (f"{comma} after {formatting.duration(run.duration_s)}" if run.duration_s is not None else "")
+
+
+def size(run: RunFacts) -> str:
+    """How many steps there were; of several trainings in the longest, and of a log that leaves some out in all."""
+    if run.trainings:
+        trainings = len({training.name for training in run.trainings})
+        return f"{formatting.plural(trainings, 'training')}, {formatting.plural(run.steps, 'step')} in the longest"
+    if run.last_step is not None:
+        return f"{formatting.plural(run.last_step, 'step')}, {run.steps:,} of them logged"
+    return formatting.plural(run.steps, "step")
+
+
+def notes(diagnosis: Diagnosis) -> list[str]:
+    """What else is to be known about the record; what the verdict gives as its reason is not said again."""
+    said = diagnosis.verdict_reason.rstrip(".").lower() if diagnosis.verdict == "unknown" else None
+    return [note for note in diagnosis.run.notes if note.rstrip(".").lower() != said]
 
 
 LONGEST_DETAIL: Final = 120  # characters of what an exception says, beside other facts
