@@ -329,11 +329,9 @@ class Agreement:
 class RunFacts:
     """What the reader has to know about the run itself. `overhead` is the collector's own share of the step time once
     the run had settled, `overhead_at_start` the seconds before that: imports, and first steps, which are all sampled.
-
-    `trainings` lists them where the run made several: a sweep, folds, training threads; else it is empty. `commit` is
-    the git commit of the folder that the program was started in, `clean` whether its tracked files were unchanged.
-    `steps`: of the longest training; in a log that holds only some of them, those, and `last_step` is the last one.
-    `imported`: another program recorded it.
+    `trainings` lists them where the run made several, else it is empty. `commit` is that of the program's folder, and
+    `clean` whether its tracked files were unchanged. `steps`: of the longest training, or of it what a log holds up to
+    `last_step`. `imported`: another program recorded it.
     """
 
     path: str
@@ -364,9 +362,8 @@ class Diagnosis:
     """The whole answer. Findings are ordered: root causes first, then by severity, confidence and cost.
 
     `verdict_reason`: a sentence that says why the verdict is unknown; empty for all others. `docs_url`: where reports
-    link to for the pages of rules; empty for no links.
-    `ranks`: in what the ranks of a job agree, absent for a run of one rank.
-    `picture` is no part of the JSON contract: a thousand slices say nothing that the findings do not.
+    link to for the pages of rules; empty for no links. `ranks`: in what those of a job agree, absent for a run of one.
+    `picture` is no part of the JSON: a thousand slices say nothing that the findings do not.
     """
 
     run: RunFacts
@@ -400,5 +397,5 @@ class Diagnosis:
         known = {rule}
         while more := {one.rule for one in self.findings if one.caused_by in known} - known:
             known |= more
-        found = [one for one in self.findings if one.caused_by in known]
-        return sorted(found, key=lambda one: (one.first_step is None, one.first_step or 0))
+        later = (one for one in self.findings if one.caused_by in known)
+        return sorted(later, key=lambda one: (one.first_step is None, one.first_step or 0))
