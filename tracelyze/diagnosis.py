@@ -329,9 +329,8 @@ class Agreement:
 class RunFacts:
     """What the reader has to know about the run itself. `overhead` is the collector's own share of the step time once
     the run had settled, `overhead_at_start` the seconds before that: imports, and first steps, which are all sampled.
-    `trainings` lists them where the run made several, else it is empty. `commit` is that of the program's folder, and
-    `clean` whether its tracked files were unchanged. `steps`: of the longest training, or of it what a log holds up to
-    `last_step`. `imported`: another program recorded it.
+    `trainings` lists them where the run made several. `steps`: of the longest, or what a log holds up to `last_step`.
+    `imported`: another program recorded it. `commit` is that of the program's folder, `clean`: nothing was changed.
     """
 
     path: str
