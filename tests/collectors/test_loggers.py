@@ -1,4 +1,4 @@
-"""What a program hands to TensorBoard or Weights & Biases is recorded where it is a training loss."""
+"""What a program hands to a logger is recorded where it is a training loss, or a metric of reinforcement learning."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import types
 from typing import Any
 
 import pytest
+import torch
 
 from tracelyze.collectors.hooks import loggers
+from tracelyze.collectors.signals.loss.reported_losses import ReportedLosses
 
 
 @pytest.fixture
@@ -44,3 +46,41 @@ def test_an_error_is_the_librarys_own(run: Any) -> None:
     with pytest.raises(ValueError, match="nothing to log") as caught:
         run().log({})
     assert not [frame for frame in caught.traceback if frame.path.name == "loggers.py"]
+
+
+def test_a_trainer_of_transformers_tells_the_metrics_and_not_its_rounded_loss(monkeypatch: Any) -> None:
+    module = types.ModuleType("transformers.trainer")
+
+    class Trainer:
+        def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+            logs["epoch"] = 1.0
+
+    module.Trainer = Trainer  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "transformers.trainer", module)
+    monkeypatch.setattr(loggers, "_done", set())
+    signal, rows = reported_losses()
+    loggers.wrap_when_imported(signal.reported)
+    Trainer().log({"loss": 0.6931, "reward": 0.5, "completions/clipped_ratio": 1.0, "step_time": 0.4}, start_time=0.0)
+    Trainer().log(logs={"entropy": 1.5})
+    assert [(row["phase"], row["name"], row["value"]) for row in rows] == [
+        ("train", "reward", 0.5),
+        ("train", "completions/clipped_ratio", 1.0),
+        ("train", "entropy", 1.5),
+    ]
+
+
+def test_a_loss_is_kept_apart_from_the_metrics_of_a_tracker() -> None:
+    signal, rows = reported_losses()
+    signal.reported("Run.log", {"train/loss": 1.5, "train/reward": 0.25, "lr": 0.1, "train/kl": "none"})
+    assert [(row["phase"], row["name"]) for row in rows] == [("reported", "train/loss"), ("train", "reward")]
+
+
+def reported_losses() -> tuple[ReportedLosses, list[dict[str, Any]]]:
+    """The signal, and the rows that it writes."""
+    rows: list[dict[str, Any]] = []
+    signal = ReportedLosses.__new__(ReportedLosses)
+    signal.context = types.SimpleNamespace(now=lambda: 0.0, emit=lambda _table, row: rows.append(row))
+    signal.progress = types.SimpleNamespace(steps=3)
+    signal.torch = torch
+    signal._names, signal._rows = set(), 0
+    return signal, rows

@@ -69,7 +69,7 @@ def metric(process: Process, key: str, phase: str = "train") -> Metric | None:
     for name in NAMES[key]:
         rows = inside & scalars.matches("name", name)
         if rows.any():
-            number = scalars["own_step"] if scalars.has("own_step") else scalars["step"]
+            number = np.where(np.isfinite(scalars["own_step"]), scalars["own_step"], scalars["step"])
             order = np.argsort(number[rows], kind="stable")
             return Metric(name, number[rows][order], scalars["value"][rows][order])
     return None

@@ -1,6 +1,7 @@
-"""Numbers that a program hands to a logger: SummaryWriter.add_scalar of TensorBoard, Run.log of Weights & Biases.
+"""Numbers that a program hands to a logger: SummaryWriter.add_scalar of TensorBoard, Run.log of Weights & Biases, and
+Trainer.log of transformers, through which TRL's trainers pass their metrics whatever they report to.
 
-Both libraries are imported late or never, so they are looked for whenever an optimizer is made.
+These libraries are imported late or never, so they are looked for whenever an optimizer is made.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_
 LOGGERS: Final = (
     ("torch.utils.tensorboard.writer", "SummaryWriter", "add_scalar"),
     ("wandb.sdk.wandb_run", "Run", "log"),
+    ("transformers.trainer", "Trainer", "log"),
 )
 _done: set[str] = set()
 
@@ -55,5 +57,5 @@ def _scalar(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, An
 
 
 def _mapping(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-    data = args[0] if args else kwargs.get("data")
+    data = args[0] if args else kwargs.get("data", kwargs.get("logs"))
     return data if type(data) is dict else {}

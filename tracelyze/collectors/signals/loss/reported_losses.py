@@ -1,10 +1,11 @@
-"""The training loss as the program hands it to a logger, to be held against the losses that went backward."""
+"""What the program hands to a logger: the training loss, to be held against the losses that went backward, and what
+reinforcement learning is watched by: rewards, entropy, divergence, completions that were cut off."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
@@ -16,12 +17,40 @@ LOSS = re.compile(
     r"([/_.: -](train(ing)?|step|epoch|batch|iter(ation)?))?$",
     re.IGNORECASE,
 )
+OWN_MEANS: Final = "Trainer.log"  # its loss is the framework's rounded mean over its logging interval, no sum of ours
+METRICS: Final = frozenset(
+    {
+        "reward",
+        "reward_std",
+        "frac_reward_zero_std",
+        "kl",
+        "entropy",
+        "completions/clipped_ratio",
+        "rewards/margins",
+        "sampling/sampling_logp_difference/mean",
+        "sampling/importance_sampling_ratio/mean",
+        "objective/kl",
+        "objective/entropy",
+        "objective/scores",
+        "policy/entropy_avg",
+        "val/ratio",
+        "rollout/ep_rew_mean",
+        "actor/entropy",
+        "actor/kl_loss",
+        "actor/ppo_kl",
+        "critic/rewards/mean",
+        "response_length/clip_ratio",
+        "rollout_probs_diff_mean",
+        "rollout_corr/rollout_is_mean",
+    }
+)
+"""Under the names of TRL, verl, OpenRLHF and SB3."""
 
 
 class ReportedLosses(Signal):
     name = "reported_losses"
     columns = tuple(f"scalars.{name}" for name in ("time", "step", "phase", "name", "value", "logger"))
-    about = "Training losses as the program hands them to TensorBoard or Weights & Biases."
+    about = "Training losses as the program hands them to TensorBoard or Weights & Biases, metrics of RL trainers."
     cost = "3 us a value that is logged"
 
     def __init__(self, context: SignalContext) -> None:
@@ -31,14 +60,20 @@ class ReportedLosses(Signal):
 
     def reported(self, logger: str, values: Mapping[str, Any]) -> None:
         for name, given in values.items():
-            if type(name) is not str or not LOSS.match(name) or self._rows >= MAX_ROWS:
+            if type(name) is not str or self._rows >= MAX_ROWS:
                 continue
-            value = self._number(given)
-            if value is None or (name not in self._names and len(self._names) >= MAX_NAMES):
-                continue
-            self._names.add(name)
+            metric = name.removeprefix("train/")
+            if metric in METRICS:
+                self._emit("train", metric, given, logger)
+            elif LOSS.match(name) and logger != OWN_MEANS and (name in self._names or len(self._names) < MAX_NAMES):
+                self._names.add(name)
+                self._emit("reported", name, given, logger)
+
+    def _emit(self, phase: str, name: str, given: Any, logger: str) -> None:
+        value = self._number(given)
+        if value is not None:
             self._rows += 1
-            row = {"time": self.context.now(), "step": self.progress.steps, "phase": "reported", "name": name}
+            row = {"time": self.context.now(), "step": self.progress.steps, "phase": phase, "name": name}
             self.context.emit("scalars", row | {"value": value, "logger": logger})
 
     def _number(self, given: Any) -> float | None:
