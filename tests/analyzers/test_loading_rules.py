@@ -154,6 +154,13 @@ def test_dataloader_bottleneck_on_a_crowded_machine(make, wait, seconds, setting
     assert make.check("dataloader-bottleneck", loading(make, wait, seconds, samples=samples, **settings))[0] == status
 
 
+def test_a_wait_that_was_measured_on_a_crowded_machine_is_not_critical(make) -> None:
+    alone = loading(make, 0.2, 0.22, samples=crowded(0.0))
+    assert make.check("dataloader-bottleneck", alone)[2].severity == "critical"
+    beside_others = loading(make, 0.2, 0.22, samples=crowded(0.4))
+    assert make.check("dataloader-bottleneck", beside_others)[2].severity == "warning"
+
+
 def test_a_crowd_of_its_own_workers_is_no_excuse(make) -> None:
     mine = loading(make, 0.03, 0.05, num_workers=8, samples=crowded(0.0, 8, 0.7), cpus=2)
     assert make.check("dataloader-bottleneck", mine)[0] == "fired"
@@ -167,6 +174,23 @@ def test_dataloader_bottleneck_does_not_count_first_batches_and_needs_steps(make
     assert make.check("dataloader-bottleneck", make.process(make.steps(15), evals={}))[0] == "skipped"
     cuda = [{"optimizer": 0, "name": "SGD", "device": "cuda:0", "dtype": "float32"}]
     assert make.check("dataloader-bottleneck", make.process(optimizers=cuda))[0] == "skipped"
+
+
+def test_dataloader_bottleneck_does_not_count_the_first_batch_of_each_worker(make) -> None:
+    """Two workers start anew with each epoch of 20 batches, and each reads the dataset's index first."""
+
+    def epochs(slow: tuple[int, ...], **loader: object):
+        place = [index % 20 for index in range(COUNT)]
+        waits = [1.0 if one in slow else 0.001 for one in place]
+        steps = make.steps() | {"loader_first": [one == 0 for one in place], "loader_wait": waits}
+        settings = {"loader": 0, "dataset": "Images", "length": 20, "batch_size": 32, "num_workers": 2, "site": 2}
+        return make.process(steps | {"seconds": [wait + 0.02 for wait in waits]}, loaders=[settings | loader])
+
+    assert make.check("dataloader-bottleneck", epochs((0, 1)))[0] == "passed"
+    assert make.check("dataloader-bottleneck", epochs((0, 1), persistent_workers=True))[0] == "fired"
+    assert make.check("dataloader-bottleneck", epochs(tuple(range(0, 20, 2))))[0] == "fired", (
+        "every second batch is late"
+    )
 
 
 def on_device(make, wait: float, idle: float, seconds: float, **loader):

@@ -7,8 +7,16 @@ from typing import Any
 RULE = "partial-seeding"
 
 
-def seeded(make: Any, *names: str, moved: str = "", worker: int | None = None, weights: int = 0) -> Any:
-    events = [{"kind": "seeded", "name": name} for name in names]
+def seeded(
+    make: Any,
+    *names: str,
+    moved: str = "",
+    worker: int | None = None,
+    weights: int = 0,
+    drawn: dict[str, int] | None = None,
+) -> Any:
+    events: list[dict[str, Any]] = [{"kind": "seeded", "name": name} for name in names]
+    events += [{"kind": "drawn", "name": name, "value": float(steps)} for name, steps in (drawn or {}).items()]
     signals = [{"signal": "seeding", "state": "on"}]
     fetches = [{"loader": 0, "epoch": 0, "worker": worker, "batches": 20, "moved": moved}]
     filled = {"step": 1, "optimizer": 0, "weights": weights, "repeated": 0, "most": 1, "loaded": 0, "overwritten": 0}
@@ -30,3 +38,12 @@ def test_all_that_are_used_are_seeded_or_none_is(make: Any) -> None:
     assert make.check(RULE, seeded(make, "torch", moved="numpy", worker=0))[0] == "passed", "torch seeds workers"
     assert make.check(RULE, seeded(make, "torch", moved="own"))[0] == "passed", "a generator of the dataset's own"
     assert make.check(RULE, seeded(make, moved="numpy python", weights=4))[0] == "skipped", "no seed at all"
+
+
+def test_a_loop_that_cuts_its_own_batches(make: Any) -> None:
+    status, reason, finding = make.check(RULE, seeded(make, "torch", drawn={"numpy": 11, "python": 11}, weights=4))
+    assert status == "fired", reason
+    assert "steps drew from" in finding.summary
+    assert make.check(RULE, seeded(make, "torch", "numpy", drawn={"numpy": 11}, weights=4))[0] == "passed"
+    assert make.check(RULE, seeded(make, "torch", drawn={"numpy": 2}, weights=4))[0] == "passed", "now and then"
+    assert make.check(RULE, seeded(make, drawn={"numpy": 11}, weights=4))[0] == "skipped", "no seed at all"

@@ -23,6 +23,9 @@ pytest.importorskip("torch")
         (("draws",), "skipped"),
         (("torch", "numpy", "python"), "passed"),
         (("draws", "torch", "workers"), "passed"),
+        (("loop", "loop draws", "torch"), "fired"),
+        (("loop", "loop draws", "torch", "numpy"), "passed"),
+        (("loop", "torch"), "passed"),
     ],
 )
 def test_what_is_seeded(collect: Any, said: tuple[str, ...], expected: str) -> None:

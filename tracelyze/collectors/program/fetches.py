@@ -108,8 +108,8 @@ class Notes:
 
     def _states(self) -> list[int]:
         numpy = sys.modules.get("numpy.random")
-        found = [_digest(array("q", random.getstate()[1]).tobytes())]
-        found.append(0 if numpy is None else _numpy_state(numpy))
+        found = [python_state()]
+        found.append(0 if numpy is None else numpy_state(numpy))
         torch = self._torch
         with unseen(torch):
             known = may_compute(torch)
@@ -186,14 +186,20 @@ def _state(torch: Any, generator: Any) -> int:
     if isinstance(generator, torch.Generator):
         return _torch_state(torch, generator) if generator.device.type == "cpu" else 0
     if type(generator).__name__ == "RandomState":
-        return _numpy_state(generator)
+        return numpy_state(generator)
     state = generator.bit_generator.state
     key = state.get("state", {})
     contents = key.get("key") if isinstance(key, dict) else None
     return _digest(contents.tobytes() + str(key.get("pos")).encode() if contents is not None else repr(state).encode())
 
 
-def _numpy_state(numpy: Any) -> int:
+def python_state() -> int:
+    """A digest of the state of Python's global generator."""
+    return _digest(array("q", random.getstate()[1]).tobytes())
+
+
+def numpy_state(numpy: Any) -> int:
+    """A digest of the state of NumPy's global generator, or of one that is made as it is."""
     state = numpy.get_state()
     return _digest(state[1].tobytes() + str(state[2:]).encode())
 

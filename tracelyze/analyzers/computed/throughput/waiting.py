@@ -71,7 +71,8 @@ class Prediction:
 
 
 def measure(optimization: Optimization) -> Waiting | None:
-    """The wait of the steady steps: without the warm-up, and without first batches of iterators (workers start)."""
+    """The wait of the steady steps: without the warm-up, and without the first batches of iterators: workers start, and
+    each of them opens its data anew."""
     steps = optimization.steps
     seconds, wait = steps["seconds"], steps["loader_wait"]
     on_device = steps.has("device_wait")
@@ -86,6 +87,8 @@ def measure(optimization: Optimization) -> Waiting | None:
     always_first = first.sum() >= ALWAYS * usable.sum()
     if not (always_first and (not short or not loader.get("num_workers"))):
         usable &= ~first
+        steady = usable & ~_first_of_workers(steps["loader_first"] == 1, loader, batches)
+        usable = steady if int(steady.sum()) >= MIN_STEPS else usable
     if int(usable.sum()) < MIN_STEPS:
         return None
     evaluating = validation.seconds_within_steps(optimization.process, steps["time"], seconds)
@@ -114,6 +117,14 @@ def measure(optimization: Optimization) -> Waiting | None:
         loader=loader,
         crowded=contention.shares(optimization),
     )
+
+
+def _first_of_workers(begins: Mask, loader: dict[str, Any], batches: Floats) -> Mask:
+    """Steps on the first batch of each worker that started with an iterator: it is the next worker's turn at each."""
+    workers = 0 if loader.get("persistent_workers") else int(loader.get("num_workers") or 0)
+    starts = int(np.ceil(workers / max(1.0, float(np.median(batches)))))
+    since = np.arange(len(begins)) - np.maximum.accumulate(np.where(begins, np.arange(len(begins)), -starts))
+    return np.asarray(since < starts, dtype=bool)
 
 
 def _share(idle: Floats, net: Floats, workers: int) -> float:

@@ -15,35 +15,50 @@ SEEDS = {"python": "random.seed(seed)", "numpy": "np.random.seed(seed)", "torch"
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Generators that were seeded, against those that samples and weights came from in the training process itself."""
+    """Generators that were seeded, against those that samples, steps and weights drew from in the training process."""
     if "seeding" not in process.signals:
         return missing(process, "events.kind")
     seeded = {row["name"] for row in process.events.records() if row["kind"] == "seeded"}
     if not seeded & set(NAMES):
         return Skipped("the script seeds no global generator", "not-applicable")
-    batches = dict.fromkeys(NAMES, 0)
+    batches, steps = dict.fromkeys(NAMES, 0), dict.fromkeys(NAMES, 0)
     for row in process.tables["fetches"].records():
         if row["worker"] is None:  # Torch seeds those of workers.
             for name in set((row["moved"] or "").split()) & set(NAMES):
                 batches[name] += row["batches"]
-    unseeded = [name for name in NAMES if name not in seeded and batches[name] >= limits["batches"]]
+    for row in process.events.records():
+        if row["kind"] == "drawn" and row["name"] in steps:  # by the loop itself, or for batches that it makes
+            steps[row["name"]] = int(row["value"] or 0)
+    used = {name for name in NAMES if batches[name] >= limits["batches"] or steps[name] >= limits["steps"]}
+    unseeded = [name for name in NAMES if name in used and name not in seeded]
     weights = sum(row["weights"] for row in process.tables["initializations"].records())
     if "torch" not in seeded and "torch" not in unseeded and weights >= limits["weights"]:
         unseeded.append("torch")
     if not unseeded:
         return Passed("the generators that data and weights are seen to come from are seeded")
-    return [_finding(unseeded, sorted(seeded), batches, weights, limits)]
+    return [_finding(unseeded, sorted(seeded), batches, steps, weights, limits)]
 
 
-def _finding(unseeded: list[str], seeded: list[str], batches: dict[str, int], weights: int, limits: Limits) -> Finding:
+def _finding(
+    unseeded: list[str],
+    seeded: list[str],
+    batches: dict[str, int],
+    steps: dict[str, int],
+    weights: int,
+    limits: Limits,
+) -> Finding:
     name = unseeded[0]
-    drawn = [f"samples of {batches[one]:,} batches were made with {NAMES[one]}" for one in unseeded if batches[one]] + (
-        [f"{weights:,} weights were initialised with torch"] if "torch" in unseeded and weights else []
-    )
+    looped = [one for one in unseeded if steps[one] and not batches[one]]
+    drawn = [f"samples of {batches[one]:,} batches were made with {NAMES[one]}" for one in unseeded if batches[one]]
+    drawn += [f"{steps[one]} of the first 11 steps drew from {NAMES[one]}" for one in looped]
+    drawn += [f"{weights:,} weights were initialised with torch"] if "torch" in unseeded and weights else []
     evidence = [
         Evidence(f"made with {NAMES[one]}", batches[one], "batches", limits["batches"], limits.source("batches"))
         for one in unseeded
         if batches[one]
+    ] + [
+        Evidence(f"drew from {NAMES[one]}", steps[one], "steps", limits["steps"], limits.source("steps"))
+        for one in looped
     ]
     return Finding(
         rule=RULE.id,
@@ -73,6 +88,7 @@ RULE = Rule(
     needs=(("events.kind",),),
     thresholds=(
         Threshold("batches", 4, "batches", "as many as are looked at in each pass: they are no single draw"),
+        Threshold("steps", 8, "steps", "nearly each of the first 11: logging or a line search draws now and then"),
         Threshold("weights", 1, "tensors", "weights that torch.nn.init filled come from torch's generator"),
     ),
     not_when="Scripts without any seed, workers of a loader, which torch seeds, generators of a dataset's own.",

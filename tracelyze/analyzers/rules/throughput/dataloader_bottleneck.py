@@ -58,6 +58,7 @@ def _finding(
 ) -> Finding:
     stream = bool(seen.loader.get("iterable"))
     alone = contention.was_alone(optimization, limits["others"])
+    crowd = max(seen.crowded.own, seen.crowded.workers)
     begin = timing.step_at(optimization, int(np.argmax(seen.rows)))
     seconds, share = waiting.lost(optimization, seen, predicted)
     gain = predicted.saved / seen.step if seen.step > 0 else 0.0  # of the step as it was, crowded processors included
@@ -67,7 +68,7 @@ def _finding(
     live = " The dataset is a stream: if it comes from a live source at a fixed rate, nothing makes it faster."
     return Finding(
         rule=RULE.id,
-        severity="critical" if predicted.share >= limits["grave"] else "warning",
+        severity="critical" if predicted.share >= limits["grave"] and crowd < limits["crowd"] else "warning",
         confidence="possible" if stream else "certain" if not seen.workers and alone else "likely",
         title=f"{'The device' if seen.on_device else 'Training'} waits for data {percent(seen.share)} of the time: "
         f"{duration(seen.idle)} of a {duration(seen.step)} step",
@@ -87,7 +88,7 @@ def _finding(
             Evidence("loading time per sample", None if seen.per_sample is None else seen.per_sample * 1e6, "us",
                      limits["sample"], limits.source("sample")),
             Evidence("predicted saving per step", predicted.share, "share", limits["saving"], limits.source("saving")),
-            Evidence("time without a free processor", max(seen.crowded.own, seen.crowded.workers), "share"),
+            Evidence("time without a free processor", crowd, "share"),
             *[Evidence(name, _plain(seen.loader.get(name))) for name in SETTINGS],
         ],
         cost=Cost(seconds, share),
@@ -124,10 +125,7 @@ RULE = Rule(
     about="Batches are made slower than the model consumes them, so the processor or device is idle in between.",
     check=check,
     verify=("Record the run again: steps wait less for data. `tracelyze compare` shows what was gained."),
-    excluded=(
-        "A busy machine: time in which other programs held the processors is left out.",
-        "First batches of epochs are left out.",
-    ),
+    excluded=("A busy machine: time in which others held the processors is left out, as are first batches of epochs.",),
     absent="The run uses no DataLoader.",
     needs=(("steps.loader_wait", "steps.seconds"),),
     thresholds=(
@@ -141,6 +139,7 @@ RULE = Rule(
         Threshold(
             "others", 0.1, "share", "derived: of a time that others took, a tenth cannot make a third of the step"
         ),
+        Threshold("crowd", 0.25, "share", "derived: of a wait beside others' work, what is left may be half too long"),
         Threshold("workers", 8, "processes", "beyond eight, start-up and memory grow faster than the gain"),
         Threshold("costly", 2, "", "of `sample`: as much again is the least that cheaper samples can save"),
     ),
