@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -148,3 +149,34 @@ def test_a_loss_that_stays_finite_has_its_divisions_left_alone(collect: Collect,
     script.write_text(TRAINING.replace("scores * 0.0", "scores * 0.0 + 1"))
     (process,) = collect(sys.executable, str(script)).run.processes
     assert not process.locations("singular")
+
+
+def test_nothing_of_the_program_is_asked_for_its_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules that are loaded when they are used stay unloaded, and proxies are not resolved."""
+    asked: list[str] = []
+
+    class Proxy:
+        @property
+        def __class__(self) -> type:  # type: ignore[override]
+            asked.append("__class__")
+            raise RuntimeError("outside of its context")
+
+        def __getattr__(self, name: str) -> object:
+            asked.append(name)
+            return None
+
+    class Lazy(types.ModuleType):
+        def __getattribute__(self, name: str) -> object:
+            asked.append(name)
+            return super().__getattribute__(name)
+
+    module = Lazy("quite_lazy")
+    exec(
+        compile("def train():\n    return x.detach()\n", "lazy.py", "exec"), object.__getattribute__(module, "__dict__")
+    )
+    object.__getattribute__(module, "__dict__").update(__file__="lazy.py", proxy=Proxy())
+    monkeypatch.setitem(sys.modules, "quite_lazy", module)
+    monkeypatch.setitem(sys.modules, "no_module", Proxy())  # type: ignore[arg-type]
+    asked.clear()
+    assert [code.co_name for code in script_text.of_file("lazy.py").functions] == ["train"]
+    assert asked == []

@@ -44,12 +44,13 @@ def of_file(filename: str) -> Text:
     found: dict[int, CodeType] = {}
     datasets: set[str] = set()
     for module in list(sys.modules.values()):
-        names = getattr(module, "__dict__", None)
-        if type(names) is not dict or names.get("__file__") != filename:
+        names = _attributes(module)
+        if names.get("__file__") != filename:
             continue
         for one in list(names.values()):
-            owned = list(vars(one).values()) if isinstance(one, type) else [one]
-            if isinstance(one, type) and any(base.__name__ == "Dataset" for base in one.__mro__[1:]):
+            is_class = issubclass(type(one), type)
+            owned = list(type.__getattribute__(one, "__dict__").values()) if is_class else [one]
+            if is_class and any(base.__name__ == "Dataset" for base in type.__getattribute__(one, "__mro__")[1:]):
                 datasets.add(one.__name__)
             for code in _codes(owned, filename):
                 found[id(code)] = code
@@ -115,13 +116,25 @@ def batches_of(code: CodeType, functions: list[CodeType]) -> list[CodeType]:
     return [one for one in functions if one.co_flags & _GENERATOR and one.co_name in code.co_names]
 
 
+def _attributes(module: Any) -> dict[str, Any]:
+    """A module's names. Not by its own `__getattribute__`: a module that is loaded when it is used stays unloaded."""
+    try:
+        names = object.__getattribute__(module, "__dict__")
+    except AttributeError:  # what programs put among the modules need not be one
+        return {}
+    return names if type(names) is dict else {}
+
+
 def _codes(owned: list[Any], filename: str) -> Iterator[CodeType]:
+    """Functions among these objects. By their exact types: others may compute their attributes, even their class."""
     for one in owned:
-        function = getattr(one, "__func__", one.fget if isinstance(one, property) else one)
-        wrapped = vars(function).get("__wrapped__") if isinstance(function, FunctionType) else None
-        function = wrapped or function  # torch.no_grad() as a decorator
-        if isinstance(function, FunctionType) and function.__code__.co_filename == filename:
-            yield from _with_inner(function.__code__)
+        kind = type(one)
+        function = one.__func__ if kind in (staticmethod, classmethod) else one.fget if kind is property else one
+        if type(function) is FunctionType:
+            wrapped = function.__dict__.get("__wrapped__")  # torch.no_grad() as a decorator
+            function = wrapped if type(wrapped) is FunctionType else function
+            if function.__code__.co_filename == filename:
+                yield from _with_inner(function.__code__)
 
 
 def _with_inner(code: CodeType) -> Iterator[CodeType]:
