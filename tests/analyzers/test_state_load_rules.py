@@ -105,6 +105,27 @@ def test_a_target_network_that_is_the_model(make: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("target.load_state_dict(target.state_dict())", "fired"),
+        ("self.nets['q2'].load_state_dict( self.nets['q2'].state_dict(), strict=True)", "fired"),
+        ("target.load_state_dict(online.state_dict())", "passed"),  # two names of one module
+        ("average.load_state_dict(state)", "passed"),  # averaged in place, and put back
+        ("self.target.load_state_dict(target.state_dict())", "passed"),
+    ],
+)
+def test_a_target_network_that_is_given_its_own_weights(make: Any, line: str, status: str) -> None:
+    rows = [SHARED | {"taken_at": step, "step": step, "from_other": False} for step in (100, 200, 300)]
+    sites = [{"site": 3, "role": "load_state_dict", "file": "train.py", "line": 9, "source": line}]
+    process = make.process(facts=HEARD, more={"loads": rows}, sites=sites)
+    seen, _, finding = make.check("snapshot-aliased", process)
+    assert seen == status
+    if finding:
+        assert (finding.severity, finding.confidence, finding.location.line) == ("warning", "certain", 9)
+        assert "its own weights: 3 loads" in finding.title
+
+
+@pytest.mark.parametrize(
     "change",
     [
         {"from_other": False},  # averaged in place, and put back

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.evidence import edits
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, missing
+from tracelyze.analyzers.signatures import own_states
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
@@ -26,10 +27,13 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed("no load_state_dict of a model was called")
     aliased = _by_line(row for row in loads if _is_aliased(row, limits))
     shared = [rows for rows in _by_line(row for row in loads if _is_shared(row, limits)) if _repeats(rows, limits)]
-    if not aliased and not shared:
+    itself = [rows for rows in _by_line(own_states.loads(process, loads, limits)) if _repeats(rows, limits)]
+    if not aliased and not shared and not itself:
         own = sum(row["own"] == row["expected"] > 0 for row in loads)
         return Passed(f"{plural(len(loads), 'call')} of load_state_dict, {own} of them with the model's own tensors")
-    return [_finding(process, rows, limits) for rows in aliased] + [_shared(process, rows, limits) for rows in shared]
+    findings = [_finding(process, rows, limits) for rows in aliased]
+    findings += [_shared(process, rows, limits) for rows in shared]
+    return findings + [own_states.finding(process, rows, RULE.id, limits) for rows in itself]
 
 
 def _by_line(loads: Iterable[Row]) -> list[list[Row]]:
