@@ -49,8 +49,8 @@ def finding(process: Process, rows: list[dict[str, Any]], rule: str, limits: Lim
         title=f"{name[:30]} is given its own weights: {plural(len(rows), 'load')} changed nothing",
         summary=(
             f"Between step {steps[0]:,} and step {steps[-1]:,} {name}.load_state_dict was given what "
-            f"{name}.state_dict() hands out: each of the {row['own']} tensors was copied onto itself. A target network or a former policy "
-            "that should follow the trained model stays what it was."
+            f"{name}.state_dict() hands out: each of the {row['own']} tensors was copied onto itself. A target network "
+            "or a former policy that should follow the trained model stays what it was."
         ),
         fix="Load the weights of the model that is trained.",
         fix_code="target.load_state_dict(model.state_dict())",
