@@ -159,6 +159,9 @@ def test_a_wait_that_was_measured_on_a_crowded_machine_is_not_critical(make) -> 
     assert make.check("dataloader-bottleneck", alone)[2].severity == "critical"
     beside_others = loading(make, 0.2, 0.22, samples=crowded(0.4))
     assert make.check("dataloader-bottleneck", beside_others)[2].severity == "warning"
+    among_many = make.check("dataloader-bottleneck", loading(make, 0.2, 0.22, samples=crowded(0.8)))[2]
+    assert among_many.severity == "info", "the wait is more that of the machine than of the data"
+    assert "Others held the processors for 80% of the time" in among_many.summary
 
 
 def test_a_crowd_of_its_own_workers_is_no_excuse(make) -> None:

@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.formatting import percent
+
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Floats
+    from tracelyze.analyzers.rule import Limits
+    from tracelyze.diagnosis import Severity
 
 SHORTEST = 1.0  # seconds between the first and the last measurement: less is a measurement or two
 
@@ -53,6 +57,20 @@ def shares(optimization: Optimization) -> Contention:
     crowd = max(0.0, wanted - (process.facts.get("cpus") or np.inf))  # of processes that it keeps waiting itself
     left = 1.0 - min(1.0, crowd / max(own + waited, 1e-9))
     return Contention(min(1.0, own * left), min(1.0, waited / workers * left), worked)
+
+
+def severity(crowd: float, grave: bool, limits: Limits) -> Severity:
+    """How severe a wait is that was measured while others held the processors for this share of the time."""
+    if crowd >= limits["mostly"]:
+        return "info"
+    return "critical" if grave and crowd < limits["crowd"] else "warning"
+
+
+def said(crowd: float, limits: Limits) -> str:
+    """A sentence that warns of a measurement beside others; nothing where they were few."""
+    if crowd < limits["crowd"]:
+        return ""
+    return f" Others held the processors for {percent(crowd)} of the time: on a machine of its own it waits less."
 
 
 def was_alone(optimization: Optimization, most: float) -> bool:

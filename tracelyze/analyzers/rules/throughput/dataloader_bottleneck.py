@@ -68,13 +68,14 @@ def _finding(
     live = " The dataset is a stream: if it comes from a live source at a fixed rate, nothing makes it faster."
     return Finding(
         rule=RULE.id,
-        severity="critical" if predicted.share >= limits["grave"] and crowd < limits["crowd"] else "warning",
+        severity=contention.severity(crowd, predicted.share >= limits["grave"], limits),
         confidence="possible" if stream else "certain" if not seen.workers and alone else "likely",
         title=f"{'The device' if seen.on_device else 'Training'} waits for data {percent(seen.share)} of the time: "
         f"{duration(seen.idle)} of a {duration(seen.step)} step",
         summary=(
             f"A step takes {duration(seen.step)} on average, and {advice.waits(seen)} for the next batch "
             f"(num_workers={seen.workers}).{slow} {promise}{live if stream else ''}"
+            + contention.said(crowd, limits)
         ),
         fix=fix + more,
         fix_code=advice.code(way, predicted, seen.loader.get("batch_size")),
@@ -136,10 +137,11 @@ RULE = Rule(
         Threshold("handover", 0.002, "s", "a ready batch from a worker: 1.3 to 1.8 ms measured, 7 ms for 19 MB"),
         Threshold("queued", 0.01, "s", "from a worker on shared cores 20 small rows took up to 5.4 ms, none to make"),
         Threshold("made", 0.005, "s", "derived: passing a batch on takes a worker 2 ms of its processor; this is work"),
-        Threshold(
-            "others", 0.1, "share", "derived: of a time that others took, a tenth cannot make a third of the step"
-        ),
+        Threshold("others", 0.1, "share", "derived: a tenth of the time, taken by others, makes no third of the step"),
         Threshold("crowd", 0.25, "share", "derived: of a wait beside others' work, what is left may be half too long"),
+        Threshold(
+            "mostly", 0.5, "share", "derived: from here on the wait is more that of the machine than of the data"
+        ),
         Threshold("workers", 8, "processes", "beyond eight, start-up and memory grow faster than the gain"),
         Threshold("costly", 2, "", "of `sample`: as much again is the least that cheaper samples can save"),
     ),
