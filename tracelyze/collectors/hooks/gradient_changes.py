@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tracelyze.collectors.internals import compiler
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
 
 L2 = (2, 2.0, "2")
@@ -40,12 +41,12 @@ def _clipping(torch: Any, recorder: Callable[[], Any]) -> None:
 def _clip_wrapper(
     torch: Any, original: Callable[..., Any], recorder: Callable[[], Any], returns_norm: bool
 ) -> Callable[..., Any]:
-    is_compiling = torch.compiler.is_compiling
+    in_dynamo, compiling = torch.compiler.is_dynamo_compiling, compiler.flag(torch)
 
     @unseen_by_warnings
     @functools.wraps(original)
     def clip(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or not (args or "parameters" in kwargs):
+        if in_dynamo() or compiling._is_compiling_flag or not (args or "parameters" in kwargs):
             return original(*args, **kwargs)
         try:
             parameters, args = (args[0], args[1:]) if args else (kwargs.pop("parameters"), ())
@@ -74,8 +75,10 @@ def _clip_wrapper(
 def peeked(values: Any) -> tuple[Any, Any]:
     """`values` as they were, and the first of them: what can be read only once (a generator, a `filter`) is handed on
     as one of the same values. An empty generator is handed on as it is: torch warns of those."""
+    if isinstance(values, (list, tuple)):
+        return values, values[0] if values else None
     if not isinstance(values, Iterator):
-        return values, next(iter(values), None) if isinstance(values, (list, tuple)) else values
+        return values, values
     first = next(values, NOTHING)
     if first is NOTHING:
         return values, None

@@ -64,7 +64,7 @@ def install(torch: Any, recorder: Callable[[], Recorder], calling: Any) -> None:
     iterator = private_names.find(torch, private_names.LOADER_ITERATOR)
     if iterator is None:
         return
-    advance = iterator.__next__
+    advance, forking = iterator.__next__, fetches.Forking
 
     @unseen_by_warnings
     @functools.wraps(advance)
@@ -73,7 +73,7 @@ def install(torch: Any, recorder: Callable[[], Recorder], calling: Any) -> None:
             seen = recorder()
             if not seen.dispatcher.nobody_listens("waiting"):
                 seen.fire("waiting", self)
-            progress, watch, noted = seen.progress, calling.watch, fetches.Forking.spent
+            progress, watch, noted = seen.progress, calling.watch, forking.spent
             start = clock()
             calling.watch, progress.awaited = False, (weakref.ref(self), start)
             try:
@@ -85,7 +85,7 @@ def install(torch: Any, recorder: Callable[[], Recorder], calling: Any) -> None:
                 raise
             finally:
                 calling.watch, progress.awaited = watch, None
-            noted = fetches.Forking.spent - noted  # no wait of the training's
+            noted = forking.spent - noted  # no wait of the training's
             seen.guard.overhead.seconds += noted
             seen.fire("batch", self, clock() - start - noted, batch)
             return batch
@@ -111,16 +111,21 @@ def _page(loader: Any, recorder: Recorder) -> fetches.Page | None:
 
 def _fetch(torch: Any, original: Callable[..., Any]) -> Callable[..., Any]:
     """Where a dataset is asked for the samples of a batch: in a worker, or in the training process."""
+    enrolled, forking = fetches.enrolled, fetches.Forking
 
     @unseen_by_warnings
     @functools.wraps(original)
     def fetch(self: Any, *args: Any, **kwargs: Any) -> Any:
-        notes, begin = None, perf_counter()
+        notes = None
         try:
-            notes = fetches.enrolled.get(self) if fetches.Forking.page is None else fetches.in_worker(torch, self)
-            if notes is not None:
+            notes = enrolled.get(self) if forking.page is None else fetches.in_worker(torch, self)
+            if notes is not None and notes.only_counts:
+                notes.words[fetches.FETCHES] += 1
+                notes = None
+            elif notes is not None:
+                begin = perf_counter()
                 notes.begins()
-                fetches.Forking.spent += perf_counter() - begin
+                forking.spent += perf_counter() - begin
         except Exception:  # noqa: S110  # a dataset that answers with exceptions of its own
             pass
         try:
@@ -134,7 +139,7 @@ def _fetch(torch: Any, original: Callable[..., Any]) -> Callable[..., Any]:
                 notes.ends()
             except Exception:  # noqa: S110
                 pass
-            fetches.Forking.spent += perf_counter() - begin
+            forking.spent += perf_counter() - begin
         return made
 
     return fetch

@@ -299,13 +299,17 @@ class Calls:
 
     def recomputation(self) -> Recomputation | bool:
         """What to ask about the modules that a backward calls; False if no call may be a checkpointed one."""
-        if self.unsettled and any(call.mode != GRAD for call in itertools.islice(reversed(self.unsettled), LATEST)):
+        if self.unsettled and any(call.mode != GRAD for call in self._latest()):
             return self._recomputation
         return False
 
+    def _latest(self) -> list[Call]:
+        """The latest calls that are not settled. Listed in one operation: a signal's handler may call models, too."""
+        return list(itertools.islice(reversed(self.unsettled), LATEST))
+
     def recomputed(self, module: Any) -> None:
         """A backward called this module: mark the latest call of it without autograd as one that trained."""
-        for call in itertools.islice(reversed(self.unsettled), LATEST):
+        for call in self._latest():
             if call.mode != GRAD and not call.trained and call.model.module() is module:
                 call.trained = True
                 self.reached.append(call)

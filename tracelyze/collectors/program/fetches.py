@@ -66,6 +66,7 @@ class Notes:
         self._torch, self._dataset, self.words, self._memory = torch, dataset, words, memory
         self._before: list[int] = []
         self._own: list[Any] = []
+        self.only_counts = False  # The first batches of the pass have been made, and memory is not read.
         words[PASSES] += 1
         words[FETCHES] = words[MOVED] = 0
 
@@ -95,6 +96,7 @@ class Notes:
                 words[MOVED] |= one << index
             self._before, self._own = [], []
         words[FETCHES] = number + 1
+        self.only_counts = number + 1 >= FETCHES_READ and not self._memory
         made = words[COUNT] + 1
         if self._memory and made & (made - 1) == 0 and made.bit_length() <= MEMORIES:
             words[MEMORY + made.bit_length() - 1] = private_bytes()

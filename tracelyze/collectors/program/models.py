@@ -55,12 +55,13 @@ def symbol(module: Any, name: str) -> int | None:
 
 def tensors_of(torch: Any, output: Any) -> list[Any]:
     """The first few tensors in a module's output: a tensor, or a nest of sequences and mappings of tensors."""
-    found: list[Any] = []
+    tensor, found = torch.Tensor, []
     pending = [output]
-    while pending and len(found) < MAX_TENSORS:
-        value = pending.pop(0)
-        if isinstance(value, torch.Tensor):
+    for value in pending:  # which grows meanwhile
+        if isinstance(value, tensor):
             found.append(value)
+            if len(found) == MAX_TENSORS:
+                break
         elif isinstance(value, dict):
             pending += value.values()
         elif isinstance(value, (tuple, list)):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import os
-import threading
 from array import array
 from pathlib import Path
 from typing import Any
@@ -43,11 +42,10 @@ class TableStream:
         # One list of values, row by row, not a dict per row: dicts of this size come from malloc, and while they wait
         # for the disk they lie between the tensors of the training and keep it from reusing its own memory (1.5 ms a
         # step of page faults, measured on a CNN). Each row's begin with their names, of which there are a few tuples.
+        # Always the same list, for to extend it is one operation: all of a row is there or nothing, also if a handler
+        # of a signal queues another row right then. No lock is needed, which the handler would wait for.
         self._values: list[Any] = []
         self._known: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._lock = threading.Lock()
-        self._holder = 0  # the thread in `append`
-        self._nested: list[dict[str, Any]] = []
         self._part = 0
         self._file: OwnFile | None = None
         self._encoded = io.BytesIO()  # what Arrow has made of the batch that is being written
@@ -61,40 +59,12 @@ class TableStream:
 
     def append(self, row: dict[str, Any]) -> None:
         """Queue one row. Columns that it leaves out, or sets to None, are null."""
-        me = threading.get_ident()
-        if self._holder == me:  # a signal arrived right here and its handler trains: waiting for ourselves would hang
-            self._nested.append(row)
-            return
-        with self._lock:
-            self._holder = me
-            try:
-                names = tuple(row)
-                self._values += (self._known.setdefault(names, names), *row.values())  # all of them or none
-                if self._nested:
-                    self._take_nested()
-            finally:
-                self._holder = 0
+        names = tuple(row)
+        self._values += (self._known.setdefault(names, names), *row.values())
 
     def append_values(self, values: list[Any]) -> None:
         """Queue one row: its `Names`, and then the values."""
-        me = threading.get_ident()
-        if self._holder == me:
-            names = values[0]
-            self._nested.append(dict(zip(names, values[1:], strict=True)) | names.common)
-            return
-        with self._lock:
-            self._holder = me
-            try:
-                self._values += values
-                if self._nested:
-                    self._take_nested()
-            finally:
-                self._holder = 0
-
-    def _take_nested(self) -> None:
-        while self._nested:
-            row = self._nested.pop(0)
-            self._values += (tuple(row), *row.values())
+        self._values += values
 
     def flush(self) -> int:
         """Write what is queued as one batch; returns the number of rows. Raises OSError when the disk refuses."""
@@ -127,8 +97,8 @@ class TableStream:
         """Have Arrow encode what is queued as one batch; returns the number of rows."""
         if not self._values or self.folder is None:
             return 0
-        with self._lock:
-            values, self._values = self._values, []
+        values = self._values[:]
+        del self._values[: len(values)]  # Other threads may have queued more behind them.
         batch = column_batch(self.table, *columns_of(values))
         if self._writer is None:
             self._open(batch.schema)

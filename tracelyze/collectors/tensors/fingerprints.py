@@ -4,7 +4,7 @@ split, rank or run. Nothing of the content can be read from them."""
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -24,10 +24,12 @@ TARGETS = 1024  # targets counted by class
 
 def fields(torch: Any, batch: Any) -> list[tuple[str, Any]]:
     """The first tensors of a batch with their keys: a tensor, a sequence, a mapping, or an object with attributes."""
-    if isinstance(batch, torch.Tensor):
-        return [("0", batch)]
+    tensor = torch.Tensor
+    pairs: Iterable[tuple[str, Any]]
     if isinstance(batch, (tuple, list)):
-        pairs = list(zip(NUMBERS, batch, strict=False))
+        pairs = zip(NUMBERS, batch, strict=False)
+    elif isinstance(batch, tensor):
+        return [("0", batch)]
     elif isinstance(batch, Mapping):
         pairs = [(str(key), value) for key, value in batch.items()]
     elif hasattr(batch, "__dataclass_fields__"):
@@ -36,10 +38,10 @@ def fields(torch: Any, batch: Any) -> list[tuple[str, Any]]:
         return []
     found: list[tuple[str, Any]] = []
     for key, value in pairs:
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, tensor):
             found.append((key, value))
         elif isinstance(value, (tuple, list, Mapping)) and len(found) < FIELDS:
-            found += [(f"{key}.{inner}", tensor) for inner, tensor in fields(torch, value)]
+            found += [(f"{key}.{inner}", one) for inner, one in fields(torch, value)]
     return found[:FIELDS]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from typing import Any
 
@@ -60,14 +61,20 @@ def every_nth(tensor: Any, count: int) -> Any:
     The distance has no factor in common with the last dimension, so that not only one column is met.
     """
     elements = tensor.numel()
-    step = max(1, -(-elements // count))
-    if tensor.dim() and step > 1:
-        while step < elements and math.gcd(step, int(tensor.shape[-1])) > 1:
-            step += 1
+    step = _distance(elements, int(tensor.shape[-1]), count) if elements > count and tensor.dim() else 1
     detached = tensor.detach()
     if not elements or not (tensor.is_contiguous() or _dense(tensor)):
         return detached.reshape(-1)[::step]
     return detached.as_strided((-(-elements // step),), (step,), tensor.storage_offset())
+
+
+@functools.lru_cache(256)
+def _distance(elements: int, last: int, count: int) -> int:
+    """The distance between `count` of so many elements, in a tensor whose last dimension is `last`."""
+    step = -(-elements // count)
+    while step < elements and math.gcd(step, last) > 1:
+        step += 1
+    return step
 
 
 def _dense(tensor: Any) -> bool:

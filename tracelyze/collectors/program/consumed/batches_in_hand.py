@@ -22,18 +22,18 @@ MAX_WAITING = 64  # batches: no training loop fetches more of them ahead
 class Batch:
     """One batch that a loader handed out. Holds its tensors weakly."""
 
-    __slots__ = ("epoch", "fields", "forwards", "loader", "one_each", "place", "positions", "samples", "used")
+    # Defaults on the class, because most batches keep most of them.
+    samples: int | None = None
+    positions: int | None = None  # the first dimension, where that counts positions and not samples
+    one_each = False  # Samples are not stacked: there is a tensor for each, as images of different sizes are.
+    place: tuple[Any, ...] = ()  # loader, epoch, ...: set where a signal numbers them
+    used = False
 
-    def __init__(self, loader: int, epoch: int, forwards: int) -> None:
+    def __init__(self, loader: int, epoch: int, forwards: int, fields: list[tuple[str, weakref.ref[Any]]]) -> None:
         self.loader = loader
         self.epoch = epoch  # number of the pass over any loader
         self.forwards = forwards  # of the process when it was handed out
-        self.samples: int | None = None
-        self.positions: int | None = None  # the first dimension, where that counts positions and not samples
-        self.one_each = False  # Samples are not stacked: there is a tensor for each, as images of different sizes are.
-        self.fields: list[tuple[str, weakref.ref[Any]]] = []
-        self.place: tuple[Any, ...] = ()  # loader, epoch, ...: set where a signal numbers them
-        self.used = False
+        self.fields = fields
 
 
 class _Queue:
@@ -88,6 +88,7 @@ class BatchesInHand:
         self._epochs = 0
         self._positions_first: dict[int, bool] = {}  # by loader: whether batches begin with the dimension of positions
         self._one_each: dict[int, bool] = {}  # by loader: whether batches are sequences with a tensor for each sample
+        self._stacked: set[int] = set()  # loaders of which neither is true: the first dimension counts samples
 
     def handed_out(
         self, loader: int, position: int, batch_size: int | None, fields: list[tuple[str, Any]], whole: Any
@@ -95,14 +96,16 @@ class BatchesInHand:
         """A loader handed out the batch `whole`, of which these are the tensors; `position` in the pass, from 0."""
         forwards = self._progress.forwards
         self._epochs += position == 0
-        batch = Batch(loader, self._epochs, forwards)
-        batch.fields = [(name, weakref.ref(tensor)) for name, tensor in fields]
-        self._measure(batch, position, batch_size, fields)
-        self._count(batch, position, batch_size, whole)
+        batch = Batch(loader, self._epochs, forwards, [(name, weakref.ref(tensor)) for name, tensor in fields])
+        if loader in self._stacked and fields and fields[0][1].dim():
+            batch.samples = fields[0][1].size(0)
+        else:
+            self._measure(batch, position, batch_size, fields)
+            self._count(batch, position, batch_size, whole)
         queue = self._queues.get(loader)
         if queue is None or position == 0:
             queue = self._queues[loader] = _Queue()
-        else:
+        elif queue.ahead:
             queue.follow_skipped(forwards)
         queue.forwards = forwards
         queue.put(batch, position)
@@ -182,6 +185,8 @@ class BatchesInHand:
                 return
             one_each = batch.samples != batch_size and not batch.positions
             self._one_each[batch.loader] = one_each and _sequence_length(whole) == batch_size
+            if not one_each and not self._positions_first.get(batch.loader, True):
+                self._stacked.add(batch.loader)
         if self._one_each[batch.loader] and (count := _sequence_length(whole)):
             batch.samples, batch.one_each = count, True
 

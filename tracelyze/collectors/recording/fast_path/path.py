@@ -25,23 +25,28 @@ from tracelyze.collectors.cadence.loss_sampling import LossSampling
 from tracelyze.collectors.program.calls import LiveGraph
 from tracelyze.collectors.program.models import tensors_of
 from tracelyze.collectors.program.optimizers import Tracked
-from tracelyze.collectors.recording.fast_path import expected as events
 from tracelyze.collectors.recording.fast_path.cost import TimedFastPath
 from tracelyze.collectors.recording.fast_path.expected import (
+    BACKWARD,
+    BACKWARD_ENDS,
+    CALL,
+    STEP,
+    STEP_ENDS,
     Accumulation,
     Expected,
     SkippedCall,
     SkippedEvents,
     nothing,
 )
-from tracelyze.collectors.recording.fast_path.rows import SkippedRows, mean_or_sum
+from tracelyze.collectors.recording.fast_path.rows import SkippedRows, weighted_sum
 from tracelyze.collectors.recording.fast_path.skippable import Skippable
 from tracelyze.collectors.recording.guards import Guard
 from tracelyze.collectors.signals.gradients.microbatches import key_of
 from tracelyze.collectors.signals.loss.loss import own_divisor
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 
-SKIPPED_STEPS = 22  # in a row; 23 with the full step after them, a prime: it keeps step with no signal's cadence
+SKIPPED_STEPS = 52  # in a row; 53 with the full step after them, a prime: it keeps step with no signal's cadence
+RETRIED_AFTER = 22  # steps after a step that began as those before it and did not end so
 
 
 class _ThisThread(threading.local):
@@ -85,6 +90,7 @@ class FastPath:
         self._torch = torch
         self._guard = guard
         self._skippable = skippable
+        self._program = skippable.program
         self._rows = rows
         self._record_event = record_event
         self._interrupted = False
@@ -120,12 +126,17 @@ class FastPath:
 
         Such a call is only counted, and noted for the case that the step turns out to be unlike those before.
         """
-        expected, skipped, tensor = self._expected, self._skipped, self._torch.Tensor
+        expected, skipped = self._expected, self._skipped
         try:
             given: Any = args[1] if len(args) > 1 else next(iter(kwargs.values()), None)
-            as_before = expected.order[skipped.count] == events.CALL and type(given) is tensor
-            as_before = as_before and not self._guard.function_modes() and expected.in_train(args[0])
-            if as_before and given.dim() and given.size(0) == expected.batch_size:
+            if (
+                type(given) is self._torch.Tensor
+                and expected.order[skipped.count] == CALL
+                and given.dim()
+                and given.size(0) == expected.batch_size
+                and expected.in_train(args[0])
+                and not self._guard.function_modes()
+            ):
                 graph = self._graph_behind(output)
                 call = None if graph is None else self._call(graph, given)
                 if call is not None:
@@ -147,14 +158,20 @@ class FastPath:
         """
         tensor = self._torch.Tensor
         if type(output) is tensor:
-            nodes = [output.grad_fn]
-        else:
-            outputs = tensors_of(self._torch, output)
-            nodes = [one.grad_fn for one in outputs if type(one) is tensor and one.grad_fn is not None]
-            if any(type(one) is not tensor for one in outputs):
+            node = output.grad_fn
+            if node is None:
                 return None
-        graph = LiveGraph(self._skippable.program.calls) if nodes and nodes[0] is not None else None
-        for node in nodes if graph is not None else ():
+            node.metadata["tracelyze"] = only = LiveGraph(self._program.calls)
+            return only
+        nodes = []
+        for one in tensors_of(self._torch, output):
+            if type(one) is not tensor:
+                return None
+            node = one.grad_fn
+            if node is not None:
+                nodes.append(node)
+        graph = LiveGraph(self._program.calls) if nodes else None
+        for node in nodes:
             node.metadata["tracelyze"] = graph
         return graph
 
@@ -171,7 +188,7 @@ class FastPath:
         if key is not None and any(key == call.key for call in self._skipped.calls):
             return None
         self.progress.forwards += 1
-        batch = self._skippable.program.batches.used_by_skipped()  # It may be gone before the step is.
+        batch = self._program.batches.used_by_skipped()  # It may be gone before the step is.
         return SkippedCall(weakref.ref(graph), weakref.ref(given), key, batch)
 
     def backward_begins(self, roots: Any, retains_graph: bool) -> bool:
@@ -179,17 +196,24 @@ class FastPath:
 
         It is if the loss is a single number on the CPU of the usual size, and if no guard column has changed.
         """
-        expected, skipped, guard = self._expected, self._skipped, self._guard
+        expected, skipped = self._expected, self._skipped
         try:
-            as_before = type(roots) is self._torch.Tensor and retains_graph is expected.retains_graph
-            as_before = as_before and expected.order[skipped.count] == events.BACKWARD
-            as_before = as_before and not guard.function_modes() and not guard.dispatch_modes()
-            if as_before and roots.is_cpu and not roots.dim():
+            if (
+                type(roots) is self._torch.Tensor
+                and expected.order[skipped.count] == BACKWARD
+                and retains_graph is expected.retains_graph
+                and not self._guard.function_modes()
+                and not self._guard.dispatch_modes()
+                and roots.is_cpu
+                and not roots.dim()
+            ):
                 loss, limit = roots.item(), expected.losses.limit
+                as_before = -limit < loss < limit
                 for read, before in expected.guards:
                     as_before = as_before and read() == before
-                usual = as_before and -limit < loss < limit
-                if usual and (expected.accumulation is None or self._divides_as_before(roots, expected.accumulation)):
+                if as_before and expected.accumulation is not None:
+                    as_before = self._divides_as_before(roots, expected.accumulation)
+                if as_before:
                     skipped.count += 1
                     skipped.losses.append(loss)
                     progress = self.progress
@@ -212,8 +236,9 @@ class FastPath:
     def backward_ends(self) -> bool:
         """torch.autograd.backward returned. Returns whether it was the expected one: no optimizer stepped within."""
         expected, skipped = self._expected, self._skipped
-        inside = self._skippable.program.optimizers.inside_now
-        if not self.active or expected.order[skipped.count] != events.BACKWARD_ENDS or inside is not None:
+        if not self.active or expected.order[skipped.count] != BACKWARD_ENDS:
+            return False
+        if self._program.optimizers.inside_now is not None:
             return False
         self.progress.in_backward = False
         losses = expected.losses
@@ -226,7 +251,7 @@ class FastPath:
     def step_begins(self, optimizer: Any) -> bool:
         """The step of an optimizer was called. Returns whether the call was the expected one."""
         expected, skipped = self._expected, self._skipped
-        if expected.order[skipped.count] == events.STEP and expected.optimizer() is optimizer:
+        if expected.order[skipped.count] == STEP and expected.optimizer() is optimizer:
             self.progress.backwards_at_step = self.progress.backwards
             skipped.count += 1
             return True
@@ -237,19 +262,19 @@ class FastPath:
         """The step of an optimizer returned. Returns whether it was the expected one: the step then has its row."""
         expected, skipped, guard = self._expected, self._skipped, self._guard
         tracked, writer = expected.tracked(), guard.writer
-        as_before = expected.order[skipped.count] == events.STEP_ENDS and expected.optimizer() is optimizer
+        as_before = expected.order[skipped.count] == STEP_ENDS and expected.optimizer() is optimizer
         if tracked is None or not as_before or writer.off or writer.threads.paused:
             self.on = False
             return False
         try:
-            loss = mean_or_sum(skipped.losses, expected.accumulation)
+            accumulation, progress = expected.accumulation, self.progress
+            loss = skipped.losses[0] if accumulation is None else weighted_sum(skipped.losses, accumulation)
             skipped.clear()  # so that a handler that trains, and ends this, finds nothing to replay of this step
             time = perf_counter() - guard.clock.zero
-            progress = self.progress
             progress.steps = tracked.at_step = progress.steps + 1
-            tracked.count += 1
-            if tracked.count > progress.longest:
-                progress.longest = tracked.count
+            tracked.count = count = tracked.count + 1
+            if count > progress.longest:
+                progress.longest = count
             if not self._rows.write(tracked, time, loss):
                 self._end()
                 dispatcher = self._skippable.dispatcher
@@ -289,14 +314,14 @@ class FastPath:
         self._skipped = SkippedEvents()
         if skipped.count and not self._rows.count:
             # No step was skipped to its end: do not try at every step.
-            self._skippable.not_before = self.progress.steps + SKIPPED_STEPS
+            self._skippable.not_before = self.progress.steps + RETRIED_AFTER
         self._end()
         if replay is not None and skipped.count:
             replay.step(expected, skipped)
 
     def _end(self) -> None:
         self.active = self.on = False
-        self._skippable.program.calls.check_next()
+        self._program.calls.check_next()
         self._rows.end()
 
     def _fail(self, error: Exception) -> None:

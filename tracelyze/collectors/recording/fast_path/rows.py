@@ -49,8 +49,8 @@ class SkippedRows:
                 values += self._reading_failed(read, error)
         self._stream.append_values(values)
         self._budget.step_skipped(time)
-        self.count += 1
-        return self.count < self.allowed
+        self.count = count = self.count + 1
+        return count < self.allowed
 
     def end(self) -> None:
         """The row of the next step is gathered from its events."""
@@ -65,8 +65,6 @@ class SkippedRows:
         return (None,) * len(signal.fast_columns)
 
 
-def mean_or_sum(losses: list[float], accumulation: Accumulation | None) -> float:
-    """The loss of a step whose backwards ran on these losses."""
-    if accumulation is None:
-        return losses[0]
+def weighted_sum(losses: list[float], accumulation: Accumulation) -> float:
+    """The loss of a step that accumulates the gradients of these losses."""
     return sum([value * factor for value, factor in zip(losses, accumulation.factors, strict=True)])

@@ -136,9 +136,9 @@ class Batches(Signal):
         if current is not None and given is not None:
             if self._sampled:
                 self._put_away()
-            current.position += 1
-            wanted = current.position >= current.next and self._wanted(current)
-            given.place = number, current.epoch, current.position, self.context.now(), self.progress.steps
+            current.position = position = current.position + 1
+            wanted = position >= current.next and self._wanted(current)
+            given.place = number, current.epoch, position, self.context.now(), self.progress.steps
             if wanted:
                 self._places.append(given.place)
                 self._sample_new(fingerprints.fields(self.torch, batch), given, early=current.epoch < EARLY)

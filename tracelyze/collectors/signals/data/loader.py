@@ -125,18 +125,19 @@ class Loader(Signal):
         current = self._passes.get(iterator)
         if current is None:
             return
-        number, position, idle = current.number, current.position, None
+        number, position, idle, program = current.number, current.position, None, self.program
         current.position = position + 1
         if self._idle_from is not None:
             idle = EventPair(self._idle_from, self._mark(), "device_wait")
             self._idle_from = None
         if self._turned:
             seconds += self._turned.pop(number, 0.0)
-        self._waits.append(Wait(number, seconds, position == 0, idle))
-        if len(self._waits) > MAX_UNUSED:
-            del self._waits[: MAX_UNUSED // 2]
+        waits = self._waits
+        waits.append(Wait(number, seconds, position == 0, idle))
+        if len(waits) > MAX_UNUSED:
+            del waits[: MAX_UNUSED // 2]
         fields = fingerprints.fields(self.torch, batch)
-        self.program.batches.handed_out(number, position, self._batch_sizes[number], fields, batch)
+        program.batches.handed_out(number, position, self._batch_sizes[number], fields, batch)
         self._last_in_hand = False
         if self.progress.loader != number:
             self._in_hand(number)
@@ -174,10 +175,12 @@ class Loader(Signal):
 
     def fast_values(self, tracked: Any, time: float) -> tuple[Any, ...]:
         waits, self._waits = self._waits, []
-        if len(waits) == 1 and not self._ahead and not self._last_in_hand:
-            one = waits[0]
-            if one.loader in self._training and not self.program.batches.fetches_ahead(one.loader):
-                return one.loader, one.seconds, 1, one.first
+        if len(waits) == 1 and not self._last_in_hand:
+            loader, seconds, first, _ = waits[0]
+            if loader in self._training:
+                ahead = self._ahead or self.program.batches.fetches_ahead(loader)
+                count = 1 + self._used_later(loader) if ahead else 1
+                return (loader, seconds, count, first) if count else NO_WAITS
         waits = [wait for wait in waits if wait.loader in self._training]
         return self._over(waits) if waits or self._last_in_hand else NO_WAITS
 

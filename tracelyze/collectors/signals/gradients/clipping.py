@@ -36,13 +36,14 @@ class Clipping(Signal):
         self._unscaled = True
 
     def clip(self, max_norm: Any, total_norm: Any) -> None:
-        self.activate()
+        if not self.active:
+            self.activate()
         limit = float(max_norm) if isinstance(max_norm, (int, float)) else None
         self._clips.append((self.program.trainings.clipped[0], limit))
         if self._scaled_loss and not self._unscaled:
             self._clipped_scaled = True
-        self._count += 1
-        if self._count <= LINES_FIRST or self._count % LINES_EVERY == 0:
+        self._count = count = self._count + 1
+        if count <= LINES_FIRST or count % LINES_EVERY == 0:
             self.program.sites.here("clip")
 
     def fast_values(self, tracked: Any, time: float) -> tuple[int, float | None]:
@@ -63,4 +64,6 @@ class Clipping(Signal):
 
 
 def _latest_limit(clips: list[tuple[Any, float | None]]) -> float | None:
+    if len(clips) == 1:
+        return clips[0][1]
     return next((limit for _, limit in reversed(clips) if limit is not None), None)

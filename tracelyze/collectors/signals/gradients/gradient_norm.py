@@ -96,13 +96,16 @@ class GradientNorm(Signal):
 
     def clip(self, max_norm: Any, total_norm: Any) -> None:
         if isinstance(total_norm, self.torch.Tensor) and self._clipped_values != self.progress.backwards:
-            source = FROM_CLIP if shards.is_whole(total_norm) else OF_SHARDS
+            source = FROM_CLIP
+            if type(total_norm) is not self.torch.Tensor:
+                source = FROM_CLIP if shards.is_whole(total_norm) else OF_SHARDS
+                total_norm = shards.local(total_norm)
             if not self.context.fast_path.on:
                 self.resume()
             elif not self.fast_columns:
                 self.fast_columns = ("grad_norm", "grad_norm_source")
                 self.context.listeners_changed()
-            self._note(shards.local(total_norm).detach(), source)
+            self._note(total_norm.detach(), source)
 
     def _is_clipped(self) -> bool:
         """Whether the gradients that are being clipped were clipped before, since the latest backward."""
@@ -110,11 +113,15 @@ class GradientNorm(Signal):
         return (first, backwards) in [(one.first, one.backwards) for one in self._clip_norms]
 
     def _note(self, norm: Any, source: int) -> None:
-        if not has_memory(self.torch, norm) or self._is_clipped():
+        if not has_memory(self.torch, norm):
             return
-        (training, first), backwards = self.program.trainings.clipped, self.progress.backwards
-        self._clip_norms = [one for one in self._clip_norms if one.backwards == backwards]  # micro-batches do not count
-        early = backwards == self.progress.backwards_at_step
+        (training, first), progress = self.program.trainings.clipped, self.progress
+        backwards = progress.backwards
+        if self._clip_norms:
+            if self._is_clipped():
+                return
+            self._clip_norms = [one for one in self._clip_norms if one.backwards == backwards]  # not of micro-batches
+        early = backwards == progress.backwards_at_step
         self._clip_norms.append(Clip(training, norm, source, backwards, first, early))
 
     def before_step(self, tracked: Tracked) -> None:
@@ -123,8 +130,10 @@ class GradientNorm(Signal):
 
     def fast_values(self, tracked: Tracked, time: float) -> tuple[float | None, int | None]:
         clips, self._clip_norms = self._clip_norms, []
+        if not clips:
+            return None, None
         norm = total_norm([clip.norm.item() for clip in clips])
-        if not norm and all(clip.early for clip in clips):  # also where there are none
+        if not norm and all(clip.early for clip in clips):
             return None, None
         return norm, clips[0].source
 

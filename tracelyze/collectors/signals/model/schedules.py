@@ -106,8 +106,11 @@ class Schedules(Signal):
             self._resolve(one)
         rate = _rate(scheduler.optimizer)
         if rate is not None:
-            lowest, highest = one.rates or (rate, rate)
-            one.rates = min(rate, lowest), max(rate, highest)
+            known = one.rates
+            if known is None:
+                one.rates = rate, rate
+            elif not known[0] <= rate <= known[1]:
+                one.rates = min(rate, known[0]), max(rate, known[1])
 
     def _before_its_optimizer(self, scheduler: Any) -> bool:
         """Whether the optimizer has not stepped yet. (The constructor's own step is the first one that is seen.)"""
@@ -203,6 +206,8 @@ def _is_or_wraps(one: Any, other: Any) -> bool:
 def _rate(optimizer: Any) -> float | None:
     """The rate of the first group; None for one on a device, which would have to be waited for."""
     rate = optimizer.param_groups[0].get("lr")
+    if type(rate) is float:
+        return rate
     return float(rate) if isinstance(rate, (int, float)) else None
 
 
