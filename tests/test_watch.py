@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pytest
 
+from tests.fork_server import client
 from tracelyze import api, schema, watching
 from tracelyze.analyzers.recorded import exits
 from tracelyze.errors import InputError
@@ -124,14 +126,8 @@ def test_the_command_line_calls_the_pager_and_ends_when_something_critical_is_ce
     training.train(float("nan"))
     pager = "cat > finding.json; printf '%s at %s of %s' $TRACELYZE_RULE $TRACELYZE_STEP $TRACELYZE_RUN > said.txt"
     here = training.run.parent
-    done = subprocess.run(
-        [sys.executable, "-m", "tracelyze", "watch", "run", "--every", "0.1", "--on-finding", pager],
-        cwd=here,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    command = [sys.executable, "-m", "tracelyze", "watch", "run", "--every", "0.1", "--on-finding", pager]
+    done = client.shared(client.COMMANDS).run(command, os.environ, cwd=here, timeout=120)
     assert done.returncode == 1, done.stderr
     assert "critical, certain  loss-nonfinite" in done.stdout
     assert (here / "said.txt").read_text() == f"loss-nonfinite at {BATCH + 1} of run"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.fork_server import client
 from tests.kineto.made import training
 from tracelyze.analyzers import diagnose
 from tracelyze.diagnosis import Diagnosis, Finding
@@ -145,14 +145,7 @@ def test_a_real_run_on_the_cpu_ends_in_skips(tmp_path) -> None:
     command = [sys.executable, "-m", "tracelyze", "collect", "--profile-every", "20", "--out", "run"]
     root = str(Path(__file__).resolve().parents[2])
     environment = {**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
-    subprocess.run(
-        [*command, "--", sys.executable, "train.py"],
-        cwd=tmp_path,
-        env=environment,
-        check=True,
-        capture_output=True,
-        timeout=120,
-    )
+    client.shared().run([*command, "--", sys.executable, "train.py"], environment, cwd=tmp_path).check_returncode()
     diagnosis = diagnose(tmp_path / "run")
     assert diagnosis.findings == []
     status, reason = answer(diagnosis, "host-bound")

@@ -46,18 +46,23 @@ class Collected:
 Collect = Callable[..., Collected]
 
 
-def run_plain(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """The same program without the collector, once for all tests that name the same command."""
+def run_plain(
+    *command: str, modules: tuple[str, ...] = client.TRAININGS, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """The same program without the collector, once for all tests that name the same command.
+
+    `modules`: which the process that it is forked from has in memory.
+    """
     if not client.can_run(command) or not options.keys() <= {"cwd", "input"}:
         return run_started(*command, **options)
     if options:
-        return client.shared().run(command, environment(), **options)
-    return _run_once(command)
+        return client.shared(modules).run(command, environment(), **options)
+    return _run_once(command, modules)
 
 
 @functools.cache
-def _run_once(command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-    return client.shared().run(command, environment())
+def _run_once(command: tuple[str, ...], modules: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    return client.shared(modules).run(command, environment())
 
 
 def run_started(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -91,11 +96,15 @@ def collect(
     """`collect("python", "x.py", ...)`: the program under `tracelyze collect`, run to its end.
 
     A command that was recorded for another test is not run again, unless it holds a path of this test's own: a test
-    reads its run, and does not change it.
+    reads its run, and does not change it. `modules` as for `run_plain`.
     """
 
     def record(
-        *command: str, env: dict[str, str] | None = None, options: tuple[str, ...] = (), **more: Any
+        *command: str,
+        env: dict[str, str] | None = None,
+        options: tuple[str, ...] = (),
+        modules: tuple[str, ...] = client.TRAININGS,
+        **more: Any,
     ) -> Collected:
         own = any(str(tmp_path) in word for word in (*command, *(env or {}).values()))
         key = (command, options, tuple(sorted((env or {}).items())))
@@ -103,7 +112,8 @@ def collect(
             return collect_started(*command, env=env, options=options, **more)
         if more or own or key not in recorded_once:
             folder = tmp_path_factory.mktemp("recorded") / "run"
-            process = client.shared().run(wrapped(folder, command, options), environment(**(env or {})), **more)
+            server = client.shared(modules)
+            process = server.run(wrapped(folder, command, options), environment(**(env or {})), **more)
             recorded_once[key] = Collected(process, folder)
         return recorded_once[key]
 

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from tests.fork_server.client import FRAMEWORKS
 from tracelyze.analyzers.recorded.run import Process
 from tracelyze.collectors.signals.model.activations import FINITE, INFINITE, MINUS_INFINITE, NAN, kind_of
 
@@ -130,8 +131,8 @@ def test_looking_everywhere_at_every_step_changes_no_weight_and_no_random_number
     names = ("activations", "parameters", "batches", "gradient_norm", "gradient_lifecycle")
     options = tuple(part for name in names for part in ("--signal", f"{name}=every:1"))
     loops = (sys.executable, "-W", "ignore", program("loops.py"))
-    done = collect(*loops, options=options)
-    plain = run_plain(*loops)
+    done = collect(*loops, options=options, modules=FRAMEWORKS)
+    plain = run_plain(*loops, modules=FRAMEWORKS)
     assert done.process.stdout == plain.stdout
     assert len(done.own_stderr.splitlines()) == len(plain.stderr.splitlines()), "torch's own warnings, no more"
     (process,) = done.run.processes

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from tests.fork_server import client
 
 TRAINING = """
 import torch
@@ -21,13 +24,13 @@ raise SystemExit(7)
 
 
 def collect(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tracelyze", "collect", "--out", "run", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    command = [sys.executable, "-m", "tracelyze", "collect", *arguments]
+    return client.shared().run(command, os.environ, cwd=folder)
 
 
 def test_the_verdict_follows_the_program(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAINING)
-    done = collect(tmp_path, "--diagnose", "--", sys.executable, "train.py")
+    done = collect(tmp_path, "--out", "run", "--diagnose", "--", sys.executable, "train.py")
     assert done.returncode == 7, done.stderr
     assert done.stdout == "trained\n"
     assert "Gradients are never cleared: 29 of 30 steps reused old gradients" in done.stderr
@@ -37,22 +40,15 @@ def test_the_verdict_follows_the_program(tmp_path: Path) -> None:
 
 def test_nothing_recorded_says_why(tmp_path: Path) -> None:
     (tmp_path / "look.py").write_text("import torch\nprint(torch.ones(2).sum())\n")
-    done = collect(tmp_path, "--", sys.executable, "look.py")
+    done = collect(tmp_path, "--out", "run", "--", sys.executable, "look.py")
     assert done.returncode == 0
     assert "[tracelyze] nothing was recorded: torch was imported, but no backward ran" in done.stderr
-    quiet = subprocess.run(
-        [sys.executable, "-m", "tracelyze", "collect", "--quiet", "--", sys.executable, "look.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    quiet = collect(tmp_path, "--quiet", "--", sys.executable, "look.py")
     assert "nothing was recorded" not in quiet.stderr
 
 
 def test_a_wrong_call_and_signals_reach_the_user_as_before(tmp_path: Path) -> None:
-    done = collect(tmp_path, "--diagnose", "--", "no-such-program")
+    done = collect(tmp_path, "--out", "run", "--diagnose", "--", "no-such-program")
     assert done.returncode == 2
     assert done.stderr.count("no such program") == 1
     (tmp_path / "wait.py").write_text("import time\nprint('up', flush=True)\ntime.sleep(60)\n")

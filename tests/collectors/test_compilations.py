@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.fork_server.client import FRAMEWORKS
 from tracelyze.analyzers import diagnose
 
 from .conftest import program
@@ -19,7 +20,7 @@ pytest.importorskip("torch")
     ("way", "expected"), [("break", "fired"), ("whole", "passed"), ("step", "passed"), ("plain", "skipped")]
 )
 def test_what_is_compiled(collect: Any, way: str, expected: str) -> None:
-    run = collect(sys.executable, program("compiled.py"), way).run
+    run = collect(sys.executable, program("compiled.py"), way, modules=FRAMEWORKS).run
     diagnosis = diagnose(run, select=["graph-breaks"])
     assert diagnosis.checks[0].status == expected, diagnosis.checks[0].reason
     if way == "break":

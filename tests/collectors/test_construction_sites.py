@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.fork_server.client import FRAMEWORKS, TRAININGS
 from tracelyze.analyzers.engine import diagnose
 from tracelyze.analyzers.recorded.run import Process
 
@@ -130,7 +131,8 @@ def recorded(collect: Collect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     def run(source: str) -> Process:
         script = tmp_path / "train.py"
         script.write_text(source)
-        done = collect(sys.executable, str(script))
+        modules = FRAMEWORKS if "import lightning" in source else TRAININGS
+        done = collect(sys.executable, str(script), modules=modules)
         assert done.process.returncode == 0, done.process.stderr
         (process,) = done.run.processes
         return process

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.fork_server.client import FRAMEWORKS
 from tracelyze.analyzers.recorded.run import Process
 from tracelyze.collectors.recording.fast_path.path import SKIPPED_STEPS
 
@@ -146,7 +147,9 @@ def test_settled_loops_of_frameworks_are_skipped_as_if_they_were_not(loop: str, 
     pytest.importorskip(package)
     options = [word for name, every in CADENCES.items() for word in ("--signal", f"{name}=every:{every}")]
     one, other = (
-        collect(sys.executable, program("settled_framework.py"), loop, *more, options=tuple(options))
+        collect(
+            sys.executable, program("settled_framework.py"), loop, *more, options=tuple(options), modules=FRAMEWORKS
+        )
         for more in ([], ["--full"])
     )
     fast, full = one.run.processes[0], other.run.processes[0]

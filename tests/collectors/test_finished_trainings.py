@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.fork_server.client import FRAMEWORKS
+
 from .conftest import Collect, program, run_plain
 
 # Updates by hand have no optimizer whose end would be noticed: the copies of one weight sample, indices and values,
@@ -31,6 +33,7 @@ def test_nothing_of_a_frameworks_training_stays_alive(collect: Collect) -> None:
     if not packages:
         pytest.skip("no framework is installed (group frameworks)")
     command = (sys.executable, program("alive_frameworks.py"), *packages)
-    plain, recorded = alive(run_plain(*command).stdout), alive(collect(*command).process.stdout)
+    plain = alive(run_plain(*command, modules=FRAMEWORKS).stdout)
+    recorded = alive(collect(*command, modules=FRAMEWORKS).process.stdout)
     assert list(plain) == packages
     assert recorded == plain

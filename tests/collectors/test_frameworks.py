@@ -110,7 +110,7 @@ class Programs:
                 command, capture_output=True, text=True, timeout=600, cwd=self._place, env=environment(), check=False
             )
         else:
-            done = client.shared().run(command, environment(), cwd=self._place)
+            done = client.shared(client.FRAMEWORKS).run(command, environment(), cwd=self._place)
         assert done.returncode == 0, done.stderr
         return Told(done, self._place / "run")
 
@@ -172,8 +172,8 @@ def test_trainer_with_a_loss_that_turns_nan(programs: Programs) -> None:
 
 @needs("accelerate")
 def test_accelerate(programs: Programs) -> None:
-    programs.started = True  # one framework that is imported after the hooks, with torch, by a new interpreter
     plain = programs.plain("accelerate_loop.py")
+    programs.started = True  # one framework that is imported after the hooks, with torch, by a new interpreter
     recorded = programs.recorded("accelerate_loop.py")
     assert recorded.digests == plain.digests
     assert recorded.warnings == plain.warnings

@@ -30,9 +30,9 @@ Rows = list[dict[str, Any]]
 
 class Recorded:
     def __init__(self, folder: Path) -> None:
-        self.plain = run_plain(sys.executable, program("mechanisms.py")).stdout
+        self.plain = run_plain(sys.executable, program("mechanisms.py"), modules=client.FRAMEWORKS).stdout
         wrapper = [sys.executable, "-m", "tracelyze", "collect", "--out", str(folder), "--"]
-        done = client.shared().run([*wrapper, sys.executable, program("mechanisms.py")], environment())
+        done = client.shared(client.FRAMEWORKS).run([*wrapper, sys.executable, program("mechanisms.py")], environment())
         done.check_returncode()
         self.collected = done.stdout
         self.process: Process = load(folder).processes[0]

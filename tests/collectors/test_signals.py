@@ -47,9 +47,10 @@ class Recorded:
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     folder = tmp_path_factory.mktemp("loops") / "run"
-    plain = run_plain(sys.executable, "-W", "ignore", program("loops.py"))
+    command = (sys.executable, "-W", "ignore", program("loops.py"))
+    plain = run_plain(*command, modules=client.FRAMEWORKS)
     wrapper = [sys.executable, "-m", "tracelyze", "collect", "--out", str(folder), "--"]
-    collected = client.shared().run([*wrapper, sys.executable, "-W", "ignore", program("loops.py")], environment())
+    collected = client.shared(client.FRAMEWORKS).run([*wrapper, *command], environment())
     (process,) = load(folder).processes
     return Recorded(plain.stdout, plain.stderr, collected.stdout, collected.stderr, process)
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fork_server.client import FRAMEWORKS
+
 from .conftest import PROGRAMS, Collect, environment, program, run_plain, run_started
 
 
@@ -50,9 +52,9 @@ def test_the_users_own_sitecustomize_runs_as_before(collect_started: Collect, tm
 
 
 def test_models_can_be_copied_scripted_exported_and_compiled_as_before(collect: Collect) -> None:
-    plain = run_plain(sys.executable, "-W", "ignore", program("transforms.py"))
+    plain = run_plain(sys.executable, "-W", "ignore", program("transforms.py"), modules=FRAMEWORKS)
     assert plain.returncode == 0, plain.stderr
-    collected = collect(sys.executable, "-W", "ignore", program("transforms.py"))
+    collected = collect(sys.executable, "-W", "ignore", program("transforms.py"), modules=FRAMEWORKS)
     assert collected.process.stdout == plain.stdout
 
 

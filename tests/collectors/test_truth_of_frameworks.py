@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from tests.fork_server.client import FRAMEWORKS
 from tracelyze.analyzers.recorded.run import Process
 from tracelyze.analyzers.rule import Limits
 from tracelyze.analyzers.rules.accumulation import unscaled_accumulation
@@ -35,7 +36,7 @@ def unscaled(part: Process) -> list[Finding]:
 
 @needs("transformers", "accelerate")
 def test_trainer(collect: Collect) -> None:
-    done = collect(sys.executable, program("truth_trainer.py"))
+    done = collect(sys.executable, program("truth_trainer.py"), modules=FRAMEWORKS)
     assert_true(done)
     (process,) = done.run.processes
     *healthy, faulty = process.trainings
@@ -46,12 +47,12 @@ def test_trainer(collect: Collect) -> None:
 
 @needs("accelerate")
 def test_accelerate(collect: Collect) -> None:
-    assert_true(collect(sys.executable, program("truth_accelerate.py")))
+    assert_true(collect(sys.executable, program("truth_accelerate.py"), modules=FRAMEWORKS))
 
 
 @needs("lightning")
 def test_lightning(collect: Collect) -> None:
-    assert_true(collect(sys.executable, program("truth_lightning.py")))
+    assert_true(collect(sys.executable, program("truth_lightning.py"), modules=FRAMEWORKS))
 
 
 @needs("ignite")
@@ -69,4 +70,4 @@ def test_two_ranks(collect_started: Collect) -> None:
 
 
 def test_compiled(collect: Collect) -> None:
-    assert_true(collect(sys.executable, program("truth_compiled.py")))
+    assert_true(collect(sys.executable, program("truth_compiled.py"), modules=FRAMEWORKS))

@@ -9,9 +9,9 @@ import pytest
 from .conftest import Collect, program
 
 
-def test_nothing_is_warned_of(collect_started: Collect) -> None:
+def test_nothing_is_warned_of(collect: Collect) -> None:
     """A warning of ours would be an error here, and the signal switched off."""
-    done = collect_started(sys.executable, "-W", "error", program("warned.py"))
+    done = collect(sys.executable, "-W", "error", program("warned.py"))
     assert done.process.returncode == 0, done.process.stderr
     (_, norm), *others = [line.split(" ", 1) for line in done.process.stdout.splitlines()]
     assert [idiom for idiom in others if idiom[1] != "ended"] == []

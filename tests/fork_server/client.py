@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +44,12 @@ COMMANDS: Final = (
 """What the command line imports, and the program that it records: 170 modules, 0.2 s of each recording."""
 TRAININGS: Final = ("torch", "torch._dynamo", *COMMANDS)
 """What a recorded program imports, and the command line that judges it."""
+FRAMEWORKS: Final = (
+    *TRAININGS,
+    "torch._inductor.compile_fx",
+    *(one for one in ("transformers.trainer", "accelerate", "lightning") if find_spec(one.partition(".")[0])),
+)
+"""What programs import that use a framework or torch.compile: 1.5 s of each. Every fork takes longer with them."""
 
 
 class ForkServer:
