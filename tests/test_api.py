@@ -13,6 +13,7 @@ import pytest
 
 import tracelyze
 from tracelyze import schema
+from tracelyze.analyzers.context import fitted
 from tracelyze.fleet.table import COLUMNS
 
 SAMPLES = Path(__file__).resolve().parent.parent / "sample_traces"
@@ -102,3 +103,11 @@ def test_the_page_of_the_docs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         exec("\n".join(line for line in cell.split("\n") if ".plot(" not in line), names)
     assert (tmp_path / "diagnosis.html").stat().st_size > 1000
     assert names["row"]["verdict"] == "warning"  # type: ignore[index]
+
+
+def test_a_title_that_is_too_long_loses_what_follows_its_colon() -> None:
+    name = "ScheduleFreeAdamWithDecoupledWeightDecay"
+    head = f"The learning rate of {name}, 0.0012, is too high"
+    assert fitted(f"{head}: the model ends with one answer for all") == head
+    assert fitted(f"Ended: {'word ' * 30}").endswith(" …")  # too little stands before the colon
+    assert fitted(head) == head

@@ -187,6 +187,8 @@ def test_crash_families(make, family) -> None:
 def test_the_title_of_a_crash_is_its_class_and_the_first_of_its_message() -> None:
     assert crash_families.title("KeyError", "'tok100'", " at train.py:26") == "KeyError: 'tok100' at train.py:26"
     assert crash_families.title("builtins.ValueError", "ValueError") == "ValueError"
+    bounds = crash_families.title("IndexError", "Target 5 is out of bounds.", " at train.py:21")
+    assert bounds == "IndexError: Target 5 is out of bounds at train.py:21"
     whole = "No inf checks were recorded prior to update."
     assert crash_families.title("AssertionError", whole, f" at {'x' * 30}.py:21") == f"AssertionError: {whole}"
     long = crash_families.title("RuntimeError", "word " * 100, " at train.py:26")
@@ -305,6 +307,19 @@ def test_killed(make) -> None:
     full = make.process(end=Exit("vanished"))
     full.notes.append("recording stopped at step 30: no space left on device")
     assert make.check("killed", full)[2].confidence == "possible"
+
+
+def test_what_was_not_measured_is_no_evidence_of_a_kill(make) -> None:
+    blind = make.check("killed", make.process(samples={"time": [1.0, 2.0]}, end=Exit("vanished")))[2]
+    assert "memory left to the process" not in {one.name for one in blind.evidence}
+
+
+def test_a_loop_that_raises_at_a_loss_that_is_no_number_ended_there(make) -> None:
+    given_up = [{"kind": "loss-given-up", "step": COUNT, "name": "Inf", "time": 1.0}]
+    ended = make.process(events=given_up, end=Exit("exception", 1, "RuntimeError: diverged"))
+    assert make.check("loss-nonfinite", ended)[2].title == "1 loss was Inf, and the program ended there"
+    skipped = make.process(events=[given_up[0] | {"step": COUNT // 2}], end=Exit("exception", 1, "KeyError: 'x'"))
+    assert make.check("loss-nonfinite", skipped)[2].title.endswith("the loop skipped the step")
 
 
 def test_not_killed(make) -> None:

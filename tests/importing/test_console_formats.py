@@ -247,3 +247,14 @@ def test_a_duration_in_milliseconds_is_told_in_seconds(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["train/CrossEntropyLoss", "loss/train/total", "ce_loss"])
 def test_more_names_of_the_training_loss(name: str) -> None:
     assert (columns.meaning(name).column, columns.meaning(name).phase) == ("loss", "train")
+
+
+def test_the_class_of_an_exception_is_said_once(tmp_path: Path) -> None:
+    """Also where the log writes it with its module."""
+    (tmp_path / "train.log").write_text(
+        "step: 1 loss: 2.5\nstep: 2 loss: 2.4\nTraceback (most recent call last):\n"
+        '  File "/home/user/train.py", line 9, in <module>\n    loss.backward()\n'
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 892.00 MiB.\n"
+    )
+    recordings.import_recording(tmp_path / "train.log", tmp_path / "run")
+    assert tracelyze.diagnose(tmp_path / "run").run.exit.detail.count("OutOfMemoryError") == 1

@@ -99,6 +99,13 @@ def test_a_log_of_some_steps_says_how_many_there_were(every: int, last: int | No
     assert (run.steps, run.last_step, run.imported) == (30, last, True)
 
 
+def test_one_time_for_all_steps_is_when_the_log_was_written(tmp_path: Path) -> None:
+    rows = [f"{step},{1 / step + 0.5},1700000000" for step in range(1, 31)]
+    (tmp_path / "log.csv").write_text("\n".join(["step,loss,time", *rows]) + "\n")
+    recordings.import_recording(tmp_path / "log.csv", tmp_path / "run")
+    assert analyzers.diagnose(tmp_path / "run").run.duration_s is None
+
+
 def test_rows_of_one_step_that_disagree_stay_two_rows(tmp_path: Path) -> None:
     file = tmp_path / "log.csv"
     file.write_text("step,loss\n1,1.0\n2,nan\n2,0.5\n")

@@ -39,6 +39,12 @@ def test_steps_are_counted_in_the_words_of_what_was_recorded() -> None:
     assert words.size(replace(run, trainings=trainings, ranks=2)) == "3 trainings, 24 steps in the longest"
 
 
+def test_recording_never_takes_more_than_all_of_the_time() -> None:
+    run = examples.healthy().run
+    assert "up to three times that" in words.recording(replace(run, overhead=0.2))
+    assert "three times" not in words.recording(replace(run, overhead=0.54))
+
+
 def test_no_note_repeats_why_nothing_is_known() -> None:
     empty = examples.empty()
     noted = replace(empty, run=replace(empty.run, notes=["read as a log", empty.verdict_reason.lower().rstrip(".")]))

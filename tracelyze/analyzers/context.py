@@ -38,9 +38,12 @@ def _elsewhere(seen: Location | None, change: Location | None) -> Location | Non
 
 
 def fitted(title: str) -> str:
-    """The title within its length, cut after a word."""
+    """The title within its length: without what follows a colon where that says enough, else cut after a word."""
     if len(title) <= LONGEST_TITLE:
         return title
+    told = title[: LONGEST_TITLE + 1].rpartition(": ")[0]
+    if len(told) >= LONGEST_TITLE // 3:
+        return told
     return title[: LONGEST_TITLE - 1].rpartition(" ")[0].rstrip(",;: ") + " …"
 
 

@@ -133,6 +133,11 @@ def _tables(log: Log, chosen: Plan) -> dict[str, list[dict[str, Any]]]:
                 measured = {"after_step": int(step), "loss": loss, "trained": True, "time_end": time}
                 evals.append({**measured, "purpose": _PURPOSES[phase], "set": held or None})
         scalars += _scalars(row, chosen.scalars, int(step), time, _SCALARS - len(scalars))
+    if len(steps) > 1 and len({one["time"] for one in steps}) == 1:  # when it was written, not when the steps were
+        for one in (*steps, *scalars):
+            one["time"] = None
+        for one in evals:
+            one["time_end"] = None
     return {"steps": steps, "evals": evals, "scalars": scalars}
 
 

@@ -336,7 +336,9 @@ def title(name: str, message: str, place: str = "") -> str:
     alone = min(LONGEST_MESSAGE, LONGEST_TITLE - len(short) - 2)
     if room < len(text) <= alone:  # a whole message says more than half of it and its place
         return f"{short}: {text}"
-    return f"{short}: {text if len(text) <= room else _begin(text, room - 2) + ' …'}{place}"
+    if len(text) > room:
+        return f"{short}: {_begin(text, room - 2)} …{place}"
+    return f"{short}: {text.removesuffix('.') if place else text}{place}"  # the place goes on with the sentence
 
 
 def _begin(text: str, most: int) -> str:

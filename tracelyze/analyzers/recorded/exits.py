@@ -129,7 +129,7 @@ def _message(row: Mapping[str, Any]) -> str:
     """Class and last line of an exception."""
     last = formatting.without_source((str(row["text"] or "").strip().splitlines() or [""])[-1].strip())
     name = str(row["name"] or "exception")
-    return last if last.startswith(name.rsplit(".", 1)[-1]) else f"{name}: {last}".rstrip(": ")
+    return last if last.startswith((name, name.rsplit(".", 1)[-1])) else f"{name}: {last}".rstrip(": ")
 
 
 def lives(facts: Mapping[str, Any]) -> bool:

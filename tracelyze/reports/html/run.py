@@ -100,7 +100,7 @@ def _cost_of_recording(diagnosis: Diagnosis) -> Child:
     else:
         took, whole = formatting.duration(run.overhead * step), formatting.duration(step)
         said = f"Recording took {took} of a {whole} step ({share}){words.at_start(run)}."
-    slowed = [f"{signal.name} every {signal.every} steps" for signal in run.turned_down() if signal.every]
+    slowed = [f"{signal.name} (every {signal.every:,} steps)" for signal in run.turned_down() if signal.every]
     kept = f" To keep to its budget it looked less often at {', '.join(slowed[:4])}." if slowed else ""
     return element("p", said + kept, class_="cost-of-recording")
 

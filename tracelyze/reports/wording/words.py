@@ -230,7 +230,8 @@ def recording(run: RunFacts) -> str:
         return ""
     slowed = len(run.turned_down())
     kept = f" To keep that low, it took samples of {formatting.plural(slowed, 'signal')} less often." if slowed else ""
-    unseen = " by its own clock, and up to three times that on steps this short" if run.overhead >= SHORT else ""
+    most = "up to three times that" if 3 * run.overhead <= 1 else "more"
+    unseen = f" by its own clock, and {most} on steps this short" if run.overhead >= SHORT else ""
     return f"Recording took {formatting.percent(run.overhead)} of the step time{unseen}{at_start(run)}.{kept}"
 
 

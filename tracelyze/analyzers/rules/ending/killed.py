@@ -62,6 +62,11 @@ def _starved(process: Process, limits: Limits) -> tuple[bool, float | None]:
     return bool(size > 0 and left - max(pace, 0.0) * limits["unseen"] < limits["left"] * size), left
 
 
+def _left(left: float, limits: Limits) -> Evidence:
+    limit = f"{percent(limits['left'])} of all"
+    return Evidence("memory left to the process", size(left), "", limit, limits.source("left"))
+
+
 def _finding(process: Process, starved: bool, left: float | None, stopped: str | None, limits: Limits) -> Finding:
     end = process.exit
     steps = len(process.steps)
@@ -101,13 +106,7 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
         evidence=[
             Evidence("how it ended", end.kind),
             Evidence("last recorded step", last, "steps"),
-            Evidence(
-                "memory left to the process",
-                None if left is None else size(left),
-                "",
-                f"{percent(limits['left'])} of all",
-                limits.source("left"),
-            ),
+            *([_left(left, limits)] if left is not None else []),
         ],
         location=exits.place_of(process.exit, process.sites.text("file")),
         charts=pictures.memory(optimization, [Mark(float(last), "last recorded step")]) if optimization else [],

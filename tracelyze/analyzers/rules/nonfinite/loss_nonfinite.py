@@ -28,7 +28,7 @@ FIX_CODE = (
     '    torch.save((inputs, targets), "bad_batch.pt")\n'
     '    raise RuntimeError(f"the loss is {loss.item()}: see bad_batch.pt")\nloss.backward()\n'
     "# raises at a gradient that is NaN or Inf, and changes no other:\n"
-    "torch.nn.utils.clip_grad_norm_(model.parameters(), 1e30, error_if_nonfinite=True)"
+    "torch.nn.utils.clip_grad_norm_(\n    model.parameters(), 1e30, error_if_nonfinite=True\n)"
 )
 
 
@@ -101,20 +101,20 @@ def _given_up(process: Process, limits: Limits) -> list[Finding]:
     lost = max(len(rows), validation.unused_forwards(process))  # of a loop that has settled not every loss is looked at
     rare = not for_good and lost < limits["lost"] * (lost + len(optimization.steps))
     count = "At least " * (lost > len(rows)) + plural(len(rows), "loss")
+    outcome = "gives up the batch"
+    end = f"{later:,} later steps trained on. What such batches have in common is never learned."
+    if later == 0 and process.exit.kind == "exception":
+        outcome, end = "raises an exception", ""
+    elif for_good:
+        end = "No step came after that: the weights are lost already, and the loop goes on without training."
+    what_then = "the loop skipped the step" if end else "the program ended there"
     finding = Finding(
         rule=RULE.id,
         severity="critical" if for_good else "info" if rare else "warning",
         confidence="certain",
-        title=f"{count} {'were' if len(rows) > 1 else 'was'} {what}, and the loop skipped the step",
-        summary=(
-            f"After step {begin - 1:,} the loss was {what} and no backward followed: the loop looks for that and gives "
-            "up the batch. "
-            + (
-                "No step came after that: the weights are lost already, and the loop goes on without training."
-                if for_good
-                else f"{later:,} later steps trained on. What such batches have in common is never learned."
-            )
-        ),
+        title=f"{count} {'were' if len(rows) > 1 else 'was'} {what}, and {what_then}",
+        summary=f"After step {begin - 1:,} the loss was {what} and no backward followed: the loop looks for that and "
+        f"{outcome}. {end}".rstrip(),
         fix=FIX,
         fix_code=FIX_CODE,
         first_step=begin,
