@@ -94,6 +94,28 @@ def test_learning_rate_schedule(make, rates: list[float], row: dict[str, Any], w
     assert words in finding.title
 
 
+LEAPING = [0.002] * 150 + [0.2] + [0.0004] * 249
+SETTLED = [1.0 / (1 + index / 10) for index in range(COUNT)]
+THROWN = SETTLED[:151] + [SETTLED[index] + 2.0 for index in range(151, COUNT)]
+
+
+def test_a_rate_that_leaps_and_throws_the_training_back(make) -> None:
+    def judged(rates: list[float], losses: list[float]) -> Any:
+        process = make.process(make.steps() | {"lr": rates, "loss": losses})
+        return make.check("learning-rate-schedule", process)
+
+    status, _, finding = judged(LEAPING, THROWN)
+    assert (status, finding.severity, finding.confidence, finding.first_step) == ("fired", "warning", "likely", 151)
+    assert finding.title == "The learning rate leaps from 0.002 to 0.2 at step 151; the loss follows"
+    assert judged(LEAPING, SETTLED)[0] == "passed", "it does no harm"
+    restarts = [0.02 * (1 - (index % 50) / 50) + 1e-4 for index in range(COUNT)]
+    assert judged(restarts, THROWN)[0] == "passed", "restarts come back to a rate that was there before"
+    warm_up = [min(0.02, 1e-5 * (index + 1)) for index in range(COUNT)]
+    assert judged(warm_up, THROWN)[0] == "passed"
+    frozen = [0.0] * 150 + [0.01] * 250
+    assert "leaps" not in str(getattr(judged(frozen, THROWN)[2], "title", "")), "a group that rested"
+
+
 @pytest.mark.parametrize(
     ("rates", "row", "end"),
     [

@@ -38,6 +38,7 @@ UNCLEARED: Final = ("missing-zero-grad", "partial-zero-grad")
 BLOWN_UP: Final = (*UNCLEARED, "learning-rate-too-high", "exploding-gradients", "loss-divergence")
 SUMMED: Final = "Summed micro-batches multiply the step by their number."
 STILL_SCALED: Final = "Steps with gradients that still hold the loss scale are as many times too long."
+LEAPT: Final = "A schedule that raises the rate far above all before it throws the training back."
 NO_NUMBERS: Final = (
     "AttributeError", "ConnectionError", "FileExistsError", "FileNotFoundError", "ImportError", "KeyError",
     "ModuleNotFoundError", "NameError", "NotImplementedError", "OSError", "PermissionError", "StopIteration",
@@ -76,11 +77,13 @@ CONSEQUENCES: Final = (
     Consequence("exploding-gradients", ("loss-divergence", "learning-rate-too-high"),
                 "The further the weights are thrown, the steeper the loss is there."),
     Consequence("exploding-gradients", ("unscaled-accumulation",), SUMMED, grave=True),
+    Consequence("exploding-gradients", ("learning-rate-schedule",), LEAPT, grave=True),
     Consequence("exploding-gradients", ("scaler-misuse",), STILL_SCALED),
     Consequence("gradient-spikes", ("no-shuffle",), "Each class in turn pulls the weights towards its own answer.",
                 grave=True),
     Consequence("gradient-spikes", (*UNCLEARED, "exploding-gradients", "learning-rate-too-high"),
                 "Weights that are thrown about meet steep places of the loss again and again."),
+    Consequence("gradient-spikes", ("learning-rate-schedule",), LEAPT, AT_ONCE, grave=True),
     Consequence("gradient-spikes", ("fp16-overflow",), "Gradients close to the limit of float16 jump.", AT_ONCE),
     Consequence("vanishing-gradients", BLOWN_UP, "Weights that blew up leave saturated and dead units behind."),
     Consequence("vanishing-gradients", ("gradient-spikes",), "One large step can saturate or kill units.", AT_ONCE),
@@ -156,6 +159,7 @@ CONSEQUENCES: Final = (
     Consequence("loss-divergence", (*UNCLEARED, "exploding-gradients", "learning-rate-too-high"),
                 "Steps that overshoot raise the loss, each one further."),
     Consequence("loss-divergence", ("unscaled-accumulation",), SUMMED, grave=True),
+    Consequence("loss-divergence", ("learning-rate-schedule",), LEAPT, grave=True),
     Consequence("loss-divergence", ("scaler-misuse",), STILL_SCALED),
     Consequence("loss-divergence", ("update-ratio",), "What was learned is thrown away, or taken away, again."),
     Consequence("loss-divergence", ("fp16-overflow",), "Steps are skipped, or made with gradients that overflowed."),
@@ -166,6 +170,7 @@ CONSEQUENCES: Final = (
                 "Steps that are too large for these weights undo what was learned."),
     Consequence("loss-spikes", (*UNCLEARED, "exploding-gradients", "learning-rate-too-high"),
                 "Steps that overshoot raise the loss."),
+    Consequence("loss-spikes", ("learning-rate-schedule",), LEAPT, AT_ONCE, grave=True),
     Consequence("loss-spikes", ("fp16-overflow",), "A step with gradients that overflowed raises the loss.", AT_ONCE),
     Consequence("loss-spikes", ("no-shuffle",), "The loss leaps where the next class begins.", grave=True),
     Consequence("loss-spikes", ("resume-discontinuity",), "The first steps after the restart undo what was learned.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.diagnosis import Evidence, Finding, Mark, Severity
+from tracelyze.diagnosis import Confidence, Evidence, Finding, Mark, Severity
 from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
@@ -152,6 +152,27 @@ def wrong_way(optimization: Optimization, rows: list[Row], limits: Limits) -> Ro
     return None
 
 
+def leap(optimization: Optimization, limits: Limits) -> int | None:
+    """The row from which on the rate is far above all rates before it, if the losses after that are far above theirs.
+
+    Restarts and cycles come back to a rate that was there before, and a warm-up climbs in small steps.
+    """
+    rate, loss = optimization.steps["lr"], optimization.steps["loss"]
+    highest = np.fmax.accumulate(np.nan_to_num(rate))
+    above = (highest[:-1] > 0) & (rate[1:] >= limits["leap"] * highest[:-1])
+    rows = np.flatnonzero(above) + 1
+    rows = rows[rows >= limits["steps"]]
+    if not len(rows):
+        return None
+    row, around = int(rows[0]), int(limits["steps"]) // 2
+    before, after = loss[row - around : row + 1], loss[row + 1 : row + 1 + around]  # a loss comes before its step
+    if not np.isfinite(before).all() or len(after) < around // 2 or np.median(before) <= 0:
+        return None
+    broken = bool(np.isfinite(after).any()) and not np.isfinite(after).all()
+    higher = np.median(after) >= limits["harm"] * np.median(before) and np.median(after) > before.max()
+    return row if broken or higher else None
+
+
 def _is_whole(value: float) -> bool:
     return abs(value - round(value)) <= MATCH
 
@@ -249,6 +270,7 @@ def finding(
     evidence: list[Evidence],
     first: int = 0,
     severity: Severity = "warning",
+    confidence: Confidence | None = None,
     at_step: bool = False,
 ) -> Finding:
     """A finding about the rate from row `first` of the steps on. `at_step`: the call of the scheduler's step is to
@@ -262,7 +284,7 @@ def finding(
     return Finding(
         rule=rule,
         severity=severity,
-        confidence="certain" if severity == "critical" or first else "likely",
+        confidence=confidence or ("certain" if severity == "critical" or first else "likely"),
         title=title,
         summary=what,
         fix=fix,
@@ -276,4 +298,24 @@ def finding(
         seen_at=stepped,
         charts=rates + pictures.loss(optimization),
         false_alarm="A pause of the training that is planned, or a part of a longer schedule.",
+    )
+
+
+def leap_finding(optimization: Optimization, at: int, row: Row | None, rule: str, limits: Limits) -> Finding:
+    """The finding about a leap of the rate at this row of the steps, by this scheduler, or by the script itself."""
+    rate, step = optimization.steps["lr"], timing.step_at(optimization, at)
+    highest, leapt = float(np.nanmax(rate[:at])), float(rate[at])
+    return finding(
+        optimization,
+        row,
+        rule,
+        title=f"The learning rate leaps from {number(highest)} to {number(leapt)} at step {step:,}; the loss follows",
+        what=f"{row['name'] if row else 'The script'} sets a rate that is {number(leapt / highest)} times the highest "
+        "before it, from one step to the next, and the losses that follow are far above those before.",
+        fix="Look at what the schedule gives for this step: a division by almost zero, a counter that starts anew, or "
+        "a factor that is applied to a rate which it has changed already.",
+        code="lr_lambda = lambda step: min((step + 1) / warmup, (warmup / (step + 1)) ** 0.5)  # never above 1",
+        evidence=[Evidence("rate over the highest before", leapt / highest, "", limits["leap"], limits.source("leap"))],
+        first=at,
+        confidence="likely",
     )

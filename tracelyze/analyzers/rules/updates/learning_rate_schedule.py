@@ -17,15 +17,9 @@ if TYPE_CHECKING:
 
 
 JUDGES = (
-    schedules.runs_ahead,
-    schedules.lags_behind,
-    schedules.never_warm,
-    schedules.never_stepped,
-    schedules.begun_early,
+    schedules.runs_ahead, schedules.lags_behind, schedules.never_warm, schedules.never_stepped, schedules.begun_early,
     schedules.wrong_way,
-)
-
-
+)  # fmt: skip
 UNITS = (
     "for epoch in range(epochs):\n    for batch in loader:\n        train_step(batch)\n"
     "        scheduler.step()  # here, if its length counts batches\n"
@@ -68,6 +62,9 @@ def _check(optimization: Optimization, known: list[dict[str, Any]], limits: Limi
             "scheduler = CosineAnnealingLR(optimizer, T_max=epochs)",
             evidence=[Evidence("steps of the scheduler", stranger["steps"], "steps")],
         )
+    at = schedules.leap(optimization, limits)
+    if at is not None:
+        return schedules.leap_finding(optimization, at, outer[0] if len(outer) == 1 else None, RULE.id, limits)
     for judge in JUDGES:
         row = judge(optimization, outer, limits)
         if row is not None:
@@ -79,17 +76,17 @@ def _zero(
     optimization: Optimization,
     rows: np.ndarray[Any, Any],
     always: bool,
-    scheduler: dict[str, Any] | None,
+    scheduler: schedules.Row | None,
     limits: Limits,
 ) -> Finding:
     begin, total = int(rows[0]), len(optimization.steps)
     share = (total - begin) / total
     when = "in the whole run" if always else f"from step {timing.step_at(optimization, begin):,} on"
-    cause = (
-        f" {scheduler['name']} lasts {scheduler['horizon']:,} steps, and was stepped {scheduler['steps']:,} times."
-        if scheduler and scheduler["horizon"]
-        else ""
-    )
+    cause = ""
+    if scheduler and scheduler["horizon"]:
+        cause = (
+            f" {scheduler['name']} lasts {scheduler['horizon']:,} steps, and was stepped {scheduler['steps']:,} times."
+        )
     return schedules.finding(
         optimization, scheduler, RULE.id,
         title=f"The learning rate is zero {when}: nothing is learned",
@@ -97,9 +94,7 @@ def _zero(
         f"the run. These steps cost time and change nothing.{cause}",
         fix="Give the schedule the number of steps that the training really makes, in the unit in which it is stepped.",
         code="scheduler = CosineAnnealingLR(optimizer, T_max=epochs * len(loader))  # stepped after every batch",
-        evidence=[
-            Evidence("steps at rate zero", share, "share", limits["share"], limits.source("share")),
-        ],
+        evidence=[Evidence("steps at rate zero", share, "share", limits["share"], limits.source("share"))],
         first=begin,
         severity="critical" if always else "warning",
     )  # fmt: skip
@@ -144,6 +139,8 @@ RULE = Rule(
         Threshold("better", 0.9, "", "a watched value that fell by a tenth, or rose by as much, has become better"),
         Threshold("samples", 20, "samples", "of a pass: a share of fewer is a multiple of almost any small number"),
         Threshold("idle", 100, "steps", "a scheduler that waits for an epoch or an evaluation may step late"),
+        Threshold("leap", 5, "", "times the highest rate so far: warm-ups climb slowly, restarts come back to a rate"),
+        Threshold("harm", 2, "", "times the losses before: what follows is no noise"),
     ),
     not_when="Schedules that reach zero with the last steps, short runs, interrupted runs, schedules within schedules.",
     references=("https://docs.pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate",),
