@@ -1,7 +1,7 @@
 """Teach a tiny causal language model which of two answers is preferred, against a frozen copy of itself.
 
-Faults: `own-reference` compares the model with itself; `fresh-reference` copies the trained weights into the reference
-before every step.
+Faults: `own-reference` compares the model with itself, `own-texts-again` does so on ids made anew; `fresh-reference`
+copies the trained weights into the reference before every step.
 """
 
 import argparse
@@ -40,19 +40,20 @@ def pairs(size):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--fault", default="", choices=["", "own-reference", "fresh-reference"])
+    parser.add_argument("--fault", default="", choices=["", "own-reference", "own-texts-again", "fresh-reference"])
     args = parser.parse_args()
     torch.manual_seed(9)
     torch.set_num_threads(1)
     policy = Causal()
-    reference = policy if args.fault == "own-reference" else copy.deepcopy(policy).requires_grad_(False)
+    reference = policy if args.fault.startswith("own-") else copy.deepcopy(policy).requires_grad_(False)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-3)
     for step in range(120):
         good, bad = pairs(16)
         if args.fault == "fresh-reference":
             reference.load_state_dict(policy.state_dict())
+        again = args.fault == "own-texts-again"
         with torch.no_grad():
-            before = log_prob(reference, good) - log_prob(reference, bad)
+            before = log_prob(reference, good.clone() if again else good) - log_prob(reference, bad)
         margin = log_prob(policy, good) - log_prob(policy, bad)
         loss = -F.logsigmoid(BETA * (margin - before)).mean()
         optimizer.zero_grad()

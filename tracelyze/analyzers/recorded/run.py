@@ -62,11 +62,18 @@ class Optimization:
 
     @property
     def loss_location(self) -> Location | None:
-        """The line of the backward; where a framework calls that, the line that computed, or logged, the loss."""
+        """The line of the backward; where a framework calls that, the line that computed, or logged, the loss.
+
+        Of several such lines of a process that trains several times, which is meant is known only where the framework
+        computes the loss as well.
+        """
         backward = self.backward_location
         if backward is not None and "backward(" in backward.source:
             return backward
-        return self.process.location("loss") or backward
+        lines = self.process.locations("loss")
+        if backward is not None and self.process.training and len(lines) > 1:
+            return backward
+        return lines[0] if lines else backward
 
     @property
     def zero_grad_location(self) -> Location | None:

@@ -55,7 +55,10 @@ def at_a_guess(optimization: Optimization, limits: Limits) -> Flat | None:
         return None
     level = statistics.block_medians(losses, _BLOCKS)
     middle = float(np.median(level))
-    preference = metrics.metric(optimization.process, "margin") is not None
+    margins = metrics.metric(optimization.process, "margin")
+    preference = margins is not None
+    if metrics.rises(margins):
+        return None
     recorded = None if preference else guessing.classes(optimization)
     trained = recorded is not None and _has_warmed_up(optimization)
     enough = limits["preference" if preference else "recorded" if trained else "steps"]

@@ -70,7 +70,7 @@ RULE = Rule(
         Threshold("losses", 30, "losses", "three in each tenth"),
         Threshold("steps", 500, "steps", "a warm-up lasts a few hundred steps"),
         Threshold("recorded", 300, "steps", "of a run whose number of classes is recorded, at a rate that has risen"),
-        Threshold("preference", 50, "steps", "of preference training, whose loss leaves ln 2 within tens of steps"),
+        Threshold("preference", 100, "steps", "of preference training, whose loss leaves ln 2 after a warm-up of tens"),
         Threshold("standing", 0.05, "share", "less decrease from the second quarter to the last one is standing still"),
         Threshold("word_error", 0.8, "share", "four of five words wrong"),
         Threshold("better", 1.5, "", "accuracy over that at first: less than half as much again is no skill"),

@@ -23,6 +23,7 @@ MAX_CALLS = 32  # of a step
 MAX_SAMPLES = 500
 IN_VAIN = 5  # steps without such a call, after which none is expected before a model is called without autograd again
 TENSORS, ELEMENTS = 8, 64  # of a model that are compared
+IDS = 256  # of an input that are compared
 Key = tuple[Any, ...]
 
 
@@ -89,11 +90,15 @@ class References(Signal):
         self._pending.release(wait=True)
 
     def _key(self, args: Any, kwargs: Any) -> Key | None:
-        """What the input of a call is recognised by within a step."""
+        """What the input of a call is recognised by within a step: where it lies; of ids on the host, which are often
+        made from the texts again for each model, what they are."""
         torch = self.torch
         given = next((one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)), None)
         if given is None or not is_plain(torch, given) or given.numel() < 2 or not may_compute(torch):
             return None
+        if given.device.type == "cpu" and not given.is_floating_point() and not given.is_complex():
+            with unseen(torch), torch.no_grad():
+                return (tuple(every_nth(given, IDS).tolist()), tuple(given.shape))
         return (given.data_ptr(), tuple(given.shape))
 
     def _compare(self, call: Call, other: Call, off: bool) -> None:
