@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tracelyze.testing import SITES
+
 MIB = 2**20
 TRAIN = {"loader": 0, "dataset": "Photos", "iterable": False, "length": 100, "num_workers": 2, "made_at": 2}
 VALIDATION = TRAIN | {"loader": 1, "length": 10, "made_at": 3, "shuffled": False, "num_workers": 0}
@@ -144,6 +146,17 @@ def climbing(make: Any, pace: float) -> dict[str, Any]:
 
 def test_host_memory_that_climbs_beyond_the_first_epoch(make) -> None:
     _, _, finding = make.check("host-memory-leak", make.process(climbing(make, 1e6)))
+    assert finding.location is None
+    kept = {
+        "site": 9,
+        "role": "kept",
+        "file": "train.py",
+        "line": 12,
+        "function": "__getitem__",
+        "source": "self.a[i] = x",
+    }
+    _, _, named = make.check("host-memory-leak", make.process(climbing(make, 1e6), sites=[*SITES, kept]))
+    assert named.location.line == 12
     assert (finding.severity, finding.confidence) == ("warning", "likely")
     assert make.check("host-memory-leak", make.process(climbing(make, 1e5)))[2].confidence == "possible"
     acting = {"loss_graphs": [{"step": 1, "weights": 8, "weights_negative": 0.5}]}

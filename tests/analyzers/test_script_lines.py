@@ -73,6 +73,16 @@ def test_the_validation_set_by_its_name(make: Any) -> None:
     assert script_lines.validation_set(process_with(make, lines[0]), "Images") is None
 
 
+def test_the_seed_that_is_given_again_and_again(make: Any) -> None:
+    once = ("seed", 12, "<module>", "torch.manual_seed(0)")
+    in_a_loop = ("reseed", 22, "<module>", "torch.manual_seed(0)")
+    where_it_iterates = ("seed", 35, "main", "set_seed(0)")  # the function of SITES that iterates the loader
+    assert number(script_lines.reseeded(process_with(make, once, in_a_loop))) == 22
+    assert number(script_lines.reseeded(process_with(make, once, where_it_iterates))) == 35
+    made = ("dataloader", 34, "main", "loader = DataLoader(data)")
+    assert script_lines.reseeded(process_with(make, once, where_it_iterates, made)) is None, "seeded once, before"
+
+
 def test_what_makes_batches_without_a_loader(make: Any) -> None:
     loop = ("loop", 33, "main", "for batch in batches(x):")
     maker = ("batches", 12, "batches", "for start in range(0, len(x), 32):")

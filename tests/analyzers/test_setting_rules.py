@@ -116,6 +116,14 @@ def test_a_rate_that_leaps_and_throws_the_training_back(make) -> None:
     assert "leaps" not in str(getattr(judged(frozen, THROWN)[2], "title", "")), "a group that rested"
 
 
+def test_a_decay_per_batch_names_the_line_that_steps(make) -> None:
+    rates = make.steps() | {"lr": [0.01] * 100 + [1e-10] * 300}
+    for name, line in (("ExponentialLR", 41), ("LambdaLR", 60)):  # a schedule with a form of its own: where it is made
+        row = scheduler(name, steps=COUNT, site=1, made_at=3)
+        _, _, finding = make.check("learning-rate-schedule", make.process(rates, more={"schedules": [row]}))
+        assert finding.location.line == line
+
+
 @pytest.mark.parametrize(
     ("rates", "row", "end"),
     [

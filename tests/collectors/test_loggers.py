@@ -81,6 +81,7 @@ def reported_losses() -> tuple[ReportedLosses, list[dict[str, Any]]]:
     signal = ReportedLosses.__new__(ReportedLosses)
     signal.context = types.SimpleNamespace(now=lambda: 0.0, emit=lambda _table, row: rows.append(row))
     signal.progress = types.SimpleNamespace(steps=3)
+    signal.program = types.SimpleNamespace(sites=types.SimpleNamespace(here=lambda role: None))
     signal.torch = torch
     signal._names, signal._rows = set(), 0
     return signal, rows

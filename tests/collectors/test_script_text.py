@@ -42,6 +42,12 @@ def build(x):
     train = Images(x[order])  # data
     return train, Images.__name__  # data
 
+def run(loader, seed):
+    torch.manual_seed(seed)  # seed
+    for epoch in range(3):
+        np.random.seed(epoch)  # reseed
+        print(seed, args.seed)
+
 def update(mine, theirs):
     mine.lerp_(theirs, 0.1)  # average
 """
@@ -79,6 +85,22 @@ def test_lines_that_do_something_by_a_name() -> None:
 def test_what_may_have_no_finite_value(text: str, found: bool) -> None:
     *_, function = codes(f"def f(self, x, p):\n    y = x + p\n    return {text}")
     assert script_text.singular(function) == [3] * found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("self.cache[index] = item", True),
+        ("self.seen.append(item)", True),
+        ("self.names.setdefault(index, []).append(item)", True),
+        ("item[index] = self.items[index]", False),
+        ("rows.append(self.items[index])", False),
+        ("self.last = item", False),
+    ],
+)
+def test_what_a_dataset_keeps_while_it_reads(text: str, found: bool) -> None:
+    *_, function = codes(f"def f(self, index, item, rows):\n    item = index + 1\n    {text}")
+    assert script_text.kept(function) == [3] * found
 
 
 def test_the_loop_around_a_line_and_what_makes_its_batches() -> None:

@@ -335,7 +335,7 @@ LOADED: Final = tuple(
         ("same-noise", "duplicate-augmentation", "train_loader = DataLoader("),
         ("seed-each-epoch", "augmentation-repeats", "train_loader = DataLoader("),
         ("noisy-validation", "augmented-validation", "val_loader = DataLoader("),
-        ("readings-kept", "host-memory-leak", "train_loader = DataLoader("),
+        ("readings-kept", "host-memory-leak", "self.made.append("),
     )
 )
 
@@ -632,7 +632,7 @@ SETTINGS: Final = (
     pair("churn_table", "blank-held", "validation-nonfinite", lines=("measure(model(x[:held]), y[:held])",)),
     pair("churn_table", "tight-clip", "clipping-always-active", fast=True),
     pair("churn_table", "queries", "softmax-wrong-dim", lines=(".softmax(self.dim)",)),
-    faulty("seeded_every_epoch", "same-order-every-epoch", lines=("loader = DataLoader(TensorDataset(",), fast=True),
+    faulty("seeded_every_epoch", "same-order-every-epoch", lines=("torch.manual_seed(1234)",), fast=True),
     faulty(
         "split_drawn_twice",
         "train-validation-overlap",

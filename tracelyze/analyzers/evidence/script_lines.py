@@ -60,6 +60,14 @@ def batches(process: Process) -> Location | None:
     return _only(makers) if makers else only(process, "loop")
 
 
+def reseeded(process: Process) -> Location | None:
+    """The line that seeds in a loop, or in a function that iterates a loader and makes neither it nor an optimizer."""
+    once = {(one.file, one.function) for role in ("dataloader", "optimizer") for one in process.locations(role)}
+    read = {(one.file, one.function) for one in process.locations("loader")} - once
+    lines = process.locations("reseed")
+    return _only(lines or [one for one in process.locations("seed") if (one.file, one.function) in read])
+
+
 def said(line: Location | None, what: str, where: str = "of the script") -> str:
     """A sentence about such a line, empty where there is none."""
     return f" Line {line.line} is the only place {where} that {what}." if line is not None else ""

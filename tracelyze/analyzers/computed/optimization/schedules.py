@@ -20,12 +20,17 @@ Row = dict[str, Any]
 RETURNING = ("CosineAnnealingLR",)  # beyond their length they climb again
 OWN_RATE = ("OneCycleLR", "CyclicLR")  # are given rates, whatever the optimizer was made with
 LATE = ("SWALR",)  # made for the last part of a training, which may end before
+DECAYING = ("ExponentialLR", "StepLR")  # multiply the rate again and again, without an end
 PER_STEP = 0.9  # share of the steps: GradScaler skips some, and then a scheduler is not stepped either
 FEWEST_EPOCHS = 3  # one or two may be a trial of the script
 ABOUT = 1.25  # a length that counts batches may leave out the last, short batch of each epoch, or warm-up
 MATCH = 1e-3  # of a value: what is logged may be the mean of batches of unlike size
 ALMOST = 0.2  # of its length, or of its rate: a schedule that ends there has not been gone through
-
+UNITS = (
+    "for epoch in range(epochs):\n    for batch in loader:\n        train_step(batch)\n"
+    "        scheduler.step()  # here, if its length counts batches\n"
+    "    # scheduler.step()  # or only here, if it counts epochs"
+)
 
 LIGHTNING: Final = (
     'return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}\n'
@@ -77,6 +82,20 @@ def runs_ahead(optimization: Optimization, rows: list[Row], limits: Limits) -> R
             if counts_epochs and row["steps"] >= limits["apart"] * horizon:
                 return row
     return None
+
+
+def cause_of_zero(optimization: Optimization, row: Row | None) -> tuple[str, str, str, bool]:
+    """Why a rate ends at zero, what to do, an example, and whether the call of the scheduler's step is to change."""
+    by_script = row is not None and optimization.process.site(row["site"]) is not None  # and not by a framework
+    if row and by_script and row["name"] in DECAYING and row["steps"] >= PER_STEP * len(optimization.steps):
+        cause = f" {row['name']} multiplies the rate again and again, and is stepped with every batch."
+        return cause, "Step it once per epoch, or let it decay as much more slowly.", UNITS, True
+    cause = ""
+    if row and row["horizon"]:
+        cause = f" {row['name']} lasts {row['horizon']:,} steps, and was stepped {row['steps']:,} times."
+    fix = "Give the schedule the number of steps that the training really makes, in the unit in which it is stepped."
+    code = "scheduler = CosineAnnealingLR(optimizer, T_max=epochs * len(loader))  # stepped after every batch"
+    return cause, fix, code, False
 
 
 def lags_behind(optimization: Optimization, rows: list[Row], limits: Limits) -> Row | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import draws, validation
-from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -78,7 +78,8 @@ def _finding(process: Process, longest: list[Part], repeated: list[str], limits:
             Evidence("generator", name),
             Evidence("num_workers", workers),
         ],
-        location=process.loader_location(loader),
+        location=(None if workers else script_lines.reseeded(process)) or process.loader_location(loader),
+        seen_at=process.loader_location(loader),
         charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="Augmentation that is to be the same in each epoch; random numbers that change nothing.",
     )

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.data import draws, passes
-from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -64,6 +64,7 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
     loader = shuffling[line[0].loader]
     optimization = process.longest if process.optimizations else None
     anew = len({one.loader for one in line}) > 1
+    other_cause = anew or "Distributed" in loader["sampler"]
     if "Distributed" in loader["sampler"]:
         why = "The sampler draws its order from its seed and the number of the epoch, which nobody has set."
         fix = "Call sampler.set_epoch(epoch) before the loader is iterated."
@@ -95,7 +96,8 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
             Evidence("batches compared in each", len(line[0].common(line[1])), "batches"),
             Evidence("sampler", loader["sampler"]),
         ],
-        location=process.loader_location(loader),
+        location=(None if other_cause else script_lines.reseeded(process)) or process.loader_location(loader),
+        seen_at=process.loader_location(loader),
         charts=pictures.loss(optimization) if optimization else [],
         false_alarm="An order that is to repeat, as for a comparison batch by batch.",
     )

@@ -71,7 +71,8 @@ def _finding(process: Process, series: Series, match: Match, limits: Limits) -> 
             Evidence("last value logged", float(series.values[-1])),
             Evidence("last loss measured", float(process.longest.steps["loss"][-1])),
         ],
-        location=process.longest.loss_location,
+        location=process.location("report") or process.longest.loss_location,
+        seen_at=process.longest.loss_location,
         charts=pictures.loss(process.longest),
         false_alarm="A logged loss that is weighted or scaled on purpose, for example a sum over a batch.",
     )

@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.computed.data import worker_memory
 from tracelyze.analyzers.computed.optimization import leaks, style
 from tracelyze.analyzers.computed.optimization.leaks import MIB, MemoryClimb, Series
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import duration, size
@@ -59,6 +59,7 @@ def _of_files(process: Process) -> float:
 
 def _of_process(optimization: Optimization, series: Series, climb: MemoryClimb, limits: Limits) -> Finding:
     begin = timing.step_at(optimization, climb.first)
+    kept = script_lines.only(optimization.process, "kept")
     left = climb.seconds_left
     urgent = left is not None and left < limits["horizon"] * climb.seconds_so_far
     rest = f" At this pace memory is exhausted after {duration(left)} more." if left is not None else ""
@@ -70,6 +71,7 @@ def _of_process(optimization: Optimization, series: Series, climb: MemoryClimb, 
         summary=(
             f"Resident memory has grown by {size(climb.growth)} since step {begin:,}, at an even pace, beyond the "
             f"first pass over the data.{rest} No autograd graph is kept: something else grows with every step."
+            + script_lines.said(kept, "puts something into what the dataset itself holds, while it reads")
         ),
         fix="Look for a list, dictionary or cache that grows with every step: stored batches, outputs, logs, or what a "
         "dataset keeps of each sample. Keep only what is needed, bound its size, or write it to disk.",
@@ -77,6 +79,7 @@ def _of_process(optimization: Optimization, series: Series, climb: MemoryClimb, 
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, climb.first),
         evidence=leaks.evidence(series, climb, limits),
+        location=kept,
         charts=pictures.memory(optimization, []),
         false_alarm="A buffer that is still filling when the run ends (replay memory, cache) climbs in the same way.",
     )
@@ -111,7 +114,8 @@ def _of_workers(process: Process, found: Growth, limits: Limits) -> Finding:
             ),
             Evidence("workers", found.workers),
         ],
-        location=process.loader_location(loader),
+        location=script_lines.only(process, "kept") or process.loader_location(loader),
+        seen_at=process.loader_location(loader),
         charts=pictures.memory(process.longest, []) if process.optimizations else [],
         false_alarm="A cache in each worker that is bounded and still fills.",
     )

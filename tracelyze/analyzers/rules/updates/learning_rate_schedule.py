@@ -20,11 +20,6 @@ JUDGES = (
     schedules.runs_ahead, schedules.lags_behind, schedules.never_warm, schedules.never_stepped, schedules.begun_early,
     schedules.wrong_way,
 )  # fmt: skip
-UNITS = (
-    "for epoch in range(epochs):\n    for batch in loader:\n        train_step(batch)\n"
-    "        scheduler.step()  # here, if its length counts batches\n"
-    "    # scheduler.step()  # or only here, if it counts epochs"
-)
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -82,21 +77,18 @@ def _zero(
     begin, total = int(rows[0]), len(optimization.steps)
     share = (total - begin) / total
     when = "in the whole run" if always else f"from step {timing.step_at(optimization, begin):,} on"
-    cause = ""
-    if scheduler and scheduler["horizon"]:
-        cause = (
-            f" {scheduler['name']} lasts {scheduler['horizon']:,} steps, and was stepped {scheduler['steps']:,} times."
-        )
+    cause, fix, code, per_batch = schedules.cause_of_zero(optimization, scheduler)
     return schedules.finding(
         optimization, scheduler, RULE.id,
         title=f"The learning rate is zero {when}: nothing is learned",
         what=f"The rate{timing.name_of(optimization)} is zero for {plural(total - begin, 'step')}, {percent(share)} of "
         f"the run. These steps cost time and change nothing.{cause}",
-        fix="Give the schedule the number of steps that the training really makes, in the unit in which it is stepped.",
-        code="scheduler = CosineAnnealingLR(optimizer, T_max=epochs * len(loader))  # stepped after every batch",
+        fix=fix,
+        code=code,
         evidence=[Evidence("steps at rate zero", share, "share", limits["share"], limits.source("share"))],
         first=begin,
         severity="critical" if always else "warning",
+        at_step=per_batch,
     )  # fmt: skip
 
 
@@ -105,7 +97,7 @@ def _out_of_step(optimization: Optimization, row: dict[str, Any], judge: Any) ->
     plateau = f'scheduler = ReduceLROnPlateau(optimizer, mode="{"min" if row["mode"] == "max" else "max"}")'
     return schedules.finding(
         optimization, row, RULE.id, title=title, what=what, fix=fix,
-        code=plateau if judge is schedules.wrong_way else UNITS,
+        code=plateau if judge is schedules.wrong_way else schedules.UNITS,
         evidence=[
             Evidence("steps of the scheduler", row["steps"], "steps"),
             Evidence("steps of the optimizer", len(optimization.steps), "steps"),

@@ -18,12 +18,14 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "split": frozenset({"random_split", "train_test_split", "Subset", "permutation", "randperm"}),
     "average": frozenset({"lerp_", "_foreach_lerp_", "update_parameters"}),
     "draw": frozenset({"randint", "randint_like"}),
+    "seed": frozenset({"manual_seed", "manual_seed_all", "seed_everything", "set_seed", "seed"}),
 }
 CUTS: Final = frozenset({"detach", "detach_", "no_grad", "inference_mode", "numpy"})
 ASSIGNED: Final = {"requires_grad": "freeze", "labels": "labels"}
 SINGULAR: Final = frozenset(  # by what a gradient may be lost at: signals/gradients/singular_operations.py
     {"log", "log2", "log10", "log1p", "sqrt", "rsqrt", "norm", "vector_norm", "std", "cdist", "reciprocal", "logit"}
 ) | {"acos", "asin", "arccos", "arcsin", "acosh", "atanh", "erfinv", "pow"}
+GROWS: Final = frozenset({"append", "appendleft", "extend", "add", "update", "setdefault"})
 NO_TENSORS: Final = frozenset({"math", "np", "numpy", "self", "wandb", "logging", "logger", "run", "mlflow"})
 _STORES: Final = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR")
 _TAKES: Final = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", *METHODS)
@@ -33,16 +35,18 @@ _MOST: Final = 4000  # functions of a file
 
 
 class Text(NamedTuple):
-    """What a file of the program defines: its functions, and the names of its data sets."""
+    """What a file of the program defines: its functions, the names of its data sets, and the functions of these."""
 
     functions: list[CodeType]
     datasets: frozenset[str]
+    readers: list[CodeType]
 
 
 def of_file(filename: str) -> Text:
     """What stands in a file of the program, without the code of the file itself."""
     found: dict[int, CodeType] = {}
     datasets: set[str] = set()
+    readers: list[CodeType] = []
     for module in list(sys.modules.values()):
         names = _attributes(module)
         if names.get("__file__") != filename:
@@ -52,9 +56,10 @@ def of_file(filename: str) -> Text:
             owned = list(type.__getattribute__(one, "__dict__").values()) if is_class else [one]
             if is_class and any(base.__name__ == "Dataset" for base in type.__getattribute__(one, "__mro__")[1:]):
                 datasets.add(one.__name__)
+                readers += [code for code in _codes(owned, filename) if code.co_name != "__init__"]
             for code in _codes(owned, filename):
                 found[id(code)] = code
-    return Text(list(found.values())[:_MOST], frozenset(datasets))
+    return Text(list(found.values())[:_MOST], frozenset(datasets), readers[:_MOST])
 
 
 def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[str, int]]:
@@ -63,7 +68,7 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
     if len(code.co_code) > LONGEST or not (known & _NAMES or known & datasets or "labels" in code.co_consts):
         return []
     found: dict[tuple[str, int], None] = {}
-    line, before = code.co_firstlineno, None
+    line, before, owner = code.co_firstlineno, None, ""
     for one in dis.get_instructions(code):
         line = (one.positions.lineno if one.positions is not None else None) or line
         if (
@@ -76,9 +81,14 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
             found["labels", line] = None
         elif one.opname in _TAKES:
             roles = [role for role, names in CALLED.items() if one.argval in names]
+            if one.argval == "seed" and owner != "random":  # the seed itself, and no call of random.seed
+                roles = []
+            elif "seed" in roles and loop_around(code, line) is not None:
+                roles = ["reseed"]
             roles += ["data"] * (one.argval in datasets) + ["cut"] * (one.argval in CUTS)
             found.update(dict.fromkeys((role, line) for role in roles))
         before = one.argval if one.opname == "LOAD_CONST" and type(one.argval) is str else None
+        owner = one.argval if one.opname in _TAKES else ""
     return list(found)
 
 
@@ -95,6 +105,23 @@ def singular(code: CodeType) -> list[int]:
             found.add(line)
         if one.opname not in ("PUSH_NULL", "PRECALL", "CACHE"):
             owner, constant = str(one.argval), one.opname == "LOAD_CONST"
+    return sorted(found)
+
+
+def kept(code: CodeType) -> list[int]:
+    """Lines of a method that put something into a list, set or dictionary of its object."""
+    found: set[int] = set()
+    line, owner, holder = code.co_firstlineno, "", False  # `holder`: an attribute of the object was just taken
+    for one in dis.get_instructions(code):
+        line = (one.positions.lineno if one.positions is not None else None) or line
+        grows = one.opname in METHODS and one.argval in GROWS and holder
+        if grows or (one.opname == "STORE_SUBSCR" and holder):
+            found.add(line)
+        if one.opname in METHODS:
+            holder = owner == "self"
+        elif one.opname == "BINARY_SUBSCR" or one.argrepr == "[]":  # it was read
+            holder = False
+        owner = str(one.argval)
     return sorted(found)
 
 

@@ -73,6 +73,8 @@ class ReportedLosses(Signal):
         value = self._number(given)
         if value is not None:
             self._rows += 1
+            if phase == "reported":
+                self.program.sites.here("report")
             row = {"time": self.context.now(), "step": self.progress.steps, "phase": phase, "name": name}
             self.context.emit("scalars", row | {"value": value, "logger": logger})
 

@@ -90,7 +90,11 @@ class ScriptLines(Signal):
             return
         self._state = len(codes), singular
         files = {code.co_filename for code in codes}.union(self._files)
-        self._texts.update({file: script_text.of_file(file) for file in files.difference(self._texts)})
+        new = {file: script_text.of_file(file) for file in files.difference(self._texts)}
+        self._texts.update(new)
+        for code in itertools.chain(*(text.readers for text in new.values())):
+            for line in script_text.kept(code)[:MAX_SITES]:
+                sites.at("kept", code, line)
         datasets = frozenset[str]().union(*(text.datasets for text in self._texts.values()))
         for code in itertools.chain(codes, *(text.functions for text in self._texts.values())):
             if id(code) not in self._named:
