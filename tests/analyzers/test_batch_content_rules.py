@@ -61,6 +61,28 @@ def test_the_same_order_every_epoch(make) -> None:
     assert judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4), [0, 1, 2, 3]), first)[0] == "fired"
 
 
+def first_batches(make, contents: list[object], source: str = "x, y = next(iter(loader))", **loader: Any):
+    """A loop of 60 steps, each of which asks a new iterator for its first batch."""
+    row = SETTINGS | {"loader": 0, "sampler": "SequentialSampler", "shuffled": False, "site": 0} | loader
+    rows = [batch(0, step, 0, content) | {"step": step} for step, content in enumerate(contents)]
+    columns = make.steps(60) | {"loader": [0] * 60, "loader_first": [True] * 60, "loader_batches": [1] * 60}
+    site = {"site": 0, "file": "train.py", "line": 12, "function": "main", "source": source, "role": "loader"}
+    return make.check("no-shuffle", make.process(columns, loaders=[row], sites=[site], more={"batches": rows}))
+
+
+def test_every_step_asks_a_new_iterator_for_its_first_batch(make) -> None:
+    status, reason, finding = first_batches(make, ["a"] * 10)
+    assert status == "fired", reason
+    assert (finding.severity, finding.location.line, finding.first_step) == ("critical", 12, 1)
+    assert "first batch of Images, of 50 batches" in finding.title
+    made_up = first_batches(make, list(range(10)))  # by a dataset that draws its samples at random
+    overfit = first_batches(make, ["a"] * 10, "trainer.fit(model, loader)")
+    for look_alike in (made_up, overfit):
+        assert look_alike[0] != "fired" or look_alike[2].severity == "info"
+    assert first_batches(make, ["a"] * 10, sampler="RandomSampler", shuffled=True)[0] == "passed"
+    assert first_batches(make, ["a"] * 10, length=1)[0] != "fired", "all of the data are one batch, which has no order"
+
+
 @pytest.mark.parametrize(
     ("orders", "loader", "status"),
     [

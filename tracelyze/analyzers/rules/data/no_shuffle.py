@@ -1,10 +1,10 @@
-"""no-shuffle: the training data come in the order of their labels, batch after batch of one class."""
+"""no-shuffle: training data in the order of their labels, batch after batch of one class, or ever the same batch."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.computed.data import label_order
+from tracelyze.analyzers.computed.data import first_batches, label_order
 from tracelyze.analyzers.evidence import edits, pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -30,8 +30,10 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed("no loader that feeds the training reads a dataset in its own order")
     outcome = _by_labels(process, ordered, labelled, calls, limits)
     if not isinstance(outcome, list):
-        again = [index for index in ordered if _passes(process, index) >= limits["passes"]]
-        return [_same_order(process, ordered[again[0]], limits)] if again else outcome
+        again = [row for index, row in ordered.items() if _passes(process, index) >= limits["passes"]]
+        once = [one for row in again if (one := first_batches.finding(process, RULE.id, row, limits)) is not None]
+        several = [row for row in again if row["length"] != 1]  # one batch has no order
+        return once or ([_same_order(process, several[0], limits)] if several else outcome)
     return outcome
 
 
@@ -128,10 +130,7 @@ RULE = Rule(
     about="Batches of one class each make a network forget the others. Order alone does no harm; sorted labels do.",
     check=check,
     verify="Record the run again: batches hold labels from the whole range.",
-    excluded=(
-        "Order alone does no harm: here it is the order of the labels.",
-        "A rare class: several batches lie on both sides of a label.",
-    ),
+    excluded=("Order alone does no harm: here it is that of the labels.", "A rare class: batches lie on both sides."),
     absent="The run uses no DataLoader.",
     needs=(("loaders.sampler", "loss_calls.target_lowest"), ("loaders.sampler",), ("loss_calls.target_lowest",)),
     thresholds=(
@@ -140,9 +139,11 @@ RULE = Rule(
         Threshold("width", 0.25, "share", "of the range of labels; shuffled batches cover nearly all of it"),
         Threshold("share", 0.8, "share", "of the batches; those between two classes hold both"),
         Threshold("passes", 3, "passes", "what is read once has no order to repeat; two may be a short try"),
+        Threshold("begun", 20, "iterators", "a first look at a batch, or a try of one, is no training"),
+        Threshold("always", 0.95, "share", "of the steps; the others may belong to a warm-up"),
         Threshold("classes", 3, "classes", "two constant targets in turn are those of a discriminator"),
         Threshold("runs", 0.5, "share", "derived: of steps whose class is that of the step before; in turns, none"),
         Threshold("ends", 3, "batches", "below and above some label: a rare class alone never fills three batches"),
     ),
-    not_when="Samplers of the script's own, streams, labels that are mixed in the dataset, validation loaders.",
+    not_when="Samplers of the script's own, streams, mixed labels, validation loaders, the whole data in one batch.",
 )
