@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.computed.data import first_batches, label_order
+from tracelyze.analyzers.computed import first_batches
+from tracelyze.analyzers.computed.data import label_order
 from tracelyze.analyzers.evidence import edits, pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
