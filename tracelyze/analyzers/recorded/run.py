@@ -49,8 +49,31 @@ class Optimization:
 
     @property
     def backward_location(self) -> Location | None:
-        """The line of the backward before this optimizer's first step; else the first line with a backward."""
-        return self.process.site(self.facts.get("backward_site")) or self.process.location("backward")
+        """The line of the backward before this optimizer's first step; else the first line with a backward.
+
+        Lines are looked up now and then. Where the one that was known is that of an earlier optimizer, which steps in
+        another line, it is the last backward above this one's step.
+        """
+        known = self.process.site(self.facts.get("backward_site"))
+        return self._own_backward(known) or known or self.process.location("backward")
+
+    def _own_backward(self, known: Location | None) -> Location | None:
+        """The backward above the step, if `known` may be the one of an earlier optimizer."""
+        own, step = self.facts, self.step_location
+        stale = any(
+            row["optimizer"] < self.optimizer
+            and row["backward_site"] == own.get("backward_site")
+            and row["site"] != own.get("site")
+            for row in self.process.optimizers.records()
+        )
+        if not stale or known is None or step is None:
+            return None
+        above = [
+            line
+            for line in self.process.locations("backward")
+            if (line.file, line.function) == (step.file, step.function) and known.line < line.line <= step.line
+        ]
+        return max(above, key=lambda line: line.line, default=None)
 
     @property
     def loader(self) -> dict[str, Any]:
