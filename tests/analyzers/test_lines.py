@@ -9,7 +9,7 @@ import pytest
 
 
 def process(make: Any, *lines: tuple[str, int], **more: Any) -> Any:
-    """A process whose first two lines are the backward and the step of optimizer 0, the third the step of optimizer 1."""
+    """Its first lines are the backward and the step of optimizer 0, and the step of optimizer 1."""
     sites = [
         {"site": at, "role": role, "file": "train.py", "function": "<module>", "line": line, "source": "..."}
         for at, (role, line) in enumerate(lines)
