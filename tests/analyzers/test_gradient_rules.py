@@ -165,6 +165,21 @@ def test_zero_gradients_when_none_arrives(make) -> None:
     assert "None" in finding.title
 
 
+@pytest.mark.parametrize(
+    ("elements", "title"),
+    [(500, "another model than the one that backward reaches: 8 tensors"), (700, "Every gradient is None")],
+    ids=["copy", "another-part"],
+)
+def test_an_optimizer_of_another_model(make, elements: int, title: str) -> None:
+    """A copy is trained, or a model that was built again: as many tensors, of the same sizes, in no optimizer."""
+    own = {"optimizer": 0, "step": COUNT, "steps": COUNT, "held": 8, "held_elements": 500, "missed": 8,
+           "missed_elements": 500, "names": "a tensor [3, 4]"}  # fmt: skip
+    free = own | {"optimizer": None, "held_elements": None, "missed_elements": elements, "names": "0.weight"}
+    process = make.process(make.steps() | {"grads_none": [8] * COUNT}, more={"reach": [own, free]})
+    _, _, finding = make.check("zero-gradients", process)
+    assert title in finding.title
+
+
 def test_zero_gradients_when_all_are_zero_in_sampled_steps(make) -> None:
     zero = [8 if index % 4 == 0 else None for index in range(COUNT)]
     status, _, finding = make.check("zero-gradients", make.process(make.steps() | {"grads_zero": zero}))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import statistics
-from tracelyze.analyzers.computed.gradients import untrainable
+from tracelyze.analyzers.computed.gradients import another_model, untrainable
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -51,6 +51,9 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
     number = timing.step_at(optimization, first)
     affected = np.zeros(len(steps), dtype=bool)
     affected[first : last + 1] = True
+    reached = another_model.reached_instead(optimization) if missing and whole else None
+    if reached is not None:
+        return another_model.finding(optimization, reached, affected, first, RULE.id)
     return Finding(
         rule=RULE.id,
         severity="critical",
