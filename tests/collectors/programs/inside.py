@@ -61,16 +61,19 @@ class Mapped(Dataset):
 
 
 FORKED = False
+MODELS = []  # which live until the process ends, when the last update is seen
 
 
 def train(steps=10, seed=0):
     torch.manual_seed(seed)
     model = nn.Linear(4, 2)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for _ in range(steps):
-        optimizer.zero_grad()
+    MODELS.append(model)
+    for _ in range(steps):  # by hand: the first optimizer of a process imports torch._dynamo, which takes seconds
         model(torch.randn(8, 4)).square().mean().backward()
-        optimizer.step()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter -= 0.01 * parameter.grad
+                parameter.grad = None
     return sum(p.double().sum().item() for p in model.parameters()).hex()
 
 
