@@ -16,6 +16,16 @@ SAMPLES = Path(__file__).parents[1] / "sample_traces"
 NAMES = sorted(path.parent.name for path in SAMPLES.glob("*/run.json"))
 
 
+COUNTED = "times|steps|ranks|weights|tensors|batches|losses|passes|samples|parameters|layers|units"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_sentence_counts_one_as_many_or_names_a_range_of_one_value(name: str) -> None:
+    stored = (SAMPLES / "golden" / f"{name}.json").read_text()
+    assert not re.findall(rf"(?<![\d.,\w-])1 (?:{COUNTED})\b.*", stored)
+    assert not re.findall(r"between (\S+) and \1\b(?![.,]\d).*", stored)
+
+
 def test_there_is_one_per_headline_diagnosis_and_a_healthy_one() -> None:
     assert NAMES == [
         "dataloader-bottleneck",

@@ -109,6 +109,6 @@ def test_reports_show_the_table(make) -> None:
     assert "Ranks that should agree" in page
     assert "equal at step 1, and no longer from step 16 on" in page
     text = " ".join(render(diagnosis, "text").split())
-    assert "Ranks: weights on rank 2 since step 16: norms of the tensors" in text
-    assert "- Ranks: weights on rank 2 since step 16" in render(diagnosis, "markdown")
+    assert "Ranks, weights (rank 2, since step 16): norms of the tensors" in text
+    assert "- Ranks, weights (rank 2, since step 16)" in render(diagnosis, "markdown")
     assert diagnosis.to_dict()["ranks"][0]["state"] == "odd"

@@ -53,3 +53,8 @@ def test_one_death_needs_no_table(make) -> None:
     ended = rank(make, 0, 41.0, PEER, Exit("finished", 0))
     assert ends(diagnose(make.run(ended, rank(make, 1, 40.0, "KeyError: 'x'")))) == []
     assert ends(diagnose(make.run(rank(make, 0, 40.0, "KeyError: 'x'", world=1)))) == []
+
+
+def test_a_message_that_is_cut_ends_in_its_ellipsis_alone(make) -> None:
+    (row,) = ends(diagnose(make.run(rank(make, 0, 40.67, PEER * 5), rank(make, 1, 40.0, "KeyError: 'tok100'"))))
+    assert row.said.endswith("…")

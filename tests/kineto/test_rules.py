@@ -114,7 +114,7 @@ def test_one_stall_of_the_loader_is_no_bottleneck(tmp_path, stall):
 def test_traces_too_small_to_judge_are_skipped(tmp_path, how):
     diagnosis = diagnose(training(**how), tmp_path)
     assert diagnosis.verdict == "unknown"
-    assert diagnosis.verdict_reason.startswith("Too little was recorded to judge: the trace ")
+    assert diagnosis.verdict_reason.startswith("The trace covers ")
     check = next(check for check in diagnosis.checks if check.rule == "dataloader-bottleneck")
     assert (check.status, "too" in check.reason) == ("skipped", True)
 

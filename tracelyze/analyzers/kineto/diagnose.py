@@ -108,9 +108,9 @@ def diagnose_job(
 def _why_unknown(job: Job, checks: Sequence[Check]) -> str:
     """Why the traces say too little, in a sentence: each of them is too short, or no rule could look; else empty."""
     limits = Limits(ENOUGH)
-    small = [too_short(summary, limits) for summary in job.summaries]
-    if all(small):
-        return f"Too little was recorded to judge: {small[0]}."
+    small = [reason for summary in job.summaries if (reason := too_short(summary, limits))]
+    if len(small) == len(job.summaries):
+        return f"{small[0][:1].upper()}{small[0][1:]}." if small else ""
     skipped = [check.reason for check in checks if check.status == "skipped"]
     return f"No check could run: {skipped[0]}" if checks and len(skipped) == len(checks) else ""
 

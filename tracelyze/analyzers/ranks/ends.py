@@ -29,7 +29,16 @@ def of(died: Sequence[Death]) -> list[Agreement]:
     more = len(others) - (MOST_SHOWN - 1)
     said = "; ".join([*ends, *([f"{plural(more, 'more rank')} after them"] if more > 0 else [])])
     rule = "crash" if first.exit.kind == "exception" else "killed"
-    return [Agreement("How they ended", "odd", f"{said[:1].upper()}{said[1:]}.", [first.rank], first.steps, rule)]
+    return [
+        Agreement(
+            "How they ended",
+            "odd",
+            f"{said[:1].upper()}{said[1:]}{'' if said.endswith('…') else '.'}",
+            [first.rank],
+            first.steps,
+            rule,
+        )
+    ]
 
 
 def _what(one: Death) -> str:

@@ -216,7 +216,7 @@ def _scope(finding: Finding, run: RunFacts) -> tuple[str, str, str] | None:
     if not said:
         return None
     both = run.ranks == 2 and len(set(finding.ranks)) == 2
-    return "Scope", "Both ranks" if both else _capital(said), _affected(finding, run)
+    return "Scope", "Both ranks" if both else _capital(said), "" if _died(finding, run) else _affected(finding, run)
 
 
 def _number(evidence: Evidence) -> tuple[str, str, str] | None:

@@ -10,7 +10,7 @@ from tracelyze.reports import escaping
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Agreement, Diagnosis
 
-STATES: Final = {"agree": "as it should be", "odd": "odd", "own": "differs, and may"}
+STATES: Final = {"agree": "OK", "odd": "odd", "own": "differs, and may"}
 _SHOWN: Final = 8  # ranks that are named
 _LONGEST: Final = 300  # characters
 
@@ -30,7 +30,7 @@ def odd(diagnosis: Diagnosis) -> list[str]:
     lines = []
     for one in diagnosis.ranks:
         if one.state == "odd":
-            since = f" since step {one.since:,}" if one.since is not None else ""
-            where = f" on {who(one)}" if one.ranks else ""
-            lines.append(f"Ranks: {one.name.lower()}{where}{since}: {said(one)}")
+            since = f"since step {one.since:,}" if one.since is not None else ""
+            where = ", ".join(part for part in (who(one), since) if part)
+            lines.append(f"Ranks, {one.name.lower()}{f' ({where})' if where else ''}: {said(one)}")
     return lines

@@ -64,7 +64,8 @@ def _check(optimization: Optimization, known: list[dict[str, Any]], limits: Limi
         row = judge(optimization, outer, limits)
         if row is not None:
             return _out_of_step(optimization, row, judge)
-    return Passed(f"the rate stays between {number(float(rate.min()))} and {number(float(rate.max()))}")
+    low, high = number(float(rate.min())), number(float(rate.max()))
+    return Passed(f"the rate stays at {low}" if low == high else f"the rate stays between {low} and {high}")
 
 
 def _zero(
@@ -123,9 +124,7 @@ RULE = Rule(
         Threshold("share", 0.1, "share", "a schedule's last steps at zero are a percent or so of a run"),
         Threshold("nothing", 1e-6, "", "of the highest rate: updates below the resolution of float32"),
         Threshold("apart", 5, "", "steps per scheduler step from which the two units are surely not the same"),
-        Threshold(
-            "few", 50, "steps", "a cosine over fewer steps than that, gone through again and again, counts epochs"
-        ),
+        Threshold("few", 50, "steps", "a cosine over fewer steps, gone through again and again, counts epochs"),
         Threshold("zero", 1e-3, "", "of its base rate: a warm-up that begins at zero may skip that on purpose"),
         Threshold("cut", 0.5, "", "of the highest rate: ReduceLROnPlateau cuts by half or more, as it is used"),
         Threshold("better", 0.9, "", "a watched value that fell by a tenth, or rose by as much, has become better"),
