@@ -196,6 +196,19 @@ def test_another_process_with_the_same_pid_is_not_the_one(run: Path) -> None:
             {}, 'Stack (most recent call first):\n  File "/home/x/train.py", line 12 in main\n', "signal",
             "asked to terminate (SIGTERM), in main at line 12 of train.py",
         ),
+        (
+            {}, ('Stack (most recent call first):\n  File "<frozen importlib._bootstrap>", line 241 in load\n'
+                 '  File "/home/x/train.py", line 12 in main\n'), "signal",
+            "asked to terminate (SIGTERM), in main at line 12 of train.py",
+        ),
+        (  # a launcher ends the other ranks as soon as one has failed, while this one is on its way out
+            {"kind": ["exception"], "name": ["RuntimeError"], "value": [None], "text": ["RuntimeError: bad"]},
+            "Stack (most recent call first):\n", "exception", "RuntimeError: bad",
+        ),
+        (
+            {"kind": ["exception"], "name": ["RuntimeError"], "value": [None], "text": ["RuntimeError: bad"]},
+            "Fatal Python error: Aborted\n", "signal", "Fatal Python error: Aborted",
+        ),
     ],
 )  # fmt: skip
 def test_how_a_process_ended(run: Path, events: dict, signals: str, kind: str, detail: str) -> None:

@@ -42,7 +42,7 @@ def exit_of(folder: Path, facts: Mapping[str, Any], events: Table) -> Exit:
         row = {"name": stopped["end"], "value": stopped.get("code"), "text": ""}
         return _written(_with_status(row, folder), raised)
     fatal = text_of(folder / schema.SIGNAL_FILE)
-    if fatal:
+    if fatal and not (raised and _is_request(fatal)):  # a launcher may end a rank that is on its way out already
         return Exit("signal", None, _fatal(fatal))
     if raised:
         return Exit("exception", None, _message(raised[-1]))
@@ -97,15 +97,21 @@ def _written(row: Mapping[str, Any], raised: list[dict[str, Any]]) -> Exit:
     return Exit("unknown", code, name)
 
 
-def _fatal(stacks: str) -> str:
-    """First line of the stacks that the signal left, with the innermost line of a program file.
+def _is_request(stacks: str) -> bool:
+    """Whether a request to end (SIGTERM) left them, which leaves nothing else; a fatal error names itself."""
+    return stacks.splitlines()[0].strip().startswith(("Stack", "Current thread", "Thread"))
 
-    A fatal error names itself; a request to end (SIGTERM) leaves the stacks alone.
-    """
-    first = stacks.splitlines()[0].strip()
-    what = "asked to terminate (SIGTERM)" if first.startswith(("Stack", "Current thread", "Thread")) else first
+
+def _fatal(stacks: str) -> str:
+    """First line of the stacks that the signal left, with the innermost line of a program file."""
+    what = "asked to terminate (SIGTERM)" if _is_request(stacks) else stacks.splitlines()[0].strip()
     frames = re.findall(r'File "([^"]+)", line (\d+) in (\S+)', stacks)
-    others = ("site-packages", "/lib/python", "/tracelyze/collectors/")  # libraries, and what records the program
+    others = (
+        "<frozen ",
+        "site-packages",
+        "/lib/python",
+        "/tracelyze/collectors/",
+    )  # libraries, and what records the program
     own = [frame for frame in frames if not any(part in frame[0] for part in others)]
     if not own:
         return what
