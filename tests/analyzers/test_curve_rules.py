@@ -233,6 +233,7 @@ def test_noise_of_any_shape_hardly_ever_leaps() -> None:
         (np.full(COUNT, math.log(2)) + 1e-3, scalars(rewards__margins=np.zeros(COUNT)), "fired"),
         (np.linspace(math.log(2), 0.2, COUNT), scalars(rewards__margins=np.linspace(0, 2, COUNT)), "passed"),
         (np.full(COUNT, math.log(2)), scalars(rewards__margins=np.linspace(0, 0.01, COUNT)), "passed"),  # on its way
+        (np.full(COUNT, math.log(2)), scalars(rewards__margins=np.linspace(0, 2e-6, COUNT)), "fired"),  # it is not
         (np.full(90, math.log(2)), scalars(rewards__margins=np.zeros(90)), "passed"),  # it may be the warm-up
         (np.full(COUNT, math.log(10)), {}, "passed"),  # 400 steps: it may be the warm-up
         (np.full(2 * COUNT, math.log(10)), {}, "fired"),
@@ -243,6 +244,7 @@ def test_noise_of_any_shape_hardly_ever_leaps() -> None:
         "ln 2",
         "preference learned",
         "preference begun",
+        "preference at rate zero",
         "preference, short",
         "short",
         "ln 10",

@@ -57,8 +57,8 @@ def at_a_guess(optimization: Optimization, limits: Limits) -> Flat | None:
     middle = float(np.median(level))
     margins = metrics.metric(optimization.process, "margin")
     preference = margins is not None
-    if metrics.rises(margins):
-        return None
+    if margins is not None and metrics.rises(margins) and np.subtract(*margins.ends()[::-1]) >= limits["margin"]:
+        return None  # on its way
     recorded = None if preference else guessing.classes(optimization)
     trained = recorded is not None and _has_warmed_up(optimization)
     enough = limits["preference" if preference else "recorded" if trained else "steps"]

@@ -71,6 +71,7 @@ RULE = Rule(
         Threshold("steps", 500, "steps", "a warm-up lasts a few hundred steps"),
         Threshold("recorded", 300, "steps", "of a run whose number of classes is recorded, at a rate that has risen"),
         Threshold("preference", 100, "steps", "of preference training, whose loss leaves ln 2 after a warm-up of tens"),
+        Threshold("margin", 1e-3, "", "of preferences, by which it grew: it lowers the loss by half of that"),
         Threshold("standing", 0.05, "share", "less decrease from the second quarter to the last one is standing still"),
         Threshold("word_error", 0.8, "share", "four of five words wrong"),
         Threshold("better", 1.5, "", "accuracy over that at first: less than half as much again is no skill"),
