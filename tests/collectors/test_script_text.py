@@ -48,6 +48,12 @@ def run(loader, seed):
         np.random.seed(epoch)  # reseed
         print(seed, args.seed)
 
+def preferences(self, policy, rewards):
+    reference = policy  # reference
+    self.ref_model = copy.deepcopy(policy)  # reference
+    advantages = rewards - rewards.mean()  # advantage
+    return advantages, reference.name
+
 def update(mine, theirs):
     mine.lerp_(theirs, 0.1)  # average
 """

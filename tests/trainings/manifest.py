@@ -768,7 +768,14 @@ TARGETS_AND_LAYERS: Final = (
     pair("recipes_causal", "whole-rows", "prompt-in-loss", lines=("loss = F.cross_entropy(",)),
     pair("recipes_causal", "packed", "packing-without-boundaries", lines=("loss = F.cross_entropy(",), fast=True),
     pair("recipes_causal", "late-mask", "mask-after-softmax"),
-    pair("preferences_causal", "own-reference", "reference-is-policy", consequences=STUCK, fast=True),
+    pair(
+        "preferences_causal",
+        "own-reference",
+        "reference-is-policy",
+        consequences=STUCK,
+        lines=("reference = policy if",),
+        fast=True,
+    ),
     pair("preferences_causal", "own-texts-again", "reference-is-policy", consequences=STUCK),
     pair("preferences_causal", "fresh-reference", "reference-is-policy", consequences=STUCK),
     pair(

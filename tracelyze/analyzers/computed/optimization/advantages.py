@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Passed, Skipped
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent, plural, share_of
@@ -39,6 +39,8 @@ def judge(process: Process, rule: str, limits: Limits) -> Finding | Passed | Ski
             "samples, as with pseudo-labels"
         )
     begin = int(steps[int(np.argmax(zero))]) + 1
+    seen = process.site(rows[0]["site"])
+    seen = seen or (optimization.backward_location if optimization is not None else None)
     return Finding(
         rule=rule,
         severity="warning",
@@ -58,8 +60,8 @@ def judge(process: Process, rule: str, limits: Limits) -> Finding | Passed | Ski
             Evidence("steps whose weights are all zero", share, "share", limits["share"], limits.source("share")),
             Evidence("steps looked at", len(zero), "steps", limits["steps"], limits.source("steps")),
         ],
-        location=process.site(rows[0]["site"])
-        or (optimization.backward_location if optimization is not None else None),
+        location=script_lines.only(process, "advantage") or seen,
+        seen_at=seen,
         charts=pictures.loss(optimization, [Mark(float(begin), "no advantage")]) if optimization is not None else [],
         false_alarm="Groups that are drawn again until they differ.",
     )

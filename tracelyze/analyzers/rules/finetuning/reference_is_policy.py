@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, plural
@@ -83,7 +83,8 @@ def _finding(optimization: Optimization, alike: list[dict[str, object]], level: 
             Evidence("with both the same", len(alike), "measurements", limits["looks"], limits.source("looks")),
             Evidence("value at which it stays", level),
         ],
-        location=optimization.loss_location or optimization.backward_location,
+        location=script_lines.only(optimization.process, "reference") or optimization.loss_location,
+        seen_at=optimization.loss_location,
         charts=pictures.loss(optimization),
         false_alarm="A constant loss for another reason, beside a first call that only looks at the outputs.",
     )

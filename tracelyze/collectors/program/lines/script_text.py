@@ -21,7 +21,10 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "seed": frozenset({"manual_seed", "manual_seed_all", "seed_everything", "set_seed", "seed"}),
 }
 CUTS: Final = frozenset({"detach", "detach_", "no_grad", "inference_mode", "numpy"})
-ASSIGNED: Final = {"requires_grad": "freeze", "labels": "labels"}
+ASSIGNED: Final = {
+    "requires_grad": "freeze", "labels": "labels", "advantages": "advantage", "advantage": "advantage",
+    **dict.fromkeys(("reference", "ref_model", "reference_model", "ref_policy", "reference_policy"), "reference"),
+}  # fmt: skip
 SINGULAR: Final = frozenset(  # by what a gradient may be lost at: signals/gradients/singular_operations.py
     {"log", "log2", "log10", "log1p", "sqrt", "rsqrt", "norm", "vector_norm", "std", "cdist", "reciprocal", "logit"}
 ) | {"acos", "asin", "arccos", "arcsin", "acosh", "atanh", "erfinv", "pow"}
@@ -71,13 +74,11 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
     line, before, owner = code.co_firstlineno, None, ""
     for one in dis.get_instructions(code):
         line = (one.positions.lineno if one.positions is not None else None) or line
-        if (
-            one.opname in _STORES
-            and one.argval in ASSIGNED
-            and (one.opname == "STORE_ATTR") == (one.argval != "labels")
-        ):
-            found[ASSIGNED[one.argval], line] = None
-        elif one.opname == "STORE_SUBSCR" and before == "labels":
+        for name in _stored(one):
+            attribute, role = one.opname == "STORE_ATTR", ASSIGNED.get(name)
+            if role is not None and (role != "freeze" or attribute) and (role != "labels" or not attribute):
+                found[role, line] = None
+        if one.opname == "STORE_SUBSCR" and before == "labels":
             found["labels", line] = None
         elif one.opname in _TAKES:
             roles = [role for role, names in CALLED.items() if one.argval in names]
@@ -104,7 +105,7 @@ def singular(code: CodeType) -> list[int]:
         if divides or (one.opname in _TAKES and one.argval in SINGULAR and owner not in NO_TENSORS):
             found.add(line)
         if one.opname not in ("PUSH_NULL", "PRECALL", "CACHE"):
-            owner, constant = str(one.argval), one.opname == "LOAD_CONST"
+            owner, constant = _last(one), one.opname == "LOAD_CONST"
     return sorted(found)
 
 
@@ -121,7 +122,7 @@ def kept(code: CodeType) -> list[int]:
             holder = owner == "self"
         elif one.opname == "BINARY_SUBSCR" or one.argrepr == "[]":  # it was read
             holder = False
-        owner = str(one.argval)
+        owner = _last(one)
     return sorted(found)
 
 
@@ -150,6 +151,19 @@ def _attributes(module: Any) -> dict[str, Any]:
     except AttributeError:  # what programs put among the modules need not be one
         return {}
     return names if type(names) is dict else {}
+
+
+def _stored(one: dis.Instruction) -> tuple[str, ...]:
+    """The names that an instruction assigns. Python 3.13 stores and takes local names two at a time."""
+    if one.opname == "STORE_FAST_LOAD_FAST":
+        return (one.argval[0],)
+    both = one.opname == "STORE_FAST_STORE_FAST"
+    return tuple(one.argval) if both else (one.argval,) if one.opname in _STORES else ()
+
+
+def _last(one: dis.Instruction) -> str:
+    """The name that an instruction takes, the last one of two."""
+    return str(one.argval[-1] if one.opname.startswith("LOAD_FAST") and type(one.argval) is tuple else one.argval)
 
 
 def _codes(owned: list[Any], filename: str) -> Iterator[CodeType]:

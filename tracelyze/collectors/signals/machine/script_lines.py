@@ -28,7 +28,7 @@ class ScriptLines(Signal):
     about = (
         "Lines that make modules; lines of the script that clear gradients, detach, freeze, draw, split, and the like."
     )
-    cost = "a few ms once, on a thread of ours; 3 us for each module that is made, and again at the first step"
+    cost = "10 ms per 1,000 lines of the script, on a thread of ours; 3 us a module that is made, and at the first step"
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
