@@ -137,3 +137,37 @@ def test_a_softmax_that_is_no_attention_over_keys() -> None:
     slots = (slots / slots.sum(-1, keepdim=True)) @ HEAD(x)  # they compete for the inputs, and are normalised again
     for made in (clusters, slots):
         assert softmax_dimension.columns(torch, made.sum().grad_fn, made.device) == {}
+
+
+def pooled(dim: int, way: str) -> dict[str, float]:
+    """Attention pooling over T positions: one weight for each, from scores that are no product."""
+    h = QKV(torch.randn(B, T, H))
+    score = nn.Linear(3 * H, 1)(torch.tanh(h))
+    if way == "unsqueezed":
+        mixed = (score.squeeze(-1).softmax(dim).unsqueeze(-1) * h).sum(1)
+    elif way == "matmul":
+        mixed = (score.softmax(dim).transpose(1, 2) @ h).squeeze(1)
+    else:
+        mixed = (h * score.softmax(dim)).sum(dim=1)
+    loss = mixed.square().mean()
+    found = softmax_dimension.columns(torch, loss.grad_fn, loss.device)
+    return {name: float(value) for name, value in found.items()}
+
+
+@pytest.mark.parametrize("way", ["product", "unsqueezed", "matmul"])
+def test_pooling_by_attention(way: str) -> None:
+    assert pooled(1, way)["products_wrong"] == 0.0
+    assert pooled(0, way)["products_wrong"] == 1.0, "samples compete instead of positions"
+    if way != "unsqueezed":
+        assert pooled(-1, way)["products_wrong"] == 1.0, "a softmax of one number is 1"
+
+
+def test_weights_that_share_positions_out() -> None:
+    x, capsules = QKV(torch.randn(B, T, H)), nn.Linear(3 * H, 5 * 4)
+    votes = capsules(x).view(B, T, 5, 4)
+    routed = (HEAD(x[..., :H])[..., :5].softmax(-1)[..., None] * votes).sum(1)  # each position chooses a capsule
+    gated = (x * HEAD(x[..., :H])[..., :1].sigmoid() * x.softmax(-1)).sum(1)  # over the features, summed over positions
+    first = (HEAD(x.transpose(0, 1)[..., :H])[..., :1].softmax(0) * x.transpose(0, 1)).sum(0)  # positions come first
+    for made, wrong in ((routed, None), (gated, None), (first, 0.0)):
+        found = softmax_dimension.columns(torch, made.sum().grad_fn, made.device)
+        assert (float(found["products_wrong"]) if found else None) == wrong

@@ -23,6 +23,12 @@ def line_of_softmax(process: Process) -> Location | None:
     return next(iter(lines.values())) if len(lines) == 1 and "Softmax" not in kinds else None
 
 
+def _line_of_pooling(process: Process) -> Location | None:
+    """The line of the only softmax in the text, where none stands beside a product of matrices."""
+    lines = {(one.file, one.line): one for one in process.locations("softmax")}
+    return next(iter(lines.values())) if len(lines) == 1 and not process.locations("attention") else None
+
+
 def line_in_model(process: Process, kind: str, line: Line) -> Location | None:
     """The line of the softmax that a loss gets its input from: the model's only module of that kind, else the only one
     in the text of the model and of the training loop. None where there are several."""
@@ -54,7 +60,7 @@ def finding(process: Process, rule: str, limits: Limits) -> tuple[Finding | None
                 f"The scores of {number} of {plural(of, 'attention layer')} are shared out by a softmax over dimension "
                 f"{over} (counted from the end), and the product with the values sums over dimension {summed}, the "
                 "keys. The weights of a position then do not sum to 1: one that is in demand elsewhere gets next to "
-                "nothing, and each answer depends on what the others ask (queries), or on the other heads."
+                "nothing, and each answer depends on what others ask (queries), on other heads, or on other samples."
             ),
             fix="Let the softmax run over the dimension of the keys, which the product with the values sums over.",
             fix_code="weights = (q @ k.transpose(-2, -1) / d**0.5).softmax(dim=-1)\nout = weights @ v",
@@ -64,7 +70,7 @@ def finding(process: Process, rule: str, limits: Limits) -> tuple[Finding | None
                 Evidence("attention layers like this", number, "layers"),
                 Evidence("graphs looked at", len(graphs), "graphs", limits["looks"], limits.source("looks")),
             ],
-            location=line_of_softmax(process) or seen,
+            location=line_of_softmax(process) or _line_of_pooling(process) or seen,
             seen_at=seen,
             charts=pictures.loss(optimization) if optimization else [],
             false_alarm="Queries that are to compete for their keys (slots), with weights that are left unnormalised.",

@@ -3,6 +3,7 @@
 Scores are a product of two things that are trained, shared out by a softmax, and multiplied with the values: each
 answer is a mean of values where the softmax runs over the dimension that this product sums over. The dimensions are
 followed from the softmax to the product through transpositions and views; where that is not possible, nothing is said.
+Pooling by attention multiplies its weights with the values element by element, and sums.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def columns(torch: Any, root: Any, device: Any) -> dict[str, Any]:
         for place, (used, _) in enumerate(user.next_functions):
             if used is not None:
                 users.setdefault(used, []).append((user, place))
-    pairs = [pair for node in softmaxes if _of_scores(graph, node) and (pair := _axes(graph, users, node)) is not None]
+    found = [_axes(graph, users, one) if _of_scores(graph, one) else _pooled(graph, users, one) for one in softmaxes]
+    pairs = [pair for pair in found if pair is not None]
     wrong = [(over, summed) for over, summed in pairs if over != summed]
     if not pairs:
         return {}
@@ -56,6 +58,19 @@ def _of_scores(graph: Graph, softmax: Any) -> bool:
             return False
         node = given[0]
     return False
+
+
+def _pooled(graph: Graph, users: dict[Any, list[tuple[Any, int]]], softmax: Any) -> tuple[int, int] | None:
+    """The same of weights whose scores are no product: those of attention pooling, one for each position.
+
+    Over another dimension than the one that is summed over, a softmax may share positions out among clusters, slots or
+    capsules. Only over the first dimension, the samples, or over a single number, it cannot be meant.
+    """
+    pair = _axes(graph, users, softmax)
+    if pair is None or pair[0] == pair[1]:
+        return pair
+    shape = saved(softmax, "result").shape
+    return pair if pair[0] == -len(shape) or shape[pair[0]] == 1 else None
 
 
 def _axes(graph: Graph, users: dict[Any, list[tuple[Any, int]]], softmax: Any) -> tuple[int, int] | None:
@@ -85,11 +100,31 @@ def _axes(graph: Graph, users: dict[Any, list[tuple[Any, int]]], softmax: Any) -
             ):
                 return None
             return dim % rank - rank, summed
+        if kind == "Mul" and sum(one is not None for one, _ in node.next_functions) == 2:
+            summed = _summed(graph, users, node, axes, tuple(result.shape))
+            return None if summed is None else (dim % rank - rank, summed)
         moved = _moved(node, kind, axes)
         if moved is None:
             return None
         axes = moved
     return None
+
+
+def _summed(
+    graph: Graph, users: dict[Any, list[tuple[Any, int]]], product: Any, axes: list[int | None], sizes: tuple[int, ...]
+) -> int | None:
+    """Of weights that are multiplied with values element by element: the dimension that this is then summed over. The
+    weights are one for each position: the features, in the last dimension, share it."""
+    made, following = getattr(product, "_input_metadata", None), users.get(product, [])
+    if not made or len(following) != 1 or graph.nodes[following[0][0]] != "Sum":
+        return None
+    shape, dims = made[0].shape, getattr(following[0][0], "_saved_dim", None)
+    if not isinstance(dims, (tuple, list)) or len(dims) != 1 or len(shape) < len(axes):
+        return None
+    of = [None] * (len(shape) - len(axes)) + axes
+    shared = shape[-1] > 1 and (of[-1] is None or sizes[of[-1]] == 1)
+    summed = of[_signed(dims[0]) % len(shape)]
+    return summed if shared and summed is not None and sizes[summed] > 1 else None
 
 
 def _moved(node: Any, kind: str, axes: list[int | None]) -> list[int | None] | None:
