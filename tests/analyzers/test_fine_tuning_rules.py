@@ -7,7 +7,7 @@ from typing import Any
 COUNT = 40
 
 
-def calls(make: Any, **columns: Any) -> Any:
+def calls(make: Any, losses: float | None = None, **columns: Any) -> Any:
     """A process with 40 looked-at calls of cross_entropy; a column's value is one for all calls, or a list."""
     row = {
         "function": "cross_entropy",
@@ -27,6 +27,8 @@ def calls(make: Any, **columns: Any) -> Any:
         for index in range(COUNT)
     ]
     steps = make.steps() | {"backwards": [4] * 400, "microbatches": [4] * 400, "loader_batches": [None] * 400}
+    if losses is not None:
+        steps |= {"loss": [losses] * 400}
     return make.process(steps, more={"loss_calls": rows})
 
 
@@ -38,6 +40,14 @@ def test_batches_without_a_target_that_counts(make) -> None:
     status, _, finding = make.check("labels-all-ignored", calls(make, ignored=some, value=0.0))
     assert (status, finding.severity) == ("fired", "warning")
     assert "20% of the batches" in finding.title
+    assert "the loss is 0" in finding.title
+
+
+def test_a_sum_that_is_divided_by_no_targets_afterwards(make) -> None:
+    """As the trainer of transformers does: cross_entropy gives 0, and the loss of the step is NaN."""
+    divided = make.check("labels-all-ignored", calls(make, ignored=1.0, value=0.0, losses=float("nan")))[2]
+    assert "the loss is NaN" in divided.title
+    assert "In every batch that was looked at" in divided.summary
 
 
 def test_masked_prompts_and_rows_are_no_fault(make) -> None:

@@ -14,7 +14,7 @@ from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.computed.data.loss_calls import Line
+    from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
 
 
@@ -41,8 +41,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _finding(process: Process, line: Line, known: list[float], limits: Limits) -> Finding:
     bad = [row for row in line.rows if row["ignored"] is not None and row["ignored"] >= 1.0]
     part = len(bad) / len(known)
-    lost = [row["value"] for row in bad if row["value"] is not None]
-    outcome = "NaN" if any(math.isnan(value) for value in lost) else "0"
+    outcome = "NaN" if _is_nan(process, bad) else "0"
     critical = outcome == "NaN" or part >= limits["critical"]
     which = "every batch" if part == 1 else f"{percent(part)} of the batches"
     return loss_calls.finding(
@@ -53,10 +52,11 @@ def _finding(process: Process, line: Line, known: list[float], limits: Limits) -
         rule=RULE.id,
         title=f"No target counts in {which}: the loss is {outcome} there",
         summary=(
-            f"In {which} that were looked at, all targets of {line.where} are ignore_index, so that there is nothing "
-            f"to learn from: the loss is {outcome}. In all, {percent(1.0 - float(np.mean(known)))} of the targets "
-            "count. That happens when the prompt is masked and truncation cuts the answers off, when the answer's "
-            "marker is never found, or when ignore_index is also a class."
+            f"In {which} that {'was' if part == 1 else 'were'} looked at, all targets of {line.where} are "
+            f"ignore_index, so that there is nothing to learn from: the loss is {outcome}. In all, "
+            f"{percent(1.0 - float(np.mean(known)))} of the targets count. That happens when the prompt is masked and "
+            "truncation cuts the answers off, when the answer's marker is never found, or when ignore_index is also a "
+            "class."
         ),
         fix="Print a batch's labels next to its input ids. Cut prompts from the left or raise the maximum length, drop "
         "samples without an answer, and check the template that the collator looks for.",
@@ -70,6 +70,17 @@ def _finding(process: Process, line: Line, known: list[float], limits: Limits) -
         severity="critical" if critical else "warning",
         change=script_lines.only(process, "labels"),
     )
+
+
+def _is_nan(process: Process, bad: list[Row]) -> bool:
+    """Whether the loss of these calls is NaN, or that of their steps: a sum of 0 may be divided by 0 targets later."""
+    if any(row["value"] is not None and math.isnan(row["value"]) for row in bad):
+        return True
+    if not process.optimizations:
+        return False
+    steps = process.longest.steps
+    theirs = np.isin(steps["step"], [row["step"] + 1 for row in bad]) & steps.known("loss")
+    return bool(theirs.any() and np.isnan(steps["loss"][theirs]).all())
 
 
 RULE = Rule(
