@@ -178,6 +178,7 @@ def test_processor_time_that_climbs_on_a_busy_machine(make) -> None:
     status, _, finding = disturbed(make, 4.0)
     assert (status, finding.confidence) == ("fired", "likely")
     assert "of processor time at first" in finding.title
+    assert finding.cost.of == "the processor time of all steps"
     for factor in (1.0, 2.0, 0.5):
         assert disturbed(make, factor)[0] == "passed"
     assert "have more to do" in disturbed(make, 4.0, calls=2)[1]

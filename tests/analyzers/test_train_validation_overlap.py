@@ -46,6 +46,9 @@ def test_part_of_the_validation_set_is_trained_on(make, common: int) -> None:
     status, _, finding = judge(make, passes(list(range(3200)), list(range(3200 - common, 4000 - common))))
     assert (status, finding.severity, finding.first_step) == ("fired", "critical", 100)
     assert finding.evidence[1].value == pytest.approx(common / 800, abs=0.15)
+    said = "All validation samples are" if finding.evidence[1].value == 1.0 else "About "
+    assert finding.title.startswith(said), "no share that is all is about 100%"
+    assert "100%" not in finding.title + finding.summary
 
 
 @pytest.mark.parametrize(

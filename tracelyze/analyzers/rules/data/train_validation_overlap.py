@@ -80,14 +80,15 @@ def _validates(process: Process, found: Overlap, loaders: list[int], limits: Lim
 
 
 def _finding(process: Process, loader: dict[str, Any], found: Overlap, first: Seen, limits: Limits) -> Finding:
+    part = "All" if percent(found.share) == percent(1.0) else f"About {percent(found.share)} of the"
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="likely",
-        title=f"About {percent(found.share)} of the validation samples are also in the training data",
+        title=f"{part} validation samples are also in the training data",
         summary=(
             f"{plural(found.hits, 'sample')} of the {found.looked:,} that were looked at in validation were also met "
-            f"in training, where only some batches are looked at; so about {percent(found.share)} of the validation "
+            f"in training, where only some batches are looked at; so {part.lower()} validation "
             "data are part of the training data. On them validation measures what was memorised: its numbers are too "
             "good, early stopping and every choice made by them are in doubt. No evaluation on other data was seen."
         ),

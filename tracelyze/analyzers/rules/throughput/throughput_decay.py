@@ -66,9 +66,8 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
     unseen = model is None and not (grave and lost < limits["worth"])
     if waited < outliers.EXPLAINED and workload.FORWARDS not in work and (unseen or (model or 0.0) > limits["model"]):
         return Skipped(f"{slow}, but how often a step calls the model is not known")
-    return _finding(
-        optimization, int(np.flatnonzero(judged)[climb.start]), climb, Cost(lost, share), waited, of, limits
-    )
+    cost = Cost(lost, share, "the processor time of all steps") if of else Cost(lost, share)
+    return _finding(optimization, int(np.flatnonzero(judged)[climb.start]), climb, cost, waited, of, limits)
 
 
 def _finding(
