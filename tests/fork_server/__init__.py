@@ -2,7 +2,7 @@
 
 Half a program of these tests is two seconds of `import torch` and two more of `import torch._dynamo` at its first
 optimizer. `client.ForkServer.run` takes a command and gives what `subprocess.run` gives; `server` is the process behind
-it.
+it, one for all workers of a run of pytest and for each list of modules.
 
 What is the same as in a process that was started: pid, arguments, environment, working directory, descriptors 0 to 2,
 exit status and the interpreter's own way out (excepthook, atexit, finalization); the command line of tracelyze; and for
