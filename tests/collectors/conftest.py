@@ -1,6 +1,6 @@
 """Run real programs under the collector, and read back what they left.
 
-`collect` and `run_plain` let a fork server run them (tests/fork_server), which has torch in memory, and frameworks where
+`collect` and `run_plain` let a fork server (tests/fork_server) run them, with torch in memory, and frameworks where
 that is asked for; a command that it cannot run starts a process. `collect_started` and `run_started` always start one:
 for tests of how a program starts and of what it sees of its interpreter. A program of theirs updates by hand where the
 optimizer is not the point: the first one of a process imports torch._dynamo, which takes more than torch itself.
