@@ -187,7 +187,8 @@ def test_a_run_and_its_twin_with_one_line_missing():
 def test_a_run_that_waits_for_its_data():
     found = compare(SAMPLES / "healthy", SAMPLES / "dataloader-bottleneck")
     assert found.verdict == "slower"
-    assert "waiting for the data loader" in found.lead
+    assert found.headline.startswith("B takes 2.0 times as long per step (11.9 → 24.4 ms): waiting for the data loader")
+    assert found.lead == "New in B: dataloader-bottleneck."  # a warning comes after the time it costs
     settings = {one.name: (one.before, one.after) for one in found.settings}
     assert settings["optimizer: class"] == ("SGD", "Adam")
     assert settings["optimizer: learning rate"] == ("0.05", "0.001")
