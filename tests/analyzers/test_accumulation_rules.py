@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 COUNT = 400
@@ -205,3 +207,39 @@ def test_the_last_window_of_an_epoch_may_be_short(make) -> None:
     assert make.check("irregular-accumulation", make.process(cut_short(make, [6, 6, 6, 2], **without)))[0] == "passed"
     several = make.process(cut_short(make, [6, 4, 2, 6], loader_batches=[1] * COUNT, microbatches=[1] * COUNT))
     assert make.check("irregular-accumulation", several)[0] == "skipped", "several losses of one batch"
+
+
+def delayed(make, kept: int, **columns: Any) -> dict[str, Any]:
+    """Two optimizers in turn; of the second every fourth step has a backward, and as many norms stay as `kept` says."""
+    norms = make.steps(800)["grad_norm"]
+    second = [index // 2 for index in range(800)]
+    return (
+        make.steps(800)
+        | {
+            "optimizer": [index % 2 for index in range(800)],
+            "step": [number + 1 for number in second],
+            "backwards": [1 if index % 2 == 0 or index // 2 % 4 == 0 else 0 for index in range(800)],
+            "grad_norm": [norms[second[index] // kept * kept if index % 2 else index] for index in range(800)],
+        }
+        | columns
+    )
+
+
+def test_step_without_backward_beside_another_optimizer(make) -> None:
+    """A step that stands outside of the branch with its backward: the gradients are those of the last time."""
+    status, _, finding = make.check("step-without-backward", make.process(delayed(make, 4)))
+    assert (status, finding.confidence) == ("fired", "likely")
+    assert "300 optimizer steps" in finding.title
+
+
+@pytest.mark.parametrize(
+    ("kept", "columns", "status"),
+    [
+        (1, {}, "passed"),  # new gradients, whose backward another optimizer's step has counted
+        (8, {}, "passed"),  # norms that stay although there was a backward: they do not tell
+        (4, {"clip_max_norm": [1.0] * 800}, "skipped"),
+        (4, {"grad_norm": [None] * 800}, "skipped"),
+    ],
+)
+def test_steps_beside_another_optimizer_that_are_healthy(make, kept: int, columns, status: str) -> None:
+    assert make.check("step-without-backward", make.process(delayed(make, kept, **columns)))[0] == status

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural, share_of
 
@@ -19,11 +19,29 @@ if TYPE_CHECKING:
 def check(process: Process, limits: Limits) -> Outcome:
     """Steps without a backward among steps that had one."""
     if len(process.optimizations) > 1:
-        return Skipped(
-            "several optimizers: one may step on gradients whose backward another one's step has counted",
-            "not-applicable",
-        )
+        answers = [_check_beside_others(optimization, limits) for optimization in process.optimizations]
+        found = [answer for answer in answers if isinstance(answer, Finding)]
+        return found or next((answer for answer in answers if isinstance(answer, Skipped)), combine(answers))
     return _check(process.optimizations[0], limits)
+
+
+def _check_beside_others(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
+    """Another optimizer's step may have counted the backward of a step, so only gradients that stayed tell."""
+    backwards, norm = optimization.steps["backwards"], optimization.steps["grad_norm"]
+    known = np.isfinite(backwards) & ~timing.skipped(optimization)
+    idle = known & (backwards == 0)
+    share = float(idle.sum() / max(1, known.sum()))
+    if idle.sum() < limits["steps"] or share < limits["share"]:
+        return Passed(f"{int(idle.sum()):,} of {int(known.sum()):,} steps had no backward pass of their own")
+    if np.isfinite(optimization.steps["clip_max_norm"]).any():  # clipped to one norm, other gradients look the same
+        return Skipped("several optimizers, and clipped norms do not tell whether gradients are those of another step")
+    repeated, compared = _repeated(optimization, idle & (norm > 0))
+    by_chance, fresh = _repeated(optimization, known & (backwards > 0) & (norm > 0))
+    if min(compared, fresh) < limits["steps"]:
+        return Skipped("several optimizers: one may step on gradients whose backward another one's step has counted")
+    if repeated < limits["beside"] * compared or by_chance > (1 - limits["beside"]) * fresh:
+        return Passed("steps without a backward of their own had other gradients than the step before")
+    return _finding(optimization, idle, share, False, limits)
 
 
 def _check(optimization: Optimization, limits: Limits) -> Outcome:
@@ -65,7 +83,7 @@ def _repeated(optimization: Optimization, idle: Mask) -> tuple[int, int]:
 
 def _finding(optimization: Optimization, idle: Mask, share: float, empty: bool, limits: Limits) -> Finding:
     first = int(np.argmax(idle))
-    begin, count = timing.step_at(optimization, first), int(idle.sum())
+    begin, count, name = timing.step_at(optimization, first), int(idle.sum()), timing.name_of(optimization)
     effect = (
         "There were none at all, so these steps changed nothing, but a schedule that counts steps runs ahead."
         if empty
@@ -76,7 +94,8 @@ def _finding(optimization: Optimization, idle: Mask, share: float, empty: bool, 
         rule=RULE.id,
         severity="warning",
         confidence="certain" if empty else "likely",
-        title=f"{plural(count, 'optimizer step')} ran without a backward pass since the step before",
+        title=f"{plural(count, 'optimizer step')}{name} ran without a "
+        + ("new backward pass" if name else "backward pass since the step before"),
         summary=f"From step {begin} on, {share_of(share, 'steps')} had no gradients of their own. {effect}",
         fix="Step once per backward, or once per accumulated batch, right after the backward that completes it.",
         fix_code="loss.backward()\noptimizer.step()\noptimizer.zero_grad()",
@@ -111,7 +130,7 @@ RULE = Rule(
     check=check,
     verify="Record the run again: every optimizer step follows a backward pass.",
     excluded=(
-        "Several optimizers: only one stepped in this run.",
+        "Several optimizers: only one stepped in this run, or gradients stayed what they were to the last digits.",
         "Steps that a loss scaler skipped are not counted.",
         "Gradients from torch.autograd.grad, put into .grad by hand: there were no gradients at these steps.",
     ),
@@ -121,10 +140,11 @@ RULE = Rule(
             "share", 0.05, "share", "an extra step per epoch or at the start, to please a scheduler, stays below"
         ),
         Threshold("same", 0.5, "share", "gradients that are used again have the same norm, to the last digits"),
+        Threshold("beside", 0.9, "share", "the same beside other optimizers, and of other steps no more than the rest"),
         Threshold("steps", 10, "steps", "a handful are a resumed run or a change of phase"),
         Threshold(
             "empty", 0.5, "share", "of these steps: it decides which harm the finding names, not whether it fires"
         ),
     ),
-    not_when="Closures (LBFGS), several optimizers, gradients from autograd.grad, a step or two at the start.",
+    not_when="Closures (LBFGS), optimizers that share a backward, autograd.grad, a step or two at the start.",
 )
