@@ -35,7 +35,10 @@ def operation(node: Any) -> str:
 
 def saved_other(node: Any) -> Any:
     """The second factor or the divisor that was saved; None if it is gone, or if a hook of the program would run."""
-    return saved(node, "other")
+    try:
+        return None if _hooked(node._raw_saved_other) else node._saved_other
+    except (AttributeError, RuntimeError):  # as in `saved`
+        return None
 
 
 def saved(node: Any, name: str) -> Any:

@@ -227,9 +227,17 @@ def own_divisor(torch: Any, node: Any) -> tuple[float | None, bool, bool]:
     """By what the loss with this node was divided beyond its own mean, whether it is a part of the step's mean, and
     whether it is what a loss function averages."""
     constants, inner = divisions(torch, node)
+    if getattr(inner, "_saved_reduction", None) == MEAN:
+        return product(constants), False, True
     if inner is not None and saved_values.operation(inner) == "AddBackward0" and adds_parts(torch, inner):
         return None, True, False
-    return *beside_own_mean(torch, constants, inner), getattr(inner, "_saved_reduction", None) == MEAN
+    return *beside_own_mean(torch, constants, inner), False
+
+
+def product(constants: list[float | None]) -> float | None:
+    """The product of these divisors; None where one is not known."""
+    known = [one for one in constants if one is not None]
+    return math.prod(known) if len(known) == len(constants) else None
 
 
 def adds_parts(torch: Any, node: Any) -> bool:
@@ -256,9 +264,8 @@ def beside_own_mean(torch: Any, constants: list[float | None], node: Any) -> tup
     not read. So is a sum over a tensor that is divided by more than the tensor has elements: other micro-batches were
     counted, too (SFTTrainer of TRL). A masked mean is divided by fewer.
     """
-    known = [one for one in constants if one is not None]
-    divisor = math.prod(known) if len(known) == len(constants) else None
-    first = known[-1] if divisor is not None and len(known) > 1 else None  # and others after it
+    divisor = product(constants)
+    first = constants[-1] if divisor is not None and len(constants) > 1 else None  # and others after it
     if divisor is not None and node is not None and saved_values.operation(node) == "SumBackward0":
         elements = math.prod(getattr(node, "_saved_self_sym_sizes", (math.inf,)))
         if first is not None and 1.0 < first <= elements:
