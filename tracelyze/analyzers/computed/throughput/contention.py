@@ -59,9 +59,10 @@ def shares(optimization: Optimization) -> Contention:
     return Contention(min(1.0, own * left), min(1.0, waited / workers * left), worked)
 
 
-def severity(crowd: float, grave: bool, limits: Limits) -> Severity:
-    """How severe a wait is that was measured while others held the processors for this share of the time."""
-    if crowd >= limits["mostly"]:
+def severity(crowd: float, grave: bool, slow: bool, limits: Limits) -> Severity:
+    """How severe a wait is that was measured while others held the processors for this share of the time. `slow`:
+    samples are known to take long without them."""
+    if crowd >= limits["mostly"] and not slow:
         return "info"
     return "critical" if grave and crowd < limits["crowd"] else "warning"
 

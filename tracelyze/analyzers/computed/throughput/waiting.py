@@ -15,10 +15,12 @@ from tracelyze.analyzers.evidence import timing
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats, Mask
+    from tracelyze.analyzers.rule import Limits
 
 MIN_STEPS = 20  # of fewer, one hiccup is a twentieth of the time
 LONGEST = 0.02  # share of the steps that is left out of means: a hiccup is not what a step usually waits
 STRETCHES, SHORTEST = 10, 5  # of the run, and steps in one of them
+MICROSECOND = 1e-6  # seconds
 ALWAYS = 0.9  # share of steps whose wait contains an iterator's first batch
 
 
@@ -153,6 +155,12 @@ def undisturbed(seen: Waiting) -> Waiting:
         work=seen.workers * step if seen.workers else seen.work * loading,
         per_sample=None if seen.per_sample is None else seen.per_sample * loading,
     )
+
+
+def slow(seen: Waiting, limits: Limits) -> bool:
+    """Whether the process itself makes its samples, and each takes long even without the time that others took."""
+    sample = None if seen.workers else undisturbed(seen).per_sample
+    return sample is not None and sample / MICROSECOND >= limits["costly"] * limits["sample"]
 
 
 def predict(waiting: Waiting, cpus: int | None, handover: float, most: int) -> Prediction:

@@ -68,7 +68,7 @@ def _finding(
     live = " The dataset is a stream: if it comes from a live source at a fixed rate, nothing makes it faster."
     return Finding(
         rule=RULE.id,
-        severity=contention.severity(crowd, predicted.share >= limits["grave"], limits),
+        severity=contention.severity(crowd, predicted.share >= limits["grave"], waiting.slow(seen, limits), limits),
         confidence="possible" if stream else "certain" if not seen.workers and alone else "likely",
         title=f"{'The device' if seen.on_device else 'Training'} waits for data {percent(seen.share)} of the time: "
         f"{duration(seen.idle)} of a {duration(seen.step)} step",
