@@ -168,7 +168,7 @@ def test_where_optimizers_and_schedulers_are_made(recorded: Callable[[str], Proc
 VANISHING_RATE = """
 def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    scheduler = StepLR(optimizer, 1, gamma=1e-9)  # scheduler
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.0 if step else 1.0)  # scheduler
     for step in range(120):
         loss = model(torch.randn(8, 4)).square().mean()
         optimizer.zero_grad()
