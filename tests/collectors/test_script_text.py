@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
-from types import CodeType
+from types import CodeType, FrameType, SimpleNamespace
+from typing import Any
 
 import pytest
 
+from tracelyze.collectors.program.call_sites import Sites
 from tracelyze.collectors.program.lines import script_text
+from tracelyze.collectors.signals.machine import script_lines
+from tracelyze.collectors.signals.machine.script_lines import ScriptLines
 
 from .conftest import Collect
+
+TraceFunction = Callable[[FrameType, str, object], Any]
 
 SOURCE = """
 class Images(Dataset):
@@ -65,6 +71,13 @@ def codes(source: str) -> Iterator[CodeType]:
         code = todo.pop()
         todo += [one for one in code.co_consts if isinstance(one, CodeType)]
         yield code
+
+
+def context_of(sites: Sites) -> Any:
+    """What the signal asks a recording for, whose last backward began at site 0."""
+    program = SimpleNamespace(sites=sites, calls=SimpleNamespace(modules=dict))
+    progress = SimpleNamespace(backward_site=0)
+    return SimpleNamespace(torch=None, program=program, progress=progress, meter=lambda kind: None)
 
 
 def test_lines_that_do_something_by_a_name() -> None:
@@ -177,6 +190,54 @@ def test_a_loss_that_stays_finite_has_its_divisions_left_alone(collect: Collect,
     script.write_text(TRAINING.replace("scores * 0.0", "scores * 0.0 + 1"))
     (process,) = collect(sys.executable, str(script)).run.processes
     assert not process.locations("singular")
+
+
+@pytest.mark.parametrize("first", ["finished", "every_second"])
+def test_the_program_may_end_at_any_line_of_the_thread_that_reads_it(
+    first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the thread may go on at any line of the last reading: no error, and every line is recorded once."""
+    module = types.ModuleType("read_twice")
+    module.__file__ = str(tmp_path / "read_twice.py")
+    text = "def batches(x):\n    yield x\ndef train(x):\n    for one in batches(x):\n        one.detach().backward()\n"
+    exec(compile(text, module.__file__, "exec"), vars(module))
+    monkeypatch.setitem(sys.modules, "read_twice", module)
+    text_of = {module.__file__: script_text.of_file(module.__file__)}
+    monkeypatch.setattr(script_text, "of_file", text_of.__getitem__)  # It goes through all modules of torch.
+    second = {"finished": "every_second", "every_second": "finished"}[first]
+    lines, entered = 0, True
+    while entered:
+        rows: list[dict[str, Any]] = []
+        sites = Sites(rows.append)
+        signal = ScriptLines(context_of(sites))
+        sites._codes[0] = module.train.__code__, 5
+        left, entered = lines, False
+
+        def within(frame: FrameType, event: str, _argument: object) -> TraceFunction | None:
+            nonlocal left, entered
+            if frame.f_code.co_filename != script_lines.__file__:
+                return None
+            if event == "line":
+                if left == 0:
+                    sys.settrace(None)
+                    entered = True
+                    call(second)
+                left -= 1
+            return within
+
+        def call(name: str, signal: ScriptLines = signal) -> None:
+            _ = signal.finished() if name == "finished" else signal.every_second({})
+
+        sys.settrace(within)
+        try:
+            call(first)
+        finally:
+            sys.settrace(None)
+        if entered:
+            found = sorted((row["role"], row["line"]) for row in rows)
+            assert found == [("batches", 2), ("cut", 5), ("loop", 4)], lines
+        lines += 1
+    assert lines > 20
 
 
 def test_nothing_of_the_program_is_asked_for_its_attributes(monkeypatch: pytest.MonkeyPatch) -> None:

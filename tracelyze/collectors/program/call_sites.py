@@ -65,6 +65,8 @@ class Sites:
         number = self._numbers.get(key)
         if number is None:
             with self._lock:
+                if key in self._numbers:
+                    return self._numbers[key]
                 self._kept.append(code)
                 number = self._numbers[key] = len(self._numbers)
             self._emit_row(number, role, code.co_filename, line, code.co_name)

@@ -83,20 +83,25 @@ class ScriptLines(Signal):
         self._read_files()
 
     def _read_files(self) -> None:
-        """Lines that do something by a name, in the files in which the training stands: each file once."""
+        """Lines that do something by a name, in the files in which the training stands: each file once.
+
+        The program may end while the thread is in here, and its last reading then begins beside this one: `_texts` is
+        replaced and never changed in place.
+        """
         sites = self.program.sites
         codes, singular = sites.codes(), "singular" in sites.wanted
         if (len(codes), singular) == self._state:
             return
         self._state = len(codes), singular
         files = {code.co_filename for code in codes}.union(self._files)
-        new = {file: script_text.of_file(file) for file in files.difference(self._texts)}
-        self._texts.update(new)
+        known = self._texts
+        new = {file: script_text.of_file(file) for file in files.difference(known)}
+        texts = self._texts = {**known, **new}
         for code in itertools.chain(*(text.readers for text in new.values())):
             for line in script_text.kept(code)[:MAX_SITES]:
                 sites.at("kept", code, line)
-        datasets = frozenset[str]().union(*(text.datasets for text in self._texts.values()))
-        for code in itertools.chain(codes, *(text.functions for text in self._texts.values())):
+        datasets = frozenset[str]().union(*(text.datasets for text in texts.values()))
+        for code in itertools.chain(codes, *(text.functions for text in texts.values())):
             if id(code) not in self._named:
                 self._named[id(code)] = code
                 for role, line in script_text.lines(code, datasets)[:MAX_SITES]:
@@ -131,7 +136,8 @@ class ScriptLines(Signal):
             loop = script_text.loop_around(code, line)
             if loop is not None:
                 sites.at("loop", code, loop)
-            for maker in script_text.batches_of(code, self._texts[code.co_filename].functions):
+            text = self._texts.get(code.co_filename) or script_text.of_file(code.co_filename)  # Its line is newer.
+            for maker in script_text.batches_of(code, text.functions):
                 sites.at("batches", maker, named_calls.first_statement(maker) or maker.co_firstlineno)
             for line in named_calls.methods(code, "zero_grad")[:MAX_SITES]:
                 self.program.sites.add("zero_grad", code.co_filename, line, code.co_name)
