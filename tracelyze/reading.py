@@ -168,12 +168,14 @@ def decoded_text(path: Path, column: pa.ChunkedArray[Any]) -> pa.ChunkedArray[An
 
     if not pa.types.is_dictionary(column.type):
         return column
-    total = 0
     chunks: Any = column.chunks
-    for chunk in chunks:
-        if len(chunk) and len(chunk.dictionary):
-            lengths: Any = pc.binary_length(chunk.dictionary)
-            total += pc.sum(lengths.cast(pa.int64()).take(chunk.indices.cast(pa.int64()))).as_py() or 0
+    total = sum(len(chunk) * chunk.dictionary.nbytes for chunk in chunks)  # At most: were each row all of the words.
+    if total > FREE_BYTES:
+        total = 0
+        for chunk in chunks:
+            if len(chunk) and len(chunk.dictionary):
+                lengths: Any = pc.binary_length(chunk.dictionary)
+                total += pc.sum(lengths.cast(pa.int64()).take(chunk.indices.cast(pa.int64()))).as_py() or 0
     if total > FREE_BYTES:
         raise InputError(
             Cause.IMPLAUSIBLE,

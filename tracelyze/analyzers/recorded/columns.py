@@ -212,10 +212,11 @@ def _numbers(part: Part, name: str) -> tuple[Floats, Mask]:
     only = _constant(column) if len(column) > SMALL else None
     if only is not None:
         return np.broadcast_to(np.float64(only), len(column)), _all_known(len(column))
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.uint8())
-    values = column.cast(pa.float64(), safe=False).to_numpy()
-    return np.asarray(values, dtype=np.float64), np.asarray(known, dtype=bool)
+    if column.null_count:
+        if pa.types.is_boolean(column.type):
+            column = column.cast(pa.uint8())
+        column = column.cast(pa.float64(), safe=False)
+    return np.asarray(column.to_numpy(), dtype=np.float64), np.asarray(known, dtype=bool)
 
 
 def _constant(column: Any) -> float | None:

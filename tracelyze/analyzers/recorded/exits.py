@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import platform
 import re
 import time
@@ -167,7 +168,9 @@ def may_live(folder: Path, facts: Mapping[str, Any]) -> bool:
         return False  # not known where, or this machine has been restarted since
     if boot == here and facts.get("pid_namespace") in (None, _namespace()):
         return False
-    newest = max((path.stat().st_mtime for path in folder.glob(f"*{schema.STREAM_SUFFIX}")), default=0.0)
+    with os.scandir(folder) as entries:
+        streams = [entry for entry in entries if entry.name.endswith(schema.STREAM_SUFFIX)]
+        newest = max((entry.stat().st_mtime for entry in streams), default=0.0)
     return abs(time.time() - newest) < STILL_SECONDS
 
 

@@ -39,6 +39,7 @@ class Table:
         self._rows = rows
         self._cache: dict[str, tuple[Floats, Mask] | list[str | None]] = {}
         self._plain: dict[str, list[Any]] | None = None
+        self._has: dict[str, bool] = {}
 
     def __len__(self) -> int:
         return self._source.rows if self._rows is None else int(self._rows.sum())
@@ -53,12 +54,15 @@ class Table:
 
     def has(self, name: str) -> bool:
         """Whether column `name` was measured at least once."""
-        if self._source.rows == 0:
-            self.spec.column(name)  # KeyError for a column that the schema does not have
-            return False
-        if self.spec.column(name).type == "string":
-            return any(value is not None for value in self.text(name))
-        return bool(self.known(name).any())
+        found = self._has.get(name)  # Every rule asks for the columns that it needs.
+        if found is None:
+            is_text = self.spec.column(name).type == "string"  # KeyError for a column that the schema does not have
+            if self._source.rows == 0:
+                found = False
+            else:
+                found = any(v is not None for v in self.text(name)) if is_text else bool(self.known(name).any())
+            self._has[name] = found
+        return found
 
     def text(self, name: str) -> list[str | None]:
         """A text column."""

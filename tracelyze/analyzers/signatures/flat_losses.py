@@ -54,7 +54,7 @@ def at_a_guess(optimization: Optimization, limits: Limits) -> Flat | None:
     if len(losses) < limits["losses"]:
         return None
     level = statistics.block_medians(losses, _BLOCKS)
-    middle = float(np.median(level))
+    middle = statistics.median(level)
     margins = metrics.metric(optimization.process, "margin")
     preference = margins is not None
     if margins is not None and metrics.rises(margins) and np.subtract(*margins.ends()[::-1]) >= limits["margin"]:
@@ -85,7 +85,7 @@ def _has_warmed_up(optimization: Optimization) -> bool:
     """Whether the learning rate was at half of its largest value, or more, for half of the run."""
     rates = optimization.steps["lr"]
     rates = rates[np.isfinite(rates)]
-    return bool(len(rates)) and float(np.median(rates)) >= _WARM * float(rates.max()) > 0
+    return bool(len(rates)) and statistics.median(rates) >= _WARM * float(rates.max()) > 0
 
 
 def without_skill(process: Process, limits: Limits) -> Flat | None:
@@ -94,8 +94,8 @@ def without_skill(process: Process, limits: Limits) -> Flat | None:
     if curves is None or len(curves.after) < limits["evaluations"]:
         return None
     losses, count = curves.training, len(curves.training)
-    early = float(np.median(losses[count // 4 : max(count // 2, count // 4 + 1)]))
-    late = float(np.median(losses[-max(1, count // 4) :]))
+    early = statistics.median(losses[count // 4 : max(count // 2, count // 4 + 1)])
+    late = statistics.median(losses[-max(1, count // 4) :])
     change = 1 - late / early
     if abs(change) > limits["standing"] or late > limits["better"] * losses.min():
         return None

@@ -30,7 +30,7 @@ def towering(values: Floats, steps: Rows, *, height: float, gap: float, sigmas: 
     """
     if len(values) < _AROUND or values.min() <= 0:
         return []
-    middle = np.median(sliding_window_view(values, _AROUND), axis=1)
+    middle = statistics.row_medians(sliding_window_view(values, _AROUND))
     over = np.log(values / middle[np.clip(np.arange(len(values)) - _AROUND // 2, 0, len(middle) - 1)])
     high = over > max(float(np.log(height)), sigmas * statistics.spread(over))
     found = np.flatnonzero(high)

@@ -35,7 +35,7 @@ def of_steps(losses: Floats, limits: Limits) -> list[Excursion]:
     inside = sum(leap.end - leap.begin for leap in leaps)
     if inside > limits["share"] * len(losses) and len(losses) >= _LONG:
         return []
-    least = limits["matters"] * float(np.median(losses[:settled]))
+    least = limits["matters"] * statistics.median(losses[:settled])
     lasting = [leap for leap in leaps if leap.begin >= settled and leap.peak >= least]
     return [leap for leap in lasting if _beyond(leap, losses, width, limits["sigmas"])]
 

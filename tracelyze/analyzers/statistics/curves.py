@@ -15,6 +15,8 @@ from tracelyze.analyzers.statistics.robust import (
     block_spreads,
     edges,
     kendall_tau,
+    median,
+    row_medians,
     runs_of,
     spread,
 )
@@ -60,18 +62,18 @@ def divergence(values: Floats, *, rise: float = 0.15, regained: float = 0.1, sig
     level = block_medians(values, blocks)
     last = max(2, int(np.ceil(blocks / 10)))
     width = 5 if blocks >= _MANY_BLOCKS else 3  # a dip of a block or two is no level that the curve had reached
-    early = np.median(sliding_window_view(level[:-last], width), axis=1)
+    early = row_medians(sliding_window_view(level[:-last], width))
     lowest = int(np.argmin(early)) + width // 2
     minimum, start = float(early.min()), float(level[0])
     if minimum <= 0:
         return None
     bounds = edges(len(values), blocks)
-    within = float(np.median(block_spreads(values, blocks)))
+    within = median(block_spreads(values, blocks))
     noise = spread(np.diff(level)) / np.sqrt(2)
     margin = max(sigmas * noise, 0.5 * within, rise * minimum, regained * (start - minimum))
     if not (level[-last:] > minimum + margin).all() or _comes_back(level[lowest:]):
         return None
-    return Divergence(minimum, float(np.median(level[-last:])), start, margin, int(bounds[lowest + 1]))
+    return Divergence(minimum, median(level[-last:]), start, margin, int(bounds[lowest + 1]))
 
 
 def _comes_back(level: Floats) -> bool:
@@ -83,8 +85,8 @@ def _comes_back(level: Floats) -> bool:
     tail = level[int(np.argmax(level)) :]
     if len(tail) < _FEWEST_TO_FALL:
         return False
-    end = float(np.median(tail[-max(2, len(tail) // 4) :]))
-    middle = float(np.median(tail[len(tail) // 3 : max(len(tail) // 3 + 1, 2 * len(tail) // 3)]))
+    end = median(tail[-max(2, len(tail) // 4) :])
+    middle = median(tail[len(tail) // 3 : max(len(tail) // 3 + 1, 2 * len(tail) // 3)])
     return end < (float(level[0]) + float(tail[0])) / 2 and end < _STILL_FALLING * middle
 
 
@@ -101,7 +103,7 @@ def spikes(values: Floats, *, window: int = 64, sigmas: float = 8.0, factor: flo
     merged: list[int] = []
     for index in _candidates(values, window, factor):
         before = trailing[index - window]
-        middle = float(np.median(before))
+        middle = median(before)
         limit = max(middle + sigmas * spread(before), factor * middle)
         if values[index] <= limit or not (values[index + 1 : index + 1 + back] <= limit).any():
             continue
@@ -146,7 +148,7 @@ def rise(values: Floats, *, sigmas: float = 3.0, share: float = 0.05) -> Rise | 
     apart = (1, 2, 5) if count >= 2 * FEWEST_TO_RISE else (1, 2)
     noise = max(spread(values[lag:] - values[:-lag]) for lag in apart) / np.sqrt(2)
     margin = float(max(noise * (sigmas + np.sqrt(2 * np.log(count))), share * values[lowest]))
-    minimum, end = float(values[lowest]), float(np.median(values[-LAST_VALUES:]))
+    minimum, end = float(values[lowest]), median(values[-LAST_VALUES:])
     if end <= minimum + margin or kendall_tau(block_medians(values[lowest:], 100)) <= _STEADY:
         return None
     return Rise(minimum, lowest, end, margin)
@@ -169,7 +171,7 @@ def fluctuation(values: Floats) -> Fluctuation | None:
     if len(values) < _FEWEST_TO_FLUCTUATE:
         return None
     noise = float(NORMAL_MAD * np.median(np.abs(np.diff(values, n=2))) / np.sqrt(6))
-    level = abs(float(np.median(values)))
+    level = abs(median(values))
     return Fluctuation(noise, noise / level if level > 0 else float("inf") if noise > 0 else 0.0)
 
 
@@ -178,7 +180,7 @@ def outliers(values: Floats, *, sigmas: float = 8.0, factor: float = 2.0) -> npt
     finite = values[np.isfinite(values)]
     if len(finite) < _FEWEST_WITH_OUTLIERS:
         return np.empty(0, dtype=np.intp)
-    middle = float(np.median(finite))
+    middle = median(finite)
     with np.errstate(invalid="ignore"):
         return np.flatnonzero((values > middle + sigmas * spread(finite)) & (values > factor * middle))
 
@@ -202,7 +204,7 @@ def sawtooth(values: Floats, *, drop: float = 0.5) -> tuple[int, float] | None:
     rising = steps[np.setdiff1d(np.arange(len(steps)), falls)]
     if (rising < 0).mean() > _FALLS_BETWEEN or (rising > 0).mean() < _CLIMBS_BETWEEN:
         return None
-    return len(falls), float(np.median(-steps[falls]))
+    return len(falls), median(-steps[falls])
 
 
 def longest_run(flags: npt.NDArray[np.bool_]) -> tuple[int, int]:

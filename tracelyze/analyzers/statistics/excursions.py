@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from tracelyze.analyzers.statistics.robust import Floats, spread
+from tracelyze.analyzers.statistics.robust import Floats, median, row_medians, spread
 
 FEWEST_TO_DEPART = 5  # evaluations: a minimum, two before and two after it
 _FEWEST_TO_FALL = 4  # evaluations from a peak to the end: thirds of fewer are single ones
@@ -53,8 +53,8 @@ def departure(values: Floats, *, factor: float, sigmas: float) -> Departure | No
     if not (logs[-last:] > logs[lowest] + max(np.log(factor), sigmas * noise)).all():
         return None
     tail = logs[lowest + int(np.argmax(logs[lowest:])) :]
-    end = float(np.median(logs[-last:]))
-    middle = float(np.median(tail[len(tail) // 3 : max(len(tail) // 3 + 1, 2 * len(tail) // 3)]))
+    end = median(logs[-last:])
+    middle = median(tail[len(tail) // 3 : max(len(tail) // 3 + 1, 2 * len(tail) // 3)])
     if len(tail) >= _FEWEST_TO_FALL and end < (logs[lowest] + tail[0]) / 2 and end < middle:
         return None
     return Departure(float(values[lowest]), lowest, float(np.exp(end)))
@@ -93,7 +93,7 @@ def running_median(values: Floats, width: int) -> Floats:
     padded = np.pad(values, width // 2, mode="edge")
     if width == len(_NEIGHBOURS):
         return _median_of_three(padded)
-    return np.asarray(np.median(sliding_window_view(padded, width), axis=1), dtype=np.float64)
+    return row_medians(sliding_window_view(padded, width))
 
 
 def _median_of_three(values: Floats) -> Floats:

@@ -50,28 +50,54 @@ def _pairs(count: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
 
 def block_medians(values: Floats, blocks: int) -> Floats:
     """Median of each of `blocks` consecutive blocks, shape [min(blocks, len(values))]."""
-    return _by_block(values, blocks, lambda rows: np.median(rows, axis=1))
+    return _by_block(values, blocks, row_medians)
 
 
 def block_spreads(values: Floats, blocks: int) -> Floats:
     """:func:`spread` of each of `blocks` consecutive blocks, same shape as medians."""
 
     def spreads(rows: Floats) -> Floats:
-        apart = np.abs(rows - np.median(rows, axis=1, keepdims=True))
-        return np.asarray(NORMAL_MAD * np.median(apart, axis=1), dtype=np.float64)
+        return NORMAL_MAD * row_medians(np.abs(rows - row_medians(rows)[:, None]))
 
     return _by_block(values, blocks, spreads)
 
 
+def row_medians(rows: Floats) -> Floats:
+    """:func:`median` of each row, shape [rows]."""
+    count = rows.shape[1]
+    parted = np.partition(rows, ((count - 1) // 2, count // 2, count - 1), axis=1)
+    middle = 0.5 * (parted[:, (count - 1) // 2] + parted[:, count // 2])
+    return np.where(np.isnan(parted[:, -1]), np.nan, middle)
+
+
 def _by_block(values: Floats, blocks: int, measure: Callable[[Floats], Floats]) -> Floats:
     """`measure` of each block. Blocks of one length, of which there are two at most, are rows of one matrix."""
-    bounds = edges(len(values), blocks)
+    if len(values) == 0:
+        return np.empty(0)
+    shapes = _block_rows(len(values), blocks) if len(values) <= _KEPT else _rows_of(len(values), blocks)
+    if len(shapes) == 1:
+        return measure(values[shapes[0][1]])
+    found = np.empty(sum(len(places) for places, _ in shapes))
+    for places, indices in shapes:
+        found[places] = measure(values[indices])
+    return found
+
+
+def _rows_of(length: int, blocks: int) -> list[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
+    """For each length of a block: which blocks have it, and the indices of their values, shape [blocks, length]."""
+    bounds = edges(length, blocks)
     starts, lengths = bounds[:-1], np.diff(bounds)
-    found = np.full(len(starts), np.nan)
-    for length in np.unique(lengths[lengths > 0]):
-        chosen = lengths == length
-        found[chosen] = measure(values[starts[chosen, None] + np.arange(length)])
-    return found[lengths > 0]
+    return [
+        (places, starts[places, None] + np.arange(one))
+        for one in np.unique(lengths)
+        for places in [np.flatnonzero(lengths == one)]
+    ]
+
+
+_KEPT = 20_000
+"""Values of a series whose blocks are kept, since ranks of one run have the same lengths again and again."""
+
+_block_rows = lru_cache(maxsize=64)(_rows_of)
 
 
 def block_minima(values: Floats, blocks: int) -> Floats:
@@ -86,7 +112,9 @@ def pair_slopes(x: Floats, y: Floats) -> Floats:
     first, second = _pairs(len(y))
     run = x[second] - x[first]
     rise = y[second] - y[first]
-    return np.asarray(rise[run != 0] / run[run != 0], dtype=np.float64)
+    if not run.all():
+        rise, run = rise[run != 0], run[run != 0]
+    return np.asarray(rise / run, dtype=np.float64)
 
 
 def theil_sen(x: Floats, y: Floats) -> float:

@@ -73,7 +73,7 @@ def series(optimization: Optimization, host: bool = False) -> Series | None:
         steps[column][known],
         np.flatnonzero(known),
         _limit(optimization, bool(device)),
-        float(np.median(pace)) if len(pace) else float("nan"),
+        statistics.median(pace) if len(pace) else float("nan"),
     )
 
 
@@ -135,7 +135,7 @@ def kept_graphs(optimization: Optimization, least: float, sawtooth: float) -> Gr
     teeth = statistics.sawtooth(alive)
     if teeth is not None and teeth[1] >= sawtooth:
         rising = np.diff(alive)
-        pace = float(np.median(rising[rising > 0]))
+        pace = statistics.median(rising[rising > 0])
         return Graphs(
             teeth[1], pace, f"until a point that comes {teeth[0]} times (each epoch, or each log)", int(rows[0])
         )

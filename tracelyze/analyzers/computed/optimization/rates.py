@@ -103,7 +103,7 @@ def stuck(optimization: Optimization, seen: Curve, limits: Limits) -> TooHigh | 
         return None
     if _broken_by_a_batch(loss):
         return None
-    reached = float(np.median(loss[len(loss) // 2 :])) / float(loss[0])
+    reached = statistics.median(loss[len(loss) // 2 :]) / float(loss[0])
     levels = statistics.block_medians(loss, max(1, len(loss) // SMOOTH))
     lowest = float(levels.min()) / float(loss[0])
     early = loss[: int(limits["early"])]
@@ -131,7 +131,7 @@ def _broken_by_a_batch(loss: Floats) -> bool:
     at = one_batch.leap(loss)
     if at is None or at < 2 * SMOOTH:
         return False
-    return float(np.median(loss[at - SMOOTH : at])) < _FELL * float(np.median(loss[:SMOOTH]))
+    return statistics.median(loss[at - SMOOTH : at]) < _FELL * statistics.median(loss[:SMOOTH])
 
 
 def _goes_on(optimization: Optimization) -> bool:
@@ -169,7 +169,7 @@ def raised(seen: Curve, limits: Limits) -> TooHigh | None:
     smooth = np.convolve(loss, np.full(SMOOTH, 1 / SMOOTH), "valid")
     lowest = int(np.argmin(smooth)) + SMOOTH - 1
     level = float(smooth.min())
-    if lowest < 2 * SMOOTH or level >= _FELL * float(np.median(loss[:SMOOTH])):
+    if lowest < 2 * SMOOTH or level >= _FELL * statistics.median(loss[:SMOOTH]):
         return None
     ended = loss[-2:].min() >= limits["ended"] * level  # of a program that stopped at once, or lost its numbers
     diverged = statistics.divergence(loss)

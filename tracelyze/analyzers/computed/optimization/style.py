@@ -36,7 +36,7 @@ def acts(process: Process) -> bool:
     if rewarded(process):
         return True
     graphs = process.tables["loss_graphs"]
-    weighed = np.nan_to_num(graphs["weights"]) > 0
+    weighed = graphs["weights"] > 0
     negative = graphs["weights_negative"][weighed]
     if len(negative) and 0 < float(np.median(negative)) < 1:
         return True

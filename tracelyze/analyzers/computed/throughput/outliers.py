@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
+from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.computed.throughput import contention
 from tracelyze.analyzers.evidence import timing
@@ -78,8 +79,8 @@ def net_seconds(optimization: Optimization, warm_up: int) -> tuple[Floats, Mask]
 def slow(seconds: Floats, judged: Mask, ratio: float, spreads: float, least: float) -> Slow:
     """The judged steps beyond `ratio` medians, `spreads` robust standard deviations and `least` seconds."""
     time = seconds[judged]
-    typical = float(np.median(time))
-    spread = 1.4826 * float(np.median(np.abs(time - typical)))
+    typical = statistics.median(time)
+    spread = 1.4826 * statistics.median(np.abs(time - typical))
     bar = max(ratio * typical, typical + spreads * spread, typical + least)
     rows = np.flatnonzero(judged & (seconds > bar))
     excess = seconds[rows] - typical
@@ -159,7 +160,7 @@ def _waiting(optimization: Optimization, found: Slow) -> Reason:
 def _larger(optimization: Optimization, found: Slow) -> Reason:
     sizes = optimization.steps["batch_size"]
     known = np.isfinite(sizes)
-    usual = float(np.median(sizes[known])) if known.any() else np.inf
+    usual = statistics.median(sizes[known]) if known.any() else np.inf
     large = sizes[found.rows] > _LARGER * usual
     share = float(found.excess[large].sum() / max(float(found.excess.sum()), 1e-9))
     return Reason(
@@ -210,7 +211,7 @@ def _seen(optimization: Optimization, found: Slow) -> Reason | None:
     if count < EXPLAINED * len(texts):
         return None
     sites = samples["site"][inside]
-    site = float(np.median(sites[np.isfinite(sites)])) if np.isfinite(sites).any() else None
+    site = statistics.median(sites[np.isfinite(sites)]) if np.isfinite(sites).any() else None
     saving = any(mark in text for mark in _SAVES)
     return Reason(
         "saving a checkpoint" if saving else text,
@@ -228,5 +229,5 @@ def _part(values: Floats, found: Slow) -> float:
     known = np.isfinite(values)
     if not known.any():
         return 0.0
-    more = np.nan_to_num(values[found.rows] - float(np.median(values[known])))
+    more = np.nan_to_num(values[found.rows] - statistics.median(values[known]))
     return float(min(1.0, max(0.0, more.sum() / max(float(found.excess.sum()), 1e-9))))

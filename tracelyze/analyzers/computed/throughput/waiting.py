@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.computed.throughput import contention
 from tracelyze.analyzers.computed.throughput.contention import Contention
@@ -85,7 +86,7 @@ def measure(optimization: Optimization) -> Waiting | None:
     first = usable & (steps["loader_first"] == 1)
     loader = optimization.loader
     batches = np.nan_to_num(steps["loader_batches"], nan=1.0)
-    short = bool(loader.get("length")) and loader["length"] <= 2 * float(np.median(batches))
+    short = bool(loader.get("length")) and loader["length"] <= 2 * statistics.median(batches)
     always_first = first.sum() >= ALWAYS * usable.sum()
     if not (always_first and (not short or not loader.get("num_workers"))):
         usable &= ~first
@@ -103,7 +104,7 @@ def measure(optimization: Optimization) -> Waiting | None:
     middle, step, stalled = (float(values[usual].mean()) for values in (wait, net, idle))
     workers = int(loader.get("num_workers") or 0)
     work = workers * step if workers else middle
-    size = float(np.median(samples[samples > 0])) if (samples > 0).any() else 0.0
+    size = statistics.median(samples[samples > 0]) if (samples > 0).any() else 0.0
     return Waiting(
         rows=usable,
         wait=middle,
@@ -112,7 +113,7 @@ def measure(optimization: Optimization) -> Waiting | None:
         step=step,
         compute=step - stalled,
         share=_share(idle, net, workers),
-        batches=max(1.0, float(np.median(batches))),
+        batches=max(1.0, statistics.median(batches)),
         work=work,
         per_sample=work / size if size else None,
         restarts=bool(always_first and not short),
@@ -124,7 +125,7 @@ def measure(optimization: Optimization) -> Waiting | None:
 def _first_of_workers(begins: Mask, loader: dict[str, Any], batches: Floats) -> Mask:
     """Steps on the first batch of each worker that started with an iterator: it is the next worker's turn at each."""
     workers = 0 if loader.get("persistent_workers") else int(loader.get("num_workers") or 0)
-    starts = int(np.ceil(workers / max(1.0, float(np.median(batches)))))
+    starts = int(np.ceil(workers / max(1.0, statistics.median(batches))))
     since = np.arange(len(begins)) - np.maximum.accumulate(np.where(begins, np.arange(len(begins)), -starts))
     return np.asarray(since < starts, dtype=bool)
 
@@ -133,7 +134,7 @@ def _share(idle: Floats, net: Floats, workers: int) -> float:
     """Idle share of the time, the median of up to ten stretches, in each of which every worker delivers twice."""
     count = min(STRETCHES, max(1, len(idle) // max(SHORTEST, 2 * workers)))
     bounds = np.linspace(0, len(idle), count + 1).astype(np.intp)[:-1]
-    return float(np.median(np.add.reduceat(idle, bounds) / np.add.reduceat(net, bounds)))
+    return statistics.median(np.add.reduceat(idle, bounds) / np.add.reduceat(net, bounds))
 
 
 def undisturbed(seen: Waiting) -> Waiting:

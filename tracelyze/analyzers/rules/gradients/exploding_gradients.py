@@ -52,7 +52,7 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
             f"{plural(len(norm), 'gradient norm')} were measured; {limits['norms']:.0f} are needed to see a "
             "level and its change"
         )
-    base = float(np.median(norm[min(5, len(norm) // 10) : max(10, len(norm) // 4)]))
+    base = statistics.median(norm[min(5, len(norm) // 10) : max(10, len(norm) // 4)])
     # The last share of the steps, not of the norms: the beginning of a run is sampled more densely.
     tail = norm[-max(3, int((rows >= limits["late"] * len(steps)).sum())) :]
     late = float(np.max(norm[-2:]) if len(broken) else np.median(tail))  # an explosion into NaN may take two steps

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.optimization import objectives, style
 from tracelyze.analyzers.computed.throughput import workload
 from tracelyze.analyzers.evidence import pictures, timing
@@ -34,12 +35,12 @@ def check(process: Process, limits: Limits) -> Outcome:
         steps = [begun[leap] for leap in seen]
         height = float(np.median([leap.peak / leap.base for leap in seen]))
         marks = [Mark(float(step), "leap") for step in steps[:8]]
-        lost = float(np.median(losses[-8:])) > limits["regained"] * seen[-1].base
-        start = limits["start"] * float(np.median(losses[: int(limits["width"])]))
+        lost = statistics.median(losses[-8:]) > limits["regained"] * seen[-1].base
+        start = limits["start"] * statistics.median(losses[: int(limits["width"])])
         other = [leap.peak <= start and objectives.jumps_to(optimization, losses, rows, leap) for leap in seen]
         return [_finding(steps, height, lost, limits, pictures.loss(optimization, marks), all(other))]
     sizes = optimization.steps["batch_size"]
-    size = float(np.median(sizes[np.isfinite(sizes)])) if np.isfinite(sizes).any() else None
+    size = statistics.median(sizes[np.isfinite(sizes)]) if np.isfinite(sizes).any() else None
     batches = bad_batches.of_losses(losses, limits) if size is not None and size >= limits["samples"] else None
     if batches is None and not optimization.steps.has("grad_norm"):  # else gradient-spikes speaks of them
         batches = bad_batches.towering(losses, limits) if size is None or size >= limits["samples"] else None
