@@ -61,6 +61,15 @@ def test_batches_that_did_not_break_the_loss(batches: list[dict[str, Any]], make
     assert make.check("nonfinite-input", process)[0] == "passed"
 
 
+def test_an_attention_mask_that_a_model_is_given_is_no_broken_batch(make) -> None:
+    """In a loop without a loader, of which the mask of the first steps is looked at, and the loss breaks at once."""
+    given: dict[str, Any] = {"nonfinite": True, "loader": None, "field": "1", "max": 0.0, "min": -math.inf}
+    masks = [batch(index, **given) for index in range(3)]
+    assert make.check("nonfinite-input", make.process(broken_at(make, 2), more={"batches": masks}))[0] == "passed"
+    values = [row | {"max": 3.0, "nonfinite": row["step"] == 2} for row in masks]
+    assert make.check("nonfinite-input", make.process(broken_at(make, 2), more={"batches": values}))[0] == "fired"
+
+
 def test_missing_values_without_harm_and_runs_without_batches(make) -> None:
     batches = [batch(index, nonfinite=True) for index in range(0, 200, 10)]
     assert make.check("nonfinite-input", make.process(more={"batches": batches}))[0] == "passed"

@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from tracelyze.analyzers import diagnose  # noqa: E402
 from tracelyze.collectors.tensors.fingerprints import SAMPLES, Fingerprints, classes, fields, statistics  # noqa: E402
 
 from .conftest import Collect, program  # noqa: E402
@@ -66,6 +67,55 @@ for _ in range(12):
     with torch.no_grad():
         body.weight.mul_(1e20)
 """
+
+
+SLICES = """
+import sys
+import torch
+from torch import nn
+torch.manual_seed(0)
+class Both(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Linear(3, 8), nn.Linear(5, 8)
+        self.head = nn.Linear(8, 1)
+    def forward(self, left, right):
+        return self.head(torch.relu(self.left(left) + self.right(right)))
+left, right, y = torch.randn(600, 3), torch.randn(600, 5), torch.randn(600, 1)
+right[431, 2] = float("nan")
+model, kind = Both(), sys.argv[1]
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+maker = nn.Linear(4, 5)
+for step in range(120):
+    rows = torch.arange(5 * step, 5 * step + 5)
+    if kind == "made":  # by another model, whose weights have overflowed
+        with torch.no_grad():
+            maker.weight.fill_(float("inf") if step == 90 else 0.1)
+            right[rows] = maker(torch.rand(5, 4))
+            b = right[rows]
+        loss = (model(left[rows], b) - y[rows]).square().mean()
+    elif kind == "named":
+        loss = (model(left=left[rows], right=right[rows]) - y[rows]).square().mean()
+    else:
+        loss = (model(left[rows], right[rows]) - y[rows]).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("kind", "field"), [("placed", "1"), ("named", "right"), ("made", None)])
+def test_the_input_of_the_first_loss_that_is_not_finite(kind: str, field: str | None, collect: Collect) -> None:
+    """Most steps are skipped, and the input is gone after the backward. What another model made is no batch."""
+    done = collect(sys.executable, "-c", SLICES, kind)
+    (process,) = done.run.processes
+    broken = [row for row in process.tables["batches"].records() if row["nonfinite"]]
+    if field is None:
+        assert not broken
+    else:
+        assert (broken[0]["field"], broken[0]["step"], broken[0]["loader"]) == (field, 86, None)
+    rules = [one.rule for one in diagnose(done.run).findings]
+    assert ("nonfinite-input" in rules) is (field is not None)
 
 
 def test_what_one_model_hands_to_another_is_no_batch(collect: Collect) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tracelyze.collectors.internals.by_identity import ByIdentity
@@ -38,6 +38,7 @@ MAX_REACHED = 64  # calls that one backward is known to have run through
 HABIT = 100
 # One in so many of those calls is watched all the same. A pre-hook costs 12 us; not to watch saves 9 of them.
 CHECKED_EVERY = 16
+Input = tuple[str, Callable[[], Any]]  # the name of what a call was given, and a weak reference to its tensor
 
 
 class Call:
@@ -52,6 +53,7 @@ class Call:
     trained = False
     dead = False
     graph: Callable[[], Any] | None = None  # of a replayed call: a weak reference to an object that dies with its graph
+    given: Sequence[Input] = ()  # of a replayed call: the tensors that it was given
     input_key: tuple[Any, ...] | None = None  # by which the input of a replayed call is recognised, if it is known
     declared: tuple[int, str] | None = None  # number and purpose of the evaluation that a callback announced
     batch_size: int | None = None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tracelyze.collectors.cadence.usual_losses import UsualLosses
+from tracelyze.collectors.program.calls import Input
 from tracelyze.collectors.program.consumed.batches_in_hand import Batch
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.gradients.microbatches import Key
@@ -58,9 +60,17 @@ class SkippedCall(NamedTuple):
     """A call of the model that was skipped. Holds no tensor."""
 
     graph: Callable[[], Any]  # weak reference to an object that lives as long as the call's graph
-    given: Callable[[], Any]  # weak reference to the input tensor
+    given: Callable[[], Any]  # weak reference to the first input tensor
     key: Key | None = None  # by which the input is recognised; only in steps with several calls
     batch: Batch | None = None  # of the loader, to which the input belongs; only in steps with several calls
+    name: str = "0"  # of that input: its place, or its keyword
+    others: Sequence[Input] = ()  # the other inputs
+
+    def with_inputs(self, torch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SkippedCall:
+        """The same with all tensors that the call was given, of which the first is known."""
+        named = [*((str(index), one) for index, one in enumerate(args)), *kwargs.items()]
+        tensors = [(name, weakref.ref(one)) for name, one in named if isinstance(one, torch.Tensor)]
+        return self._replace(name=named[0][0], others=tensors[1:])
 
 
 @dataclass(slots=True)

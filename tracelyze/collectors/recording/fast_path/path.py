@@ -139,6 +139,8 @@ class FastPath:
             ):
                 graph = self._graph_behind(output)
                 call = None if graph is None else self._call(graph, given)
+                if call is not None and len(args) + len(kwargs) != 2:
+                    call = call.with_inputs(self._torch, args[1:], kwargs)
                 if call is not None:
                     losses = self.losses
                     if losses.next <= losses.count:

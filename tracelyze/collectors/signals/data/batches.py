@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import math
+import weakref
 from collections import deque
 from typing import Any, NamedTuple
 
 from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.internals.private_names import LOADER_ITERATOR, UNSEEN
-from tracelyze.collectors.program.calls import Call
+from tracelyze.collectors.program.calls import GRAD, Call, Input
 from tracelyze.collectors.program.consumed.batches_in_hand import Batch
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.data.loader import batches_per_pass
@@ -57,6 +58,8 @@ class _WithoutLoader:
         self.calls = _Pass(0, None)
         self._forwards = 0  # of the process when the latest one was dispatched
         self._goes_on = False  # The latest one had no loader, and neither had those that were skipped since.
+        self._first: list[Input] = []  # what the first call since the latest backward was given
+        self._trains = False  # whether that call, or a later one with the same input, may be run through by a backward
 
     def called(self, forwards: int, without_loader: bool) -> None:
         """A call was dispatched, which was this one of the process."""
@@ -67,6 +70,20 @@ class _WithoutLoader:
     def left(self) -> int:
         """Calls before the next one that is to be sampled."""
         return self.calls.next - self.calls.position - 1
+
+    def given(self, call: Call, fields: list[tuple[str, Any]]) -> None:
+        """A call was given these tensors. Those of later calls may be what the model has made of the first one's."""
+        inputs = call.given or [(name, weakref.ref(tensor)) for name, tensor in fields]
+        if not self._first:
+            self._first = inputs
+        self._trains |= call.mode == GRAD and bool(inputs) and inputs[0][1]() is self._first[0][1]()
+
+    def of_backward(self) -> list[tuple[str, Any]]:
+        """What the first call since the backward before was given, as far as it is still in memory. Empty if no call
+        with autograd was given the same."""
+        held = self._first if self._trains else []
+        self._first, self._trains = [], False
+        return [(name, tensor) for name, reference in held if (tensor := reference()) is not None]
 
 
 class _Spacing:
@@ -154,8 +171,10 @@ class Batches(Signal):
         self._without_loader.called(self.progress.forwards, call.batch is None)
         current, self._in_use = self._without_loader.calls, call.batch
         given: list[tuple[str, Any]] = []
-        if call.batch is None and current.position >= current.next:
+        if call.batch is None:
             given = [*fingerprints.fields(self.torch, args), *fingerprints.fields(self.torch, kwargs)]
+            self._without_loader.given(call, given)
+            given = given if current.position >= current.next else []
         # What another module has put out, as a backbone for a head that is called by itself, is no batch.
         if given and all(tensor.grad_fn is None for _, tensor in given) and self._wanted(current):
             self._put_away()
@@ -176,6 +195,17 @@ class Batches(Signal):
                 row["trained"] = trained
             self._pending.put(rows, later)
 
+    def before_backward(self, roots: Any) -> None:
+        """A loss that is not finite: what was its model given? Autograd still holds it, until the backward is over."""
+        backward, fields = self.program.backwards.running, self._without_loader.of_backward()
+        value = None if backward is None else backward.value
+        unseen = self._in_use is None and self._alerts < MAX_ALERTS
+        if type(value) is float and not math.isfinite(value) and unseen and all(one.grad_fn is None for _, one in fields):
+            self._alerts += 1
+            position = self._without_loader.calls.position
+            self._place = None, 0, position, self.context.now(), self.progress.steps
+            self._put_alert(fields)
+
     def after_step(self, tracked: Any, row: Row) -> None:
         batch = self._in_use
         unseen = batch is not None and batch.place and batch.place not in self._places
@@ -183,11 +213,7 @@ class Batches(Signal):
             alive = [(name, tensor) for name, held in batch.fields if (tensor := held()) is not None]
             self._alerts += 1
             self._place = batch.place
-            rows, later = self._sample(alive)
-            for one in rows:
-                one["trained"] = True
-            if rows:
-                self._pending.put(rows, later)
+            self._put_alert(alive)
         if self._pending.waiting:
             self._pending.release()
         if not (self._used or self._sampled or self._pending.waiting):
@@ -198,6 +224,14 @@ class Batches(Signal):
         for _, rows, later in self._used:
             self._pending.put(rows, later)
         self._pending.release(wait=True)
+
+    def _put_alert(self, fields: list[tuple[str, Any]]) -> None:
+        """Sample a batch that was trained on, because the loss is out of the ordinary."""
+        rows, later = self._sample(fields)
+        for one in rows:
+            one["trained"] = True
+        if rows:
+            self._pending.put(rows, later)
 
     def _wanted(self, current: _Pass) -> bool:
         """Whether to sample the batch that has come next in this pass, which it is time to ask."""
