@@ -199,8 +199,10 @@ class Batches(Signal):
         """A loss that is not finite: what was its model given? Autograd still holds it, until the backward is over."""
         backward, fields = self.program.backwards.running, self._without_loader.of_backward()
         value = None if backward is None else backward.value
+        if type(value) is not float or math.isfinite(value):
+            return
         unseen = self._in_use is None and self._alerts < MAX_ALERTS
-        if type(value) is float and not math.isfinite(value) and unseen and all(one.grad_fn is None for _, one in fields):
+        if unseen and all(tensor.grad_fn is None for _, tensor in fields):
             self._alerts += 1
             position = self._without_loader.calls.position
             self._place = None, 0, position, self.context.now(), self.progress.steps
