@@ -10,6 +10,7 @@ import json
 import math
 import weakref
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tracelyze.collectors.internals.by_identity import ByIdentity
@@ -58,7 +59,7 @@ class _WithoutLoader:
         self.calls = _Pass(0, None)
         self._forwards = 0  # of the process when the latest one was dispatched
         self._goes_on = False  # The latest one had no loader, and neither had those that were skipped since.
-        self._first: list[Input] = []  # what the first call since the latest backward was given
+        self._first: Sequence[Input] = ()  # what the first call since the latest backward was given
         self._trains = False  # whether that call, or a later one with the same input, may be run through by a backward
 
     def called(self, forwards: int, without_loader: bool) -> None:
@@ -81,8 +82,8 @@ class _WithoutLoader:
     def of_backward(self) -> list[tuple[str, Any]]:
         """What the first call since the backward before was given, as far as it is still in memory. Empty if no call
         with autograd was given the same."""
-        held = self._first if self._trains else []
-        self._first, self._trains = [], False
+        held = self._first if self._trains else ()
+        self._first, self._trains = (), False
         return [(name, tensor) for name, reference in held if (tensor := reference()) is not None]
 
 
