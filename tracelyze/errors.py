@@ -181,7 +181,7 @@ class Cause(Enum):
     UNKNOWN_RECORDING = Explained(
         "T501",
         "The file or folder is of no kind that tracelyze reads.",
-        "model.pt: not a recording that tracelyze reads",
+        "model.pt: a ZIP archive, as torch.save writes for weights; tracelyze reads a run directory; ...",
         "See the list of what is read in `tracelyze import --help`; give `--pattern` for a log with lines of its own.",
     )
     OTHER_CONTENT = Explained(

@@ -160,7 +160,10 @@ BAD = {
     "list of numbers": ("a.json", "[1, 2]", "no list of objects"),
     "a trace": ("a.json", '{"traceEvents": []}', "a profiler trace"),
     "damaged state": ("trainer_state.json", '{"log_history": 3}', "log_history is not a list"),
-    "binary": ("a.csv", "\udcff\udcfe\x00", "not a log that tracelyze reads"),
+    "checkpoint": ("model.pt", "PK\x03\x04", "a ZIP archive, as torch.save writes"),
+    "damaged database": ("mlflow.db", "SQLite format 3\0", "a SQLite database that is damaged"),
+    "cut pickle": ("snapshot.pickle", "\udc80\x05\udc95\x00", "a pickle that is cut off"),
+    "binary": ("a.csv", "\udcff\udcfe\x00", "not a log that can be read"),
 }
 
 

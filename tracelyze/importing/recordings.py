@@ -61,6 +61,16 @@ READABLE = (
 )
 
 
+_OTHER_FILES = (
+    (databases.MAGIC, "a SQLite database that is damaged, or is neither MLflow's nor Trackio's"),
+    (b"\x80", "a pickle that is cut off, or holds neither a memory snapshot nor a dump of the Flight Recorder"),
+    (archived.MAGIC, "a ZIP archive, as torch.save writes for weights, and no session of Comet or ClearML"),
+    (neptune_export.MAGIC, "a Parquet file that neptune-exporter did not write"),
+    (b"\x1f\x8b", "packed with gzip, and no profiler trace; unpack it first"),
+)
+"""How files begin that are no recording, and what to say of them."""
+
+
 def recognize(path: Path, pattern: str | None = None) -> Recording | None:
     """What `path` is, by what lies in a folder or by the first 64 KiB of a file; None if it is no known recording.
 
@@ -95,10 +105,12 @@ def unreadable(path: Path) -> str:
         return (
             "what Neptune's client keeps for its server, which nothing else reads; save its runs with neptune-exporter"
         )
-    if path.is_file() and not head_of(path).strip():
+    head = head_of(path) if path.is_file() else b""
+    if path.is_file() and not head.strip():
         return "is empty; give the log of a training that has made steps"
-    what = "not a folder" if path.is_dir() else "not a log"
-    return f"{what} that tracelyze reads; it reads {'; '.join(READABLE)}"
+    what = "not a folder that can be read" if path.is_dir() else "not a log that can be read"
+    what = next((said for magic, said in _OTHER_FILES if head.startswith(magic)), what)
+    return f"{what}; tracelyze reads {'; '.join(READABLE)}"
 
 
 def _folder(folder: Path) -> Recording | None:

@@ -113,8 +113,8 @@ class TraceRecords:
         if buffer.lstrip()[:1] != b"{":
             raise InputError(
                 Cause.NOT_A_TRACE,
-                f"{self._source.path}: not JSON, so not a Kineto trace; give a profiler's .json or .json.gz, or a run "
-                "directory (a log becomes one by `tracelyze import log`)",
+                f"{self._source.path}: not JSON, so not a Kineto trace; give a profiler's .json or .json.gz, or a "
+                "run directory; unpack a log that is packed with gzip",
             )
         while True:
             place = _events_at(buffer)
