@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
+import random
 import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import tracelyze
 from tracelyze.analyzers import load
@@ -217,6 +221,69 @@ def test_of_two_runs_in_a_store_the_last_is_read_and_the_other_named(tmp_path: P
     connection.close()
     said = recordings.import_recording(store, tmp_path / "run")
     assert "holds 2 runs; the last one, b, is read, not a" in said
+
+
+CELL = st.none() | st.integers(-(2**63), 2**63 - 1) | st.floats() | st.text(max_size=9) | st.binary(max_size=9)
+STORES = {
+    "mlflow": {
+        "metrics": "key, value, run_uuid, step, is_nan, timestamp",
+        "runs": "run_uuid, name, status, lifecycle_stage, start_time",
+    },
+    "trackio": {"metrics": "id, run_name, timestamp, step, metrics"},
+}
+
+
+@pytest.mark.parametrize("kind", STORES)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_cell_of_a_store_may_hold_anything(kind: str, tmp_path: Path, data: st.DataObject) -> None:
+    """SQLite holds to no column's type: rows that make no sense are left out, or the store is refused in one line."""
+    usual: dict[str, Any] = {
+        "key": "loss", "value": 1.0, "run_uuid": "a", "run_name": "a", "step": 1, "is_nan": 0, "name": "a", "id": 1,
+        "timestamp": 1 if kind == "mlflow" else "2026-01-01T00:00:00+00:00", "metrics": '{"loss": 1.0}',
+        "lifecycle_stage": "active", "start_time": 1, "status": "FINISHED",
+    }  # fmt: skip
+    folder = tmp_path / str(len(list(tmp_path.iterdir())))
+    folder.mkdir()
+    with sqlite3.connect(folder / "store.db") as connection:
+        for table, names in STORES[kind].items():
+            connection.execute(f"CREATE TABLE {table} ({names})")
+            for _ in range(3):
+                row = [data.draw(st.just(usual[name]) | CELL) for name in names.split(", ")]
+                connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+    connection.close()
+    with contextlib.suppress(InputError):
+        recordings.import_recording(folder / "store.db", folder / "run")
+
+
+DAMAGED = (
+    "mlflow/nan-sqlite/mlflow.db",
+    "console/sft_overfit.log",
+    "logs/megatron-1.out",
+    "lightning/overfit/metrics.csv",
+)
+
+
+@pytest.mark.skipif(not RECORDINGS.is_dir(), reason=f"no recordings in {RECORDINGS}")
+@pytest.mark.parametrize(
+    "name", [*DAMAGED, "trainer_state/sft_overfit/trainer_state.json", "hangs/gpu_error_1st/_dump_0"]
+)
+def test_a_damaged_recording_is_read_or_refused_in_one_line(name: str, tmp_path: Path) -> None:
+    whole = (RECORDINGS / name).read_bytes()
+    chance = random.Random(name)
+    for number in range(6):
+        damaged = bytearray(whole[: chance.randrange(len(whole))] if number % 2 else whole)
+        for _ in range(chance.choice((1, 20, 400))):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        file = tmp_path / str(number) / Path(name).name
+        file.parent.mkdir()
+        file.write_bytes(damaged)
+        refusals = []
+        try:
+            recordings.import_recording(file, tmp_path / f"run{number}")
+        except InputError as refused:
+            refusals.append(str(refused))
+        assert all("\n" not in said and str(file) in said for said in refusals)
 
 
 UNREADABLE: dict[str, bytes] = {

@@ -53,7 +53,7 @@ def test_diagnosis_matches_the_label(training: Training, tmp_path: Path) -> None
     judgement = diagnose(training, tmp_path, run)
     assert not judgement.problems, "\n".join(f"{p.kind}: {p.rule}: {p.why}" for p in judgement.problems)
     never_steps = training.roots == ("updates-not-applied",) and training.args[-1:] == ("no-step",)
-    if "optim" in training.script.read_text(encoding="utf-8") and not never_steps:
+    if "optim" in training.script.read_text(encoding="utf-8") and not never_steps and training.exit_code == 0:
         assert judgement.diagnosis["run"]["steps"] > 0
     if training.healthy:
         # Of a training without an optimizer nothing is known, and that is said.

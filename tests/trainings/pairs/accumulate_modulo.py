@@ -1,7 +1,8 @@
 """Gradient accumulation by the modulo idiom: four micro-batches per optimizer step, loss divided by four.
 
 Faults: `never-cleared` forgets `zero_grad` altogether; `cleared-every-microbatch` clears before every backward;
-`not-divided` does not divide the loss; `clip-every-microbatch` clips the partly accumulated gradients.
+`not-divided` does not divide the loss, under SGD, whose updates then are four times as long; `clip-every-microbatch`
+clips the partly accumulated gradients.
 """
 
 import argparse
@@ -21,7 +22,10 @@ def dataset(n=4096):
 def train(args):
     loader = DataLoader(dataset(), batch_size=16, shuffle=True, drop_last=True)
     model = nn.Sequential(nn.Linear(24, 128), nn.GELU(), nn.Linear(128, 128), nn.GELU(), nn.Linear(128, 5))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.01)
+    if args.fault == "not-divided":
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.01)
     criterion = nn.CrossEntropyLoss()
     accumulate = 4
     optimizer.zero_grad()

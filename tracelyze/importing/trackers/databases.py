@@ -27,7 +27,7 @@ def kind_of(file: Path) -> str:
     try:
         with _opened(file) as connection:
             columns = {row[1] for row in connection.execute("PRAGMA table_info(metrics)")}
-    except (sqlite3.Error, InputError):
+    except InputError:
         return ""
     if {"key", "value", "run_uuid", "step", "is_nan"} <= columns:
         return "mlflow"
@@ -53,10 +53,15 @@ def read_mlflow(file: Path) -> Log:
 
 
 def _by_step(records: Any) -> list[Numbers]:
-    """MLflow keeps infinities as the largest double, and marks NaN: both are what they were again."""
+    """MLflow keeps infinities as the largest double, and marks NaN: both are what they were again.
+
+    A cell of SQLite may hold a value of any type, whatever its column says: rows of other types are left out.
+    """
     rows: list[Numbers] = []
     start: float | None = None
     for step, timestamp, key, value in records:
+        if not (_is_number(step) and _is_number(timestamp) and (value is None or _is_number(value))):
+            continue
         start = timestamp if start is None else start
         if not rows or rows[-1]["step"] != step or key in rows[-1]:
             rows.append({"step": float(step), "elapsed_s": (timestamp - start) / 1e3})
@@ -79,13 +84,18 @@ def read_trackio(file: Path) -> Log:
     for step, timestamp, text in records:
         try:
             content, time = json.loads(text), datetime.fromisoformat(timestamp)
+            elapsed = (time - (start or time)).total_seconds()
         except (ValueError, TypeError, RecursionError):
             continue
-        if isinstance(content, dict):
+        if isinstance(content, dict) and _is_number(step):
             start = start or time
             values = numbers(file, f"step {step}", content)
-            rows.append({**values, "step": float(step), "elapsed_s": (time - start).total_seconds()})
+            rows.append({**values, "step": float(step), "elapsed_s": elapsed})
     return Log("trackio", file, rows, {"run": run[1]}, note)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float)
 
 
 def _last(file: Path, runs: list[tuple[str, str, str]]) -> tuple[tuple[str, str, str], tuple[str, ...]]:
@@ -108,9 +118,11 @@ def _opened(file: Path) -> Iterator[sqlite3.Connection]:
         connection = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)
     except sqlite3.Error as error:
         raise InputError(Cause.OTHER_CONTENT, f"{file}: {error}; give the database of MLflow or Trackio") from None
+    connection.text_factory = lambda text: text.decode("utf-8", "replace")
     try:
         yield connection
-    except sqlite3.Error as error:
-        raise InputError(Cause.DAMAGED_LOG, f"{file}: {error}; the database is damaged or in use") from None
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter in the text of an error
+        reason = error if isinstance(error, sqlite3.Error) else "its text is no UTF-8"
+        raise InputError(Cause.DAMAGED_LOG, f"{file}: {reason}; the database is damaged or in use") from None
     finally:
         connection.close()
