@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from typing import Any
 
@@ -96,6 +97,34 @@ def test_every_step_asks_a_new_iterator_for_its_first_batch(make) -> None:
 )
 def test_orders_that_are_as_they_should_be(make, orders, loader, status) -> None:
     assert judge(make, "same-order-every-epoch", epochs(orders), [loader | {"loader": 0}])[0] == status
+
+
+DRAW = {"site": 3, "role": "split", "file": "t.py", "line": 9, "function": "main", "source": "p = torch.randperm(n)"}
+SEED = {"site": 4, "role": "reseed", "file": "t.py", "line": 8, "function": "run", "source": "random.seed(42)"}
+
+
+def by_hand(make, *sites: dict[str, Any], **more: Any):
+    order = {"steps": 400, "period": 50, "passes": 8, "distinct": 50, "adjoining": 0.0} | more
+    event = {"kind": "input-order", "text": json.dumps(order), "step": 400}
+    return make.check("same-order-every-epoch", make.process(sites=list(sites), more={"events": [event]}))
+
+
+def test_an_order_that_is_drawn_by_hand(make) -> None:
+    status, _, finding = by_hand(make, DRAW)
+    assert (status, finding.severity, finding.confidence, finding.location.line) == ("fired", "info", "certain", 9)
+    _, _, finding = by_hand(make, DRAW, SEED)
+    assert (finding.severity, finding.location.line) == ("warning", 8), "seeded anew in a loop: a new order was meant"
+    shuffle = DRAW | {"role": "shuffle", "source": "random.shuffle(rows)"}
+    assert by_hand(make, shuffle)[0] == "fired"
+
+
+def test_hand_made_orders_that_are_as_they_should_be(make) -> None:
+    assert by_hand(make)[0] == "passed", "nothing is shuffled: a series, or the order of a file"
+    assert by_hand(make, DRAW, period=0, passes=0, distinct=0)[0] == "passed", "anew for each epoch"
+    assert by_hand(make, DRAW, adjoining=0.98)[0] == "passed", "slices of a tensor that was shuffled for a split"
+    assert by_hand(make, DRAW, period=2, passes=200, distinct=2)[0] == "passed", "two halves in turn"
+    assert by_hand(make, DRAW, passes=2)[0] == "passed"
+    assert make.check("same-order-every-epoch", make.process())[0] == "skipped"
 
 
 def test_validation_and_blank_batches_say_nothing_of_the_order(make) -> None:

@@ -54,6 +54,13 @@ def run(loader, seed):
         np.random.seed(epoch)  # reseed
         print(seed, args.seed)
 
+def batches(x):
+    torch.manual_seed(0)  # reseed
+    order = torch.randperm(len(x))  # split
+    random.shuffle(order)  # shuffle
+    np.random.seed(1)  # reseed
+    yield x[order]
+
 def preferences(self, policy, rewards):
     reference = policy  # reference
     self.ref_model = copy.deepcopy(policy)  # reference

@@ -68,6 +68,14 @@ def reseeded(process: Process) -> Location | None:
     return _only(lines or [one for one in process.locations("seed") if (one.file, one.function) in read])
 
 
+def reseeded_by_hand(process: Process) -> Location | None:
+    """The same without a loader: a function that makes batches, or trains on them, and makes no optimizer."""
+    once = {(one.file, one.function) for one in process.locations("optimizer")}
+    read = {(one.file, one.function) for role in ("batches", "backward") for one in process.locations(role)} - once
+    lines = process.locations("reseed")
+    return _only(lines or [one for one in process.locations("seed") if (one.file, one.function) in read])
+
+
 def said(line: Location | None, what: str, where: str = "of the script") -> str:
     """A sentence about such a line, empty where there is none."""
     return f" Line {line.line} is the only place {where} that {what}." if line is not None else ""

@@ -22,6 +22,7 @@ from tracelyze.collectors.program.call_sites import Sites
 from tracelyze.collectors.program.calls import Calls
 from tracelyze.collectors.program.consumed.batches_in_hand import BatchesInHand
 from tracelyze.collectors.program.consumed.step_backwards import StepBackwards
+from tracelyze.collectors.program.input_order import InputOrder
 from tracelyze.collectors.program.manual_updates import ManualUpdates
 from tracelyze.collectors.program.optimizers import Optimizers
 from tracelyze.collectors.program.program import Program
@@ -108,7 +109,8 @@ class Recorder:
         trainings = Trainings(progress, clock.now, emit, optimizers, calls.module)
         backwards = StepBackwards(progress, trainings)
         by_hand = ManualUpdates(self.torch, self.record_event)
-        return Program(sites, calls, optimizers, trainings, batches, backwards, by_hand)
+        inputs = InputOrder(self.torch, progress)
+        return Program(sites, calls, optimizers, trainings, batches, backwards, by_hand, inputs)
 
     # What is recorded
 

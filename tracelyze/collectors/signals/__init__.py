@@ -33,6 +33,7 @@ CLASSES: Final = (
     "data.batches.Batches",
     "data.fetching.Fetching",
     "data.seeding.Seeding",
+    "data.input_order.InputOrder",
     "model.activations.Activations",
     "model.parameters.Parameters",
     "model.new_rows.NewRows",

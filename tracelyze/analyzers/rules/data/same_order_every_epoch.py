@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.computed.data import draws, passes
+from tracelyze.analyzers.computed.data import draws, passes, repeated_order
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -20,13 +20,18 @@ Row = dict[str, Any]
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Passes over one loader, or over loaders that one line makes anew, against the pass before."""
+    order = repeated_order.of(process)
     shuffling = {int(row["loader"]): row for row in process.loaders.records() if row["shuffled"]}
-    if not shuffling:
-        return Passed("no loader shuffles, so that the order of its samples is to repeat")
-    if len(process.trainings) > 1:
+    if order is None and not len(process.loaders):
+        return Skipped("the run uses no DataLoader", "not-applicable")
+    if len(process.trainings) > 1 and (order is not None or shuffling):
         return Skipped(
             "several trainings share this process: each may begin with the same order on purpose", "not-applicable"
         )
+    if order is not None and repeated_order.repeats(order, limits) and repeated_order.shuffles(process):
+        return [repeated_order.finding(process, RULE.id, order, limits)]
+    if not shuffling:
+        return Passed("nothing that is to be shuffled comes in the same order again")
     lines: dict[tuple[Any, ...], list[Pass]] = {}
     for one in passes.of_training(process):
         loader = shuffling.get(one.loader)
@@ -117,11 +122,14 @@ RULE = Rule(
         "Blank or repeated samples: several different batches are compared.",
     ),
     absent="The run uses no DataLoader.",
-    needs=(("loaders.sampler", "batches.print"),),
+    needs=(("loaders.sampler", "batches.print"), ("events.text",)),
     thresholds=(
         Threshold("passes", 3, "passes", "two equal ones may be a restart; a third says that it goes on"),
         Threshold("batches", 4, "batches", "4 places of 5 batches or more agree by chance once in 120 passes at most"),
         Threshold("samples", 6, "samples", "6 of them come in the same order once in 720 passes at most"),
+        Threshold(
+            "adjoining", 0.5, "share", "of the inputs: slices in a row are data in the order that they are kept in"
+        ),
         Threshold("share", 0.9, "share", "of the pairs of passes: one of many may be a new beginning"),
     ),
     not_when="Loaders without shuffling, samplers of the script's own, several trainings in one process, random "

@@ -16,6 +16,7 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "freeze": frozenset({"requires_grad_"}),
     "anomaly": frozenset({"set_detect_anomaly", "detect_anomaly"}),
     "split": frozenset({"random_split", "train_test_split", "Subset", "permutation", "randperm"}),
+    "shuffle": frozenset({"shuffle"}),
     "average": frozenset({"lerp_", "_foreach_lerp_", "update_parameters"}),
     "draw": frozenset({"randint", "randint_like"}),
     "seed": frozenset({"manual_seed", "manual_seed_all", "seed_everything", "set_seed", "seed"}),
@@ -84,8 +85,8 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
             roles = [role for role, names in CALLED.items() if one.argval in names]
             if one.argval == "seed" and owner != "random":  # the seed itself, and no call of random.seed
                 roles = []
-            elif "seed" in roles and loop_around(code, line) is not None:
-                roles = ["reseed"]
+            elif "seed" in roles and (code.co_flags & _GENERATOR or loop_around(code, line) is not None):
+                roles = ["reseed" if role == "seed" else role for role in roles]
             roles += ["data"] * (one.argval in datasets) + ["cut"] * (one.argval in CUTS)
             found.update(dict.fromkeys((role, line) for role in roles))
         before = one.argval if one.opname == "LOAD_CONST" and type(one.argval) is str else None

@@ -145,6 +145,7 @@ class FastPath:
                     losses = self.losses
                     if losses.next <= losses.count:
                         losses.choose_next()
+                    self._program.inputs.called(given)
                     skipped.calls.append(call)
                     skipped.count += 1
                     return True
