@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tracelyze.collectors.program.input_order import InputOrder, Order  # noqa: E402
+from tracelyze.collectors.program.consumed.input_order import InputOrder, Order  # noqa: E402
 from tracelyze.collectors.program.progress import Progress  # noqa: E402
 
 from .conftest import Collect  # noqa: E402
@@ -46,6 +46,17 @@ def test_periods() -> None:
 )
 def test_inputs_that_cannot_be_read(given: Any) -> None:
     assert order_of([given] * 40).period == 0
+
+
+def test_within_a_transform_of_torch() -> None:
+    seen = []
+
+    def loss(x: Any) -> Any:
+        seen.append(order_of([x] * 12).period)
+        return x.square().mean()
+
+    torch.func.grad(loss)(torch.rand(40))
+    assert seen == [0]
 
 
 @pytest.mark.parametrize("given", [torch.tensor(3), torch.zeros(1, 1), torch.arange(3)])

@@ -33,7 +33,6 @@ CLASSES: Final = (
     "data.batches.Batches",
     "data.fetching.Fetching",
     "data.seeding.Seeding",
-    "data.input_order.InputOrder",
     "model.activations.Activations",
     "model.parameters.Parameters",
     "model.new_rows.NewRows",

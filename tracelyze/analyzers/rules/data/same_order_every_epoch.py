@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.computed.data import draws, passes, repeated_order
+from tracelyze.analyzers.computed import repeated_order
+from tracelyze.analyzers.computed.data import draws, passes
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding

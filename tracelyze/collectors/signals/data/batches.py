@@ -173,6 +173,8 @@ class Batches(Signal):
         current, self._in_use = self._without_loader.calls, call.batch
         given: list[tuple[str, Any]] = []
         if call.batch is None:
+            if call.mode == GRAD and not call.replayed:  # A skipped call was seen as it was made.
+                self.program.inputs.called(args[0] if args else next(iter(kwargs.values()), None))
             given = [*fingerprints.fields(self.torch, args), *fingerprints.fields(self.torch, kwargs)]
             self._without_loader.given(call, given)
             given = given if current.position >= current.next else []
@@ -227,6 +229,9 @@ class Batches(Signal):
         for _, rows, later in self._used:
             self._pending.put(rows, later)
         self._pending.release(wait=True)
+        order = self.program.inputs.found()
+        if order.steps:
+            self.context.record_event("input-order", "", json.dumps(order._asdict()))
 
     def _put_alert(self, fields: list[tuple[str, Any]]) -> None:
         """Sample a batch that was trained on, because the loss is out of the ordinary."""

@@ -46,7 +46,7 @@ class InputOrder:
         self._step = progress.steps
         if type(given) is self._tensor and given.is_cpu and given.layout is self._strided and given.is_contiguous():
             size, rows = given.nbytes, given.size(0) if given.dim() else 1
-            if size and (begin := given.data_ptr()):
+            if size and (begin := _address(given)):
                 row = size // rows
                 last = max(0, size - PIECE)
                 places = min(row // 2, last), min(rows // 2 * row + row // 2, last)
@@ -67,6 +67,14 @@ class InputOrder:
             same = next((at for at in range(count - period) if keys[at] != keys[at + period]), count - period)
             passes, distinct = same // period + 1, len(set(keys[:period]))
         return Order(count, period, passes, distinct, self._adjoining / count if count else 0.0)
+
+
+def _address(tensor: Any) -> int:
+    """Where its elements begin; 0 for one that stands for others (torch.func)."""
+    try:
+        return int(tensor.data_ptr())
+    except RuntimeError:
+        return 0
 
 
 def _repeats(keys: array[int], period: int) -> bool:
