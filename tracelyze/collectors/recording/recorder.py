@@ -21,8 +21,8 @@ from tracelyze.collectors.options import CollectOptions
 from tracelyze.collectors.program.call_sites import Sites
 from tracelyze.collectors.program.calls import Calls
 from tracelyze.collectors.program.consumed.batches_in_hand import BatchesInHand
-from tracelyze.collectors.program.consumed.step_backwards import StepBackwards
 from tracelyze.collectors.program.consumed.input_order import InputOrder
+from tracelyze.collectors.program.consumed.step_backwards import StepBackwards
 from tracelyze.collectors.program.manual_updates import ManualUpdates
 from tracelyze.collectors.program.optimizers import Optimizers
 from tracelyze.collectors.program.program import Program
