@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -64,6 +65,36 @@ def test_weights_not_loaded(make: Any, rows: list[dict[str, Any]], confidence: s
 )
 def test_loads_that_found_something(make: Any, row: dict[str, Any]) -> None:
     assert judged(make, "weights-not-loaded", row)[0] == "passed"
+
+
+KEPT_OWN = {"module": 0, "name": "Net", "site": 3, "kept": 40, "expected": 40, "file": "net.pt", "tensors": 40,
+            "inner": [], "layers": 0}  # fmt: skip
+SIZES = KEPT_OWN | {"kept": 6, "inner": ["layers.0.out.weight", "layers.1.out.weight"], "layers": 2}
+
+
+def merged(make: Any, *rows: dict[str, Any], **more: Any) -> Any:
+    event = {"kind": "kept-weights", "time": 1.0, "step": 0, "text": json.dumps(KEPT_OWN | more)}
+    loads = [LOAD | {"own": (KEPT_OWN | more)["kept"]}, *rows]
+    return make.check("weights-not-loaded", make.process(facts=HEARD, more={"loads": loads, "events": [event]}))
+
+
+def test_a_state_that_is_merged_with_nothing_of_a_file(make: Any) -> None:
+    status, _, finding = merged(make, given_prefix="module.", expected_prefix="", renamed=40)
+    assert (status, finding.severity, finding.confidence, finding.location.line) == ("fired", "critical", "certain", 60)
+    assert 'removeprefix("module.")' in finding.fix_code
+    assert merged(make)[2].confidence == "likely", "no change of prefix explains it"
+    assert merged(make, given_prefix="net.", expected_prefix="body.", renamed=40)[2].confidence == "certain"
+    status, _, finding = merged(make, **SIZES)
+    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
+    assert "layers.0.out.weight" in finding.summary
+
+
+def test_states_that_are_merged_on_purpose(make: Any) -> None:
+    assert merged(make, kept=2)[0] == "passed", "a new head"
+    assert merged(make, kept=20)[0] == "passed", "a body out of another model"
+    assert merged(make, **SIZES | {"layers": 1})[0] == "passed", "a first layer for other inputs"
+    assert merged(make, tensors=1)[0] == "passed"
+    assert merged(make, LOAD | {"time": 2.0})[0] == "passed", "a later load makes up for it"
 
 
 def test_a_later_load_makes_up_for_it(make: Any) -> None:

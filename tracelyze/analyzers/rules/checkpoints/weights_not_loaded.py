@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, missing
+from tracelyze.analyzers.signatures import merged_states
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 
@@ -24,7 +25,10 @@ def check(process: Process, limits: Limits) -> Outcome:
     missed = {row["module"]: row for row in loads if _is_missed(row, limits)}
     made_up = {row["module"] for row in loads if not row["missing"] and row["module"] in missed}
     lost = [row for module, row in missed.items() if module not in made_up]
-    return [_finding(process, row, limits) for row in lost] or Passed(
+    merged = [
+        merged_states.finding(process, row, RULE.id, limits) for row in merged_states.loads(process, loads, limits)
+    ]
+    return [_finding(process, row, limits) for row in lost] + merged or Passed(
         f"{plural(len(loads), 'call')} of load_state_dict found what the models have"
     )
 
@@ -94,7 +98,7 @@ RULE = Rule(
     severity="critical",
     title="Weights were not loaded",
     about="load_state_dict(strict=False) leaves out what does not fit without a word: a prefix is enough (module. of "
-    "DataParallel, _orig_mod. of torch.compile), and nothing is loaded.",
+    "DataParallel, _orig_mod. of torch.compile), and nothing is loaded. So does a dictionary that is merged by name.",
     check=check,
     verify="load_state_dict with strict=True succeeds, and the first loss is that of the trained weights.",
     excluded=(
@@ -104,6 +108,7 @@ RULE = Rule(
     thresholds=(
         Threshold("tensors", 2, "tensors", "a single tensor is an experiment"),
         Threshold("missing", 0.9, "share", "a new head or adapter leaves most of the names in place"),
+        Threshold("layers", 2, "layers", "whose inputs differ in number: a first layer may, and a position table"),
         Threshold("unexpected", 0.9, "share", "a part of a sharded file misses much, but has nothing unexpected"),
     ),
     not_when="new heads, adapters, position tables; files loaded in parts; a later load that finds everything.",

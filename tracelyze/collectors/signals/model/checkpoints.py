@@ -24,7 +24,7 @@ DEEPEST = 3
 PROGRESS = ("epoch", "step", "iter")  # what the keys of a file to go on from are called
 
 
-class _File:
+class File:
     """What an object that is written or read holds. Objects of the program's own kinds are not asked what they hold."""
 
     def __init__(self, torch: Any, content: Any) -> None:
@@ -137,11 +137,11 @@ class Checkpoints(Signal):
         if self._saves > MAX_SAVES and self._saves & (self._saves - 1):
             return
         self._emit_loaded()
-        file = _File(self.torch, content)
+        file = File(self.torch, content)
         if file.tensors or file.optimizer:
             self._put(self._facts("save", file, name) | (self._compared(file) if self.progress.steps else {}))
 
-    def _facts(self, action: str, file: _File, name: str) -> dict[str, Any]:
+    def _facts(self, action: str, file: File, name: str) -> dict[str, Any]:
         return {
             "action": action,
             "file": name,
@@ -157,7 +157,7 @@ class Checkpoints(Signal):
     def _put(self, row: dict[str, Any]) -> None:
         self.context.emit("checkpoints", {"time": self.context.now(), "step": self.progress.steps} | row)
 
-    def _compared(self, file: _File) -> dict[str, Any]:
+    def _compared(self, file: File) -> dict[str, Any]:
         """The tensors of a file beside those that are trained."""
         held = {id(p): p for one in self.program.optimizers.active() for p in one.parameters() if id(p) in self._places}
         held = {number: p for number, p in held.items() if self._places[number][0]() is p and self._is_real(p)}
@@ -206,7 +206,7 @@ class Checkpoints(Signal):
         self._loads += 1
         if self._loads > MAX_LOADS:
             return
-        file = _File(self.torch, content)
+        file = File(self.torch, content)
         if not file.tensors:
             return
         row = self._facts("load", file, name) | {"time": self.context.now(), "step": self.progress.steps}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import weakref
 from collections import deque
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 
 from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.model.checkpoints import File
 from tracelyze.collectors.signals.signal import Signal
 
 ALL_OF = 20  # The first loads of a process are all compared, of later ones those whose number is a power of two.
@@ -21,6 +23,14 @@ class Taken(NamedTuple):
 
     taken_at: int
     taken_site: int | None
+
+
+class _Read(NamedTuple):
+    """What torch.load has read from a file, and after how many steps."""
+
+    step: int
+    file: str
+    shapes: dict[str, tuple[int, ...]]  # of its tensors, by name
 
 
 class StateLoads(Signal):
@@ -44,20 +54,35 @@ class StateLoads(Signal):
         self._modules: ByIdentity[int] = ByIdentity()
         self._latest: ByIdentity[Taken] = ByIdentity()
         self._taken: deque[tuple[weakref.ref[Any], weakref.ref[Any], Taken]] = deque(maxlen=REMEMBERED)
-        self._own: int | None = None  # tensors of the load that is going on which are the module's own
+        self._own: list[str] | None = None  # tensors of the load that is going on which are the module's own
+        self._files = self._takes = 0
+        self._unchanged = False  # whether the tensors of the module that loads are as it handed them out
+        self._read: _Read | None = None  # the file that was read last
+        self._versions: ByIdentity[int | None] = ByIdentity()  # changes of a module's tensors when it handed them out
+
+    def file_loaded(self, content: Any, name: str) -> None:
+        self._files += 1
+        if self._files <= ALL_OF:
+            tensors = File(self.torch, content).tensors
+            self._read = _Read(self.progress.steps, name, {key: tuple(one.shape) for key, one in tensors.items()})
 
     def state_taken(self, module: Any, state: Any) -> None:
+        self._takes += 1
+        if self._takes <= ALL_OF:
+            self._versions[module] = _changes(module)
         taken = Taken(self.progress.steps, self.program.sites.called_by(sys._getframe(1), "state_dict"))
         self._latest[module] = taken
         if type(state) is not dict:  # A plain dict takes no weak reference.
             self._taken.append((weakref.ref(state), weakref.ref(module), taken))
 
     def state_loading(self, module: Any, given: Any) -> None:
-        self._own = None
+        self._own, self._unchanged = None, False
         self._loads += 1
+        if self._read is not None and self._read.step == self.progress.steps:
+            changes = _changes(module)
+            self._unchanged = changes is not None and self._versions.get(module) == changes
         if (self._loads <= ALL_OF or self._loads & (self._loads - 1) == 0) and isinstance(given, Mapping):
-            held = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
-            self._own = sum(self._is_same(tensor, given[name]) for name, tensor in held if name in given)
+            self._own = [name for name, one in _held(module) if name in given and self._is_same(one, given[name])]
 
     def state_loaded(self, module: Any, given: Any, result: Any) -> None:
         own, self._own = self._own, None
@@ -77,13 +102,35 @@ class StateLoads(Signal):
             "expected": len(given) - len(unexpected) + len(missing),
             "missing": len(missing),
             "unexpected": len(unexpected),
-            "own": own,
+            "own": len(own),
         }
         handed = next(((owner(), taken) for state, owner, taken in self._taken if state() is given), None)
         if handed is not None and handed[0] is not None:
             row["from_other"] = handed[0] is not module
         taken = handed[1] if handed is not None else self._latest.get(module)
         context.emit("loads", row | renaming(missing, unexpected) | (taken._asdict() if taken is not None else {}))
+        if own and self._unchanged and not missing and not unexpected:
+            self._merged(module, row | (taken._asdict() if taken is not None else {}), own)
+
+    def _merged(self, module: Any, row: dict[str, Any], own: list[str]) -> None:
+        """A module got its own state back, as it was handed out but for tensors of the file that was read just before.
+
+        Had they been changed in place, they would have been averaged, say, or copied from the file one by one. `inner`:
+        layers of another size in the file, before others that fit. At the end stands a head, which may be a new one.
+        """
+        read = self._read
+        if read is None or not read.shapes or row.get("taken_at") != row["step"] or row.get("from_other"):
+            return
+        there = read.shapes
+        held = dict(_held(module))
+        of_others = [name for name in there if name not in held]
+        taken = [place for place, name in enumerate(held) if name not in own]
+        before = [name for name in list(held)[: max(taken, default=0)] if name in own and name in there]
+        inner = [name for name in before if _other_inside(there[name], tuple(held[name].shape))]
+        kept = {"module": row["module"], "name": row["name"], "site": row["site"], "kept": len(own)}
+        kept |= {"expected": row["expected"], "file": read.file, "tensors": len(there), "inner": inner[:4]}
+        kept |= {"layers": len(inner)} | renaming(own, of_others)
+        self.context.record_event("kept-weights", row["name"], json.dumps(kept))
 
     def _is_same(self, tensor: Any, given: Any) -> bool:
         torch = self.torch
@@ -91,6 +138,23 @@ class StateLoads(Signal):
         if not plain or tensor.device != given.device or tensor.layout is not torch.strided:
             return False
         return given.layout is torch.strided and bool(tensor.data_ptr()) and tensor.data_ptr() == given.data_ptr()
+
+
+def _held(module: Any) -> list[tuple[str, Any]]:
+    return [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+
+
+def _other_inside(shape: tuple[int, ...], own: tuple[int, ...]) -> bool:
+    """Whether more differs than the number of outputs, as it does in a new head."""
+    return len(shape) > 1 and shape[1:] != own[1:]
+
+
+def _changes(module: Any) -> int | None:
+    """How often the tensors of a module were changed in place, in all; None where they do not say."""
+    try:
+        return sum([tensor._version for _, tensor in _held(module)])
+    except RuntimeError:  # made in inference mode
+        return None
 
 
 def renaming(missing: list[str], unexpected: list[str]) -> dict[str, Any]:
