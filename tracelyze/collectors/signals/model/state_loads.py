@@ -152,7 +152,7 @@ def _other_inside(shape: tuple[int, ...], own: tuple[int, ...]) -> bool:
 def _changes(module: Any) -> int | None:
     """How often the tensors of a module were changed in place, in all; None where they do not say."""
     try:
-        return sum([tensor._version for _, tensor in _held(module)])
+        return int(sum([tensor._version for _, tensor in _held(module)]))
     except RuntimeError:  # made in inference mode
         return None
 
