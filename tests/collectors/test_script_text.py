@@ -65,7 +65,11 @@ def preferences(self, policy, rewards):
     reference = policy  # reference
     self.ref_model = copy.deepcopy(policy)  # reference
     advantages = rewards - rewards.mean()  # advantage
-    return advantages, reference.name
+    adv = rewards - self.values  # advantage
+    return advantages, reference.name, F.cross_entropy(adv, rewards)
+
+def loss(dist):
+    return 0.1 * dist.entropy().mean()  # entropy
 
 def update(mine, theirs):
     mine.lerp_(theirs, 0.1)  # average

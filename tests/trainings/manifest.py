@@ -805,6 +805,8 @@ TARGETS_AND_LAYERS: Final = (
     ),
     pair("experts_mixture", "no-balance", "router-collapse"),
     pair("sorting_groups", "one-reward", "zero-advantage", consequences=STUCK, fast=True),
+    pair("parcel_sorter", "entropy-added", "entropy-collapse", fast=True),
+    pair("parcel_sorter", "baseline-attached", "advantage-not-detached", fast=True),
     pair("one_cycle_vae", "heavy-prior", "constant-output", consequences=STUCK),
     pair("turbine_power", "two-units", "gradient-spikes|loss-spikes", lines=("loss.backward()",), fast=True),
     pair("turbine_power", "clipped-late", "gradient-spikes|loss-spikes", lines=("nn.utils.clip_grad_norm_(",)),

@@ -122,6 +122,7 @@ MODULES: Final = (
     "throughput.throughput_decay",
     "reinforcement.completions_truncated",
     "reinforcement.entropy_collapse",
+    "reinforcement.advantage_not_detached",
     "reinforcement.reward_collapse",
     "reinforcement.sampler_mismatch",
     "model.direct_forward_call",

@@ -1,4 +1,5 @@
-"""entropy-collapse: the policy's entropy fell to a fraction of its start, or exploded, and the reward does not rise."""
+"""entropy-collapse: the policy's entropy fell to a fraction of its start, or exploded, and the reward does not rise, or
+the loss itself works for the fall."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.optimization import policies
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import metrics
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -16,10 +18,15 @@ if TYPE_CHECKING:
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """First against last fifth of the entropy, and what the reward did from the onset on."""
+    """The sign of the entropy in the loss; else first against last fifth of what was logged, and the reward since."""
+    direct = policies.punished_entropy(process, RULE.id, limits)
+    if isinstance(direct, Finding):
+        return [direct]
     seen, reward = metrics.metric(process, "entropy"), metrics.metric(process, "reward")
     if seen is None or reward is None:
-        return Skipped("no entropy of a policy was logged beside a reward", "not-applicable")
+        return direct or Skipped(
+            "no loss that punishes entropy was seen, no entropy was logged beside a reward", "not-applicable"
+        )
     if len(seen) < limits["steps"]:
         return Skipped(f"{len(seen)} entropies: {limits['steps']:.0f} are needed")
     first, last = seen.ends()
@@ -77,15 +84,19 @@ RULE = Rule(
     about="Exploration ends with the entropy of the policy: rewards stop rising where it is used up.",
     check=check,
     verify="Record the run again: the entropy declines slowly while the reward rises.",
-    absent="The run logged no entropy.",
-    needs=(("scalars.value",),),
+    absent="The run logged no entropy, and no policy's loss holds one.",
+    needs=(("scalars.value",), ("events.text",)),
     thresholds=(
         Threshold(
             "fraction", 0.1, "", "runs whose rewards stand still had used up nearly all of it (arXiv 2505.22617)"
         ),
         Threshold("multiple", 3, "", "a wide margin: the healthy GRPO run of the labelled set changes by 6%"),
         Threshold("steps", 20, "steps", "five in each fifth at least four times over"),
+        Threshold("looks", 10, "losses", "three medians of three lie between start and end"),
+        Threshold("punished", 0.9, "share", "a sign stands in the script, and is the same at all steps"),
+        Threshold("left", 0.5, "", "of the start: a wrong sign without effect is no harm"),
     ),
-    not_when="A slow decline to a plateau while the reward rises.",
+    not_when="A slow decline to a plateau while the reward rises, an entropy that the loss rewards, classifiers that "
+    "are to be sure of themselves, as in training without labels.",
     references=("https://arxiv.org/abs/2505.22617", "https://arxiv.org/abs/2503.14476"),
 )

@@ -18,12 +18,13 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "split": frozenset({"random_split", "train_test_split", "Subset", "permutation", "randperm"}),
     "shuffle": frozenset({"shuffle"}),
     "average": frozenset({"lerp_", "_foreach_lerp_", "update_parameters"}),
+    "entropy": frozenset({"entropy"}),
     "draw": frozenset({"randint", "randint_like"}),
     "seed": frozenset({"manual_seed", "manual_seed_all", "seed_everything", "set_seed", "seed"}),
 }
 CUTS: Final = frozenset({"detach", "detach_", "no_grad", "inference_mode", "numpy"})
 ASSIGNED: Final = {
-    "requires_grad": "freeze", "labels": "labels", "advantages": "advantage", "advantage": "advantage",
+    "requires_grad": "freeze", "labels": "labels", **dict.fromkeys(("advantages", "advantage", "adv"), "advantage"),
     **dict.fromkeys(("reference", "ref_model", "reference_model", "ref_policy", "reference_policy"), "reference"),
 }  # fmt: skip
 SINGULAR: Final = frozenset(  # by what a gradient may be lost at: signals/gradients/singular_operations.py

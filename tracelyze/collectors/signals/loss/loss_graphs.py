@@ -1,8 +1,9 @@
-"""The graph behind the loss, at some backwards: weights of a policy's loss, masks that come after a softmax, and the
-dimension that attention's softmax runs over."""
+"""The graph behind the loss, at some backwards: weights of a policy's loss, its entropy and its advantages, masks that
+come after a softmax, and the dimension that attention's softmax runs over."""
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -12,7 +13,7 @@ from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
-from tracelyze.collectors.tensors import policy_weights, saved_values
+from tracelyze.collectors.tensors import policy_terms, policy_weights, saved_values
 from tracelyze.collectors.tensors.attention import masked_attention, softmax_dimension
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
@@ -30,7 +31,8 @@ class LossGraphs(Signal):
         for name in ("step", "site", *policy_weights.COLUMNS, *masked_attention.COLUMNS, *softmax_dimension.COLUMNS)
     )
     about = (
-        "Operations behind the loss: the weights of a policy's loss, masks of attention that come after the softmax."
+        "Operations behind the loss: the weights of a policy's loss, its entropy, whether its advantages are part of "
+        "the graph (events), masks of attention that come after the softmax."
     )
     cost = "100 us per sample (1 to 20 ms at the first few)"
     sampled = True
@@ -43,6 +45,7 @@ class LossGraphs(Signal):
         super().__init__(context)
         saved_values.watch(self.torch)
         self._pending = PendingRows(context.emit, "loss_graphs")
+        self._pending_terms = PendingRows(context.emit, "events")
         self._decimation = Decimation(self.meter)
         self._left = PER_STEP  # backwards of this step that are looked at
         self._samples = 0
@@ -59,7 +62,8 @@ class LossGraphs(Signal):
         self._samples += 1
         with unseen(self.torch), self.torch.no_grad():
             values = policy_weights.columns(self.torch, node)
-            self._policy += bool(values)
+            terms = self._terms(node)
+            self._policy += terms or bool(values)
             if self._samples <= WHOLE_GRAPHS:
                 values |= masked_attention.columns(self.torch, node, root.device)
                 values |= softmax_dimension.columns(self.torch, node, root.device)
@@ -71,14 +75,35 @@ class LossGraphs(Signal):
             )
             self._pending.put([row], read)
 
+    def _terms(self, node: Any) -> bool:
+        """Record what a policy's loss does beside weighing log-probabilities; whether it is one."""
+        found = policy_terms.terms(self.torch, node)
+        if not found.weights or len({one.device for one in (*found.weights, *(p[0] for p in found.products))}) > 1:
+            return False
+        row = {"time": self.context.now(), "step": self.progress.steps, "kind": "policy-loss", "name": "terms"}
+        values = [policy_terms.both_signs(self.torch, found.weights[0])]
+        values += [one for product in found.products for one in policy_terms.entropy(self.torch, *product)]
+
+        def fill(late: dict[str, Any], read: list[float]) -> None:
+            facts: dict[str, Any] = {"undetached": found.undetached, "both_signs": bool(read[0])}
+            for is_one, entropy, most, punished in zip(*[iter(read[1:])] * 4, strict=True):
+                if is_one and "entropy" not in facts:
+                    facts |= {"entropy": entropy, "most": most, "punished": punished}
+            late["text"] = json.dumps(facts)
+
+        self._pending_terms.put([row], Readback(self.torch, values, fill))
+        return True
+
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        if self._pending.waiting:
+        if self._pending.waiting or self._pending_terms.waiting:
             self._pending.release()
+            self._pending_terms.release()
         done = self._samples >= MAX_SAMPLES or (self._samples >= TRIED and not self._policy)
         steps = self.progress.steps
         self._left = PER_STEP if not done and self._decimation.due(steps) else 0
-        if not self._left and not self._pending.waiting:
+        if not self._left and not self._pending.waiting and not self._pending_terms.waiting:
             self.pause(math.inf if done else steps + self._decimation.steps_until_due(steps) - 1)
 
     def finished(self) -> None:
         self._pending.release(wait=True)
+        self._pending_terms.release(wait=True)

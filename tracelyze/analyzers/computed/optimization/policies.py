@@ -1,0 +1,155 @@
+"""Losses of a policy as their graphs showed at some steps: weights of its log-probabilities, and its entropy."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures, script_lines
+from tracelyze.analyzers.evidence.charts import chart
+from tracelyze.analyzers.rule import Limits, Passed, Skipped
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number, percent, plural, share_of
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.recorded.table import Floats
+
+EVENT = "policy-loss"
+_END = 3  # looks whose median is the entropy at the start, and at the end: they get rarer, so that few lie near the end
+
+
+@dataclass(frozen=True)
+class Looks:
+    """Looks at the losses of a policy, in order: step, whether its weights have both signs, as advantages have, and
+    whether gradients go through them; the entropy of its choices, that of equal odds, and whether the loss punishes
+    entropy (1) or rewards it (-1), each NaN where a loss holds none."""
+
+    steps: Floats
+    both_signs: Floats
+    undetached: Floats
+    entropy: Floats
+    most: Floats
+    punished: Floats
+
+
+def looks(process: Process) -> Looks | None:
+    """What was seen of the policy's losses; None where there were none."""
+    rows = [row for row in process.events.records() if row["kind"] == EVENT]
+    if not rows:
+        return None
+    facts = [json.loads(row["text"]) for row in rows]
+    names = [one.name for one in fields(Looks)][1:]
+    columns = [np.array([float(one.get(name, np.nan)) for one in facts]) for name in names]
+    return Looks(np.array([row["step"] for row in rows], dtype=float), *columns)
+
+
+def punished_entropy(process: Process, rule: str, limits: Limits) -> Finding | Passed | Skipped | None:
+    """Whether the loss falls as the policy's entropy falls, and whether that came about. None: no entropy was seen."""
+    seen = looks(process)
+    if seen is None or not np.isfinite(seen.entropy).any():
+        return None
+    known = np.isfinite(seen.entropy)
+    if known.sum() < limits["looks"]:
+        return Skipped(f"{plural(int(known.sum()), 'loss')} with an entropy seen: {limits['looks']:.0f} are needed")
+    steps, entropy = seen.steps[known], seen.entropy[known]
+    first, last = float(np.median(entropy[:_END])), float(np.median(entropy[-_END:]))
+    went = f"the entropy in the loss went from {number(first)} to {number(last)}"
+    share = float((seen.punished[known] > 0).mean())
+    if share < limits["punished"]:
+        return None if share == 0 else Passed(f"{went}; the loss rewards it at times")
+    if last > limits["left"] * first:
+        return Passed(f"{went}, although the loss is lower where it is")
+    if not (seen.both_signs > 0).any():
+        return Passed(f"{went}; nothing else says that this is a policy and no classifier that is to be sure")
+    optimization = process.longest if process.optimizations else None
+    backward = optimization.backward_location if optimization is not None else None
+    line = script_lines.only(process, "entropy", r"^(?!.*\bprint\()")
+    return Finding(
+        rule=rule,
+        severity="warning",
+        confidence="likely",
+        title=f"The loss punishes the policy's entropy: {number(first)} became {number(last)}",
+        summary=(
+            f"The entropy of the policy is added to the loss, where an entropy bonus is subtracted: each step makes "
+            f"the policy surer of itself, whatever it is rewarded for. Its entropy fell from {number(first)} to "
+            f"{number(last)}; equal odds have {number(float(seen.most[known][0]))}. A policy that always does the same "
+            "explores nothing."
+        ),
+        fix="Subtract the entropy: the loss is minimised, and the entropy is to be large.",
+        fix_code="loss = policy_loss + 0.5 * value_loss - 0.01 * dist.entropy().mean()",
+        first_step=int(steps[0]) + 1,
+        last_step=int(steps[-1]) + 1,
+        evidence=[
+            Evidence("losses that entropy makes larger", share, "share", limits["punished"], limits.source("punished")),
+            Evidence("entropy at the end", last, "", limits["left"] * first, limits.source("left")),
+            Evidence("entropy at the start", first),
+        ],
+        location=line or backward,
+        seen_at=backward,
+        charts=[chart("Entropy of the policy", "step", "nats", steps, {"entropy": entropy})],
+        false_alarm="Entropy that is minimised on purpose, late in a training.",
+    )
+
+
+def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Passed | Skipped | None:
+    """Whether the weights were all zero in many steps. None: no weights of a policy's loss were seen."""
+    rows = [row for row in process.tables["loss_graphs"].records() if row["weights"]]
+    if not rows:
+        return None
+    steps = np.array([row["step"] for row in rows])
+    zero = np.array([row["weights_zero"] >= 1.0 for row in rows])
+    steps, zero = np.unique(steps), np.array([zero[steps == one].all() for one in np.unique(steps)])
+    if len(steps) < limits["steps"]:
+        return Skipped(f"{plural(len(steps), 'step')} with weights of a policy seen: {limits['steps']:.0f} are needed")
+    share = float(zero.mean())
+    if share < limits["share"]:
+        return Passed(f"{percent(share)} of the {len(steps)} steps looked at had weights that were all zero")
+    early = zero[: max(3, len(zero) // 5)]
+    if early.mean() < limits["share"]:
+        return Passed("the weights of the policy's loss became zero on the way: a task that is solved does this")
+    signed = any(row["weights_negative"] for row in rows)  # no mask has such
+    optimization = process.longest if process.optimizations else None
+    if not signed and optimization is not None and not _learns_nothing(optimization, limits["share"]):
+        return Skipped(
+            "weights of log-probabilities are all zero, but something else gives gradients: they may be a mask of "
+            "samples, as with pseudo-labels"
+        )
+    begin = int(steps[int(np.argmax(zero))]) + 1
+    seen = process.site(rows[0]["site"])
+    seen = seen or (optimization.backward_location if optimization is not None else None)
+    return Finding(
+        rule=rule,
+        severity="warning",
+        confidence="certain" if signed else "likely",
+        title=f"The policy's advantages are all zero in {share_of(share, 'steps')}: nothing to learn from",
+        summary=(
+            f"In {int(zero.sum())} of {len(zero)} steps that were looked at, every weight that the log-probabilities "
+            "of the policy's loss are multiplied by is exactly zero, and so is the policy's gradient. Advantages are "
+            "differences within a group, or to a baseline: they vanish where all rewards are equal."
+        ),
+        fix="Print the rewards of a few groups. If all are equal: look at the reward function; if prompts are all too "
+        "easy or too hard, choose others, draw more completions per prompt, or reward a part of the task.",
+        fix_code="print(rewards.view(-1, group).std(dim=1))   # zero: nothing to learn from that group",
+        first_step=begin,
+        last_step=int(steps[-1]) + 1,
+        evidence=[
+            Evidence("steps whose weights are all zero", share, "share", limits["share"], limits.source("share")),
+            Evidence("steps looked at", len(zero), "steps", limits["steps"], limits.source("steps")),
+        ],
+        location=script_lines.only(process, "advantage") or seen,
+        seen_at=seen,
+        charts=pictures.loss(optimization, [Mark(float(begin), "no advantage")]) if optimization is not None else [],
+        false_alarm="Groups that are drawn again until they differ.",
+    )
+
+
+def _learns_nothing(optimization: Optimization, share: float) -> bool:
+    """Whether the gradients are zero in that share of the steps, or of those at which their norm was measured."""
+    norm, zeros = optimization.steps["grad_norm"], optimization.steps["grads_zero"]
+    known, looked = np.isfinite(norm), np.isfinite(zeros)
+    measured = known.any() and (norm[known] == 0).mean() >= share
+    return bool(measured or (looked.any() and (zeros[looked] > 0).mean() >= share))
