@@ -1,4 +1,4 @@
-"""Rules about what a policy's loss does beside weighing log-probabilities: its entropy and its advantages."""
+"""Rules about what a policy's loss does beside weighing log-probabilities: its entropy, advantages and ratios."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-ENTROPY, ADVANTAGE = "entropy-collapse", "advantage-not-detached"
+ENTROPY, ADVANTAGE, RATIO = "entropy-collapse", "advantage-not-detached", "ratio-always-one"
 FALLING, STEADY = np.geomspace(1.6, 0.2, 20), np.linspace(1.6, 1.2, 20)
 
 
-def process(make: Any, losses: list[dict[str, Any]]) -> Any:
+def process(make: Any, losses: list[dict[str, Any]], rows: list[dict[str, Any]] | None = None) -> Any:
     facts = [{"undetached": False, "both_signs": True, **one} for one in losses]
     events = [{"kind": "policy-loss", "step": 5 * n, "text": json.dumps(one)} for n, one in enumerate(facts)]
+    events += [{"kind": "policy-rows", "step": n, "text": json.dumps(one)} for n, one in enumerate(rows or [])]
     return make.process(more={"events": events})
 
 
@@ -53,3 +54,37 @@ def test_advantages_that_are(make: Any) -> None:
     assert make.check(ADVANTAGE, process(make, [{"undetached": True}, {}] * 10))[0] == "passed"
     assert make.check(ADVANTAGE, process(make, [{"undetached": True}] * 5))[0] == "skipped"
     assert make.check(ADVANTAGE, make.process())[0] == "skipped"
+
+
+def trained(acted: str, reused: float, distinct: float = 1.0) -> list[dict[str, Any]]:
+    """Steps on rows: `x` after the policy acted, `.` without."""
+    return [{"acted": one == "x", "reused": 0.0 if one == "x" else reused, "distinct": distinct} for one in acted]
+
+
+ONES, MOVING = [{"ratio_one": True}] * 20, [{"ratio_one": n % 4 == 0} for n in range(20)]
+
+
+def test_ratios_that_are_always_one(make: Any) -> None:
+    for losses in (ONES, [*ONES, {"ratio_one": False}, {}]):
+        status, _, finding = make.check(RATIO, process(make, losses, trained("x...x...x...", 1.0)))
+        assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
+        assert "9 steps" in finding.summary
+
+
+@pytest.mark.parametrize(
+    ("losses", "rows", "status"),
+    [
+        (MOVING, trained("x...x...", 1.0), "passed"),
+        (ONES, trained("xxxxxxxx", 1.0), "passed"),  # one update for each rollout
+        (ONES, trained("x...x...", 0.1), "passed"),  # several, each on samples of its own
+        (ONES, trained("x...x...", 1.0, distinct=0.3), "passed"),  # a small world: states come again
+        ([*ONES[:10], *MOVING], trained("x...x...", 1.0), "passed"),  # a critic that is trained first
+        (ONES, trained("........", 1.0), "skipped"),  # prompts of a data set, or another program acts
+        (ONES, [], "skipped"),
+        (ONES[:5], trained("x...x...", 1.0), "skipped"),
+        ([{}] * 20, trained("x...x...", 1.0), "skipped"),
+    ],
+)
+def test_ratios_that_are_one_for_good_reason(make: Any, losses: Any, rows: Any, status: str) -> None:
+    assert make.check(RATIO, process(make, losses, rows))[0] == status
+    assert make.check(RATIO, make.process())[0] == "skipped"

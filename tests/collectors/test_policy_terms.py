@@ -146,3 +146,22 @@ def test_weights_of_likelihoods_that_are_learned_on_purpose() -> None:
 def test_weights_have_both_signs_or_one() -> None:
     for weights, both in ((torch.randn(B), 1), (torch.rand(B), 0), (torch.arange(B) % 2.0, 0), (-torch.rand(B), 0)):
         assert float(policy_terms.both_signs(torch, weights)) == both
+
+
+def ratios(loss: Any) -> bool | None:
+    """Whether all ratios of a loss are 1; None: it has none."""
+    found = policy_terms.terms(torch, loss.grad_fn)
+    return bool(policy_terms.all_ones(torch, found)) if found.ratios else None
+
+
+def test_ratios_of_a_policy() -> None:
+    parts = Parts()
+    a, now = parts.returns, parts.chosen
+    moved = now.detach() + 1e-4
+    for kind in (lambda r: r * a, lambda r: torch.min(r * a, r.clamp(0.8, 1.2) * a)):
+        assert ratios(-kind((now - now.detach()).exp()).mean()) is True
+        assert ratios(-kind(torch.exp(now - moved)).mean()) is False
+    assert ratios(-(now * a).mean()) is None
+    assert ratios(-(F.softplus(now - moved) * a).mean()) is None
+    normal = Normal(parts.scores, DEVIATION.exp()).log_prob(parts.moved).sum(-1)
+    assert ratios(-((normal - normal.detach()).exp() * a).mean()) is True

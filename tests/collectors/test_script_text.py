@@ -66,6 +66,7 @@ def preferences(self, policy, rewards):
     self.ref_model = copy.deepcopy(policy)  # reference
     advantages = rewards - rewards.mean()  # advantage
     adv = rewards - self.values  # advantage
+    old_logp = self.policy(rewards)  # old-policy
     return advantages, reference.name, F.cross_entropy(adv, rewards)
 
 def loss(dist):

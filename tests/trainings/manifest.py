@@ -807,6 +807,8 @@ TARGETS_AND_LAYERS: Final = (
     pair("sorting_groups", "one-reward", "zero-advantage", consequences=STUCK, fast=True),
     pair("parcel_sorter", "entropy-added", "entropy-collapse", fast=True),
     pair("parcel_sorter", "baseline-attached", "advantage-not-detached", fast=True),
+    pair("tank_levels", "asked-again", "ratio-always-one", fast=True),
+    pair("tank_levels", "one-pass"),
     pair("one_cycle_vae", "heavy-prior", "constant-output", consequences=STUCK),
     pair("turbine_power", "two-units", "gradient-spikes|loss-spikes", lines=("loss.backward()",), fast=True),
     pair("turbine_power", "clipped-late", "gradient-spikes|loss-spikes", lines=("nn.utils.clip_grad_norm_(",)),

@@ -123,6 +123,7 @@ MODULES: Final = (
     "reinforcement.completions_truncated",
     "reinforcement.entropy_collapse",
     "reinforcement.advantage_not_detached",
+    "reinforcement.ratio_always_one",
     "reinforcement.reward_collapse",
     "reinforcement.sampler_mismatch",
     "model.direct_forward_call",

@@ -21,6 +21,7 @@ MAX_PARTS = 4  # of what is stacked or concatenated: the steps of a rollout are 
 MAX_PRODUCTS = 6
 MAX_ELEMENTS = 2**20  # of probabilities that are looked at
 NEAR = 1e-3  # between a probability and the exponential of its logarithm: both may be of low precision
+ROUNDING = 2e-6  # of a ratio of probabilities that are the same, as two kernels compute them
 SQUARES = ("Pow", "MseLoss", "SmoothL1Loss", "HuberLoss")
 # What lies between the head of a value function and an advantage: differences, discounts, normalisation.
 AFFINE = frozenset((
@@ -35,11 +36,13 @@ HEADS = ("Addmm", "Mm", "Mv", "Bmm", "Linear")
 
 @dataclass
 class Terms:
-    """`weights`: what log-probabilities of choices are multiplied by. `products`: two factors that may be probabilities
+    """`weights`: what log-probabilities of choices are multiplied by. `ratios`: what stands there instead of them, the
+    exponentials of their distance from constants. `products`: two factors that may be probabilities
     and their logarithms, with what the loss multiplies them by. `undetached`: whether such a weight passes gradients on
     to a value that a squared error of this loss trains."""
 
     weights: list[Any] = field(default_factory=list)
+    ratios: list[Any] = field(default_factory=list)
     products: list[tuple[Any, Any, list[Any]]] = field(default_factory=list)
     undetached: bool = False
 
@@ -61,6 +64,7 @@ def terms(torch: Any, root: Any) -> Terms:
                 several = is_plain(torch, values) and values.numel() > 1
                 if several and chosen is not None and _is_log_probability(chosen):
                     found.weights.append(values)
+                    found.ratios += _ratios(torch, chosen) if not found.ratios else []
                     if weight is not None:
                         weighed.append((_behind(weight, AFFINE, HEADS), _behind(chosen, LIKELIHOOD, HEADS)))
     found.undetached = any(weight & squared and not weight & own for weight, own in weighed)
@@ -80,6 +84,26 @@ def entropy(torch: Any, first: Any, second: Any, factors: list[Any]) -> list[Any
             sign = sign * _sign(torch, factor)
         most = torch.full((), float(first.shape[-1]), device=first.device).log()
         return [is_one.float(), -(first * second).sum(-1).mean(), most, sign]
+
+
+def all_ones(torch: Any, found: Terms) -> Any:
+    """Whether all ratios of a policy's loss are 1, but for rounding."""
+    if not found.ratios:
+        return torch.zeros((), device=found.weights[0].device)
+    with torch.no_grad():
+        return ((found.ratios[0].detach() - 1).abs().amax() <= ROUNDING).float()
+
+
+def _ratios(torch: Any, chosen: Any) -> list[Any]:
+    """The ratios behind a factor: exponentials of a difference to a constant."""
+    found = []
+    for node in _behind(chosen, THROUGH, ("Exp",)):
+        before = node.next_functions[0][0]
+        constant = before is not None and _kind(before) == "Sub" and None in (one for one, _ in before.next_functions)
+        result = saved(node, "result")
+        if constant and is_plain(torch, result) and result.numel() > 1:
+            found.append(result)
+    return found
 
 
 def both_signs(torch: Any, values: Any) -> Any:

@@ -18,19 +18,20 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Floats
 
-EVENT = "policy-loss"
+EVENT, ROWS = "policy-loss", "policy-rows"
 _END = 3  # looks whose median is the entropy at the start, and at the end: they get rarer, so that few lie near the end
 
 
 @dataclass(frozen=True)
 class Looks:
     """Looks at the losses of a policy, in order: step, whether its weights have both signs, as advantages have, and
-    whether gradients go through them; the entropy of its choices, that of equal odds, and whether the loss punishes
-    entropy (1) or rewards it (-1), each NaN where a loss holds none."""
+    whether gradients go through them; whether its ratios to an older policy are all 1; the entropy of its choices, that
+    of equal odds, and whether the loss punishes entropy (1) or rewards it (-1). NaN where a loss holds none of it."""
 
     steps: Floats
     both_signs: Floats
     undetached: Floats
+    ratio_one: Floats
     entropy: Floats
     most: Floats
     punished: Floats
@@ -45,6 +46,22 @@ def looks(process: Process) -> Looks | None:
     names = [one.name for one in fields(Looks)][1:]
     columns = [np.array([float(one.get(name, np.nan)) for one in facts]) for name in names]
     return Looks(np.array([row["step"] for row in rows], dtype=float), *columns)
+
+
+def ratios(seen: Looks) -> Floats | None:
+    """Of the losses that hold ratios of probabilities: whether all of them are 1. None where no loss does."""
+    known = seen.ratio_one[np.isfinite(seen.ratio_one)]
+    return known if len(known) else None
+
+
+def trained_again(process: Process, share: float) -> int | None:
+    """Early steps on samples of which that share was trained on before, since the policy acted last; of those whose
+    samples differ, since small worlds repeat themselves. None where the policy was not seen to act."""
+    facts = [json.loads(row["text"]) for row in process.events.records() if row["kind"] == ROWS]
+    if not any(one["acted"] for one in facts):
+        return None
+    again = [not one["acted"] and min(one["reused"], one["distinct"]) >= share for one in facts]
+    return int(np.sum(again))
 
 
 def punished_entropy(process: Process, rule: str, limits: Limits) -> Finding | Passed | Skipped | None:

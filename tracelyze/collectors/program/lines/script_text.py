@@ -23,9 +23,11 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "seed": frozenset({"manual_seed", "manual_seed_all", "seed_everything", "set_seed", "seed"}),
 }
 CUTS: Final = frozenset({"detach", "detach_", "no_grad", "inference_mode", "numpy"})
+OLD: Final = ("logp", "logps", "log_prob", "log_probs", "logprob", "logprobs", "log_pi")
 ASSIGNED: Final = {
     "requires_grad": "freeze", "labels": "labels", **dict.fromkeys(("advantages", "advantage", "adv"), "advantage"),
     **dict.fromkeys(("reference", "ref_model", "reference_model", "ref_policy", "reference_policy"), "reference"),
+    **{name: "old-policy" for one in OLD for name in (f"old_{one}", f"{one}_old")},
 }  # fmt: skip
 SINGULAR: Final = frozenset(  # by what a gradient may be lost at: signals/gradients/singular_operations.py
     {"log", "log2", "log10", "log1p", "sqrt", "rsqrt", "norm", "vector_norm", "std", "cdist", "reciprocal", "logit"}

@@ -9,8 +9,10 @@ from typing import Any
 
 from tracelyze.collectors.cadence.decimation import Decimation
 from tracelyze.collectors.internals.private_names import SAVED, UNSEEN
+from tracelyze.collectors.program.calls import Call
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.loss.trained_rows import TrainedRows
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors import policy_terms, policy_weights, saved_values
@@ -38,7 +40,7 @@ class LossGraphs(Signal):
     sampled = True
     every = 5
     first_steps = 20
-    pausable = ("before_backward", "after_step")
+    pausable = ("forward", "before_backward", "after_step")
     needs_every_step = True
 
     def __init__(self, context: SignalContext) -> None:
@@ -46,10 +48,16 @@ class LossGraphs(Signal):
         saved_values.watch(self.torch)
         self._pending = PendingRows(context.emit, "loss_graphs")
         self._pending_terms = PendingRows(context.emit, "events")
+        self._rows = TrainedRows(self.torch, context.emit)
+        self._weighed = False  # whether a loss of this step was a policy's
         self._decimation = Decimation(self.meter)
         self._left = PER_STEP  # backwards of this step that are looked at
         self._samples = 0
         self._policy = 0  # samples that found weights of a policy
+
+    def forward(self, call: Call, args: Any, kwargs: Any) -> None:
+        if self._left and self._samples < TRIED:
+            self._rows.called(call, args, kwargs)
 
     def before_backward(self, roots: Any) -> None:
         if not self._left or self._samples >= MAX_SAMPLES or type(roots) is float:  # one that was skipped
@@ -64,6 +72,7 @@ class LossGraphs(Signal):
             values = policy_weights.columns(self.torch, node)
             terms = self._terms(node)
             self._policy += terms or bool(values)
+            self._weighed |= terms
             if self._samples <= WHOLE_GRAPHS:
                 values |= masked_attention.columns(self.torch, node, root.device)
                 values |= softmax_dimension.columns(self.torch, node, root.device)
@@ -80,13 +89,15 @@ class LossGraphs(Signal):
         found = policy_terms.terms(self.torch, node)
         if not found.weights or len({one.device for one in (*found.weights, *(p[0] for p in found.products))}) > 1:
             return False
-        row = {"time": self.context.now(), "step": self.progress.steps, "kind": "policy-loss", "name": "terms"}
-        values = [policy_terms.both_signs(self.torch, found.weights[0])]
+        row = self._event("policy-loss")
+        values = [policy_terms.both_signs(self.torch, found.weights[0]), policy_terms.all_ones(self.torch, found)]
         values += [one for product in found.products for one in policy_terms.entropy(self.torch, *product)]
 
         def fill(late: dict[str, Any], read: list[float]) -> None:
             facts: dict[str, Any] = {"undetached": found.undetached, "both_signs": bool(read[0])}
-            for is_one, entropy, most, punished in zip(*[iter(read[1:])] * 4, strict=True):
+            if found.ratios:
+                facts["ratio_one"] = bool(read[1])
+            for is_one, entropy, most, punished in zip(*[iter(read[2:])] * 4, strict=True):
                 if is_one and "entropy" not in facts:
                     facts |= {"entropy": entropy, "most": most, "punished": punished}
             late["text"] = json.dumps(facts)
@@ -94,16 +105,26 @@ class LossGraphs(Signal):
         self._pending_terms.put([row], Readback(self.torch, values, fill))
         return True
 
+    def _event(self, kind: str) -> dict[str, Any]:
+        return {"time": self.context.now(), "step": self.progress.steps, "kind": kind, "name": "", "text": ""}
+
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        if self._pending.waiting or self._pending_terms.waiting:
-            self._pending.release()
-            self._pending_terms.release()
+        if self._weighed:
+            self._rows.stepped(self._event("policy-rows"))
+            self._weighed = False
+        else:
+            self._rows.forget()
+        for pending in self._all_pending():
+            pending.release()
         done = self._samples >= MAX_SAMPLES or (self._samples >= TRIED and not self._policy)
         steps = self.progress.steps
         self._left = PER_STEP if not done and self._decimation.due(steps) else 0
-        if not self._left and not self._pending.waiting and not self._pending_terms.waiting:
+        if not self._left and not any(pending.waiting for pending in self._all_pending()):
             self.pause(math.inf if done else steps + self._decimation.steps_until_due(steps) - 1)
 
     def finished(self) -> None:
-        self._pending.release(wait=True)
-        self._pending_terms.release(wait=True)
+        for pending in self._all_pending():
+            pending.release(wait=True)
+
+    def _all_pending(self) -> tuple[PendingRows, ...]:
+        return self._pending, self._pending_terms, self._rows.pending
