@@ -127,12 +127,12 @@ def test_copies_that_follow_and_baselines(make) -> None:
     assert make.check("ema-not-updated", make.process())[0] == "skipped"
 
 
-def two(make: Any, shares: int, same: bool, follows: bool = False) -> Any:
+def two(make: Any, shares: int, same: bool, follows: bool = False, parameters: int = 4) -> Any:
     number = [0] * 200 + [1] * 200 if follows else [index % 2 for index in range(COUNT)]
     losses = [1.0 / (index // 2 + 1) if same else 1.0 / (index + 1) for index in range(COUNT)]
     optimizers = [
-        {"optimizer": 0, "name": "Adam", "parameters": 4},
-        {"optimizer": 1, "name": "Adam", "parameters": 4, "shares": shares or None, "shares_with": 0},
+        {"optimizer": 0, "name": "Adam", "parameters": parameters},
+        {"optimizer": 1, "name": "Adam", "parameters": parameters, "shares": shares or None, "shares_with": 0},
     ]
     steps = make.steps() | {"optimizer": number, "loss": losses}
     return make.check("shared-parameter-two-optimizers", make.process(steps, optimizers=optimizers))
@@ -143,9 +143,14 @@ def test_two_optimizers_of_one_tensor(make) -> None:
     assert (status, finding.severity, finding.confidence) == ("fired", "warning", "certain")
 
 
-def test_optimizers_that_share_nothing_or_take_turns(make) -> None:
+def test_optimizers_that_take_turns_on_what_they_share(make) -> None:
+    status, _, finding = two(make, 2, same=False)
+    assert (status, finding.severity, finding.confidence) == ("fired", "info", "likely")
+
+
+def test_optimizers_that_share_nothing_or_all(make) -> None:
     assert two(make, 0, same=True)[0] == "passed", "a part of the model for each"
-    assert two(make, 2, same=False)[0] == "passed", "a backward for each"
+    assert two(make, 2, same=False, parameters=2)[0] == "passed", "one for the other, as a wrapper is"
     assert two(make, 2, same=False, follows=True)[0] == "passed", "one after the other"
     assert make.check("shared-parameter-two-optimizers", make.process())[0] == "skipped"
 

@@ -1,4 +1,4 @@
-"""shared-parameter-two-optimizers: two optimizers step the same tensors on the gradients of one backward."""
+"""shared-parameter-two-optimizers: two optimizers step the same tensors, on one backward's gradients or in turn."""
 
 from __future__ import annotations
 
@@ -16,20 +16,25 @@ if TYPE_CHECKING:
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Optimizers that hold a tensor of another one, and step on the same backward, turn by turn."""
+    """Optimizers that hold a tensor of another one, and step on the same backward, or turn by turn."""
     optimizations = {one.optimizer: one for one in process.optimizations}
     if len(optimizations) < 2:
         return Skipped("the run has one optimizer", "not-applicable")
     rows = [row for row in process.optimizers.records() if row["shares"] and row["optimizer"] in optimizations]
+    held = {row["optimizer"]: row["parameters"] for row in process.optimizers.records()}
     findings = []
     for row in rows:
-        other = optimizations.get(row["shares_with"])
+        one, other = optimizations[row["optimizer"]], optimizations.get(row["shares_with"])
         if other is not None:
-            both = _same_backward(optimizations[row["optimizer"]], other)
+            both = _same_backward(one, other)
             if both[0] >= limits["steps"] and both[1] >= limits["share"]:
-                findings.append(_finding(optimizations[row["optimizer"]], other, row, both, limits))
+                findings.append(_finding(one, other, row, both, limits))
+            elif row["shares"] < max(row["parameters"], held[other.optimizer]):  # else one may stand for the other
+                turns, steps = _turns(one, other), min(len(one.steps["time"]), len(other.steps["time"]))
+                if turns >= max(limits["steps"], limits["turns"] * steps):
+                    findings.append(_in_turns(one, other, row, turns, limits))
     if findings:
-        return findings[:1]
+        return sorted(findings, key=lambda finding: finding.severity == "info")[:1]
     if not rows:
         return Passed(f"no tensor is held by two of the {len(optimizations)} optimizers at the same time")
     return Passed("optimizers that hold the same tensors step on backwards of their own")
@@ -44,6 +49,39 @@ def _same_backward(one: Optimization, other: Optimization) -> tuple[int, float]:
         return 0, 0.0
     same = usable & (first["loss"] == second["loss"][np.maximum(at, 0)])
     return int(same.sum()), float(same.sum() / usable.sum())
+
+
+def _turns(one: Optimization, other: Optimization) -> int:
+    """How often the other optimizer steps between two steps of the first one."""
+    between = np.searchsorted(other.steps["time"], one.steps["time"])
+    return int(np.count_nonzero(np.diff(between)))
+
+
+def _in_turns(one: Optimization, other: Optimization, row: dict[str, Any], turns: int, limits: Limits) -> Finding:
+    names = [str(optimization.facts.get("name") or "an optimizer") for optimization in (other, one)]
+    return Finding(
+        rule=RULE.id,
+        severity="info",
+        confidence="likely",
+        title=f"{plural(row['shares'], 'tensor')} are trained by two optimizers in turn, each on a loss of its own",
+        summary=(
+            f"{names[0]} and {names[1]} both hold {plural(row['shares'], 'tensor')} and step in turn, each after a "
+            "backward of its own. Each moves them by a rate, moments and weight decay that know nothing of the other "
+            "one's, so what one loss does to them the other may undo."
+        ),
+        fix="If this is not on purpose: add the losses, weighed, and give all tensors to one optimizer; or detach the "
+        "shared part's output for one of the two losses.",
+        fix_code="loss = actor_loss + 0.5 * critic_loss\noptimizer.zero_grad()\nloss.backward()\noptimizer.step()",
+        first_step=timing.step_at(one, 0),
+        last_step=timing.last_step(one),
+        evidence=[
+            Evidence("tensors that both hold", row["shares"], "tensors", 0, "one optimizer is enough for a tensor"),
+            Evidence("turns", turns, "turns", limits["steps"], limits.source("steps")),
+        ],
+        location=one.made_at or one.step_location,
+        seen_at=one.step_location,
+        false_alarm="Losses that take turns by design, with rates that were chosen for it.",
+    )
 
 
 def _finding(
@@ -90,6 +128,8 @@ RULE = Rule(
     thresholds=(
         Threshold("steps", 10, "steps", "the odd step where one optimizer takes over from another"),
         Threshold("share", 0.9, "share", "a line of code does it in every step"),
+        Threshold("turns", 0.5, "share", "of the steps of the rarer one: a habit, not one optimizer after the other"),
     ),
-    not_when="Optimizers for different tensors, that follow on each other, or that take turns by design.",
+    not_when="Optimizers for different tensors, or that follow on each other; those that take turns, each after a "
+    "backward of its own, are told as information.",
 )
