@@ -189,7 +189,7 @@ def test_wrong_calls_and_inputs(tmp_path: Path) -> None:
     assert_refused(tracelyze("compact", tmp_path / "nowhere", cwd=tmp_path), "nowhere")
     nasty = tmp_path / "a\n\x1b[31mb.json"
     nasty.write_text("no trace")
-    assert_refused(tracelyze("diagnose", nasty, cwd=tmp_path), "not JSON", "import log", r"\x1b[31mb.json")
+    assert_refused(tracelyze("diagnose", nasty, cwd=tmp_path), "not JSON", "a run directory", r"\x1b[31mb.json")
     for call in (["diagnose"], ["diagnose", "x", "--format", "pdf"], ["diagnose", "x", "--frobnicate"], ["frobnicate"]):
         done = tracelyze(*call, cwd=tmp_path)
         assert (done.returncode, done.stdout) == (2, "")

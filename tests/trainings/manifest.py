@@ -289,7 +289,13 @@ COMPILING: Final = (
 DATA_LOADING: Final = tuple(
     Training(entry, args, ("dataloader-bottleneck",), ("sync-stalls",), (), lines, 0, fast)
     for entry, args, lines, fast in (
-        ("pairs/tabular_loader.py", ("--fault", "slow-features"), ("loader = DataLoader(Table(",), True),
+        (
+            "pairs/tabular_loader.py",
+            ("--fault", "slow-features"),
+            # The slow line itself where the samples of the main thread caught it often enough, else the loader.
+            ("loader = DataLoader(Table(", "row = row + 0.0 * total", "total += a * b", "for b in values:"),
+            True,
+        ),
         ("pairs/tabular_loader.py", ("--fault", "remote-rows"), ("loader = DataLoader(Table(",), False),
         (
             "pairs/stream_iterable.py",

@@ -20,6 +20,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 FAULT = sys.argv[-1] if "--fault" in sys.argv else ""
+# To the end of the process: torch 2.13 may hang where the model is destroyed. Its last reduction joins gloo's thread
+# with the GIL held, while that thread waits for the GIL to let go of the context of the backward.
+KEPT = []
 
 
 def drawn(inputs, targets, rank):
@@ -43,6 +46,7 @@ def train(rank, port):
     model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 1))
     if FAULT != "no-wrapper":
         model = DistributedDataParallel(model)
+        KEPT.append(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3 * (rank + 1 if FAULT == "rate-by-rank" else 1))
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.7)
     for epoch in range(5):
