@@ -21,7 +21,6 @@ from tracelyze.analyzers.ranks.summary import (
     judge,
     judge_folder,
     judged_by,
-    of_whole,
     sorted_out,
     unpacked,
 )
@@ -209,7 +208,7 @@ class _Judged:
     def _draw(self, rule: Rule, found: Found) -> list[Chart]:
         """The charts of a finding that was sent without them: its process is judged by this rule again."""
         process = self._with_peers(self._heads[found.process])
-        training = process if of_whole(rule) else process.trainings[found.training]
+        training = process if rule.judges_whole else process.trainings[found.training]
         again = judged_by(rule, training, self.plan)
         process.forget()
         return again[found.place].charts if isinstance(again, list) and found.place < len(again) else []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.diagnosis import Finding, Severity, Why
@@ -121,6 +122,17 @@ class Rule(Declaration):
     whole_process: bool = False
     excluded: tuple[str, ...] = ()
     absent: str = ""
+
+    @cached_property
+    def defaults(self) -> Limits:
+        """Its thresholds where nothing is configured."""
+        return Limits(self.thresholds)
+
+    @cached_property
+    def judges_whole(self) -> bool:
+        """Whether it judges a process as a whole: what it needs is not recorded for each training."""
+        tables = {column.partition(".")[0] for alternative in self.needs for column in alternative}
+        return self.whole_process or not tables or not tables <= {"steps", "evals"}
 
 
 ALWAYS = ("loaders", "models")

@@ -49,7 +49,8 @@ class Plan:
 
     def limits(self, rule: Rule) -> Limits:
         """The rule's thresholds."""
-        return Limits(rule.thresholds, self.thresholds.get(rule.id))
+        configured = self.thresholds.get(rule.id)
+        return Limits(rule.thresholds, configured) if configured else rule.defaults
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def judge(process: Process, plan: Plan, ended_only: bool = False) -> Summary:
             if gathered is not None:
                 summary.gathered[rule.id] = gathered
             continue
-        for index, training in enumerate([process] if of_whole(rule) else process.trainings):
+        for index, training in enumerate([process] if rule.judges_whole else process.trainings):
             summary.add(rule, judged_by(rule, training, plan), training, index, plan)
         if len(process.steps) > LONG:
             process.forget()
@@ -193,12 +194,6 @@ def judged_by(rule: Rule, training: Process, plan: Plan) -> Outcome:
     name = naming.of(training, plan.threaded)
     completed = (causality.on_rank(context.completed(finding, training, rule), training.rank) for finding in outcome)
     return [naming.named(finding, name) for finding in completed]
-
-
-def of_whole(rule: Rule) -> bool:
-    """Whether the rule judges a process as a whole: what it needs is not recorded for each training."""
-    tables = {column.partition(".")[0] for alternative in rule.needs for column in alternative}
-    return rule.whole_process or not tables or not tables <= {"steps", "evals"}
 
 
 def evaluate(rule: Rule, process: Process, limits: Limits) -> Outcome:
