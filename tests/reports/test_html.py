@@ -18,6 +18,7 @@ from tracelyze.reports import html as html_report
 from tracelyze.reports import render
 from tracelyze.reports.html import thinned
 from tracelyze.reports.html.charts import proves_nothing
+from tracelyze.reports.html.findings import columns
 
 from . import examples
 from .test_escaping import Elements
@@ -406,3 +407,26 @@ def test_the_comment_of_an_example_is_never_wrapped_as_code() -> None:
     at = next(index for index, shown in enumerate(text) if "scaler.step(optimizer)" in shown)
     assert text[at].strip() == "scaler.step(optimizer)"
     assert text[at - 2].strip().startswith("# in place of"), "the comment stands above, wrapped"
+
+
+def test_lines_of_equal_columns_are_a_table() -> None:
+    table = "rank  waits in     line\n0     all_reduce   a.py:3\n1 *   nothing\n* holds up the others"
+    found = columns.read(table)
+    assert found is not None
+    assert found.heads == ["rank", "waits in", "line"]
+    assert found.rows == [["0", "all_reduce", "a.py:3"], ["1 *", "nothing", ""]]
+    assert found.below == ["* holds up the others"]
+    assert "<p>* holds up the others</p>" in columns.table(found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Traceback (most recent call last):\n  File \"a.py\", line 3\nKeyError: 'x'",
+        "expected:  [3, 4]\nbut the checkpoint holds [3, 5]",
+        "loss  1.0",
+        "    indented  text\n    more      of it",
+    ],
+)
+def test_other_lines_stay_as_they_are(text: str) -> None:
+    assert columns.read(text) is None

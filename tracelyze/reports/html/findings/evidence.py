@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from tracelyze import formatting
 from tracelyze.reports import escaping
 from tracelyze.reports.html.charts import proves_nothing
-from tracelyze.reports.html.findings import tracebacks
+from tracelyze.reports.html.findings import columns, tracebacks
 from tracelyze.reports.html.findings.repair import paragraphs
 from tracelyze.reports.markup import Child, Markup, element, with_code
 from tracelyze.reports.wording.tracebacks import is_traceback
@@ -111,9 +111,12 @@ def _parts(finding: Finding) -> tuple[list[Evidence], list[Child]]:
 
 
 def _pre(text: str) -> Markup:
-    """A long text; several lines keep their columns, and scroll where they are wider than the page."""
+    """A long text: a table where it is one; other lines keep their places, and scroll where they are wider."""
     if "\n" not in text.strip():
         return element("pre", text, class_="command")
+    found = columns.read(text)
+    if found is not None:
+        return columns.table(found)
     return element("pre", text, class_="command columns", tabindex="0", role="group", aria_label="Lines")
 
 
