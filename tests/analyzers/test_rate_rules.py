@@ -60,6 +60,9 @@ def test_a_rate_that_is_raised_beyond_what_is_borne(make, raised) -> None:
     assert 120 <= finding.first_step <= 151, "as the loss tells"
     assert "From step 151 on" in finding.summary
     assert "0.05" in finding.fix
+    shown = next(chart for chart in finding.charts if "loss" in chart.title.lower()).lines[0].y
+    lowest = next(one.value for one in finding.evidence if one.name == "lowest loss")
+    assert lowest == min(shown[:151]), "as the chart draws it"
     grows = [0.01 * 1.02**index for index in range(COUNT)]
     assert run(make, grows)[0] == "fired"
 

@@ -46,7 +46,7 @@ class TooHigh:
     raised: int
     rate: float
     stable: float | None
-    highest: float  # loss
+    highest: float  # loss of a step, like the lowest: not smoothed
     lowest: float
     update: float | None = None  # share of a weight's norm that one update made up
     stuck: bool = False  # the loss does not grow on and on, but it does not fall either
@@ -181,8 +181,8 @@ def raised(seen: Curve, limits: Limits) -> TooHigh | None:
         return None
     higher = int(np.argmax(rate > stable))
     first = higher if diverged is None else min(higher, diverged.turned)
-    highest = float(loss[lowest:].max())
-    return TooHigh(int(seen.rows[first]), int(seen.rows[higher]), float(later.max()), stable, highest, level)
+    before, after = float(loss[: lowest + 1].min()), float(loss[lowest:].max())  # as the chart draws them
+    return TooHigh(int(seen.rows[first]), int(seen.rows[higher]), float(later.max()), stable, after, before)
 
 
 def _highest_rate(seen: Curve, steps: int) -> float:
