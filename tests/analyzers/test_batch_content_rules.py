@@ -152,7 +152,9 @@ def test_the_same_data_on_every_rank(make) -> None:
     assert finding.ranks == [0, 1, 2]
 
 
-def ranks_by_hand(make, contents: list[list[str]], samples: str = "aa bb cc", model: str = "DistributedDataParallel"):
+def ranks_by_hand(
+    make, contents: list[list[str]], samples: str = "aa bb cc", model: str = "DistributedDataParallel", sites=()
+):
     """What is said of ranks that call their models with these batches, of which no loader made one."""
     models = [{"model": 0, "name": model, "parameters": 4, "elements": 100}]
     processes = []
@@ -170,8 +172,31 @@ def ranks_by_hand(make, contents: list[list[str]], samples: str = "aa bb cc", mo
             }
             for step, one in enumerate(prints)
         ]
-        processes.append(make.process(loaders=[], models=models, more={"batches": rows}, facts={"rank": rank}))
+        tables = {"batches": rows}
+        processes.append(make.process(loaders=[], models=models, sites=sites, more=tables, facts={"rank": rank}))
     return make.check("same-data-on-every-rank", *processes)
+
+
+@pytest.mark.parametrize(
+    ("sites", "line"),
+    [
+        ({4: "draw of main", 12: "loop of main", 14: "split of main", 18: "backward of main"}, 14),
+        ({4: "draw of <module>", 8: "draw of get_batch", 12: "loop of main", 18: "backward of main"}, 8),
+        ({4: "draw of one", 8: "draw of other", 12: "loop of main", 18: "backward of main"}, 12),
+        ({4: "draw of <module>", 12: "loop of <module>", 18: "backward of <module>"}, 12),
+        ({6: "batches of batches", 12: "loop of main", 18: "backward of main"}, 6),
+    ],
+)
+def test_the_line_that_makes_the_batches_of_a_loop_without_a_loader(make, sites: dict[int, str], line: int) -> None:
+    """Not the line of the backward: drawn in the loop, in one function, or whatever the loop goes over."""
+    rows = [
+        dict(zip(("role", "function"), said.split(" of "), strict=True))
+        | {"site": at, "file": "train.py", "line": at, "source": "i = torch.randint(9, (4,))" if "draw" in said else ""}
+        for at, said in sites.items()
+    ]
+    _, _, finding = ranks_by_hand(make, [["a", "b", "c", "d", "e"]] * 2, sites=rows)
+    assert finding.location.line == line
+    assert finding.seen_at.line == 18
 
 
 def test_ranks_that_draw_the_same_batches_by_hand(make) -> None:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Location
 
+MODULE: Final = "<module>"
+_INDICES: Final = r"\brand(?:int|perm)\s*\("
 _TOGETHER: Final = 6  # lines: what one stretch of a function does
 _VALIDATION: Final = re.compile(r"^\s*(?:self\.)?\w*(?:val|test|dev|eval|held)\w*\s*(?::[^=]+)?=", re.IGNORECASE)
 _IN_WORDS: Final = {  # what the collector calls an operation (singular_operations.py), and how a script writes it
@@ -58,6 +60,20 @@ def batches(process: Process) -> Location | None:
     """What gives the loop its batches without a loader: the only generator that it asks, else its own `for`."""
     makers = process.locations("batches")
     return _only(makers) if makers else only(process, "loop")
+
+
+def drawn_batches(process: Process) -> Location | None:
+    """What gives the loop its batches without a loader: the line in the loop that draws indices, or the only function's
+    that does; else as :func:`batches`."""
+    drawn = [one for role in ("draw", "split") for one in process.locations(role)]
+    loop, end = process.location("loop"), process.location("backward")
+    if loop is not None and end is not None:
+        inside = [one for one in drawn if (one.file, one.function) == (loop.file, loop.function)]
+        inside = [one for one in inside if loop.line < one.line <= end.line]
+        if inside:
+            return min(inside, key=lambda one: one.line)
+    elsewhere = [one for one in drawn if one.function != MODULE and re.search(_INDICES, one.source)]
+    return _only(elsewhere) or batches(process)
 
 
 def reseeded(process: Process) -> Location | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import passes
-from tracelyze.analyzers.evidence import batches_of_ranks
+from tracelyze.analyzers.evidence import batches_of_ranks, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding
 from tracelyze.formatting import times
@@ -119,8 +119,8 @@ def _finding(process: Process, compared: Compared, first: Pass, seen: Batches, l
         ],
         cost=Cost(spent, (ranks - 1) / ranks) if spent else None,
         ranks=[process.rank, *compared],
-        location=process.loader_location(loader) or (optimization.loss_location if optimization else None),
-        seen_at=process.site(loader.get("site")),
+        location=process.loader_location(loader) or script_lines.drawn_batches(process),
+        seen_at=process.site(loader.get("site")) or (optimization.loss_location if optimization else None),
         false_alarm="Ranks that hold parts of one model are to see the same data.",
     )  # fmt: skip
 
