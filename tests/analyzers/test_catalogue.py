@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tracelyze import analyzers, schema
 from tracelyze.analyzers import causality, rules
 from tracelyze.analyzers.computed import crash_families
+from tracelyze.analyzers.recorded import in_words
 from tracelyze.analyzers.rule import Limits, Rule
 from tracelyze.diagnosis import SEVERITIES, Finding
 
@@ -43,6 +44,7 @@ def test_a_declaration_is_complete(rule: Rule) -> None:
         for name in alternative:
             table, column = name.split(".")
             schema.table(table).column(column)
+            assert in_words.said(name, {}), "what a recording that lacks it lacks, in words"
 
 
 @given(st.dictionaries(st.sampled_from(IDS), st.none() | st.integers(0, 5)))

@@ -109,7 +109,7 @@ def test_a_rule_that_raises_is_skipped_and_the_others_go_on(make) -> None:
     assert [(check.status, check.reason) for check in checks] == [
         ("skipped", "The rule itself failed: ZeroDivisionError: division by zero."),
         ("passed", "Fine."),
-        ("skipped", "This recording does not hold: GradScaler's loss scale in force at the step."),
+        ("skipped", "Not recorded: use of a GradScaler."),
     ]
 
 
@@ -119,7 +119,7 @@ def test_a_recording_without_a_loader_says_so(make) -> None:
     recorded = make.check("no-shuffle", make.process(facts=facts, loaders=[]))
     assert recorded[:2] == ("skipped", "The run uses no DataLoader.")
     imported = make.check("no-shuffle", make.process(loaders=[]))
-    assert imported[:2] == ("skipped", "This recording does not hold: class of the sampler.")
+    assert imported[:2] == ("skipped", "Not recorded: DataLoaders.")
 
 
 def test_a_skip_names_the_signal_that_is_off(make) -> None:
@@ -136,7 +136,7 @@ def test_the_same_fault_on_several_ranks_is_one_finding(make) -> None:
     diagnosis = diagnose(make.run(*processes))
     (found,) = diagnosis.findings
     assert found.ranks == [0, 1]
-    assert "2 ranks: 0, 1" in found.summary
+    assert "2 ranks: 0 and 1" in found.summary
     assert diagnosis.run.ranks == 3
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze import schema
-from tracelyze.analyzers.recorded import trainings
+from tracelyze.analyzers.recorded import in_words, trainings
 from tracelyze.analyzers.recorded.table import Table
 from tracelyze.diagnosis import Exit, Location
 
@@ -317,17 +317,13 @@ class Process:
     def lacks(self, column: str) -> str:
         """Why the run holds nothing for `column` ("steps.grad_norm"), as a clause."""
         signal = self.signal_of(column)
+        what = in_words.said(column, self.tables)
         if signal is None:
-            return f"this recording does not hold: {self._meaning(column)}"
+            return f"not recorded: {what}"
         name, state = signal
         if state.get("reason"):
             return f"the signal {name} is off ({state['reason']})"
-        return f"the run shows nothing of it: {self._meaning(column)}"
-
-    def _meaning(self, column: str) -> str:
-        """What a column holds, in the words of the schema."""
-        table, name = column.split(".")
-        return self.tables[table].spec.column(name).meaning
+        return f"not seen in this run: {what}"
 
 
 @dataclass(frozen=True)
