@@ -143,7 +143,7 @@ def test_sizes_stay_below_the_next_unit(amount: float) -> None:
 
 
 def test_lists() -> None:
-    assert formatting.listed(["a", "b"], most=2) == "a, b"
+    assert [formatting.listed(names, most=3) for names in ("", "a", "ab", "abc")] == ["", "a", "a and b", "a, b and c"]
     assert formatting.listed(range(998, 1003), most=3) == "998, 999, 1,000 and 2 more"
 
 

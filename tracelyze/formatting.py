@@ -150,9 +150,10 @@ def times(count: int) -> str:
 
 
 def listed(names: Iterable[object], most: int) -> str:
-    """The first names, and how many more there are: `3, 7, 12 and 5 more`."""
+    """Names as a sentence lists them: `3, 7 and 12`; the first ones, if there are more: `3, 7, 12 and 5 more`."""
     said = [f"{name:,}" if isinstance(name, int) else str(name) for name in names]
-    return ", ".join(said[:most]) + (f" and {len(said) - most} more" if len(said) > most else "")
+    *first, last = [*said[:most], f"{len(said) - most} more"] if len(said) > most else said or [""]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def shortened(text: str, most: int) -> str:

@@ -61,7 +61,7 @@ def test_of_two_ranks_neither_is_the_odd_one(make) -> None:
 def test_settings_that_differ(make) -> None:
     told = table(make, *(rank(make, number) for number in (0, 1, 2)), rank(make, 3, APART, decay=0.0))
     assert (told["Optimizer"].state, told["Optimizer"].ranks) == ("odd", [3])
-    assert told["Optimizer"].said == "weight_decay 0.1 on ranks 0, 1, 2, 0.0 on rank 3"
+    assert told["Optimizer"].said == "weight_decay 0.1 on ranks 0, 1 and 2; 0.0 on rank 3"
     assert told["Gradients"].state == "agree"
 
 

@@ -185,7 +185,7 @@ def test_two_batches_that_tower_above_all_others_in_a_log_without_norms(make) ->
     logged = make.process({**make.steps(200), "loss": losses.tolist(), "batch_size": [None] * 200, "grad_norm": []})
     _, _, finding = make.check("loss-spikes", logged)
     assert finding.title.startswith("2 single batches have a loss 114 times that")
-    assert "98, 188" in finding.summary
+    assert "98 and 188" in finding.summary
     assert make.check("loss-spikes", batches(make, losses))[0] == "passed", "gradient-spikes speaks of them"
     claims = losses * np.exp(np.random.default_rng(1).normal(0, 1.3, 200))  # amounts that are large by themselves
     for healthy in (corrupt(90, 6.0, 200), corrupt(300, 60.0, 200), claims):

@@ -322,7 +322,7 @@ def test_gradient_spikes(make) -> None:
     norm[[150, 220, 310]] = 80
     status, _, finding = make.check("gradient-spikes", make.process(make.steps() | {"grad_norm": norm.tolist()}))
     assert (status, finding.severity) == ("fired", "warning")
-    assert "151, 221, 311" in finding.summary
+    assert "151, 221 and 311" in finding.summary
     for limit, status in ((2.0, "passed"), (50.0, "fired")):
         clipped = {"grad_norm": norm.tolist(), "clip_max_norm": [limit] * COUNT}
         assert make.check("gradient-spikes", make.process(make.steps() | clipped))[0] == status
@@ -348,7 +348,7 @@ def test_two_gradients_that_tower_above_all_others(make) -> None:
         status, _, finding = make.check("gradient-spikes", process)
         assert status == ("passed" if at[1] == at[0] + 1 else "fired")  # two in a row are a level
         if finding is not None:
-            assert f"steps {at[0] + 1}, {at[1] + 1}" in finding.summary
+            assert f"steps {at[0] + 1} and {at[1] + 1}" in finding.summary
     norm = np.exp(random.normal(0, 0.3, 250))
     norm[[130, 170, 210]] = 120
     looked = [value if index < 100 or value == 120 else None for index, value in enumerate(norm.tolist())]

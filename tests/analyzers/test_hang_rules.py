@@ -182,7 +182,7 @@ def test_a_rank_that_was_ended_while_it_did_something_else_says_what(make) -> No
     _, _, finding = make.check("rank-hang", *waiting, rank(make, 2, -1, -1, end=ended))
     assert finding.summary.startswith(
         "Rank 2 was in read() at a.py:6 when it was asked to terminate (SIGTERM), after 400 steps. "
-        "It did not join all_reduce number 7, in which ranks 0, 1 wait."
+        "It did not join all_reduce number 7, in which ranks 0 and 1 wait."
     )
     said = {one.name: str(one.value) for one in finding.evidence}
     assert said["rank 2"].startswith("was in read() at a.py:6 when it was asked to terminate")

@@ -68,7 +68,7 @@ def autocast(make: Any, steps: Any, rows: Any, calls: Any = ()) -> Any:
 def test_products_in_float32_under_autocast(make) -> None:
     status, _, finding = autocast(make, half(make, 2), layers(["float32", "float32", "bfloat16"]))
     assert (status, finding.severity, finding.confidence) == ("fired", "warning", "certain")
-    assert "l0, l1" in finding.summary
+    assert "l0 and l1" in finding.summary
 
 
 def test_autocast_that_is_applied(make) -> None:

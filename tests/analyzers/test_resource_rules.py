@@ -407,7 +407,7 @@ def test_the_first_of_several_exceptions_by_wall_clock_is_named(make) -> None:
     ranks = [rank(make, number, 3.0 - number, "ValueError", f"ValueError: number {number}") for number in range(3)]
     _, _, finding = make.check("crash", *ranks)
     assert finding.title.startswith("ValueError: number 2")
-    assert "Ranks 1, 0 ended after it" in finding.summary
+    assert "Ranks 1 and 0 ended after it" in finding.summary
 
 
 def test_ranks_that_all_lost_each_other_are_not_certain(make) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracelyze.diagnosis import CONFIDENCES, SEVERITIES, Cost, Finding
-from tracelyze.formatting import plural
+from tracelyze.formatting import listed, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,5 +83,4 @@ def _place(finding: Finding, lead: Finding) -> str:
 def _listed(ranks: Sequence[int]) -> str:
     if len(ranks) > 2 and ranks[-1] - ranks[0] == len(ranks) - 1:
         return f"{ranks[0]} to {ranks[-1]}"
-    shown = ", ".join(str(rank) for rank in ranks[:8])
-    return shown if len(ranks) <= 8 else f"{shown} and {len(ranks) - 8} more"
+    return listed(ranks, most=8)

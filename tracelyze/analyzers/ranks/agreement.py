@@ -282,4 +282,4 @@ def _shown(kinds: list[list[int]], value: Callable[[int], Hashable]) -> str:
         f"{value(kind[0])} on rank{'s' if len(kind) > 1 else ''} {listed(sorted(kind), 4)}"
         for kind in kinds[:MOST_SHOWN]
     ]
-    return ", ".join(shown) + (", ..." if len(kinds) > MOST_SHOWN else "")
+    return "; ".join(shown) + ("; ..." if len(kinds) > MOST_SHOWN else "")

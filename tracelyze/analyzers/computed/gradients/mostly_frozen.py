@@ -8,7 +8,7 @@ from tracelyze.analyzers.computed.data import loss_calls, predictions
 from tracelyze.analyzers.computed.optimization import ratios
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import percent
+from tracelyze.formatting import listed, percent
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
@@ -30,7 +30,7 @@ def finding(process: Process, reach: dict[str, Any], rule: str, limits: Limits) 
     fell = ratios.fall(optimization)
     if fell is None or fell >= limits["fell"] or not _hardly_answers(process, optimization, limits):
         return None
-    shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    shown = listed(names, most=SHOWN)
     return Finding(
         rule=rule,
         severity="warning",

@@ -22,7 +22,7 @@ from tracelyze.analyzers.kineto.rule import (
 from tracelyze.analyzers.kineto.timeline.table import median
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding
-from tracelyze.formatting import duration, percent, plural
+from tracelyze.formatting import duration, listed, percent, plural
 
 FIX: Final = "Keep the workers between epochs, so that they are not started and the dataset is not copied to them anew."
 
@@ -50,7 +50,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     if value < limits["lost"]:
         return Passed(f"first batches of epochs cost {percent(value)} of the time, below {percent(limits['lost'])}")
     longest = float(waits[stalls].max())
-    numbers = ", ".join(str(int(step)) for step in summary.number[stalls][:5])
+    numbers = listed((int(step) for step in summary.number[stalls]), most=5)
     return [
         Finding(
             rule="epoch-boundary-stall",
