@@ -12,7 +12,7 @@ from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.rule import Limits, Passed, Skipped
 from tracelyze.analyzers.signatures import evaluated_losses
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number
+from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -38,7 +38,8 @@ def finding(process: Process, rule: str, limits: Limits) -> Finding | Passed | S
     after, losses = _validation(process)
     if len(losses) < statistics.FEWEST_TO_DEPART:
         return Skipped(
-            f"{len(losses)} evaluated losses: {statistics.FEWEST_TO_DEPART} are needed to tell a rise that stays"
+            f"{plural(len(losses), 'evaluated loss')}: {statistics.FEWEST_TO_DEPART} are needed to tell a rise that "
+            "stays"
         )
     alone = statistics.departure(losses, factor=limits["alone"], sigmas=limits["sigmas"])
     if alone is None:

@@ -10,7 +10,7 @@ from tracelyze.analyzers import statistics
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Passed, Skipped
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number
+from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
@@ -28,7 +28,7 @@ def finding(
     measured = np.isfinite(steps["grad_norm"])
     if int(measured.sum()) < statistics.FEWEST_TO_GROW:
         return Skipped(
-            f"{int(measured.sum())} gradient norms were recorded; {statistics.FEWEST_TO_GROW} are needed to see "
+            f"{plural(int(measured.sum()), 'gradient norm')}: {statistics.FEWEST_TO_GROW} are needed to see "
             "how they grow"
         )
     growth = statistics.power_law_growth(number_of[measured], steps["grad_norm"][measured])

@@ -13,7 +13,7 @@ from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Passed, Skipped
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number, percent
+from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -38,9 +38,7 @@ def measure(process: Process) -> Restlessness | Skipped:
     finite = np.isfinite(losses) & np.isfinite(steps)
     steps, losses, samples = steps[finite], losses[finite], samples[finite]
     if len(losses) < MIN_PASSES:
-        return Skipped(
-            f"{len(losses)} validation losses were recorded; {MIN_PASSES} are needed to tell noise from a trend"
-        )
+        return Skipped(f"{plural(len(losses), 'validation loss')}: {MIN_PASSES} are needed to tell noise from a trend")
     optimization = process.longest if process.optimizations else None
     if optimization is None or not np.isfinite(optimization.steps["loss"]).any():
         return Skipped("no training loss was recorded to compare the validation with")

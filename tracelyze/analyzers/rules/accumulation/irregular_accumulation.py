@@ -10,7 +10,7 @@ from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number, share_of
+from tracelyze.formatting import number, plural, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
@@ -32,7 +32,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     short = accumulation.cut_short(optimization, usual / limits["off"]) & stepped
     enough = max(limits["steps"], limits["share"] * len(backwards))
     if max(long.sum(), short.sum()) < enough:
-        return Passed(f"{usual:.0f} backwards per step, more in {int(long.sum())} of {len(backwards):,} steps")
+        return Passed(
+            f"{plural(int(usual), 'backward')} per step, more in {int(long.sum())} of {len(backwards):,} steps"
+        )
     if not [site for site in process.locations("backward") if ".backward(" in site.source]:
         return Skipped("backward is called by a framework, which may normalise the loss by itself", "not-applicable")
     if long.sum() < enough:

@@ -11,7 +11,7 @@ from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import number
+from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
@@ -41,7 +41,7 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
     if all_in_train and (few := batch_statistics.few_values(optimization, limits)) is not None:
         return _noise(optimization, *few, float(size), limits)
     if backwards < limits["backwards"] or size > limits["samples"] or not all_in_train:
-        return Passed(f"{size:.0f} samples per forward, {backwards:.0f} backwards per step")
+        return Passed(f"{plural(int(size), 'sample')} per forward, {plural(int(backwards), 'backward')} per step")
     return Finding(
         rule=RULE.id,
         severity="warning",

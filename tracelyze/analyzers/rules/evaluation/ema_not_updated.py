@@ -33,7 +33,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     models = np.unique(evals["model"][copies])
     rows = np.flatnonzero(copies)
     if len(models) > 1 or len(rows) < limits["passes"]:
-        return Skipped(f"{plural(len(rows), 'validation')} of {len(models)} copies: too few of one to compare")
+        return Skipped(f"{plural(len(rows), 'validation')} of {plural(len(models), 'copy')}: too few of one to compare")
     losses, after = evals["loss"][rows], evals["after_step"][rows]
     if len(np.unique(evals["samples"][rows])) > 1:
         return Skipped("the copy is validated on sets of different sizes, whose losses cannot be compared")

@@ -31,8 +31,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     after, losses = after[finite], losses[finite]
     if len(losses) < limits["few"]:
         return Skipped(
-            f"{plural(len(losses), 'validation loss')} were recorded; {limits['few']:.0f} are needed to tell "
-            "a rise from noise"
+            f"{plural(len(losses), 'validation loss')}: {limits['few']:.0f} are needed to tell a rise from noise"
         )
     if losses.min() <= 0:
         return Skipped("the validation loss reaches zero or below, so a rise cannot be measured as a share of it")

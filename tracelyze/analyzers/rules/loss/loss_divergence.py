@@ -40,7 +40,7 @@ def _of_steps(process: Process, optimization: Optimization, limits: Limits) -> O
     loss = optimization.steps["loss"][rows]
     if len(loss) < statistics.FEWEST_TO_DIVERGE:
         needed = f"{statistics.FEWEST_TO_DIVERGE} are needed to tell a rise from noise"
-        return Skipped(f"{plural(len(loss), 'loss')} were recorded; {needed}")
+        return Skipped(f"{plural(len(loss), 'loss')}: {needed}")
     if float(np.quantile(loss, 0.1)) <= 0:
         return Skipped("the loss reaches zero or below, so a rise cannot be measured as a share of it")
     seen = statistics.divergence(loss, rise=limits["rise"], regained=limits["regained"], sigmas=limits["sigmas"])

@@ -11,7 +11,7 @@ from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import flat_losses
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number
+from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -27,7 +27,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     if seen is None:
         known = np.isfinite(optimization.steps["loss"])
         if int(known.sum()) < limits["losses"]:
-            return Skipped(f"{int(known.sum())} losses: {limits['losses']:.0f} are needed to tell that nothing moves")
+            return Skipped(
+                f"{plural(int(known.sum()), 'loss')}: {limits['losses']:.0f} are needed to tell that nothing moves"
+            )
         return Passed("the loss moved, or nothing shows that the level at which it stands is not a good one")
     affected = timing.numbers(optimization) >= seen.first
     return [

@@ -53,7 +53,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         marks = [Mark(float(step), "leap") for step in steps[:8]]
         return [_finding(steps, height, leaps.lost, limits, evaluated_losses.picture(curves, marks))]
     if len(losses) < limits["losses"] and curves is None:
-        return Skipped(f"{len(losses)} losses: {limits['losses']:.0f} are needed to know what is usual")
+        return Skipped(f"{plural(len(losses), 'loss')}: {limits['losses']:.0f} are needed to know what is usual")
     return Passed(f"{plural(len(seen), 'leap')} of the loss beyond its usual spread")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import metrics
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import percent
+from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -21,7 +21,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     if seen is None:
         return Skipped("no share of completions that were cut off was logged", "not-applicable")
     if len(seen) < limits["steps"]:
-        return Skipped(f"{len(seen)} steps with completions: {limits['steps']:.0f} are needed")
+        return Skipped(f"{plural(len(seen), 'step')} with completions: {limits['steps']:.0f} are needed")
     later = float(np.median(seen.values[len(seen) // 2 :]))
     if later < limits["share"]:
         return Passed(f"{percent(later)} of the completions are cut off at the length limit")

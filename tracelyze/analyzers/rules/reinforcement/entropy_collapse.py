@@ -11,7 +11,7 @@ from tracelyze.analyzers.computed.optimization import policies
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import metrics
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number
+from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -28,7 +28,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             "no loss that punishes entropy was seen, no entropy was logged beside a reward", "not-applicable"
         )
     if len(seen) < limits["steps"]:
-        return Skipped(f"{len(seen)} entropies: {limits['steps']:.0f} are needed")
+        return Skipped(f"{plural(len(seen), 'entropy')}: {limits['steps']:.0f} are needed")
     first, last = seen.ends()
     if first <= 0:
         return Skipped("the entropy starts at zero or below: there is no level to compare with")

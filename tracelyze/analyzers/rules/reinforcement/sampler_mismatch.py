@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import metrics
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number
+from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -35,7 +35,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     seen = gap or ratio
     assert seen is not None
     if len(seen) < limits["steps"]:
-        return Skipped(f"{len(seen)} steps: {limits['steps']:.0f} are needed to see a gap grow")
+        return Skipped(f"{plural(len(seen), 'step')}: {limits['steps']:.0f} are needed to see a gap grow")
     return Passed(f"{seen.name} went from {number(seen.ends()[0])} to {number(seen.ends()[1])}")
 
 

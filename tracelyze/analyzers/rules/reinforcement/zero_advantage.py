@@ -10,7 +10,7 @@ from tracelyze.analyzers.computed.optimization import policies
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import metrics
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number, share_of
+from tracelyze.formatting import number, plural, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -26,7 +26,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     if seen is None:
         return direct or Skipped("no weights of a policy's loss were seen, no reward_std was logged", "not-applicable")
     if len(seen) < limits["steps"]:
-        return Skipped(f"{len(seen)} steps with rewards: {limits['steps']:.0f} are needed")
+        return Skipped(f"{plural(len(seen), 'step')} with rewards: {limits['steps']:.0f} are needed")
     alike = seen.values >= limits["groups"] if groups is not None else seen.values <= 0.0
     share = float(alike.mean())
     if share < limits["share"]:

@@ -12,7 +12,7 @@ from tracelyze.analyzers.computed.throughput import outliers, pace, processor_ti
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
-from tracelyze.formatting import duration, number, percent
+from tracelyze.formatting import duration, number, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
@@ -32,7 +32,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
     own, judged = pace.own_seconds(optimization, int(limits["warm_up"]))
     if judged.sum() < limits["fewest"]:
-        return Skipped(f"{judged.sum():,} steps after the warm-up; {limits['fewest']:.0f} are needed")
+        return Skipped(f"{plural(int(judged.sum()), 'step')} after the warm-up: {limits['fewest']:.0f} are needed")
     climb = statistics.straight_climb(own[judged], tau=limits["order"], steadiness=limits["steady"])
     whole, of = float(np.nansum(optimization.steps["seconds"])), ""
     if climb is None and (climb := processor_time.climb(optimization, judged, tau=limits["order"])) is not None:

@@ -36,6 +36,7 @@ READY: Final = "measured: a batch in memory takes 0.7 ms to come from a worker, 
 MORE: Final = (
     "Make a batch cheaper (cache it, decode less), or add workers to the DataLoader, up to the number of cores."
 )
+WAITING: Final = Threshold("waiting", 0.1, "share of the step", "derived: twice the 5% of PyTorch's TensorBoard plugin")
 WORKERS: Final = "Load in worker processes instead of the training process (num_workers=4 or more), with pinned memory."
 
 
@@ -104,10 +105,10 @@ RULE: Final = TraceRule(
         "the thread."
     ),
     check=on_any_trace(check, too_short),
-    verify="Profile a few steps again: the wait for data per step is below the share that this rule fires at.",
+    verify=f"Profile a few steps again: waiting for data takes less than {percent(WAITING.default)} of a step.",
     thresholds=(
         *ENOUGH,
-        Threshold("waiting", 0.1, "share of the step", "derived: twice the 5% of PyTorch's TensorBoard plugin"),
+        WAITING,
         Threshold("severe", 0.3, "share of the step", "derived: a third of the hardware's price is lost from here on"),
         Threshold("least_wait", 0.001, "s", READY),
         saving.HAND_OVER,

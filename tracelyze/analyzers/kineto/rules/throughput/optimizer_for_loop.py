@@ -19,7 +19,7 @@ from tracelyze.analyzers.kineto.rule import (
 )
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import duration, percent
+from tracelyze.formatting import duration, percent, plural
 
 FUSED: Final = ("SGD", "Adam", "AdamW", "Adagrad")
 FOREACH: Final = ("Adadelta", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop")
@@ -36,8 +36,8 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     own = optimizer.device_us / max(optimizer.launches, 1)
     if launches < limits["launches"] or at_once > limits["at_once"] or own > limits["tiny"]:
         return Passed(
-            f"{optimizer.name} launches {launches:,.0f} kernels per step, {percent(at_once)} of them for many tensors, "
-            f"of {duration(own * 1e-6)} each"
+            f"{optimizer.name} launches {plural(round(launches), 'kernel')} per step, {percent(at_once)} of them for "
+            f"many tensors, of {duration(own * 1e-6)} each"
         )
     time = device.cause("optimizer")
     value = recurring(summary, time)

@@ -22,7 +22,7 @@ from tracelyze.analyzers.kineto.rule import (
 )
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import duration, number, percent
+from tracelyze.formatting import duration, percent, quantity
 
 
 def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
@@ -36,8 +36,8 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
     value = recurring(summary, time)
     if calls < limits["calls"] or value < limits["stalled"]:
         return Passed(
-            f"{number(calls)} waits for the device per step; without them a step would be at most {percent(value)} "
-            "shorter"
+            f"{quantity(calls, 'waits')} for the device per step: without them a step would be "
+            f"{percent(value).removeprefix('under ')} shorter at most"
         )
     first, last = span(summary)
     worst = summary.syncs[0]
@@ -48,7 +48,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             rule="sync-stalls",
             severity="warning",
             confidence="likely",
-            title=f"The host stops for the device {number(calls)} times per step, and the device then runs dry",
+            title=f"The host stops for the device {quantity(calls, 'times')} per step, and the device then runs dry",
             summary=(
                 "After each such wait the device's queue is empty, and stays so until the host has launched the "
                 f"next work: without them {duration(summary.window / MICROSECONDS)} would be up to "
