@@ -142,6 +142,11 @@ def test_sizes_stay_below_the_next_unit(amount: float) -> None:
     assert float(written.replace(",", "")) * units[unit] == pytest.approx(amount, rel=6e-3, abs=0.5)
 
 
+def test_sizes_per_step_take_the_unit_that_reads_best() -> None:
+    assert formatting.quantity(0.454, "MiB/step") == "465 KiB/step"
+    assert formatting.quantity(2.5, "graphs/step") == "2.5 graphs/step"
+
+
 def test_lists() -> None:
     assert [formatting.listed(names, most=3) for names in ("", "a", "ab", "abc")] == ["", "a", "a and b", "a, b and c"]
     assert formatting.listed(range(998, 1003), most=3) == "998, 999, 1,000 and 2 more"

@@ -17,6 +17,7 @@ _TIME: Final = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "seconds": 1.0, "
 _SIZE: Final = {"bytes": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}
 _PARTS: Final = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 _SOURCE: Final = re.compile(r"^((?:[\w.]+: )?)\[[^\]\s]+\.(?:cc|cpp|cu|h|hpp|cuh):\d+\] ?")
+_WORD: Final = 20  # characters: what is longer is no word
 _LARGEST_WHOLE: Final = 10**15
 _LARGEST: Final = 1e9
 _SMALLEST: Final = 1e-4
@@ -121,6 +122,9 @@ def quantity(value: float | int | str | None, unit: str, digits: int = 3) -> str
         return duration(value * _TIME[unit], digits)
     if unit in _SIZE:
         return size(value * _SIZE[unit], digits)
+    whole, _, part = unit.partition("/")
+    if whole in _SIZE:
+        return f"{size(value * _SIZE[whole], digits)}/{part}"
     return f"{number(value, digits)} {_singular_of(unit) if value == 1 else unit}".strip()
 
 
@@ -163,8 +167,14 @@ def shortened(text: str, most: int) -> str:
 
 def abridged(text: str, most: int) -> str:
     """The text, or its beginning and its end with an ellipsis between them: both ends of a message matter."""
+    if len(text) <= most:
+        return text
     kept = most - 3
-    return text if len(text) <= most else f"{text[: kept - kept // 2].rstrip()} … {text[-(kept // 2) :].lstrip()}"
+    first, last = text[: kept - kept // 2], text[-(kept // 2) :]
+    begin, end = first.rpartition(" ")[0], last.partition(" ")[2]  # whole words, where that costs no more than one
+    first = begin if len(first) - len(begin) <= _WORD else first
+    last = end if len(last) - len(end) <= _WORD else last
+    return f"{first.rstrip()} … {last.lstrip()}"
 
 
 def _singular_of(nouns: str) -> str:

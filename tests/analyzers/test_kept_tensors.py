@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tracelyze.analyzers.evidence import kept_tensors
+from tracelyze.analyzers.recorded.run import Optimization
 
 LOOP = """\
 for x, y in loader:
@@ -20,7 +21,8 @@ for x, y in loader:
     seen += len(x)"""
 
 
-def found(make: Any, *last: str, loop: str = LOOP) -> list[tuple[int, str | None]]:
+def loop_of(make: Any, *last: str, loop: str = LOOP) -> Optimization:
+    """A training whose loop ends with these lines."""
     lines = [*loop.split("\n"), *(f"    {line}" for line in last)]
     at = next(index for index, line in enumerate(lines) if "backward" in line)
     site = {
@@ -33,8 +35,11 @@ def found(make: Any, *last: str, loop: str = LOOP) -> list[tuple[int, str | None
         "excerpt_line": 1,
         "excerpt": "\n".join(lines),
     }
-    process = make.process(sites=[site])
-    kept = kept_tensors.lines(process.optimizations[0])
+    return make.process(sites=[site]).optimizations[0]
+
+
+def found(make: Any, *last: str, loop: str = LOOP) -> list[tuple[int, str | None]]:
+    kept = kept_tensors.lines(loop_of(make, *last, loop=loop))
     return [(one.location.line, one.diff.added[0].strip() if one.diff else None) for one in kept]
 
 
@@ -76,3 +81,25 @@ def test_the_loss_itself_may_be_added_up(make: Any) -> None:
 def test_nothing_is_said_of_another_function_or_of_a_framework(make: Any) -> None:
     assert kept_tensors.lines(make.process().optimizations[0]) == []
     assert found(make, "losses.append(loss)", loop=LOOP.replace("loss.backward()", "trainer.backward()")) == []
+
+
+@pytest.mark.parametrize("lines", ["losses.append(one)", "losses = []\n    losses.append(one)", "parts[step] = one"])
+def test_what_the_loss_is_made_of_keeps_its_graph(make: Any, lines: str) -> None:
+    """Detached, the terms of a loss would train nothing."""
+    name = "parts" if "parts" in lines else "losses"
+    loop = LOOP.replace(
+        "loss = criterion(out, y) + 0.1 * aux", f"one = criterion(out, y)\n    {lines}\n    loss = sum({name})"
+    )
+    assert found(make, loop=loop) == []
+
+
+def test_lines_that_follow_each_other_are_one_edit(make: Any) -> None:
+    lines = ["losses.append(loss)", "outputs.append(out)", "pairs.append((out, y))", "auxs.append(aux)"]
+    kept = kept_tensors.lines(loop_of(make, *lines))
+    edit = kept_tensors.edit(kept)
+    assert [one.location.line for one in kept] == [10, 11, 12, 13]
+    assert edit is not None
+    assert (edit.line, [line.strip() for line in edit.removed]) == (10, lines[:2])
+    assert [line.strip() for line in edit.added] == ["losses.append(loss.detach())", "outputs.append(out.detach())"]
+    assert kept_tensors.edit(kept[2:]) is None
+    assert kept_tensors.edit([]) is None

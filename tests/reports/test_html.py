@@ -406,7 +406,7 @@ def test_the_comment_of_an_example_is_never_wrapped_as_code() -> None:
     text = render(other, "text").splitlines()
     at = next(index for index, shown in enumerate(text) if "scaler.step(optimizer)" in shown)
     assert text[at].strip() == "scaler.step(optimizer)"
-    assert text[at - 2].strip().startswith("# in place of"), "the comment stands above, wrapped"
+    assert text[at - 1].strip().startswith("# in place of"), "the comment stands above"
 
 
 def test_lines_of_equal_columns_are_a_table() -> None:

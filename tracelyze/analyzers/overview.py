@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracelyze.analyzers.context import wall_time
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.recorded import deaths, recording_cost
 from tracelyze.diagnosis import Chart, Exit, Finding, Mark, RunFacts, SignalFacts, TrainingFacts
@@ -55,7 +56,7 @@ def facts_of(process: Process) -> ProcessFacts:
         duration=max((float(np.nanmax(times)) for times in ends if np.isfinite(times).any()), default=None),
         environment=environment(facts),
         command=_words(facts.get("command") or facts.get("argv")),
-        started_at=_maybe(facts.get("started_at")),
+        started_at=wall_time(process, 0.0) or _maybe(facts.get("started_at")),
         signals=recording_cost.signals_of(process),
         death=deaths.of(process),
         backwards=int(facts.get("backwards") or 0),
@@ -107,7 +108,7 @@ class Facts:
             self.duration = max(self.duration or 0.0, facts.duration)
         self.environment = self.environment or facts.environment
         self.command = self.command or facts.command
-        self.started_at = self.started_at or facts.started_at
+        self.started_at = min(filter(None, (self.started_at, facts.started_at)), default=None)
         self.signals = recording_cost.joined(self.signals, facts.signals)
         self.trainings += facts.trainings
         self.backwards += facts.backwards
@@ -147,7 +148,7 @@ class Facts:
         return RunFacts(
             path=str(path),
             command=_words(manifest.get("command")) or self.command,
-            started_at=_maybe(manifest.get("started_at")) or self.started_at,
+            started_at=self.started_at or _maybe(manifest.get("started_at")),
             duration_s=self.duration,
             steps=self.steps,
             ranks=len(self.ranks),

@@ -141,8 +141,8 @@ class _Page:
             self.fact("Fix", finding.fix)
         if finding.diff is not None:
             self.verbatim([f"@@ {finding.diff.file}:{finding.diff.line}"], "    ", "2")
-            self.verbatim([f"-{line}" for line in finding.diff.removed], "    ", "31")
-            self.verbatim([f"+{line}" for line in finding.diff.added], "    ", "32")
+            self.whole([f"-{line}" for line in finding.diff.removed], "    ", "31")
+            self.whole([f"+{line}" for line in finding.diff.added], "    ", "32")
         elif finding.fix_code.strip():
             self.fact("Example", "")
             self.code(finding.fix_code, "    ", "32")
@@ -164,8 +164,7 @@ class _Page:
         for command in commands[:2]:
             count = sum(check.command == command for check in diagnosis.checks)
             self.words(f"{formatting.plural(count, 'check')} would run after:", "  ", dim=True)
-            # In one piece, however long: the terminal breaks it, and it can still be copied.
-            self.lines.append("    " + self.paint(escaping.printable(escaping.one_line(command)), "2", ""))
+            self.whole([escaping.one_line(command)], "    ", "2")
 
     def words(
         self, text: str, indent: str, code: str = "", bold: bool = False, dim: bool = False, hanging: str | None = None
@@ -189,18 +188,25 @@ class _Page:
         if text.strip():
             lines = textwrap.dedent(escaping.printable(text)).strip("\n").expandtabs(4).splitlines()
             shown = [part for line in lines[:_CODE_LINES] for part in remarks.above(line, self.width - len(indent))]
-            self.verbatim(shown, indent, code)
+            self.whole(shown, indent, code)
+
+    def whole(self, lines: list[str], indent: str, code: str) -> None:
+        """What is to be copied: each line in one piece, however long. The terminal breaks it."""
+        for line in lines:
+            text = escaping.printable(line).replace("\n", " ").expandtabs(4)
+            self.lines.append(indent + self.paint(text, code, ""))
 
     def verbatim(self, lines: list[str], indent: str, code: str) -> None:
         """Lines as they are. One that is wider than the page goes on below, further in; nothing of it is left out."""
-        room = self.width - len(indent) - 2
+        room = self.width - len(indent)
         for line in lines:
             text = escaping.printable(line).replace("\n", " ").expandtabs(4)
-            parts = [text[: room + 2], *(text[at : at + room] for at in range(room + 2, len(text), room))]
-            self.lines += [
-                indent + self.paint(part if position == 0 else f"  {part}", code, "")
-                for position, part in enumerate(parts)
-            ]
+            while len(text) > room:
+                space = text.rfind(" ", room // 2, room)
+                end = room if space < 0 or not text[:space].strip() else space + 1
+                self.lines.append(indent + self.paint(text[:end].rstrip(), code, ""))
+                text = f"  {text[end:]}"
+            self.lines.append(indent + self.paint(text, code, ""))
 
     def paint(self, text: str, code: str, style: str) -> str:
         codes = ";".join(part for part in (style, code) if part)

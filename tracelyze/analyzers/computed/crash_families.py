@@ -342,8 +342,11 @@ def title(name: str, message: str, place: str = "") -> str:
 
 
 def _begin(text: str, most: int) -> str:
-    """The first words that fit; of a word longer than half of that, its beginning."""
+    """The first words that fit; of a word longer than half of that, its beginning. No bracket stays open."""
     cut = text[: most + 1].rpartition(" ")[0].rstrip()
+    if cut.count("(") > cut.count(")"):
+        before = cut[: cut.rindex("(")].rstrip()
+        cut = before if len(before) > most // 2 else cut
     return cut if len(cut) > most // 2 else text[:most].rstrip()
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import edits
 from tracelyze.diagnosis import Diff, Location
+from tracelyze.formatting import listed
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
@@ -41,6 +42,7 @@ def lines(optimization: Optimization) -> list[Kept]:
         return []
     text = edits.recorded_lines(optimization.process, backward)
     holding = _holding(text, match["loss"])
+    behind = [value for names, value in _assignments(text) if names & holding]
     found = []
     for number, line in sorted(text.items()):
         statement = line.split("#")[0].strip()
@@ -50,18 +52,43 @@ def lines(optimization: Optimization) -> list[Kept]:
         used = NAME.findall(LENGTH.sub("", stored["value"]))
         if stored["sum"] in holding or not holding.intersection(used):
             continue  # the loss itself, that is being added up, or something else
+        if any(_mentions(value, stored["sum"] or stored["list"] or stored["entry"]) for value in behind):
+            continue  # what the loss is computed from needs its graph
         location = Location(backward.file, number, backward.function, line.strip())
         found.append(Kept(location, _diff(location, line, stored)))
     return found
 
 
+def edit(kept: list[Kept]) -> Diff | None:
+    """The edit of the first line, and of those that follow it at once."""
+    if not kept or kept[0].diff is None:
+        return None
+    whole = kept[0].diff
+    for one in kept[1:]:
+        if one.diff is None or one.diff.line != whole.line + len(whole.removed):
+            break
+        whole = Diff(whole.file, whole.line, [*whole.removed, *one.diff.removed], [*whole.added, *one.diff.added])
+    return whole
+
+
+def culprits(stored: list[Kept]) -> str:
+    """The line that keeps a tensor, or each of the lines, with the verb."""
+    if len(stored) == 1:
+        return f"`{stored[0].location.source}` keeps a tensor"
+    return f"Each of the lines {listed((one.location.line for one in stored), most=8)} keeps a tensor"
+
+
+def others(stored: list[Kept], diff: Diff) -> str:
+    """The lines to change in the same way that the edit leaves out."""
+    left = [one.location.line for one in stored if one.location.line >= diff.line + len(diff.removed)]
+    if not left:
+        return ""
+    return f" Do the same in {'line' if len(left) == 1 else 'lines'} {listed(left, most=8)}."
+
+
 def _holding(text: dict[int, str], loss: str) -> set[str]:
     """Names that hold a graph."""
-    assigned = [
-        ({name.strip() for name in found["names"].split(",")}, set(NAME.findall(found["value"])))
-        for _, line in sorted(text.items())
-        if (found := ASSIGNED.fullmatch(line.split("#")[0].strip())) and not any(word in line for word in FREED)
-    ]
+    assigned = [(names, set(NAME.findall(value))) for names, value in _assignments(text)]
     made = set().union(*(names for names, _ in assigned)) if assigned else set()
     holding = {loss}
     for names, used in reversed(assigned):
@@ -71,6 +98,20 @@ def _holding(text: dict[int, str], loss: str) -> set[str]:
         if used & holding:
             holding |= names
     return holding
+
+
+def _assignments(text: dict[int, str]) -> list[tuple[set[str], str]]:
+    """The names and the value of each assignment that may keep a graph, in order."""
+    return [
+        ({name.strip() for name in found["names"].split(",")}, found["value"])
+        for _, line in sorted(text.items())
+        if (found := ASSIGNED.fullmatch(line.split("#")[0].strip())) and not any(word in line for word in FREED)
+    ]
+
+
+def _mentions(value: str, name: str) -> bool:
+    """Whether an expression reads this name, or what the name is an entry of."""
+    return re.search(rf"(?<![\w.]){re.escape(name.partition('[')[0])}(?!\w)", value) is not None
 
 
 def _diff(location: Location, line: str, stored: re.Match[str]) -> Diff | None:

@@ -10,7 +10,7 @@ from tracelyze.reports import escaping
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Agreement, Diagnosis
 
-STATES: Final = {"agree": "OK", "odd": "odd", "own": "differs, and may"}
+STATES: Final = {"agree": "OK", "odd": "not OK", "own": "may differ"}
 _SHOWN: Final = 8  # ranks that are named
 _LONGEST: Final = 300  # characters
 

@@ -45,17 +45,17 @@ def check(process: Process, limits: Limits) -> Outcome:
         means = [one.mean for one in ranks.values()]
         if max(means) <= (1 + limits["mean"]) * min(means):
             return Passed("batches vary in size on every rank, and are equally large in the mean")
-        return [_finding(process, ranks, "samples per batch in the mean", {r: one.mean for r, one in ranks.items()})]
+        return [_finding(process, "samples per batch in the mean", {r: one.mean for r, one in ranks.items()})]
     sizes = {rank: one.usual for rank, one in ranks.items()}
     if max(sizes.values()) > (1 + limits["mean"]) * min(sizes.values()):
-        return [_finding(process, ranks, "samples per batch", sizes)]
+        return [_finding(process, "samples per batch", sizes)]
     counts = [one.steps for one in ranks.values()]
     if all(one.ended for one in ranks.values()) and max(counts) > min(counts) + limits["batches"]:
         # A backward of a wrapped model waits for all ranks: nobody gets past the shortest one unless it is joined.
         return Passed(f"all ranks ended after {min(counts):,} to {max(counts):,} steps: uneven inputs were joined")
     lengths = {rank: float(one.length) for rank, one in ranks.items() if one.length}
     if len(lengths) == len(ranks) and max(lengths.values()) > min(lengths.values()) + limits["batches"]:
-        return [_finding(process, ranks, "batches per epoch", lengths)]
+        return [_finding(process, "batches per epoch", lengths)]
     return Passed(f"{plural(len(ranks), 'rank')} take batches of {max(sizes.values()):,.0f}, and equally many")
 
 
@@ -83,7 +83,7 @@ def gather(process: Process) -> Batches | None:
     )
 
 
-def _finding(process: Process, ranks: dict[int, Batches], what: str, values: dict[int, float]) -> Finding:
+def _finding(process: Process, what: str, values: dict[int, float]) -> Finding:
     least, most = min(values, key=lambda rank: values[rank]), max(values, key=lambda rank: values[rank])
     low, high = values[least], values[most]
     loader = next(iter(process.loaders.records()), None)
@@ -99,8 +99,7 @@ def _finding(process: Process, ranks: dict[int, Batches], what: str, values: dic
         confidence="likely",
         title=f"Ranks differ in {what}: {low:,.0f} on rank {least}, {high:,.0f} on rank {most}",
         summary=(
-            f"Of {plural(len(ranks), 'rank')} rank {least} has {low:,.0f} {what} and rank {most} {high:,.0f}, "
-            f"{percent(high / low - 1)} more. {effect}"
+            f"Rank {least} has {low:,.0f} {what}, rank {most} has {high:,.0f}: {percent(high / low - 1)} more. {effect}"
         ),
         fix="Divide the data evenly: DistributedSampler pads or drops so that all ranks get equally many samples, and "
         "the batch size is the same for all.",

@@ -9,7 +9,7 @@ from tracelyze.analyzers.computed.optimization.leaks import MIB, Graphs, MemoryC
 from tracelyze.analyzers.evidence import kept_tensors, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import duration, listed, number, plural, size
+from tracelyze.formatting import duration, number, plural, size
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
@@ -21,6 +21,10 @@ FIX_GRAPHS = (
 CODE_GRAPHS = (
     "kept.append(loss.detach())  # where a list, dictionary or attribute keeps a loss or an output\n"
     "running_loss += loss.item()  # where the loop adds up losses"
+)
+FIX_LINES = (
+    "Keep the backward pass as it is, and store the tensor without its graph: whatever reads its value later works as "
+    "before."
 )
 FIX_OTHER = (
     "Look for a list, dictionary or cache that grows with every step: stored batches, outputs or logs. Keep only what "
@@ -58,7 +62,7 @@ def _finding(
     begin = timing.step_at(optimization, first)
     left = climb.seconds_left if climb else None
     stored = kept_tensors.lines(optimization) if graphs else []
-    line = stored[0] if len(stored) == 1 else None
+    line, diff = stored[0].location if stored else None, kept_tensors.edit(stored)
     urgent = bool(climb and left is not None and left < limits["horizon"] * climb.seconds_so_far)
     evidence = leaks.evidence(series, climb, limits) if series and climb else []
     if graphs:
@@ -67,14 +71,11 @@ def _finding(
         evidence = [kept, Evidence("graphs per step", graphs.per_step, "graphs/step"), *evidence]
         title = f"Memory leak: {number(graphs.kept)} autograd graphs were never freed"
         cause = f"From step {begin:,} on, autograd graphs of earlier steps stay in memory {name}. " + (
-            f"`{line.location.source}` keeps a tensor beyond its step, and with it the graph that computed it."
-            if line
+            f"{kept_tensors.culprits(stored)} beyond its step, and with it the graph that computed it."
+            if stored
             else "Something that the script stores still refers to them: usually a running sum of losses, a list of "
             "losses or outputs, or a hidden state."
         )
-        if len(stored) > 1:
-            numbers = listed((one.location.line for one in stored), most=8)
-            evidence.append(Evidence("lines that store a tensor with its graph", numbers))
     else:
         title, cause = "", "What holds it was not seen: no autograd graph is kept."
     if climb and series:
@@ -95,15 +96,15 @@ def _finding(
         else "possible",
         title=title,
         summary=cause,
-        fix=FIX_GRAPHS if graphs else FIX_OTHER,
-        fix_code=line.diff.added[0].strip() if line and line.diff else CODE_GRAPHS if graphs else "",
+        fix=FIX_LINES + kept_tensors.others(stored, diff) if diff else FIX_GRAPHS if graphs else FIX_OTHER,
+        fix_code="\n".join(text.strip() for text in diff.added) if diff else CODE_GRAPHS if graphs else "",
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
         evidence=evidence,
-        location=line.location if line else optimization.backward_location if graphs else None,
+        location=line or (optimization.backward_location if graphs else None),
         seen_at=optimization.backward_location if line else None,
-        diff=line.diff if line else None,
+        diff=diff,
         charts=leaks.charts(optimization, begin, bool(graphs)),
         false_alarm="A buffer that is still filling when the run ends (replay memory, cache) climbs in the same way.",
     )

@@ -88,7 +88,8 @@ def _finding(
                      limits.source(_least(seen, limits))),
             Evidence("loading time per sample", None if seen.per_sample is None else seen.per_sample * 1e6, "us",
                      limits["sample"], limits.source("sample")),
-            Evidence("predicted saving per step", predicted.share, "share", limits["saving"], limits.source("saving")),
+            Evidence("predicted saving per step" + (" on free processors" if crowd >= limits["others"] else ""),
+                     predicted.share, "share", limits["saving"], limits.source("saving")),
             Evidence("time without a free processor", crowd, "share"),
             *[Evidence(name, _plain(seen.loader.get(name))) for name in SETTINGS],
         ],
@@ -139,9 +140,7 @@ RULE = Rule(
         Threshold("made", 0.005, "s", "derived: passing a batch on takes a worker 2 ms of its processor; this is work"),
         Threshold("others", 0.1, "share", "derived: a tenth of the time, taken by others, makes no third of the step"),
         Threshold("crowd", 0.25, "share", "derived: of a wait beside others' work, what is left may be half too long"),
-        Threshold(
-            "mostly", 0.5, "share", "derived: from here on the wait is more that of the machine than of the data"
-        ),
+        Threshold("mostly", 0.5, "share", "derived: from here on the wait is more the machine's than the data's"),
         Threshold("workers", 8, "processes", "beyond eight, start-up and memory grow faster than the gain"),
         Threshold("costly", 2, "", "of `sample`: as much again is the least that cheaper samples can save"),
     ),

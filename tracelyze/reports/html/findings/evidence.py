@@ -127,14 +127,19 @@ def _table(heading: str, evidence: list[Evidence]) -> Markup | None:
         element(
             "tr",
             element("th", _named(one), scope="row"),
-            element("td", formatting.quantity(one.value, one.unit), class_="value"),
-            element("td", limit(one), class_="limit short" if len(limit(one)) <= _SHORT else "limit"),
+            element("td", said := formatting.quantity(one.value, one.unit), class_=_fit("value", said, _SHORT // 2)),
+            element("td", limit(one), class_=_fit("limit", limit(one), _SHORT)),
         )
         for one in evidence
     ]
     head = [element("th", name, scope="col", class_="hidden-label") for name in ("Measured", "Value", "Limit")]
     table = element("table", element("thead", element("tr", head)), element("tbody", rows), class_="evidence")
     return element("div", element("h3", heading), table, class_="card")
+
+
+def _fit(kind: str, text: str, most: int) -> str:
+    """The class of a cell: a short one is never wrapped."""
+    return f"{kind} short" if len(text) <= most else kind
 
 
 def _named(one: Evidence) -> Child:
