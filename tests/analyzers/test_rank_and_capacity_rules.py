@@ -28,6 +28,10 @@ def test_one_rank_that_holds_up_the_others(make) -> None:
     _, _, finding = make.check("straggler", *ranks)
     assert (finding.severity, finding.ranks) == ("warning", [1])
     assert "no wait for batches" in finding.summary
+    (chart,) = finding.charts
+    assert (chart.x_label, chart.x) == ("rank", [0.0, 1.0, 2.0])
+    assert [line.name for line in chart.lines] == ["own work", "backward, and waiting in it"]
+    assert chart.lines[0].y == pytest.approx([20.0, 50.0, 20.0])
     loading = rank(make, 1, 0.05, 0.02, loader_wait=[0.03] * COUNT)
     assert "waiting for batches" in make.check("straggler", *named(ranks[0], loading))[2].summary
 

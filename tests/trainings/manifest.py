@@ -662,7 +662,7 @@ SETTINGS: Final = (
     ),
     pair("two_ranks", "no-set-epoch", "same-order-every-epoch", lines=("loader = DataLoader(dataset,",)),
     pair("two_ranks", "no-sampler", "same-data-on-every-rank", lines=("loader = DataLoader(dataset,",), fast=True),
-    pair("two_ranks", "one-seed", "same-data-on-every-rank", fast=True),
+    pair("two_ranks", "one-seed", "same-data-on-every-rank", lines=("index = torch.randint(len(inputs)",), fast=True),
     pair("two_ranks", "own-seed"),
     pair("worker_stream", "whole-file", "duplicated-batches", lines=("def __iter__(self):",), fast=True),
 )

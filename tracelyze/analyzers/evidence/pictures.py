@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tracelyze.analyzers.evidence import guessing, timing
-from tracelyze.analyzers.evidence.charts import chart
+from tracelyze.analyzers.evidence.charts import chart, plain
+from tracelyze.diagnosis import Chart, Line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats
-    from tracelyze.diagnosis import Chart, Mark
+    from tracelyze.diagnosis import Mark
 
 MIB = 2.0**20
+_RANKS: Final = 64  # bars of one chart
 _SETS: Final = 2  # of validation, in one chart
 WIDE = 20
 """From this factor between its smallest and largest value on a loss is drawn on a logarithmic axis."""
@@ -117,6 +119,13 @@ def grad_norm(
     if limit is None:
         return drawn
     return [replace(one, threshold=limit[0], threshold_label=limit[1], healthy="below") for one in drawn]
+
+
+def of_ranks(title: str, y_label: str, ranks: Sequence[int], parts: Mapping[str, tuple[str, list[float]]]) -> Chart:
+    """A bar for each rank, made of `parts`: by name the kind of time they are, if any, and their values."""
+    kept = sorted(range(len(ranks)), key=lambda index: ranks[index])[:_RANKS]
+    lines = [Line(name, plain(np.array(values)[kept]), "bars", kind) for name, (kind, values) in parts.items()]
+    return Chart(title, "rank", y_label, [float(ranks[index]) for index in kept], lines)
 
 
 def loss_scale(optimization: Optimization, marks: Sequence[Mark] = ()) -> list[Chart]:

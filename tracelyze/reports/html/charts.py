@@ -61,7 +61,8 @@ class Gallery:
         return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
     def _is_new(self, chart: Chart) -> bool:
-        if not any(_finite(value) for line in chart.lines for value in line.y):
+        places = {at for line in chart.lines for at, value in zip(chart.x, line.y, strict=False) if _finite(value)}
+        if len(places) < (1 if bars.are_drawn(chart) else 2):  # one point shows nothing
             return False
         key = _identity(chart)
         known = key in self._drawn
@@ -221,14 +222,25 @@ def _legend(chart: Chart) -> Child:
 
 
 def _legend_of_parts(chart: Chart) -> Markup:
-    """Each part with its mean, all of them in one unit."""
+    """Each part, with its mean where the bars have about as much of it; all of them in one unit."""
     parts = bars.lying(chart)
     said = axes.quantities([part.mean for part in parts], chart.y_label)
     shown = [
-        element("li", kind_swatch(part.line.kind), escaping.shortened(part.line.name, _NAME), " ", element("b", mean))
+        element(
+            "li",
+            kind_swatch(part.line.kind),
+            escaping.shortened(part.line.name, _NAME),
+            [" ", element("b", mean)] if _alike(part) else None,
+        )
         for part, mean in zip(parts, said, strict=True)
     ]
     return element("ul", shown, class_="legend")
+
+
+def _alike(part: bars.Stacked) -> bool:
+    """Whether all bars have about as much of a part, so that its mean stands for each of them."""
+    heights = [high - low for low, high in part.spans]
+    return max(heights, default=0.0) - min(heights, default=0.0) <= 2 * _CHANGED * part.mean
 
 
 def _swatch(index: int, line: Line) -> Markup:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from tracelyze.analyzers.computed.throughput import contention
+from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.diagnosis import Cost, Evidence, Finding
+from tracelyze.diagnosis import Chart, Cost, Evidence, Finding
 from tracelyze.formatting import duration, percent
 
 if TYPE_CHECKING:
@@ -47,17 +49,16 @@ def check(process: Process, limits: Limits) -> Outcome:
     if min(pace.seconds for pace in paces.values()) < limits["seconds"]:
         return Skipped("the ranks were seen too briefly to tell a slow one from a machine that others use")
     slowest = max(paces, key=lambda rank: paces[rank].own)
-    others = [pace for rank, pace in paces.items() if rank != slowest]
+    others = [paces[rank] for rank in paces.keys() - {slowest}]
     had = 1.0 - paces[slowest].crowded  # share of its time for which it had a processor when it wanted one
     own, usual = had * paces[slowest].own, float(np.median([pace.own for pace in others]))
     waited = float(np.median([pace.backward for pace in others])) - paces[slowest].backward
-    step = own + had * paces[slowest].backward
-    excess = own - usual
+    step, excess = own + had * paces[slowest].backward, own - usual
     if excess < max(limits["share"] * step, limits["least"]) or own < limits["ratio"] * usual:
         return Passed(f"the ranks' own work takes {duration(usual)} to {duration(own)} a step")
     if waited < limits["waited"] * excess:
         return Passed(f"rank {slowest} takes {duration(excess)} longer a step, and the others do not wait for it")
-    return [_finding(process, slowest, paces[slowest], usual, waited, limits)]
+    return [replace(_finding(process, slowest, paces[slowest], usual, waited, limits), charts=_side_by_side(paces))]
 
 
 def gather(process: Process) -> Pace | None:
@@ -116,6 +117,14 @@ def _finding(process: Process, rank: int, pace: Pace, usual: float, waited: floa
     )
 
 
+def _side_by_side(paces: dict[int, Pace]) -> list[Chart]:
+    parts = {
+        "own work": ("compute", [pace.own * 1e3 for pace in paces.values()]),
+        "backward, and waiting in it": ("communication", [pace.backward * 1e3 for pace in paces.values()]),
+    }
+    return [pictures.of_ranks("A step of each rank", "milliseconds", list(paces), parts)]
+
+
 RULE = Rule(
     id="straggler",
     family="distributed",
@@ -129,15 +138,11 @@ RULE = Rule(
     needs=(("steps.backward_seconds",),),
     thresholds=(
         Threshold("steps", 10, "steps", "derived: the median of ten is not moved by four odd ones"),
-        Threshold(
-            "seconds", contention.SHORTEST, "s", "derived: what others do to the processors is read once a second"
-        ),
+        Threshold("seconds", contention.SHORTEST, "s", "derived: what others do to processors is read once a second"),
         Threshold("share", 0.15, "share", "derived: of a step; machines of one kind differ by less"),
         Threshold("least", 0.002, "s", "derived: scheduling on a shared machine costs a step up to 2 ms"),
         Threshold("ratio", 1.5, "times", "derived: half as much again as the others"),
-        Threshold(
-            "waited", 0.5, "share", "derived: most of what it takes longer is waited for, else nobody is held up"
-        ),
+        Threshold("waited", 0.5, "share", "derived: most of what it takes longer is waited for: it holds others up"),
         Threshold("loading", 0.5, "share", "derived: of what it takes longer; most of it has to be its loader"),
     ),
     not_when="Ranks equally slow, a rank whose processors other programs held, first batches of an epoch, evaluation "

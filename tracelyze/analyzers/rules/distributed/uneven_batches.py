@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -105,12 +106,16 @@ def _finding(process: Process, what: str, values: dict[int, float]) -> Finding:
         "the batch size is the same for all.",
         fix_code="sampler = DistributedSampler(dataset, drop_last=True)\n"
         "loader = DataLoader(dataset, batch_size=per_rank, sampler=sampler, drop_last=True)  # per_rank: one number",
+        first_step=timing.step_at(process.longest, 0),
+        last_step=timing.last_step(process.longest),
         ranks=[least, most],
         evidence=[Evidence(f"{what}, rank {rank}", value) for rank, value in sorted(values.items())[:8]],
+        charts=[pictures.of_ranks(f"{what[:1].upper()}{what[1:]}", what.split(maxsplit=1)[0], list(values),
+                                  {what: ("compute", list(values.values()))})],
         location=process.loader_location(loader) if loader else None,
         seen_at=process.site(loader["site"]) if loader else None,
         false_alarm="Ranks of different speed that are given batches in proportion, with weights to match.",
-    )
+    )  # fmt: skip
 
 
 RULE = Rule(
