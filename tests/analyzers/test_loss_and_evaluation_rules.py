@@ -23,7 +23,13 @@ def test_loss_nonfinite(make) -> None:
 def test_loss_nonfinite_that_recovers_is_a_warning(make) -> None:
     steps = make.steps()
     steps["loss"][100] = NAN
-    assert make.check("loss-nonfinite", make.process(steps))[2].severity == "warning"
+    _, _, finding = make.check("loss-nonfinite", make.process(steps))
+    assert (finding.severity, finding.title) == ("warning", "The loss was NaN once, at step 101")
+    assert "Only 1 of the 300 losses from step 101 on is not finite" in finding.summary
+    steps["loss"][200] = NAN
+    assert (
+        make.check("loss-nonfinite", make.process(steps))[2].title == "The loss was NaN in 2 steps, first at step 101"
+    )
 
 
 def test_loss_nonfinite_says_what_moved_first(make) -> None:

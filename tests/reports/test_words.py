@@ -26,7 +26,7 @@ def test_steps_and_ranks() -> None:
     assert words.steps(finding(first_step=2)) == "from step 2 on"
     assert words.steps(finding(last_step=2)) == "up to step 2"
     assert words.ranks(finding(ranks=[0]), 1) == ""
-    assert words.ranks(finding(ranks=[3, 1, 2, 7]), 8) == "ranks 1 to 3, 7 of 8"
+    assert words.ranks(finding(ranks=[3, 1, 2, 7]), 8) == "ranks 1 to 3 and 7 of 8"
     assert words.ranks(finding(ranks=[0, 1]), 2) == "both ranks"
     assert words.cost(finding(cost=Cost(None, None))) == ""
 

@@ -222,15 +222,16 @@ def _legend(chart: Chart) -> Child:
 
 
 def _legend_of_parts(chart: Chart) -> Markup:
-    """Each part, with its mean where the bars have about as much of it; all of them in one unit."""
+    """Each part, with its mean where all bars look about the same; all of them in one unit."""
     parts = bars.lying(chart)
+    alike = all(map(_alike, parts))
     said = axes.quantities([part.mean for part in parts], chart.y_label)
     shown = [
         element(
             "li",
             kind_swatch(part.line.kind),
             escaping.shortened(part.line.name, _NAME),
-            [" ", element("b", mean)] if _alike(part) else None,
+            [" ", element("b", mean)] if alike else None,
         )
         for part, mean in zip(parts, said, strict=True)
     ]

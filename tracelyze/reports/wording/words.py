@@ -107,7 +107,7 @@ def ranks(finding: Finding, of: int) -> str:
         else:
             spans.append([rank, rank])
     said = [str(low) if low == high else f"{low} to {high}" for low, high in spans]
-    shown = ", ".join(said[:8]) + (f" and {len(said) - 8} more ranges" if len(said) > 8 else "")
+    shown = formatting.listed(said, most=8)
     return f"{'rank' if len(listed) == 1 else 'ranks'} {shown} of {of:,}"
 
 

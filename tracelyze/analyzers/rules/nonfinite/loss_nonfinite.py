@@ -54,19 +54,20 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
     begin, total = timing.step_at(optimization, first), int(bad.sum())
     recovered = int(later.sum()) >= limits["recovered"] and total <= limits["share"] * (len(bad) - first)
     before, marks = what_moved_first(optimization, first), [Mark(float(begin), f"loss is {what}")]
-    harm = f"{total:,} of {len(bad) - first:,} losses since then are not finite"
+    of = f"{total:,} of the {plural(len(bad) - first, 'loss')} from step {begin:,} on {'is' if total == 1 else 'are'}"
+    told, harm = f"became {what}", f"{of} not finite"
     if recovered:
-        harm += ", the others are: the weights survived."
+        told = f"was {what} once," if total == 1 else f"was {what} in {total:,} steps, first"
+        harm = f"Only {harm}: the weights survived."
     else:
         harm += ": the training goes on without them." if later.any() else ": what was trained from here on is lost."
-    if hidden:
-        harm += " The log says 0.0 in their place: the Trainer filters NaN out of what it logs."
+    harm += " The log says 0.0 in their place: the Trainer filters NaN out of what it logs." * hidden
     affected, seen = np.arange(len(bad)) >= first, optimization.loss_location
     return Finding(
         rule=RULE.id,
         severity="warning" if recovered else "critical",
         confidence="certain",
-        title=f"The loss{timing.name_of(optimization)} became {what} at step {begin:,}",
+        title=f"The loss{timing.name_of(optimization)} {told} at step {begin:,}",
         summary=f"{before} {harm}",
         fix=BLEW_UP if "blew up" in before or "learning rate rose" in before else FIX,
         fix_code=FIX_CODE,
@@ -94,10 +95,9 @@ def _given_up(process: Process, limits: Limits) -> list[Finding]:
     if not rows or not process.optimizations:
         return []
     optimization = process.longest
-    begin = int(rows[0]["step"] or 0) + 1
+    begin, what = int(rows[0]["step"] or 0) + 1, rows[0]["name"] or "NaN"
     later = int((timing.numbers(optimization) >= begin).sum())
     for_good = later == 0 and len(rows) >= limits["recovered"]
-    what = rows[0]["name"] or "NaN"
     lost = max(len(rows), validation.unused_forwards(process))  # of a loop that has settled not every loss is looked at
     rare = not for_good and lost < limits["lost"] * (lost + len(optimization.steps))
     count = "At least " * (lost > len(rows)) + plural(len(rows), "loss")
