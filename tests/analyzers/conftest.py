@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import textwrap
 from collections.abc import Iterator
 
 import pytest
 
 from tracelyze.analyzers import context
+from tracelyze.analyzers.recorded.run import Process
+from tracelyze.analyzers.rule import Rule
+from tracelyze.diagnosis import Finding
 from tracelyze.testing import Workshop
 
 _ONE_OF_SEVERAL = re.compile(r"(?<![\d.,])(?<!rank )\b1 (?!was|has|is|ms|times)[a-z]*[^\Ws]s\b")
+_COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(?:python|torchrun|tracelyze|export|ulimit|docker|nvidia-smi|cat|mount) ?")
 
 
 @pytest.fixture
@@ -37,6 +43,26 @@ def titles_fit() -> Iterator[None]:
     yield
     context.fitted = fitted
     assert not long
+
+
+@pytest.fixture(autouse=True, scope="session")
+def examples_are_code() -> Iterator[None]:
+    """Every example of these tests is code that Python reads, or a command of a shell."""
+    wrong: dict[str, str] = {}
+    completed = context.completed
+
+    def noted(finding: Finding, process: Process, rule: Rule) -> Finding:
+        try:
+            ast.parse(textwrap.dedent(finding.fix_code))
+        except SyntaxError:
+            if not _COMMAND.match(finding.fix_code):
+                wrong[finding.rule] = finding.fix_code
+        return completed(finding, process, rule)
+
+    context.completed = noted
+    yield
+    context.completed = completed
+    assert wrong == {}
 
 
 @pytest.fixture(autouse=True, scope="session")

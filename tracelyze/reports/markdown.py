@@ -245,8 +245,8 @@ def _run(diagnosis: Diagnosis) -> str:
     lines.append(f"- run directory: {markdown_code(run.path)}{started}")
     lines += [f"- {_words(note)}" for note in words.notes(diagnosis)[:20]]
     lines += [f"- {_cell(name)}: {_cell(value)}" for name, value in list(run.environment.items())[:40]]
-    recorded = words.recording(run)
-    lines += [f"- {_words(recorded)}"] if recorded else []
+    recorded = words.recording(diagnosis)
+    lines += [f"- {_words(recorded + words.less_often(run))}"] if recorded else []
     lines.append(f"- tracelyze {_cell(diagnosis.tracelyze_version)}")
     return "\n".join(lines)
 

@@ -45,8 +45,8 @@ def render(diagnosis: Diagnosis, color: bool = False, width: int = WIDTH) -> str
         page.chapter(chapter, diagnosis)
     page.ranks(diagnosis)
     page.checks(diagnosis)
-    if recorded := words.recording(diagnosis.run):
-        page.words(recorded, "", dim=True)
+    if recorded := words.recording(diagnosis):
+        page.words(recorded + words.less_often(diagnosis.run), "", dim=True)
     return "\n".join(page.lines) + "\n"
 
 

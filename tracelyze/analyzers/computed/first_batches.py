@@ -48,7 +48,7 @@ def finding(process: Process, rule: str, loader: Row, limits: Limits) -> Finding
         ),
         fix="Make the iterator once per epoch, and shuffle the training data.",
         fix_code=f"loader = DataLoader(dataset, batch_size={loader['batch_size'] or 32}, shuffle=True)\n"
-        "for batch in loader:  # not next(iter(loader)) in every step",
+        "for batch in loader:  # not next(iter(loader)) in every step\n    train_step(batch)",
         first_step=1,
         evidence=[
             Evidence("iterators made", begun, "iterators", limits["begun"], limits.source("begun")),

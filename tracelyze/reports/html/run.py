@@ -89,30 +89,13 @@ def _notes(shown: list[str]) -> Markup:
 
 
 def _cost_of_recording(diagnosis: Diagnosis) -> Child:
-    """One line, in milliseconds a step where that is known."""
-    run = diagnosis.run
-    if run.overhead is None:
+    """One line, and what was looked at less often."""
+    run, said = diagnosis.run, words.recording(diagnosis)
+    if not said:
         return None
-    step = _median_step(diagnosis)
-    share = formatting.percent(run.overhead)
-    if step is None:
-        said = f"Recording took {share} of the step time{words.at_start(run)}."
-    else:
-        took, whole = formatting.duration(run.overhead * step), formatting.duration(step)
-        said = f"Recording took {took} of a {whole} step ({share}){words.at_start(run)}."
     slowed = [f"{signal.name} (every {signal.every:,} steps)" for signal in run.turned_down() if signal.every]
     kept = f" To keep to its budget it looked less often at {', '.join(slowed[:4])}." if slowed else ""
     return element("p", said + kept, class_="cost-of-recording")
-
-
-def _median_step(diagnosis: Diagnosis) -> float | None:
-    """Seconds of the median step, as drawn."""
-    for chart in diagnosis.charts:
-        for line in chart.lines:
-            known = sorted(value for value in line.y if value is not None)
-            if chart.y_label == "milliseconds" and line.name == "whole step" and known:
-                return known[len(known) // 2] / 1000
-    return None
 
 
 def _trainings(run: RunFacts) -> Child:

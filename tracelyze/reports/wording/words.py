@@ -224,18 +224,37 @@ def _quoted(argument: str) -> str:
     return "'" + argument.replace("'", "'\"'\"'") + "'"
 
 
-def recording(run: RunFacts) -> str:
-    """One sentence on what recording cost and what the budget turned down; empty if it was not measured."""
+def recording(diagnosis: Diagnosis) -> str:
+    """One sentence on what recording cost, in time a step where that is known; empty if it was not measured."""
+    run, step = diagnosis.run, _median_step(diagnosis)
     if run.overhead is None:
         return ""
-    slowed = len(run.turned_down())
-    kept = f" To keep that low, it took samples of {formatting.plural(slowed, 'signal')} less often." if slowed else ""
+    share = formatting.percent(run.overhead)
     most = "up to three times that" if 3 * run.overhead <= 1 else "more"
-    unseen = f" by its own clock, and {most} on steps this short" if run.overhead >= SHORT else ""
-    return f"Recording took {formatting.percent(run.overhead)} of the step time{unseen}{at_start(run)}.{kept}"
+    unseen = f" by its own clock, {most} on steps this short" if run.overhead >= SHORT else ""
+    if step is None:
+        return f"Recording took {share} of the step time{unseen}{_at_start(run)}."
+    took, whole = formatting.duration(run.overhead * step), formatting.duration(step)
+    return f"Recording took {took} of a {whole} step ({share}{unseen}){_at_start(run)}."
 
 
-def at_start(run: RunFacts) -> str:
+def _median_step(diagnosis: Diagnosis) -> float | None:
+    """Seconds of the median step, as drawn."""
+    for chart in diagnosis.charts:
+        for line in chart.lines:
+            known = sorted(value for value in line.y if value is not None)
+            if chart.y_label == "milliseconds" and line.name == "whole step" and known:
+                return known[len(known) // 2] / 1000
+    return None
+
+
+def less_often(run: RunFacts) -> str:
+    """What the budget turned down, as a sentence; empty if nothing."""
+    slowed = len(run.turned_down())
+    return f" To keep that low, it took samples of {formatting.plural(slowed, 'signal')} less often." if slowed else ""
+
+
+def _at_start(run: RunFacts) -> str:
     """What recording took before the run had settled, as the end of a sentence; empty if it is next to nothing."""
     if run.overhead_at_start is None or run.overhead_at_start < WORTH_SAYING:
         return ""

@@ -36,7 +36,8 @@ def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
             "and whatever they printed or saved is that of the first."
         ),
         fix="Iterate over the loader itself in each epoch: that makes a new iterator, and shuffles anew.",
-        fix_code="for epoch in range(epochs):\n    for batch in loader:  # not over one iter(loader) for all",
+        fix_code="for epoch in range(epochs):\n    for batch in loader:  # not over one iter(loader) for all\n"
+        "        train_step(batch)",
         first_step=timing.last_step(optimization),
         last_step=timing.last_step(optimization),
         evidence=[

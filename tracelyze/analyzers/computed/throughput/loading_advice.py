@@ -47,7 +47,7 @@ def code(way: str, predicted: Prediction, batch_size: int | None) -> str:
     if way == CHEAPER:
         return ""
     batch = f", batch_size={batch_size}" if batch_size else ""
-    return f"DataLoader(dataset{batch}, num_workers={predicted.workers}, persistent_workers=True)"
+    return f"loader = DataLoader(dataset{batch}, num_workers={predicted.workers}, persistent_workers=True)"
 
 
 def forks(process: Process) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 Row = dict[str, Any]
+EPOCH = "    for batch in loader:\n        train_step(batch)"
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -74,14 +75,14 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
     if "Distributed" in loader["sampler"]:
         why = "The sampler draws its order from its seed and the number of the epoch, which nobody has set."
         fix = "Call sampler.set_epoch(epoch) before the loader is iterated."
-        code = "for epoch in range(epochs):\n    sampler.set_epoch(epoch)\n    for batch in loader:"
+        code = f"for epoch in range(epochs):\n    sampler.set_epoch(epoch)\n{EPOCH}"
     else:
         made = "The loader is made anew for each pass, and so is" if anew else "Before each pass something resets"
         why = f"{made} the generator that the order is drawn from: torch.manual_seed, or a generator with a fixed seed."
         fix = "Seed once, before the first epoch, and make one loader for all epochs."
         code = (
             "torch.manual_seed(seed)  # once\nloader = DataLoader(dataset, batch_size=32, shuffle=True)  # once\n"
-            "for epoch in range(epochs):\n    for batch in loader:"
+            f"for epoch in range(epochs):\n{EPOCH}"
         )
     return Finding(
         rule=RULE.id,

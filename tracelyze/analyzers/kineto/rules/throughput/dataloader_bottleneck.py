@@ -83,7 +83,7 @@ def _finding(summary: TraceSummary, job: Job, limits: Limits, waits: Floats, val
             f"because the next batch was not ready. {promise}"
         ),
         fix=WORKERS if single else MORE,
-        fix_code="DataLoader(dataset, num_workers=4, pin_memory=True, persistent_workers=True)" if single else "",
+        fix_code="loader = DataLoader(dataset, num_workers=4, pin_memory=True, persistent_workers=True)" * single,
         first_step=first,
         last_step=last,
         evidence=[*evidence, *predicted],
