@@ -27,7 +27,7 @@ def test_one_rank_that_holds_up_the_others(make) -> None:
     ranks = named(rank(make, 0, 0.02, 0.05), rank(make, 1, 0.05, 0.02), rank(make, 2, 0.02, 0.05))
     _, _, finding = make.check("straggler", *ranks)
     assert (finding.severity, finding.ranks) == ("warning", [1])
-    assert "no wait for batches" in finding.summary
+    assert "not waiting for batches" in finding.summary
     (chart,) = finding.charts
     assert (chart.x_label, chart.x) == ("rank", [0.0, 1.0, 2.0])
     assert [line.name for line in chart.lines] == ["own work", "backward, and waiting in it"]

@@ -89,7 +89,7 @@ def punished_entropy(process: Process, rule: str, limits: Limits) -> Finding | P
         rule=rule,
         severity="warning",
         confidence="likely",
-        title=f"The loss punishes the policy's entropy: {number(first)} became {number(last)}",
+        title=f"The loss punishes the policy's entropy: it fell from {number(first)} to {number(last)}",
         summary=(
             f"The entropy of the policy is added to the loss, where an entropy bonus is subtracted: each step makes "
             f"the policy surer of itself, whatever it is rewarded for. Its entropy fell from {number(first)} to "

@@ -50,7 +50,7 @@ def _finding(optimization: Optimization, factor: float, way: float, limits: Limi
         summary=(
             f"The gradient norm is {number(norm)}, and clip_grad_norm_ cuts it to {number(limit)}: {number(factor)} of "
             f"the gradient is left. At this learning rate all {len(steps):,} steps together move the weights by "
-            f"{percent(way)} of their size at most, and the loss stays where it began."
+            f"at most {percent(way).removeprefix('under ')} of their size, and the loss stays where it began."
         ),
         fix="Find out why the norms are so large (sums instead of means, inputs or targets that are not normalised), "
         "and clip near the usual norm. Or raise the learning rate: under such a clip it alone sets the step.",

@@ -90,7 +90,7 @@ def _finding(process: Process, rank: int, pace: Pace, usual: float, waited: floa
     why = (
         "Most of it is waiting for batches: its loader, or the disk it reads from, is slower."
         if loads
-        else "It is no wait for batches: look at what this rank alone does in a step, and at its machine."
+        else "It is not waiting for batches: look at what this rank alone does in a step, and at its machine."
     )
     seconds = lost * len(process.longest.steps) if process.optimizations else 0.0
     return Finding(

@@ -83,7 +83,9 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
         title, summary = f"Ended by a signal: {what}", f"A signal ended the program: {end.detail}."
     else:
         title = f"{who} was killed after step {last:,} and left no message"
-        summary = "It wrote no end: something killed it from outside (SIGKILL, which none can answer), or power failed."
+        summary = (
+            "It just stopped: something killed it from outside (SIGKILL, which cannot be caught), or power failed."
+        )
     summary += f" The last recorded step is {last:,}."
     if starved and left is not None:
         title = f"{who} was killed after step {last:,}: host memory most likely ran out"

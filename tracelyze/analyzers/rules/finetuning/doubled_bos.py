@@ -39,7 +39,7 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         confidence="certain" if begin in texts.symbols(process, "begin_symbol") else "likely",
         title=f"Texts begin with the begin-of-text id twice (id {begin})",
         summary=(
-            f"{percent(twice)} of the rows that were looked at begin with id {begin} twice, and it stands nowhere else "
+            f"{percent(twice)} of the rows that were looked at begin with id {begin} twice, and it occurs nowhere else "
             "in them. A chat template that writes the begin-of-text token and a tokenizer that adds it do this. The "
             "model is trained on a beginning that it has never seen and does not get at inference."
         ),

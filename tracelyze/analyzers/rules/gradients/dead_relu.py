@@ -94,7 +94,7 @@ def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: L
         rule=RULE.id,
         severity="warning",
         confidence="certain",
-        title=f"{len(dead)} of {plural(count, 'ReLU')} died: only zeros come out since step {first.step:,}",
+        title=f"{len(dead)} of {plural(count, 'ReLU')} died: nothing but zeros since step {first.step:,}",
         summary=(
             f"From step {first.step:,} to the end, {names} put out zeros in every forward that was looked at. "
             f"What goes in is negative for every sample, so the gradient of {first.fed_by} is exactly zero, and "

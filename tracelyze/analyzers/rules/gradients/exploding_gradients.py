@@ -103,7 +103,7 @@ def _grown(
         ),
         summary=(
             f"{since} the gradient norm stays more than ten times above its early level and ends at "
-            f"{number(ratio)} times of it, {effect}{batch}"
+            f"{number(ratio)} times that level, {effect}{batch}"
         ),
         fix=FIX_SIGN if runaway else look + fix,
         fix_code="" if runaway else FIX_CODE,

@@ -75,7 +75,7 @@ def _finding(optimization: Optimization, stretch: list[Profile], limits: Limits)
         rule=RULE.id,
         severity="warning",
         confidence="certain" if moved < limits["moved"] else "likely",
-        title=f"Gradients vanish: {early} gets {ratio:.1g} of what {late} gets",
+        title=f"Gradients vanish: layer {early} gets {ratio:.1g} of what layer {late} gets",
         summary=(
             f"From step {begin:,} on, the gradients{timing.name_of(optimization)} thin out from layer {late} back to "
             f"layer {early}, one by one: per element {profile.gradient[-1]:.2g} at the last and "

@@ -32,7 +32,7 @@ def _finding(row: dict[str, Any], until: int, later: bool, limits: Limits) -> Fi
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title=f"{name} freezes parts of itself in train(), which is not called {when}",
+        title=f"The train() of {name} freezes parts, and is not called {when}",
         summary=(
             f"{name} has a train() of its own that freezes parts or sets them to evaluate. It was not called before "
             f"the first training step, and {when} everything in it trained: all parts in train mode, all parameters "

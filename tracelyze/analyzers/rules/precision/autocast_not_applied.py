@@ -72,7 +72,7 @@ def _around_the_loss(process: Process, optimization: Optimization, site: float, 
         confidence="certain",
         title="The autocast region holds the loss, and not the model",
         summary=(
-            f"In {plural(calls, 'call')} that was looked at the loss is computed under autocast, and the model was "
+            f"The loss is computed under autocast ({plural(calls, 'call')} seen), and the model is "
             "called outside of it: all of its products run in float32, and the region buys nothing. (Most losses are "
             "computed in float32 under autocast as well.)"
         ),

@@ -50,7 +50,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             rule=RULE.id,
             severity="warning",
             confidence="likely",
-            title=f"The policy's entropy {what}: {number(first)} became {number(last)}",
+            title=f"The policy's entropy {what}, from {number(first)} to {number(last)}",
             summary=(
                 f"The entropy {verb} from {number(first)} to {number(last)}, and since step {begin:,} the reward does "
                 "not rise. "

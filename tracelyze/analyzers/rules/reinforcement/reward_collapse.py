@@ -43,7 +43,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             rule=RULE.id,
             severity="warning",
             confidence="likely" if divergence is not None else "possible",
-            title=f"The reward collapsed: {number(best)} became {number(end)}",
+            title=f"The reward collapsed, from {number(best)} to {number(end)}",
             summary=(
                 f"The reward had risen to {number(best)} by step {begin:,} and fell to {number(end)} for good, which "
                 f"is {number((best - end) / gained)} of what had been gained."

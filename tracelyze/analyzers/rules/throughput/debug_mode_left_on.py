@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import percent, plural
+from tracelyze.formatting import plural, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -46,8 +46,8 @@ def check(process: Process, limits: Limits) -> Outcome:
                 rule=RULE.id,
                 severity="warning" if seconds >= limits["seconds"] or len(steps) >= limits["many"] else "info",
                 confidence="certain",
-                title=f"{name} is on in {percent(share)} of {plural(len(steps), 'step')}",
-                summary=f"{name} was on at the backward of {percent(share)} of {len(steps):,} steps. {effect}",
+                title=f"{name} is on in {share_of(share, plural(len(steps), 'step'))}",
+                summary=f"{name} was on at the backward of {share_of(share, f'{len(steps):,} steps')}. {effect}",
                 fix="Switch it on for a few steps, or under a condition, and leave it off otherwise.",
                 fix_code=CODE[column],
                 first_step=timing.step_at(optimization, int(np.argmax(steps[column] == 1))),

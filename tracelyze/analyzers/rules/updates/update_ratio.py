@@ -63,11 +63,12 @@ def _small(optimization: Optimization, seen: Ratios, way: float, fell: float, li
     ratio, count = float(np.median(seen.update)), len(optimization.steps)
     rate = float(np.nanmedian(optimization.steps["lr"]))
     name = optimization.facts.get("name") or "the optimizer"
+    at_most = f"at most {percent(way).removeprefix('under ')}"
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title=f"Updates are too small: {plural(count, 'step')} move the weights by {percent(way)} at most",
+        title=f"Updates are too small: {plural(count, 'step')} move the weights by {at_most}",
         summary=(
             f"A step of {name} at a learning rate of {number(rate)} changes the weights by {number(ratio)} of their "
             f"size; about 1e-3 is usual. If all {count:,} steps went in one direction, the weights would have moved by "
