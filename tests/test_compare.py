@@ -20,7 +20,7 @@ from tracelyze.analyzers.comparing import compare, headline
 from tracelyze.analyzers.comparing.noise import blocks, margin, quantile, significance
 from tracelyze.analyzers.kineto.attribution.kernel_classes import class_of
 from tracelyze.cli.app import app
-from tracelyze.comparison import Change, Comparison, FindingChange, Section
+from tracelyze.comparison import Change, Comparison, FindingChange, Section, SettingChange
 from tracelyze.errors import InputError
 from tracelyze.reports import comparison as reports
 
@@ -208,6 +208,15 @@ def test_a_headline_fits_and_its_reasons_are_not_lost(tmp_path):
         assert len(first) <= headline.LONGEST
         assert all(name in first + lead for name in names)
     assert first == "B has a new fault: a-rule"
+
+
+def test_a_difference_without_reasons_names_what_else_differs():
+    step = Change("step", 100.0, 200.0, "ms", 1.0, "more")
+    rate = SettingChange("optimizer", "optimizer: learning rate", "0.1", "0.2")
+    _, lead = headline.headline(step, [], [])
+    assert lead == "No part of a step that was recorded explains the difference."
+    _, lead = headline.headline(step, [], [], [SettingChange("command", "command line", "a", "b"), rate, rate])
+    assert lead.endswith("explains the difference, but these differ: the command and the optimizer.")
 
 
 def test_a_table_has_no_empty_column_and_small_changes_no_sign():

@@ -143,7 +143,7 @@ def _judged(comparison: Comparison, where: str) -> Comparison:
     step: Change | None = next((one for one in comparison.section(where) if one.name == "step"), None)
     explained = _explaining(comparison, where)
     known = step is not None and step.before and step.after
-    first, lead = headline(step, explained, comparison.findings)
+    first, lead = headline(step, explained, comparison.findings, comparison.settings)
     return replace(
         comparison,
         verdict=verdict_of(step),

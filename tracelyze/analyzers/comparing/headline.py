@@ -6,10 +6,18 @@ from collections.abc import Sequence
 from typing import Final
 
 from tracelyze.analyzers.comparing.traces import COMPUTING, USUAL
-from tracelyze.comparison import Change, FindingChange, Section, Verdict
+from tracelyze.comparison import Change, FindingChange, Section, SettingChange, Verdict
 from tracelyze.formatting import listed, number, percent
 
 LONGEST: Final = 90  # characters of the headline, as of the title of a finding
+_GROUPS: Final = {
+    "command": "the command",
+    "optimizer": "the optimizer",
+    "loader": "the loaders",
+    "versions": "versions",
+    "machine": "the machine",
+    "environment": "the environment",
+}
 _MOST: Final = 3  # names in one sentence
 _LEAST_PART: Final = 0.1
 """Parts of the difference below a tenth of it are not named."""
@@ -22,12 +30,17 @@ def verdict_of(step: Change | None) -> Verdict:
     return {"more": "slower", "less": "faster", "noise": "same", "unknown": "unknown"}[step.significance]  # type: ignore[return-value]
 
 
-def headline(step: Change | None, sections: Sequence[Section], findings: Sequence[FindingChange]) -> tuple[str, str]:
+def headline(
+    step: Change | None,
+    sections: Sequence[Section],
+    findings: Sequence[FindingChange],
+    settings: Sequence[SettingChange] = (),
+) -> tuple[str, str]:
     """The answer in a line of at most LONGEST characters, and the sentences that belong beside it.
 
     A critical fault that only B has comes before the time of a step, as does a lesser one where B is not slower.
     """
-    speed, beside = _speed(step, sections)
+    speed, beside = _speed(step, sections, settings)
     new = [one for one in findings if one.fate == "new" and one.severity != "info"]
     if not new or (new[0].severity != "critical" and verdict_of(step) == "slower"):
         return speed, _sentences(*beside, _named("New in B:", new))
@@ -36,7 +49,9 @@ def headline(step: Change | None, sections: Sequence[Section], findings: Sequenc
     return first, _sentences(_named("Also new:", new[1:]), speed, *beside)
 
 
-def _speed(step: Change | None, sections: Sequence[Section]) -> tuple[str, list[str]]:
+def _speed(
+    step: Change | None, sections: Sequence[Section], settings: Sequence[SettingChange]
+) -> tuple[str, list[str]]:
     """How much slower or faster, with the parts that explain it as far as they fit, and the sentences on the rest."""
     if step is None or step.before is None or step.after is None or step.before <= 0:
         return "Nothing can be said about the time of a step: at least one side has none", []
@@ -48,10 +63,16 @@ def _speed(step: Change | None, sections: Sequence[Section]) -> tuple[str, list[
     said = f"B {_how(step.after / step.before - 1)} per step {times}"
     reasons = [_signed(one) for one in drivers(step.difference, sections)]
     fitting = next((n for n in range(len(reasons), 0, -1) if len(f"{said}: {'; '.join(reasons[:n])}") <= LONGEST), 0)
-    unexplained = "" if reasons else "Nothing that was recorded explains the difference"
+    unexplained = "" if reasons else f"No part of a step that was recorded explains the difference{_apart(settings)}"
     chance = "With fewer than three steps on a side, this may be chance" if step.significance == "unknown" else ""
     further = f"{'Also' if fitting else 'It comes from'}: {'; '.join(reasons[fitting:])}" if reasons[fitting:] else ""
     return (f"{said}: {'; '.join(reasons[:fitting])}" if fitting else said), [unexplained, further, chance]
+
+
+def _apart(settings: Sequence[SettingChange]) -> str:
+    """Which kinds of settings differ, as the end of a sentence."""
+    groups = list(dict.fromkeys(_GROUPS[one.group] for one in settings if one.group in _GROUPS))
+    return f", but these differ: {listed(groups, len(groups))}" if groups else ""
 
 
 def _named(words: str, faults: Sequence[FindingChange]) -> str:
