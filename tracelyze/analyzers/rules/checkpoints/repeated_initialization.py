@@ -32,8 +32,8 @@ def check(process: Process, limits: Limits) -> Outcome:
         if row["weights"] >= limits["weights"] and row["repeated"] >= limits["share"] * row["weights"]
     ]
     filled, most = sum(row["weights"] for row in rows), max(row["most"] for row in rows)
-    often = plural(int(most), "time")
-    return found or Passed(f"{plural(filled, 'weight')} were filled before the first step, {often} at most")
+    often = "once" if most == 1 else plural(int(most), "time")
+    return found or Passed(f"{plural(filled, 'weight')} filled before the first step, at most {often} each")
 
 
 def _overwritten(process: Process, row: Row, limits: Limits) -> Finding:

@@ -30,7 +30,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             return Skipped(
                 f"{plural(int(known.sum()), 'loss')}: {limits['losses']:.0f} are needed to tell that nothing moves"
             )
-        return Passed("the loss moved, or nothing shows that the level at which it stands is not a good one")
+        return Passed("the loss moved, or it stays at a level that nothing shows to be a bad one")
     affected = timing.numbers(optimization) >= seen.first
     return [
         Finding(

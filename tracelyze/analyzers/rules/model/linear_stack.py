@@ -25,7 +25,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     links = _links(rows)
     redundant = {name: other for name, other in links.items() if _wide(layers, name, other)}
     if not redundant:
-        return Passed(f"{plural(len(layers), 'layer')} looked at, none fed by the plain output of another one for good")
+        return Passed(
+            f"{plural(len(layers), 'layer')} looked at, none of which always takes the plain output of another"
+        )
     return [_finding(process, redundant, layers, forwards, limits)]
 
 
